@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture
 def full_device():
-    """A file that takes no byte: every write says that the disk is full."""
+    """A file on which every write fails with a full disk."""
     return Path("/dev/full")

@@ -1,4 +1,4 @@
-"""Plans on disk: opened, verified, saved to one file and read back bit for bit; damage is one sentence."""
+"""Plans on disk: opened, verified, saved to one file and read back bit for bit; damage is reported in one sentence."""
 
 import json
 import zipfile
@@ -41,14 +41,14 @@ def test_round_trip(tmp_path, settings):
 
 
 def test_loading_over_another_plan(tmp_path):
-    """A schedule that lay in the folder does not join a closed loop's plan."""
+    """An earlier schedule in the folder does not become part of a closed loop's plan."""
     save_plan(build(tmp_path / "closed", asked(**CLOSED)), tmp_path / "closed.plan")
     build(tmp_path / "used")
     assert load_plan(tmp_path / "closed.plan", tmp_path / "used").t_sched is None
 
 
 def test_empty_plan(tmp_path):
-    """A warm-up that is switched off can be opened, saved and loaded too."""
+    """A disabled warm-up can be opened, saved and loaded too."""
     plan = build(tmp_path / "a", asked(load__warmup_requests=0), phase="warmup")
     save_plan(plan, tmp_path / "one.plan")
     copy = load_plan(tmp_path / "one.plan", tmp_path / "b")
@@ -88,7 +88,7 @@ def rewrite(directory, **changes):
 
 
 def test_changed_document(tmp_path):
-    """An edited description, a later schema and members that are no plan's are refused, each in its own
+    """An edited description, a later schema and members that a plan does not have are refused, each in its own
     words.
     """
     build(tmp_path)
@@ -105,7 +105,7 @@ def test_changed_document(tmp_path):
         Plan.open(tmp_path)
 
 
-def test_arrays_that_do_not_fit(tmp_path):
+def test_inconsistent_arrays_are_refused(tmp_path):
     """Another length or type of an array is refused, even where its own file is sound."""
     plan = build(tmp_path)
     np.save(tmp_path / "output_tokens.npy", np.zeros(plan.requests + 1, dtype=np.int32))
@@ -125,7 +125,7 @@ def damaged(source, target, *, drop=(), add=(), compress=zipfile.ZIP_STORED):
             new.writestr(name, b"x")
 
 
-def test_what_is_wrong_inside_a_plan_file_names_that_file(tmp_path):
+def test_errors_inside_a_plan_file_name_that_file(tmp_path):
     save_plan(build(tmp_path / "a"), tmp_path / "good.plan")
     damaged(tmp_path / "good.plan", tmp_path / "bad.plan", drop=("t_sched.npy",), add=("t_sched.npy",))
     with pytest.raises(RunFolderError, match=r"bad\.plan cannot be read: t_sched\.npy") as caught:
@@ -133,7 +133,7 @@ def test_what_is_wrong_inside_a_plan_file_names_that_file(tmp_path):
     assert "unpacked" not in str(caught.value)
 
 
-def test_plan_files_that_are_none(tmp_path):
+def test_invalid_plan_files_are_refused(tmp_path):
     """Missing, foreign, cut, incomplete, padded and compressed files are refused, and nothing lands outside
     the folder.
     """

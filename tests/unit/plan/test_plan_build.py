@@ -104,8 +104,8 @@ def test_nothing_else_changes_the_digest(tmp_path):
         {"target__endpoint_type": "openai-completions"},
     ],
 )
-def test_what_is_asked_changes_the_digest(tmp_path, change):
-    """Every choice that changes what is sent, or when, has its own digest."""
+def test_settings_change_the_digest(tmp_path, change):
+    """Every option that changes what is sent, or when, changes the digest."""
     assert build(tmp_path / "a").digest != build(tmp_path / "b", asked(**change)).digest
 
 
@@ -162,7 +162,7 @@ def test_pool_of_a_timed_closed_loop(tmp_path):
 
 
 def test_shared_prefixes(tmp_path):
-    """Prefixes come on top of --isl, prompts stay exact, and every prompt starts with one of them."""
+    """Prefixes are added to --isl, prompts stay exact, and every prompt starts with one of them."""
     plan = build(tmp_path, asked(rate=50.0, workload__prefix_len=40, workload__num_prefixes=3, workload__isl="10"))
     tokenizer = load_tokenizer("cl100k_base")
     prompts = [json.loads(body)["prompt"] for body in bodies(plan)]
@@ -221,20 +221,20 @@ def test_refusals(tmp_path, change, words):
 
 
 def test_unknown_phase(tmp_path):
-    """A phase that has no streams is a mistake of the caller."""
+    """An unknown phase is an error of the caller."""
     with pytest.raises(ValueError, match="cooldown"):
         build(tmp_path, phase="cooldown")
 
 
 def test_full_disk(full_device):
-    """A full disk is one sentence, not a signal."""
+    """A full disk is reported in one sentence, not by a signal."""
     batches = Synthetic(Independent(Fixed(500), Fixed(1)), 100_256, 1).batches(Quota(2000))
     with pytest.raises(HostLimitError, match="free some space"):
         write_bodies(full_device, batches, stitcher(text_table(None), b"{", [b"}"]))
 
 
 def test_folder_that_cannot_be_written(tmp_path):
-    """A folder below a file names the way out."""
+    """The message for a folder below a file names the remedy."""
     (tmp_path / "file").write_text("")
     with pytest.raises(HostLimitError, match="--output"):
         build(tmp_path / "file" / "plan")
@@ -249,10 +249,10 @@ def test_folder_that_cannot_be_written(tmp_path):
         (Load(rate=1e6, duration=1e8), r"--rate 1e\+06 for --duration 1e\+08 s is 1e\+14 requests, more than one plan"),
     ],
 )
-def test_more_than_any_disk_holds_is_refused(load, said):
+def test_too_many_requests_are_refused(load, said):
     with pytest.raises(InputError, match=said):
         measured_pace(load, "s")
 
 
-def test_a_count_bounds_what_a_long_duration_would_bring():
+def test_a_count_bounds_a_long_duration():
     assert measured_pace(Load(rate=1e6, duration=1e8, num_requests=10), "s").quota.requests == 10

@@ -1,4 +1,4 @@
-"""Classes of traffic: each its own, whatever stands beside it; together one sequence."""
+"""Request classes: each independent of the others; together one sequence."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ANY = st.lists(
 
 @given(ANY)
 @settings(max_examples=25)
-def test_a_class_is_what_it_would_be_alone(tmp_path_factory, kinds):
+def test_a_class_is_the_same_as_in_a_run_of_its_own(tmp_path_factory, kinds):
     """Same instants, same bytes, turns together and in order; the whole is ascending in its starts."""
     folder = tmp_path_factory.mktemp("classes")
     classes = [traffic(f"c{n}", rate, turns=turns, arrival=arrival) for n, (rate, turns, arrival) in enumerate(kinds)]
@@ -81,8 +81,8 @@ def test_a_class_is_what_it_would_be_alone(tmp_path_factory, kinds):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7, 64])
-def test_dealt_to_workers_it_is_the_same(tmp_path, workers):
-    """Every start goes to one worker, and the digest knows nothing of workers."""
+def test_any_number_of_workers_gets_the_same_requests(tmp_path, workers):
+    """Every start goes to one worker, and the digest does not depend on workers."""
     plan = build(run_of(traffic("a", 9, turns="uniform:1,3"), traffic("b", 20)), tmp_path)
     dealt = [conversations(plan, worker, workers)["numbers"] for worker in range(workers)]
     assert sorted(np.concatenate(dealt).tolist()) == plan.starts.tolist()
@@ -106,7 +106,7 @@ def test_a_count_bounds_all_together(tmp_path):
     assert [cut.body(i) for i in range(40)] == [whole.body(i) for i in range(40)]
 
 
-def test_the_plan_says_what_it_is_made_of_and_survives_a_file(tmp_path):
+def test_the_description_of_classes_survives_a_plan_file(tmp_path):
     classes = (traffic("a", 10, turns="2", behaviour=UserBehavior(abandon="ttft:1s")), traffic("b", 5))
     plan = build(run_of(*classes), tmp_path / "plan")
     save_plan(plan, tmp_path / "file")
@@ -129,7 +129,7 @@ def test_the_warm_up_has_all_classes_by_their_rates(tmp_path):
     assert plan.description["classes"][0]["requests"] == counts[0]
 
 
-def test_recorded_instants_do_not_go_with_a_count(tmp_path):
+def test_recorded_instants_with_a_count_are_refused(tmp_path):
     trace = TrafficClass(name="t", load=Load(), workload=Workload(name="trace", dataset_path="f", tokenizer="none"))
     with pytest.raises(InputError, match="class 't' replays its own instants"):
         build(run_of(trace, seconds=None, num_requests=4), tmp_path)
@@ -141,8 +141,8 @@ def test_deviations_name_their_class(tmp_path):
     assert any(text.startswith("batch: input lengths 9 instead of") for text in plan.deviations)
 
 
-def test_classes_within_a_class_are_named_as_not_told_apart(tmp_path):
-    """A data set's own classes are no classes of the run, and the plan says so."""
+def test_classes_within_a_class_are_reported_as_not_distinguished(tmp_path):
+    """A data set's own classes are not classes of the run, and the plan states that."""
     file = tmp_path / "d.jsonl"
     file.write_text(
         '{"prompt": "a", "output_tokens": 1, "class": "x"}\n{"prompt": "b", "output_tokens": 2, "class": "y"}\n'

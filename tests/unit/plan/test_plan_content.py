@@ -1,4 +1,4 @@
-"""What each workload and each form of prompt puts into a plan, and what the plan says of it."""
+"""Content and description of plans of each workload and prompt form."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def prompts(plan):
     ],
 )
 def test_every_prompt_has_the_length_that_was_drawn(tmp_path, endpoint, workload, form):
-    """In all forms of text, the tokenizer counts what the plan says; the plan says how many it counted."""
+    """In all forms of text, the tokenizer's count is that of the plan, which states how many were counted."""
     plan = planned(tmp_path, 200, endpoint, **workload)
     tokenizer = load_tokenizer(workload.get("tokenizer", "cl100k_base"))
     assert tokenizer.count_many(prompts(plan)) == plan.input_tokens.tolist()
@@ -64,14 +64,14 @@ def test_every_prompt_has_the_length_that_was_drawn(tmp_path, endpoint, workload
         assert plan.input_tokens[:3].tolist() == [455, 454, 171]
 
 
-def test_text_is_the_drafts_own_ids(tmp_path):
-    """Form text begins with the bytes of the ids of IETF A.1.4: those of request 3 stand in it."""
+def test_text_form_decodes_the_ids_of_the_draft(tmp_path):
+    """Form text begins with the bytes of the ids of IETF A.1.4: those of request 3 are in it."""
     plan = planned(tmp_path, 5, prompt_form="text")
     tokenizer = load_tokenizer("cl100k_base")
     assert prompts(plan)[3].startswith(tokenizer.decode([7816, 21747, 40319]))
 
 
-def test_native_ids_go_as_ids_where_they_can(tmp_path):
+def test_native_ids_are_sent_as_ids_if_the_protocol_allows(tmp_path):
     plan = planned(tmp_path, 50, "openai-completions", prompt_form="native", tokenizer="o200k_base")
     drawn = [number for prompt in prompts(plan) for number in prompt]
     assert [len(prompt) for prompt in prompts(plan)] == plan.input_tokens.tolist()
@@ -109,7 +109,7 @@ def test_long_context(tmp_path):
 
 
 def test_long_context_beyond_the_model(tmp_path):
-    """Targets that do not fit are left out, listed, and said to be a deviation."""
+    """Targets that do not fit are left out, listed, and reported as a deviation."""
     plan = planned(tmp_path, 40, name="long-context", isl="target_lengths", context_limit=20_000)
     assert set(plan.input_tokens.tolist()) == {8192, 16384}
     assert said(plan)["skipped"] == {"most_input": 19_744, "lengths": [32768, 65536, 131072], "redrawn": 0}
@@ -149,7 +149,7 @@ def test_lengths_beyond_the_context(tmp_path):
     ],
 )
 def test_deviations_from_the_standard(tmp_path, workload, deviations):
-    """What is not as the workload's definition is said in the plan, in this order."""
+    """Differences from the workload's definition are reported in the plan, in this order."""
     found = planned(tmp_path, 3, **workload).deviations
     assert len(found) == len(deviations)
     assert all(text in sentence for text, sentence in zip(deviations, found, strict=True))
@@ -170,7 +170,7 @@ def test_conversation_of_the_real_data(tmp_path):
 
 
 def test_code_of_the_real_data(tmp_path):
-    """Functions of the file stand behind the contexts, cut to the drawn length."""
+    """Functions of the file follow the contexts, cut to the drawn length."""
     file = tmp_path / "stack.jsonl"
     file.write_text(
         "".join(json.dumps({"content": f"def real_{n}():\n" + "    pass\n" * 3000}) + "\n" for n in range(9))
@@ -189,7 +189,7 @@ def test_code_of_the_real_data(tmp_path):
         ('{"content": 5', "line 1 column 14 is not JSON"),
     ],
 )
-def test_code_that_is_none(tmp_path, text, sentence):
+def test_files_without_code_are_refused(tmp_path, text, sentence):
     file = tmp_path / "x"
     file.write_text(text)
     with pytest.raises(InputError, match=sentence):
@@ -206,7 +206,7 @@ def test_classes_of_fairness(tmp_path):
 
 
 def test_images_in_every_prompt(tmp_path):
-    """Text first, then as many different images as were asked for; text tokens are counted, images are not."""
+    """Text first, then the requested number of different images; text tokens are counted, images are not."""
     plan = planned(tmp_path, 4, image=(20, 10, 2))
     urls = []
     for body, tokens in zip(sent(plan), plan.input_tokens.tolist(), strict=True):
@@ -218,7 +218,7 @@ def test_images_in_every_prompt(tmp_path):
 
 
 def test_synthetic_images_of_a_data_set(tmp_path):
-    """A data set asks for images by size; each request gets its own."""
+    """A data set names images by size; each request gets its own."""
     message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "synthetic:16x16"}}]}
     file = tmp_path / "x.jsonl"
     file.write_text(json.dumps({"messages": [message], "output_tokens": 1}) + "\n")
@@ -236,7 +236,7 @@ def test_how_tokens_are_counted_is_declared(tmp_path):
 
 
 def found_by_a_cache(texts, shared):
-    """(tokens that a cache without end finds, tokens in all) of prompts of which the first *shared* tokens count."""
+    """(tokens that an unlimited cache finds, all tokens) of prompts of which the first *shared* tokens count."""
     tokenizer, seen, found, whole = load_tokenizer("cl100k_base"), set(), 0, 0
     for text in texts:
         start = " ".join(text.split(" ")[: shared + 1])
@@ -247,7 +247,7 @@ def found_by_a_cache(texts, shared):
 
 
 @pytest.mark.parametrize("form", ["words", "text"])
-def test_the_plan_says_what_a_prefix_cache_can_find(tmp_path, form):
+def test_the_plan_states_what_a_prefix_cache_can_find(tmp_path, form):
     """Recomputed from the prompts themselves, and from the definition of the draws: share 0.6, three prefixes."""
     plan = planned(tmp_path, 200, prefix_len=30, num_prefixes=3, prefix_share=0.6, isl="10", prompt_form=form)
     choice = random.Random("42/prefix")
@@ -260,13 +260,13 @@ def test_the_plan_says_what_a_prefix_cache_can_find(tmp_path, form):
         assert found_by_a_cache(prompts(plan), 30) == (again, 8000)
 
 
-def test_a_plan_without_shared_text_promises_no_hits(tmp_path):
+def test_a_plan_without_shared_text_states_no_hits(tmp_path):
     plan = planned(tmp_path, 20, prefix_len=30, prefix_share=0.0)
     assert plan.prefix_tokens is None and "prefix_hit_rate" not in said(plan)
 
 
 def test_hits_of_code_completion(tmp_path):
-    """Contexts that came before, out of the counts by context that the plan gives."""
+    """Repeated contexts, from the counts by context in the plan."""
     plan = planned(tmp_path, 120, name="code-completion")
     contexts = said(plan)["contexts"]
     again = sum(tokens * max(0, many - 1) for tokens, many in zip(contexts["tokens"], contexts["chosen"], strict=True))

@@ -1,4 +1,4 @@
-"""Conversations of a plan: lengths, instants, what each turn brings."""
+"""Conversations of a plan: lengths, instants and messages of each turn."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_starts_are_scheduled_and_turns_follow(tmp_path):
 
 
 def test_the_first_turns_do_not_depend_on_what_follows(tmp_path):
-    """Instants of starts, times to think and prompts come from streams of their own."""
+    """Instants of starts, think times and prompts come from their own streams."""
     quick = synthetic(tmp_path / "a", workload__think_time="0")
     slow = synthetic(tmp_path / "b", workload__think_time="exponential:5")
     assert quick.t_sched.tolist() == slow.t_sched.tolist()
@@ -80,13 +80,13 @@ def test_the_first_turns_do_not_depend_on_what_follows(tmp_path):
     assert quick.digest != slow.digest
 
 
-def test_a_warm_up_does_not_think(tmp_path):
+def test_a_warm_up_has_no_think_times(tmp_path):
     plan = synthetic(tmp_path, phase="warmup", workload__think_time="600", load__warmup_requests=20)
     assert not plan.turns["think_ns"].any() and plan.requests == 20
     assert plan.turns["flags"][-1] & LAST_TURN
 
 
-def test_a_shared_prefix_stands_in_front_of_the_first_turn_only(tmp_path):
+def test_only_the_first_turn_has_a_shared_prefix(tmp_path):
     plan = synthetic(tmp_path, workload__prefix_len=7, workload__turns="3")
     said = [json.loads(plan.body(n))["messages"][0]["content"].split() for n in range(plan.requests)]
     sizes = np.array([len(words) for words in said])
@@ -94,7 +94,7 @@ def test_a_shared_prefix_stands_in_front_of_the_first_turn_only(tmp_path):
     assert (sizes[::3] >= 10).all() and (np.delete(sizes, np.s_[::3]) <= 9).all()
 
 
-def test_planned_history_is_whole_in_the_plan(tmp_path):
+def test_planned_history_is_complete_in_the_plan(tmp_path):
     """Every body has all messages so far, with replies of the planned lengths."""
     plan = synthetic(tmp_path, workload__history="planned", workload__turns="3", workload__tool_turns=0.5)
     for number in range(plan.requests):
@@ -172,8 +172,8 @@ def test_a_data_set_with_sessions_requires_turns(tmp_path):
 STANDARD = {"workload__name": "conversation", "workload__turns": "3", "load__duration": None, "load__num_requests": 30}
 
 
-def test_the_standard_conversation_goes_on(tmp_path):
-    """Without a file: the workload's own questions and answers' lengths in their order, half behind the system prompt."""
+def test_the_standard_conversation_has_several_turns(tmp_path):
+    """Without a file: the workload's own questions and answers' lengths in their order, half after the system prompt."""
     plan = planned(tmp_path / "turns", **STANDARD)
     bodies = [json.loads(plan.body(n))["messages"] for n in range(plan.requests)]
     alone = planned(tmp_path / "alone", **{**STANDARD, "workload__turns": None, "load__num_requests": 90})
@@ -194,7 +194,7 @@ def single_system(bodies):
 
 
 def test_the_standard_conversation_with_planned_history(tmp_path):
-    """Replies have as many tokens as their turns ask for."""
+    """Replies have the output length of their turns."""
     tokenizer = load_tokenizer("cl100k_base")
     plan = planned(tmp_path, **STANDARD, workload__history="planned")
     for number in range(2, plan.requests, 3):
@@ -205,7 +205,7 @@ def test_the_standard_conversation_with_planned_history(tmp_path):
 
 
 def test_the_standard_conversation_of_a_file(tmp_path):
-    """ShareGPT's turns, as without --workload conversation, but for the system prompt in front of half."""
+    """ShareGPT's turns, as without --workload conversation, except for the system prompt before half."""
     file = tmp_path / "s.json"
     file.write_text(json.dumps(SHAREGPT))
     given = {**STANDARD, "workload__turns": "all", "workload__dataset_path": str(file)}
@@ -253,7 +253,7 @@ def test_turns_count_as_samples_of_the_window_that_their_conversation_began_in(t
         {"workload__image": (64, 64, 1)},
     ],
 )
-def test_what_no_conversation_is_made_of(tmp_path, changes):
+def test_workloads_without_conversations_are_refused(tmp_path, changes):
     with pytest.raises(InputError, match="--turns"):
         synthetic(tmp_path, **changes)
 
@@ -268,7 +268,7 @@ def test_a_plan_shows_its_conversations(tmp_path):
 
 @pytest.mark.parametrize("kind", [{}, {"workload__tool_turns": 0.6}, {"workload__name": "conversation"}])
 def test_a_written_sequence_is_the_same_conversations(tmp_path, kind):
-    """Read back as a data set it has the same bodies, turns, instants and times to think."""
+    """Read back as a data set it has the same bodies, turns, instants and think times."""
     changes = {"workload__think_time": "uniform:0,3", **kind}
     plan = synthetic(tmp_path / "plan", **changes)
     write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")

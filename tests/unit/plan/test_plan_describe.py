@@ -15,7 +15,7 @@ FIXED = {
 
 
 def test_open_loop(tmp_path):
-    """200 requests in 10 s, of which the first second is no part of the window."""
+    """200 requests in 10 s, of which the first second is not part of the window."""
     plan = build(tmp_path, asked(**FIXED))
     described = describe(plan)
     expected = {"requests": 200, "pool": None, "duration_s": 10.0, "input_tokens": 2400, "output_tokens": 600}
@@ -37,7 +37,7 @@ def test_open_loop(tmp_path):
 
 @pytest.mark.parametrize(("count", "p99", "p999"), [(999, False, False), (1000, True, False), (10_000, True, True)])
 def test_sufficiency(tmp_path, count, p99, p999):
-    """P99 asks for 1,000 samples and P99.9 for 10,000; a count-bounded phase has no ramp."""
+    """P99 needs 1,000 samples and P99.9 10,000; a count-bounded phase has no ramp."""
     plan = build(tmp_path, asked(**FIXED, duration=None, load__num_requests=count))
     samples = describe(plan)["samples"]
     assert (samples["p99"]["enough"], samples["p999"]["enough"]) == (p99, p999)
@@ -53,8 +53,8 @@ def test_quantiles_are_observed_lengths(tmp_path):
     assert (lengths["p50"], lengths["p95"], lengths["p99"]) == (ranked[499], ranked[949], ranked[989])
 
 
-def test_closed_loop_cannot_be_foretold(tmp_path):
-    """Where only time ends a closed loop, the target decides; nothing is made up."""
+def test_counts_of_a_closed_loop_are_unknown(tmp_path):
+    """If only time ends a closed loop, the target decides, and values are None."""
     described = describe(build(tmp_path, asked(rate=None, load__concurrency=4, workload__isl="2")))
     assert described["pool"] == 2000
     unknown = ("requests", "input_tokens", "output_tokens", "samples", "schedule_sha256")

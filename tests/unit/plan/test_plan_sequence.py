@@ -1,4 +1,4 @@
-"""A plan's sequence: what other tools read, and what our own run makes the same bodies of."""
+"""A plan's sequence: read by other tools, and replayed to the same bodies."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_data_sets_own_fields_come_back(tmp_path):
     assert json.loads(plan.body(2))["response_format"] == {"type": "json_object"}
 
 
-def test_what_a_line_holds(tmp_path):
+def test_fields_of_a_line(tmp_path):
     """Instant, prompt, lengths; no body where a default run sends the same; the hash is the file's."""
     plan = planned(tmp_path / "a", 5)
     sha256 = write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
@@ -103,7 +103,7 @@ def test_a_closed_loop_has_no_instants(tmp_path):
 
 
 def test_without_a_tokenizer_lengths_are_the_files(tmp_path):
-    """Nothing counts, so what the file says of its prompts is taken."""
+    """Without a tokenizer the prompt lengths of the file are used."""
     plan = planned(tmp_path / "a", 3)
     write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
     again = planned(tmp_path / "b", 3, name="custom", dataset_path=str(tmp_path / "s.jsonl"), tokenizer="none")
@@ -133,8 +133,8 @@ def plan_of(directory, classes, **options):
     return build_classes(settings, phase="measure", endpoints=ENDPOINTS, model="m", out_dir=directory)
 
 
-def test_a_sequence_says_where_requests_of_classes_go(tmp_path):
-    """Protocol, path, model and URL of each line; a class's URLs in turn, and both turns of a conversation at one."""
+def test_a_sequence_has_the_targets_of_classes(tmp_path):
+    """Protocol, path, model and URL of each line; a class's URLs in turn, and both turns of a conversation at one URL."""
     plan = plan_of(tmp_path / "a", APART, num_requests=40)
     write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl", {"text": ("http://b/v2", "http://c")})
     found = entries(tmp_path / "s.jsonl")
@@ -151,7 +151,7 @@ def test_a_sequence_says_where_requests_of_classes_go(tmp_path):
     ]
 
 
-def test_classes_that_go_the_same_way_say_nothing_of_it(tmp_path):
+def test_classes_with_the_same_target_have_none_in_the_sequence(tmp_path):
     plan = plan_of(
         tmp_path / "a", [{"name": "a", "rate": 5, "isl": 9}, {"name": "b", "rate": 5, "isl": 9}], num_requests=9
     )
@@ -188,7 +188,7 @@ def test_a_line_of_another_protocol_is_refused(tmp_path):
     ("target", "said"),
     [("http://a", "target is 'http://a', not a JSON object"), ({"endpoint_type": 5}, "endpoint_type of target is 5")],
 )
-def test_a_target_that_is_none(tmp_path, target, said):
+def test_invalid_targets_are_refused(tmp_path, target, said):
     file = tmp_path / "s.jsonl"
     file.write_text(json.dumps({"prompt": "a", "output_tokens": 3, "target": target}))
     with pytest.raises(InputError, match=f"line 1: {said}"):

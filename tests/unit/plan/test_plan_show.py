@@ -1,4 +1,4 @@
-"""Pictures of a plan: bars that are as high as what they count, and scales that say so."""
+"""Charts of a plan: bar heights proportional to counts, with scales."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def heights(lines):
 
 
 def test_bars_are_proportional():
-    """8 eighths a line, the highest fills the chart, zero is nothing, and what is not zero can be seen."""
+    """8 eighths a line, the highest fills the chart, zero is blank, and values above zero are visible."""
     assert heights(bars([0, 1, 5, 10, 2.5], 5, "")) == [0, 4, 20, 40, 10]
     assert heights(bars([1e-9, 1.0], 3, "")) == [1, 24]
     assert heights([*bars([0.0, 0.0], 2, "")[:2], ""]) == []
@@ -54,7 +54,7 @@ def parts(text):
 
 
 def test_an_open_loop(tmp_path):
-    """Four pictures in 80 columns; the bars of the rate stand for all requests."""
+    """Four pictures in 80 columns; the bars of the rate count all requests."""
     plan = build(tmp_path, asked(rate=200.0))
     found = parts(show(plan))
     assert list(found) == ["rate", "gaps", "input length", "output length"]
@@ -82,7 +82,7 @@ def test_a_ramp_rises(tmp_path):
         ({"load__arrival": "constant"}, ["rate", "gaps", "input length", "output length"]),
     ],
 )
-def test_what_there_is_nothing_to_draw_of(tmp_path, change, titles):
+def test_charts_without_data_are_left_out(tmp_path, change, titles):
     """No instants, no rate and no gaps; lengths and gaps that are all equal are one line."""
     text = show(build(tmp_path, asked(**change, workload__isl="9")))
     assert list(parts(text)) == titles
@@ -90,7 +90,7 @@ def test_what_there_is_nothing_to_draw_of(tmp_path, change, titles):
 
 
 @pytest.mark.parametrize(("low", "high"), [(64, 256), (128, 512), (1, 64), (5, 5000), (7, 8)])
-def test_bars_of_lengths_that_are_all_as_frequent_are_all_as_high(low, high):
+def test_equally_frequent_lengths_have_bars_of_equal_height(low, high):
     """Each bar holds as many lengths as the others; only the last may hold fewer, and none more."""
     lines = _lengths("input length", np.arange(low, high + 1))
     counted = heights(lines[1:-1])

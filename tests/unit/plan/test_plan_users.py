@@ -1,4 +1,4 @@
-"""What users do is drawn before time zero, in the shares that are asked for."""
+"""User behavior is drawn before time zero, with the requested shares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_users_who_wait_have_no_rows():
 
 
 @given(st.floats(0.01, 1), st.integers(0, 1000))
-def test_the_share_that_leaves(share, seed):
+def test_the_share_that_cancels(share, seed):
     """Within five standard deviations, the same for the same seed, the same beginnings for more requests."""
     behaviour = UserBehavior(cancel_share=share, cancel_after="20tok")
     rows = drawn_users(behaviour, f"{seed}", 500)
@@ -26,8 +26,8 @@ def test_the_share_that_leaves(share, seed):
     assert described_users(behaviour, rows)["cancelling"] == found
 
 
-def test_one_wish_does_not_change_another():
-    """Who leaves is the same whether or not others read slowly."""
+def test_one_behavior_does_not_change_another():
+    """Who cancels does not depend on whether others read slowly."""
     leaving = UserBehavior(cancel_share=0.2, cancel_after="1.5s")
     both = UserBehavior(cancel_share=0.2, cancel_after="1.5s", slow_readers="0.3:2kB/s", abandon="e2e:30s")
     one, two = drawn_users(leaving, "s", 400), drawn_users(both, "s", 400)
@@ -37,6 +37,6 @@ def test_one_wish_does_not_change_another():
     assert (two["abandon_ns"] == 30_000_000_000).all() and (two["abandon_e2e"] == 1).all()
 
 
-def test_what_cannot_be_read_is_refused():
+def test_invalid_behavior_is_refused():
     with pytest.raises(InputError, match="write for example ttft:5s"):
         drawn_users(UserBehavior(abandon="soon"), "s", 3)

@@ -41,7 +41,7 @@ def test_methodology(tmp_path, osl):
     ],
 )
 def test_amounts_of_the_user(tmp_path, change, requests):
-    """What is given replaces the methodology, all of it; only zeros mean none. 20/s, 10 tokens each."""
+    """Any option replaces the methodology's amounts completely; only zeros mean none. 20/s, 10 tokens each."""
     plan = warm(tmp_path, load__arrival="constant", workload__osl="10", **change)
     assert plan.requests == requests
     assert len(plan.t_sched) == requests
@@ -93,7 +93,7 @@ def test_closed_loop(tmp_path):
     ],
 )
 def test_refusals(tmp_path, change):
-    """Negative or endless warm-ups, and a load that is none, are refused."""
+    """Negative or endless warm-ups, and a missing load, are refused."""
     with pytest.raises(InputError):
         warm(tmp_path, **change)
 
@@ -109,7 +109,7 @@ def test_refusals(tmp_path, change):
         (50.0, {"duration": 1.0}, 100),
     ],
 )
-def test_a_slow_load_is_not_warmed_up_for_longer_than_it_lasts(tmp_path, rate, bound, requests):
+def test_the_default_warmup_lasts_no_longer_than_the_run(tmp_path, rate, bound, requests):
     """Nor for longer than a minute where the run is shorter; what the user asks for is never cut."""
     assert warm(tmp_path / "cut", rate=rate, workload__osl="200", **bound).requests == requests
     assert warm(tmp_path / "whole", rate=rate, workload__osl="200", load__warmup_requests=40, **bound).requests == 40
