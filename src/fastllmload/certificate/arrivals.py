@@ -1,8 +1,7 @@
-"""Offered against planned rate, and the shape of arrivals: of the schedule against the asked process, of the sends
-against the schedule.
+"""Tests arrivals: offered against planned rate, the schedule against the configured process, sends against the schedule.
 
-Tests of distribution judge the *schedule*; of the *sends* they see only quantisation and clumping, because independent
-jitter leaves a Poisson process a Poisson process. Lateness is the business of `lag`.
+Distribution tests judge the *schedule*. In the *sends* they can only find quantisation and clumping, because a Poisson
+process with independent jitter is still a Poisson process. `lag` judges lateness.
 """
 
 from __future__ import annotations
@@ -16,17 +15,15 @@ from fastllmload.certificate.evidence import ArrivalEvidence, Figures, Sends, Ti
 
 SHORT_GAP_NS = 20_000
 DISPERSION_WINDOWS_NS = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
-FEWEST = 100  # gaps, or windows, below which nothing is tested
-EDGE = 2  # requests that may fall on the other side of the window's two edges
+FEWEST = 100  # gaps or windows that a test needs
+EDGE = 2  # requests that may fall on the other side of one of the window's two edges
 
 
 def rates(sends: Sends, window: Window) -> Figures:
-    """planned_rate, offered_rate (1/s), rate_error (share, None without a plan); a release belongs to its own
-    instant.
-    """
-    offered = int(window.holds(sends.all_dispatch).sum())
+    """planned_rate, offered_rate (1/s), rate_error (share, None without a plan); each release counts at its own instant."""
+    offered = int(window.contains(sends.all_dispatch).sum())
     seconds = window.seconds
-    if seconds <= 0 or (window.counted and offered < 2):  # one request alone has no rate
+    if seconds <= 0 or (window.counted and offered < 2):  # a single request has no rate
         return {"planned_rate": None, "offered_rate": None, "rate_error": None}
     planned = len(sends.t_sched) + sends.not_sent
     known = sends.arrivals.open_loop and planned > 0
@@ -39,21 +36,21 @@ def rates(sends: Sends, window: Window) -> Figures:
 
 
 def arrival_tests(sends: Sends) -> dict[str, Any]:
-    """Figures for `schedule` and `sends`, and their distance; {} outside an open loop or below 100 gaps.
+    """Figures of `schedule` and `sends`, and their distance; {} outside an open loop or below 100 gaps.
 
-    Only releases whose instants were drawn are an arrival process; turns that follow replies are left out.
+    Only releases whose instants were drawn form an arrival process; turns that follow replies are left out.
     """
-    drawn = sends.starts()
-    if not sends.arrivals.open_loop or int(drawn.sum()) <= FEWEST:
+    scheduled = sends.starts()
+    if not sends.arrivals.open_loop or int(scheduled.sum()) <= FEWEST:
         return {}
-    arrivals, released = sends.arrivals, np.sort(sends.t_dispatch[drawn])
-    t_sched, dispatch = even(sends.t_sched[drawn], arrivals), even(released, arrivals)
+    arrivals, released = sends.arrivals, np.sort(sends.t_dispatch[scheduled])
+    t_sched, dispatch = at_constant_rate(sends.t_sched[scheduled], arrivals), at_constant_rate(released, arrivals)
     planned_gaps, actual_gaps = np.diff(t_sched), np.diff(dispatch)
     short = float(np.mean(actual_gaps < SHORT_GAP_NS)), float(np.mean(planned_gaps < SHORT_GAP_NS))
     return {
         "tested": len(t_sched),
-        "follow_replies": int((~drawn).sum()),
-        "schedule": mixed(sends) if sends.classes else describe(t_sched, arrivals),
+        "follow_replies": int((~scheduled).sum()),
+        "schedule": describe_classes(sends) if sends.classes else describe(t_sched, arrivals),
         "sends": describe(dispatch, arrivals),
         "gap_distance": distribution_fit.two_sample_distance(
             planned_gaps.astype(np.float64), actual_gaps.astype(np.float64)
@@ -63,19 +60,19 @@ def arrival_tests(sends: Sends) -> dict[str, Any]:
     }
 
 
-def mixed(sends: Sends) -> dict[str, Any]:
-    """`classes`: figures of each class against its own process; those with too few arrivals are left out."""
+def describe_classes(sends: Sends) -> dict[str, Any]:
+    """`classes`: figures of each class against its own process; classes with too few arrivals are left out."""
     assert sends.request_class is not None
     found = {}
     for name, number, arrivals in sends.classes:
-        mine = sends.t_sched[sends.starts() & (sends.request_class == number)]
-        if arrivals.open_loop and len(mine) > FEWEST:
-            found[name] = describe(even(mine, arrivals), arrivals)
+        selected = sends.t_sched[sends.starts() & (sends.request_class == number)]
+        if arrivals.open_loop and len(selected) > FEWEST:
+            found[name] = describe(at_constant_rate(selected, arrivals), arrivals)
     return {"classes": found}
 
 
-def even(instants: Times, arrivals: ArrivalEvidence) -> Times:
-    """Instants as they would be if the rate did not change: ns of expected arrivals at the mean rate."""
+def at_constant_rate(instants: Times, arrivals: ArrivalEvidence) -> Times:
+    """Instants rescaled as if the rate were constant: ns of expected arrivals at the mean rate."""
     if arrivals.curve is None or arrivals.rate is None:
         return instants
     expected = arrivals.curve.expected((instants - arrivals.zero_ns) / 1e9)
@@ -85,8 +82,8 @@ def even(instants: Times, arrivals: ArrivalEvidence) -> Times:
 def describe(instants: Times, arrivals: ArrivalEvidence) -> dict[str, Any]:
     """gaps, short_gap_share, ks_d, ks_p, ad_a2, ad_p, autocorrelation (lag 1, with z), dispersion by window in seconds.
 
-    KS and AD are None for constant gaps, for which gap_error_us stands in, and for recorded ones: they have no
-    continuous distribution to be held against.
+    KS and AD are None for constant gaps, which have gap_error_us instead, and for recorded gaps: neither has a continuous
+    distribution.
     """
     gaps = np.diff(instants).astype(np.float64)
     found: dict[str, Any] = {"gaps": len(gaps), "short_gap_share": float(np.mean(gaps < SHORT_GAP_NS))}
@@ -104,10 +101,10 @@ def describe(instants: Times, arrivals: ArrivalEvidence) -> dict[str, Any]:
 
 
 def uniform_gaps(instants: Times, arrivals: ArrivalEvidence) -> distribution_fit.Sample | None:
-    """The asked distribution function at each gap: uniform on [0, 1] when the instants follow the process.
+    """The process's distribution function at each gap: uniform on [0, 1] if the instants follow the process.
 
-    Instants are whole nanoseconds, and a bursty process has gaps of 0: each gap stands for its nanosecond, and gets a
-    (fixed) random place in it.
+    Instants are integer nanoseconds, and a bursty process has gaps of 0, so each gap is moved to a random point (fixed
+    seed) within its nanosecond.
     """
     rate = arrivals.rate
     if rate is None or arrivals.process in ("constant", "trace", "classes"):
@@ -119,12 +116,12 @@ def uniform_gaps(instants: Times, arrivals: ArrivalEvidence) -> distribution_fit
     gaps = np.diff(instants).astype(np.float64)
     low = distribution(np.maximum(gaps - 0.5, 0.0) * (rate / 1e9), arrivals)
     high = distribution((gaps + 0.5) * (rate / 1e9), arrivals)
-    place: distribution_fit.Sample = low + (high - low) * np.random.default_rng(0).random(len(gaps))
-    return place
+    u: distribution_fit.Sample = low + (high - low) * np.random.default_rng(0).random(len(gaps))
+    return u
 
 
 def distribution(unit: distribution_fit.Sample, arrivals: ArrivalEvidence) -> distribution_fit.Sample:
-    """P(gap <= unit) of the asked process, in units of its mean gap."""
+    """P(gap <= unit) of the configured process, in units of its mean gap."""
     if arrivals.process == "uniform":
         return np.minimum(unit / 2, 1.0)
     if arrivals.shape is not None:
@@ -133,7 +130,7 @@ def distribution(unit: distribution_fit.Sample, arrivals: ArrivalEvidence) -> di
 
 
 def busy_time(since_zero: Times, on_s: float, off_s: float) -> Times:
-    """Instants with the silent periods taken out; an instant in silence (late by then) counts as its period's end."""
+    """Instants with the off periods removed; an instant in an off period counts as the end of the on period."""
     period, on = round((on_s + off_s) * 1e9), round(on_s * 1e9)
     busy: Times = since_zero // period * on + np.minimum(since_zero % period, on)
     return busy
@@ -147,21 +144,17 @@ def constant_error_us(gaps: distribution_fit.Sample, arrivals: ArrivalEvidence) 
 
 
 def autocorrelation(gaps: distribution_fit.Sample) -> tuple[float | None, float | None]:
-    """(r, z) of neighbouring gaps; z = r sqrt(n) is standard normal when gaps are independent. None without
-    variance.
-    """
+    """(r, z) of neighbouring gaps; z = r sqrt(n) is standard normal if gaps are independent. None without variance."""
     centred = gaps - gaps.mean()
     power = float(centred @ centred)
-    if power <= 1.0 * len(gaps):  # gaps that differ by rounding to a nanosecond only
+    if power <= 1.0 * len(gaps):  # the gaps differ only by rounding to a nanosecond
         return None, None
     r = float(centred[:-1] @ centred[1:]) / power
     return r, r * float(np.sqrt(len(gaps)))
 
 
 def dispersion(instants: Times, width_ns: int) -> float | None:
-    """Variance over mean of the counts in windows of *width_ns*: 1 for Poisson, 0 for constant. None below 100
-    windows.
-    """
+    """Variance over mean of the counts in windows of *width_ns*: 1 for Poisson, 0 for constant; None below 100 windows."""
     counts = window_counts(instants, width_ns)
     return float(counts.var() / counts.mean()) if len(counts) >= FEWEST else None
 
@@ -175,9 +168,7 @@ def window_counts(instants: Times, width_ns: int) -> Times:
 
 
 def poisson_dispersion_z(instants: Times) -> float | None:
-    """The largest |z| over the windows that hold at least 5 arrivals on average: (n - 1) D is then close to
-    chi-square.
-    """
+    """The largest |z| over the window widths with 5 arrivals or more on average: (n - 1) D is then close to chi-square."""
     found = []
     for width in DISPERSION_WINDOWS_NS:
         counts = window_counts(instants, width)

@@ -1,10 +1,9 @@
-"""`fastllmload calibrate`: what one worker on this host can do, measured with the real worker against the bundled
-engine.
+"""Measures the capacity of one worker on this host against the bundled engine (`fastllmload calibrate`).
 
-Two closed loops, client and server each on a core of its own: streams at reading speed for the events, one-token
-streams against the null server for new requests. What was done is divided by the share of the core that the worker
-used: a load below the ceiling makes each event dearer (the process sleeps and wakes more often), so the result is
-rather too low.
+Two closed loops, with client and server on cores of their own: streams at reading speed measure events/s, one-token
+streams against the null server measure new requests/s. The work done is divided by the share of the core that the worker
+used. An event costs more CPU time below the ceiling, where the process sleeps and wakes more often, so the result tends to
+underestimate.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ RUN_TIMEOUT_S, ENDING_S = 60, 20
 
 @dataclass(frozen=True)
 class CalibrationResult:
-    """Of the measured window of one run: work done, and the CPU that the worker took for it."""
+    """Work done in the measurement window of one run, and the CPU time that the worker used for it."""
 
     events: int
     requests: int
@@ -45,14 +44,14 @@ def stored() -> Ceiling | None:
 
 
 def calibrate() -> Iterator[str]:
-    """Measure, remember, and say so line by line. InternalError when a calibrating run fails, HostLimitError
-    when this host has no room for one, or for what it gives.
+    """Measure and store the ceiling; yields progress lines. InternalError when a calibration run fails, HostLimitError when
+    this host is too small or too busy for one, or cannot store the result.
     """
     refuse_unwritable()
     cores = sorted(os.sched_getaffinity(0))
     server_cpu, client_cpu = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
     if client_cpu is None:
-        yield "this host has one core: client and server share it, so the ceiling is rather too low"
+        yield "this host has one core: client and server share it, so the ceiling is an underestimate"
     yield f"events: {STREAMS} streams of {1000 / ITL_MS:g} tokens/s"
     events = measure_events(server_cpu, client_cpu)
     yield f"requests: closed loop of {SLOTS} one-token streams against the null server, {SECONDS} s"
@@ -77,7 +76,7 @@ def measure_requests(server_cpu: int | None, client_cpu: int | None) -> Calibrat
 
 
 def drive(options: SimulatorOptions, client_cpu: int | None, load_options: list[str]) -> CalibrationResult:
-    """One run of one worker in a folder that is thrown away."""
+    """One run of one worker in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="fastllmload-") as parent, SimulatorProcess(options) as simulator:
         folder = Path(parent) / "run"
         command = [
@@ -86,42 +85,40 @@ def drive(options: SimulatorOptions, client_cpu: int | None, load_options: list[
         ]  # fmt: skip
         if client_cpu is not None:
             command += ["--pin", str(client_cpu)]
-        finish(command)
-        return measured(folder)
+        wait_for_run(command)
+        return read_result(folder)
 
 
-def finish(command: list[str]) -> None:
-    """Wait for a run's end, and leave nothing of it behind when somebody ends the wait. HostLimitError: this host does
-    not carry it.
-    """
+def wait_for_run(command: list[str]) -> None:
+    """Run *command* to its end; ends it when the wait is interrupted. HostLimitError when this host is too slow for it."""
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
-        said = child.communicate(timeout=RUN_TIMEOUT_S)[1].strip()
+        stderr = child.communicate(timeout=RUN_TIMEOUT_S)[1].strip()
     except BaseException as problem:
-        child.terminate()  # it ends its workers, and they are done with their files
+        child.terminate()  # it ends its workers and closes their files
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.communicate(timeout=ENDING_S)
         child.kill()
         if isinstance(problem, subprocess.TimeoutExpired):
             raise HostLimitError(
-                f"a calibrating run was not over after {RUN_TIMEOUT_S} s: this host is too busy to be calibrated now"
+                f"a calibration run did not end within {RUN_TIMEOUT_S} s: this host is too busy to be calibrated now"
             ) from None
         raise
     if child.returncode == HostLimitError.exit_code:
-        raise HostLimitError(f"this host cannot be calibrated: {said.removeprefix('fastllmload: ')}")
+        raise HostLimitError(f"this host cannot be calibrated: {stderr.removeprefix('fastllmload: ')}")
     if child.returncode != 0:
-        raise InternalError(f"a calibrating run ended with exit code {child.returncode}: {said}")
+        raise InternalError(f"a calibration run ended with exit code {child.returncode}: {stderr}")
 
 
-def measured(folder: Path) -> CalibrationResult:
-    """From the samples of the window: counters and CPU between the same two instants."""
+def read_result(folder: Path) -> CalibrationResult:
+    """Work and CPU time between the first and the last sample of the window."""
     run = load(folder)
     (worker,) = from_run(run).workers
     if len(worker.t_ns) < 2 or worker.cpu_ns[-1] <= worker.cpu_ns[0]:
-        raise InternalError("a calibrating run left no samples of its window")
+        raise InternalError("a calibration run has no samples of its window")
     failed = int(run.manifest.get("failed", 0))
     if failed:
-        raise InternalError(f"a calibrating run had {failed} failed requests")
+        raise InternalError(f"a calibration run had {failed} failed requests")
     return CalibrationResult(
         events=int(worker.events[-1] - worker.events[0]),
         requests=int(worker.released[-1] - worker.released[0]),

@@ -1,4 +1,4 @@
-"""What this host's client can do at most, as `fastllmload calibrate` measured it, and where that is remembered."""
+"""Stores and reads the ceiling of this host, the capacity of one worker that `fastllmload calibrate` measured."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ Rate = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """Per worker on a core of its own: stamped events per second, and new streamed requests per second."""
+    """Of one worker on a core of its own: stamped events per second, and new streamed requests per second."""
 
     events_per_s: Rate
     requests_per_s: Rate
 
 
 def calibration_path(environment: Mapping[str, str] | None = None) -> Path:
-    """In the user's cache folder (XDG_CACHE_HOME)."""
+    """The calibration file in the user's cache folder (XDG_CACHE_HOME)."""
     environment = os.environ if environment is None else environment
     cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(cache) / "fastllmload" / "calibration.json"
 
 
 def host_key() -> str:
-    """A ceiling holds for one host, CPU model and version of this program."""
+    """The key of a ceiling, which applies to one host, CPU model and version of this program."""
     return f"{platform.node()}|{cpu_model()}|{__version__}"
 
 
 def cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:  # no /proc here: the architecture has to do
+    except OSError:  # no /proc here: use the architecture instead
         return platform.machine()
     return next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
@@ -50,7 +50,7 @@ def cpu_model() -> str:
 
 
 def read_all(path: Path) -> dict[str, Ceiling]:
-    """Every host's ceiling that this version can read, {} when there is no file: it is a cache."""
+    """Ceilings by host, as far as this version can read them; {} without a file, because the file is a cache."""
     try:
         entries = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -60,7 +60,7 @@ def read_all(path: Path) -> dict[str, Ceiling]:
 
 
 def read_one(entry: msgspec.Raw) -> Ceiling | None:
-    """None for what is no ceiling, such as one of 0."""
+    """None for an entry that is not a valid ceiling, such as one of 0."""
     try:
         return msgspec.json.decode(entry, type=Ceiling)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -68,23 +68,23 @@ def read_one(entry: msgspec.Raw) -> Ceiling | None:
 
 
 def stored_ceiling(path: Path | None = None) -> Ceiling | None:
-    """This host's, or None when it was never calibrated with this version."""
+    """This host's ceiling; None when it was never calibrated with this version."""
     return read_all(calibration_path() if path is None else path).get(host_key())
 
 
 def store_ceiling(ceiling: Ceiling, path: Path | None = None) -> Path:
-    """Remember it beside other hosts'. HostLimitError when the cache folder cannot be written."""
+    """Store this host's ceiling next to other hosts'. HostLimitError when the cache folder cannot be written."""
     path = calibration_path() if path is None else path
     known = {**read_all(path), host_key(): ceiling}
-    beside = path.with_suffix(f".{os.getpid()}.new")
+    temporary = path.with_suffix(f".{os.getpid()}.new")
     with storing(path):
-        beside.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
-        beside.replace(path)
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
+        temporary.replace(path)
     return path
 
 
 def refuse_unwritable(path: Path | None = None) -> None:
-    """HostLimitError before half a minute is spent on what could not be stored."""
+    """HostLimitError when the result cannot be stored; call it before the calibration, which takes half a minute."""
     path = calibration_path() if path is None else path
     with storing(path):
         refuse_irregular(path)
@@ -93,7 +93,7 @@ def refuse_unwritable(path: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """In *path*'s folder, which is made."""
+    """Create *path*'s folder; an OSError in the block becomes a HostLimitError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield

@@ -1,6 +1,6 @@
-"""The one table of thresholds: which figure makes a run suspect or invalid, in what words, and why.
+"""Defines the certificate's thresholds: which figure makes a run suspect or invalid, the message, and why.
 
-`docs/certificate.md` has a row per entry here; a test compares the two. A figure of None is not judged.
+`docs/certificate.md` has a row per criterion; a test compares the two. A figure of None is not judged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 VALID, SUSPECT, INVALID, NOTE = "valid", "suspect", "invalid", "note"
 SEVERITY = (NOTE, SUSPECT, INVALID)
-CAUSES = {  # of the criteria whose cause is not the generator, or the host where it accounts for what was late
+CAUSES = {  # fixed causes; of all other criteria it is the generator, or the host where that explains the lateness
     "host_hiccups": "host",
     "host_steal": "host",
     "run_queue": "host",
@@ -23,10 +23,9 @@ CAUSES = {  # of the criteria whose cause is not the generator, or the host wher
 class Criterion:
     """*figure* above a level (below it when *below*) is a reason of that severity.
 
-    *text* may use {value} and {limit}, both with the unit. *host_may_explain*: the same thing happens when the whole
-    host stalls. *limits_generator*: the run then cannot stand for saturation of the system under test (procedures
-    0.4.4). *explains*: it says why figures are uncertain, and the verdict speaks of those (`figures`); so its own
-    severity is one less.
+    *text* may use {value} and {limit}, both with the unit. *host_may_explain*: a stall of the host has the same effect.
+    *limits_generator*: the run then does not show saturation of the system under test (procedures 0.4.4). *explains*: it
+    is a cause of uncertain figures, which are judged themselves (`figures`), so its own severity is one less.
     """
 
     code: str
@@ -43,7 +42,7 @@ class Criterion:
     explains: bool = False
 
     def severity(self, value: float) -> tuple[str, float] | None:
-        """The worst level that *value* passes and its limit; None when it passes none."""
+        """The worst level whose limit *value* exceeds, and the limit; None when it exceeds none."""
         for name, limit in ((INVALID, self.invalid), (SUSPECT, self.suspect), (NOTE, self.note)):
             if limit is not None and (value < limit if self.below else value > limit):
                 return name, limit
@@ -56,7 +55,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "releases",
         "",
         "no request was released inside the measurement window",
-        "nothing to judge is nothing proven",
+        "no requests were released, so nothing can be verified",
         invalid=1,
         below=True,
     ),
@@ -65,7 +64,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "ok",
         "",
         "no request succeeded: nothing was measured",
-        "figures of no answer describe no target",
+        "without an answer the figures describe no target",
         invalid=1,
         below=True,
     ),
@@ -73,8 +72,8 @@ CRITERIA: tuple[Criterion, ...] = (
         "no_samples",
         "sampled_workers",
         "",
-        "a worker left no samples of the window, so its CPU and collections are not known",
-        "what is not known is not valid",
+        "a worker has no samples of the window: its CPU time and garbage collections are not known",
+        "what is not known cannot be valid",
         suspect=1,
         below=True,
     ),
@@ -94,7 +93,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "lag_max_us",
         "us",
         "a release was {value} late, allowed is {limit}",
-        "a stop of 20 ms is caught by any release that falls into its first 5 ms",
+        "a stop of 20 ms makes every release of its first 5 ms this late",
         suspect=15_000,
         invalid=1_000_000,
         host_may_explain=True,
@@ -135,15 +134,15 @@ CRITERIA: tuple[Criterion, ...] = (
         "capped",
         "capped_share",
         "share",
-        "--max-concurrency held back {value} of the releases: the loop was not open",
-        "a held release is a closed loop's arrival (architecture 4)",
+        "--max-concurrency delayed {value} of the releases: the loop was not open",
+        "a delayed release follows the server, as in a closed loop",
         suspect=0.001,
     ),
     Criterion(
         "schedule_shape",
         "schedule_surprise",
         "decades",
-        "the schedule does not look like the asked process: its worst test has p = 10^-{value}",
+        "the schedule does not follow the requested process: its worst test has p = 10^-{value}",
         "a fair schedule passes 10^-6 once in a million draws for each of four tests",
         suspect=6,
     ),
@@ -186,7 +185,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "gc",
         "gc_runs",
         "runs",
-        "the garbage collector ran {value} while the clock ran",
+        "garbage collections during the measurement: {value}",
         "a collection stops the reactor for up to 245 ms",
         suspect=0,
     ),
@@ -205,9 +204,9 @@ CRITERIA: tuple[Criterion, ...] = (
         "worker_stall",
         "stall_max_us",
         "us",
-        "a worker looked at none of its sockets and not at the clock for {value}, allowed is {limit}",
-        "measured between two looks; a worker with nothing to do looks every 5 ms, so a stop of 50 ms shows as 45 or more; "
-        "releases that all fall on one instant are a burst, not a stop",
+        "a worker stalled for {value}: it polled neither its sockets nor the clock; allowed is {limit}",
+        "measured between two polls; an idle worker polls every 5 ms, so a stop of 50 ms shows as 45 or more; releases that "
+        "are all due at one instant are a burst, not a stall",
         suspect=30_000,
         invalid=1_000_000,
         host_may_explain=True,
@@ -217,7 +216,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "user_stamps_late",
         "user_delay_p99_us",
         "us",
-        "receive times were taken by the process, which saw them late: P99 {value}, allowed is {limit}",
+        "receive times were taken by the process, which read late: P99 {value}, allowed is {limit}",
         "parse lag P99 <= 1 ms (procedures 0.4.4)",
         suspect=1_000,
         invalid=10_000,
@@ -229,7 +228,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "kernel_stamps_missing",
         "kernel_missing_share",
         "share",
-        "kernel stamps were asked for, but {value} of the events have none and no bounds",
+        "kernel stamps were requested, but {value} of the events have neither a stamp nor bounds",
         "99.9 % of the events must be exact or bounded",
         note=0.001,
         suspect=0.5,
@@ -239,8 +238,8 @@ CRITERIA: tuple[Criterion, ...] = (
         "coalesced",
         "coalesced_read_share",
         "share",
-        "{value} of the events came in a read of several segments: their times lie between two bounds",
-        "the bounds of the figures say what this amounts to",
+        "{value} of the events came in a read of several segments: their times are only known within bounds",
+        "the bounds of the figures show its effect",
         note=0.1,
     ),
     Criterion(
@@ -248,7 +247,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "batched_share",
         "share",
         "{value} of the tokens arrived together with the one before: the server or a proxy on the path collects them, so "
-        "the gaps between tokens are those of its deliveries",
+        "the gaps between tokens are the gaps between its deliveries",
         "tokens that one segment brought, or that came within 1 ms in one read, were sent together; a proxy that collects "
         "them also delays the first one",
         note=0.05,
@@ -274,7 +273,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "hiccup_p99_us",
         "us",
         "the host itself was late: its hiccup P99 is {value}, allowed is {limit}",
-        "a thread that only sleeps met this, so any server on this host met it too",
+        "a thread that only sleeps was late, so any server on this host was late too",
         suspect=2_000,
         explains=True,
     ),
@@ -283,7 +282,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "steal_share",
         "share",
         "the hypervisor took {value} of this host's CPU time",
-        "time that neither the client nor a server on this host had",
+        "neither the client nor a server on this host had this time",
         suspect=0.05,
         explains=True,
     ),
@@ -300,7 +299,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "no_fd",
         "no_fd",
         "requests",
-        "{value} failed for want of file descriptors",
+        "{value} failed for lack of file descriptors",
         "procedures 0.4.4",
         invalid=0,
         limits_generator=True,
@@ -309,7 +308,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "no_port",
         "no_port",
         "requests",
-        "{value} failed for want of local ports",
+        "{value} failed for lack of local ports",
         "procedures 0.4.4",
         invalid=0,
         limits_generator=True,
@@ -318,7 +317,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "fd_headroom",
         "fd_headroom",
         "x",
-        "open files came within {value} of their limit",
+        "the limit on open files is only {value} the number that was open",
         "the next burst would fail",
         note=1.5,
         suspect=1.1,
@@ -328,7 +327,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "port_headroom",
         "port_headroom",
         "x",
-        "connections came within {value} of the local ports there are",
+        "the number of local ports is only {value} the number of connections",
         "the next burst would fail",
         note=1.5,
         suspect=1.1,
@@ -346,7 +345,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "headroom",
         "headroom",
         "x",
-        "the busiest second left a headroom of {value} to what this host was calibrated for",
+        "in the busiest second the headroom to this host's calibrated ceiling was {value}",
         "below 2 a claim about capacity is refused; near 1 the generator may be the limit",
         note=2.0,
         suspect=1.1,
@@ -358,9 +357,8 @@ CRITERIA: tuple[Criterion, ...] = (
 
 @dataclass(frozen=True)
 class Reason:
-    """One entry of `certificate.reasons`. *cause* is "generator", "host", "timestamps" (reads that nothing stamped in time),
-    "path" (the server, or what is between it and the client) or "plan". *limits_generator*: the generator may have been the
-    limit.
+    """One entry of `certificate.reasons`. *cause* is "generator", "host", "timestamps" (reads without exact stamps), "path"
+    (the server, or what is between it and the client) or "plan". *limits_generator*: the generator may have been the limit.
     """
 
     code: str
@@ -375,28 +373,30 @@ class Reason:
 
 
 def reasons(
-    figures: Mapping[str, float | int | None], of_the_host: Collection[str] = (), throttled: bool = False
+    figures: Mapping[str, float | int | None], host_caused: Collection[str] = (), throttled: bool = False
 ) -> list[Reason]:
-    """Every criterion that a known figure breaks, worst first. *of_the_host*: codes of what its stalls account for.
-    *throttled*: the client's own CPU quota did, also for what else looks like the host.
+    """Reasons for each criterion whose known figure exceeds a limit, worst first. *host_caused*: codes that the host caused.
+    *throttled*: the client's own CPU quota was the cause of those, and of all others attributed to the host.
     """
     found = []
     for criterion in CRITERIA:
         value = figures[criterion.figure]
         passed = None if value is None else criterion.severity(value)
         if value is not None and passed is not None:
-            found.append(_reason(criterion, value, *passed, criterion.code in of_the_host, throttled))
+            found.append(_reason(criterion, value, *passed, criterion.code in host_caused, throttled))
     return sorted(found, key=lambda reason: -SEVERITY.index(reason.severity))
 
 
 def _reason(
-    criterion: Criterion, value: float, severity: str, limit: float, of_the_host: bool, throttled: bool
+    criterion: Criterion, value: float, severity: str, limit: float, host_caused: bool, throttled: bool
 ) -> Reason:
-    text = criterion.text.format(value=beside(value, limit, criterion.unit), limit=shown(limit, criterion.unit))
+    text = criterion.text.format(
+        value=format_against(value, limit, criterion.unit), limit=format_value(limit, criterion.unit)
+    )
     cause = CAUSES.get(criterion.code, "generator")
-    if criterion.host_may_explain and of_the_host:
+    if criterion.host_may_explain and host_caused:
         cause = "host"
-        text += "; the host gave the client no processor then"
+        text += "; the host gave the client no processor at that time"
     elif throttled and cause == "host":
         cause = "generator"
         text += "; the CPU quota of the client's cgroup was used up"
@@ -413,18 +413,18 @@ def _reason(
     )
 
 
-def beside(value: float, limit: float, unit: str) -> str:
-    """A value beside the *limit* that it breaks, with as many digits as it takes to see that."""
-    text = shown(value, unit)
+def format_against(value: float, limit: float, unit: str) -> str:
+    """Format a value with enough digits to differ from the *limit* that it exceeds."""
+    text = format_value(value, unit)
     for digits in range(4, 10):
-        if text != shown(limit, unit):
+        if text != format_value(limit, unit):
             break
-        text = shown(value, unit, digits)
+        text = format_value(value, unit, digits)
     return text
 
 
-def shown(value: float, unit: str, digits: int = 3) -> str:
-    """A value with its unit, for people."""
+def format_value(value: float, unit: str, digits: int = 3) -> str:
+    """Format a value with its unit for people."""
     if unit == "us":
         for size, name in ((1e6, "s"), (1e3, "ms")):
             if abs(value) >= size:

@@ -1,7 +1,7 @@
-"""Does a sample follow a fully known continuous distribution? Kolmogorov-Smirnov and Anderson-Darling on numpy alone.
+"""Tests whether a sample follows a known continuous distribution: Kolmogorov-Smirnov and Anderson-Darling, with numpy only.
 
-Both take the sample after its distribution function, so u is uniform on [0, 1] when the answer is yes. No parameter is
-estimated from the sample (Stephens' "case 0"): the asked process is known.
+Both take the distribution function at the sample's values, which is uniform on [0, 1] if the sample follows it. No parameter
+is estimated from the sample (Stephens' "case 0"), because the configured process is known.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 Sample = npt.NDArray[np.float64]
-SMALLEST = 1e-300  # keeps log() finite; a u of 0 or 1 is then overwhelming evidence, as it should be
+SMALLEST = 1e-300  # keeps log() finite; a u of 0 or 1 then rejects the distribution, as it should
 
 
 def kolmogorov_smirnov(u: Sample) -> tuple[float, float]:
-    """(D, p) of *u* against the uniform distribution. p by Kolmogorov's limit with Stephens' correction for finite
-    n.
-    """
+    """(D, p) of *u* against the uniform distribution. p by Kolmogorov's limit with Stephens' correction for finite n."""
     n = len(u)
     ordered = np.sort(u)
     above = np.arange(1, n + 1) / n - ordered
@@ -57,11 +55,10 @@ def anderson_darling(u: Sample) -> tuple[float, float]:
 
 
 def anderson_darling_tail(z: float) -> float:
-    """P(A2 > z) in the limit: Marsaglia and Marsaglia, Evaluating the Anderson-Darling Distribution (2004), error <
-    2e-6.
+    """P(A2 > z) in the limit: Marsaglia and Marsaglia, Evaluating the Anderson-Darling Distribution (2004), error < 2e-6.
 
     Critical values: 1.933 (10 %), 2.492 (5 %), 3.857 (1 %). A2 is the sum of Z_j^2 / (j (j + 1)) over independent
-    standard normals, so far out it behaves like Z_1^2 / 2 times the product of (1 - 2 / (j (j + 1)))^-1/2 = sqrt(3).
+    standard normals, so its tail is that of Z_1^2 / 2 times the product of (1 - 2 / (j (j + 1)))^-1/2 = sqrt(3).
     """
     if z <= 0:
         return 1.0
@@ -75,9 +72,7 @@ def anderson_darling_tail(z: float) -> float:
 
 
 def gamma_cdf(x: Sample, shape: float) -> Sample:
-    """P(X <= x) of a gamma distribution with that *shape* and scale 1: series below shape + 1, continued fraction
-    above.
-    """
+    """P(X <= x) of a gamma distribution with *shape* and scale 1: series below shape + 1, continued fraction above."""
     x = np.maximum(x, SMALLEST)
     front = np.exp(shape * np.log(x) - x - math.lgamma(shape))
     low = x < shape + 1

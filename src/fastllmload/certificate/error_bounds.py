@@ -1,4 +1,4 @@
-"""How far a stated TTFT or ITL may lie from the truth, because of how its two instants were stamped."""
+"""Computes how far a stated TTFT or ITL may lie from the truth, given how its two instants were stamped."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from fastllmload.records.run import Run
 from fastllmload.records.worker_files import as_bytes
 from fastllmload.statistics.order_statistics import AT_ONCE, Ranked, collected
 
-# A kernel stamp is taken in the softirq that queues the segment, and mapped from CLOCK_REALTIME by an offset that is
-# read
-# once per batch: against a sender's own clock on the same host this was 2 us at p50 and 5 us at p99.
+# A kernel stamp is taken in the softirq that queues the segment, and mapped from CLOCK_REALTIME by an offset that is read
+# once per batch. Compared with a sender's own clock on the same host the error was 2 us at p50 and 5 us at p99.
 KERNEL_STAMP_NS = 5_000
 
 
 def latency_error_bar_us(evidence: CertificateEvidence) -> dict[str, Figures]:
     """{"ttft": {p50, p99, max}, "itl": ...}: absolute error in us that the stamping allows.
 
-    The same holds for ttft_sched: lateness of a release is part of what that measures, not an error of it.
+    TTFT's also applies to ttft_sched, which includes the lateness of the release: that is not an error of it.
     """
     ttft, itl = evidence.stamps.ttft_error_ns, evidence.stamps.itl_error_ns
     return {"ttft": percentiles(ttft), "itl": percentiles(itl)}
@@ -42,7 +41,7 @@ def percentiles(errors: Times | Ranked) -> Figures:
 
 
 def ttft_error_ns(rows: npt.NDArray[np.void], first_low: Times) -> Times:
-    """One per row with a t_first. Receipt: its bracket, down to *first_low*; submission: the time that its write took."""
+    """One per row with a t_first: the larger of the receipt's bracket (down to *first_low*) and the time of the write."""
     timed = rows["t_first"] > 0
     rows, first_low = rows[timed], first_low[timed]
     received = rows["t_first"] - first_low + KERNEL_STAMP_NS
@@ -51,10 +50,10 @@ def ttft_error_ns(rows: npt.NDArray[np.void], first_low: Times) -> Times:
     return errors
 
 
-def itl_error_ns(run: Run, mine: npt.NDArray[np.intp]) -> Times | Ranked:
-    """The larger error of the two ends of each gap between content events of one row, for the rows *mine*."""
+def itl_error_ns(run: Run, selected: npt.NDArray[np.intp]) -> Times | Ranked:
+    """The larger error of the two ends of each gap between content events of one row, for the rows *selected*."""
     chosen = np.zeros(len(run.rows), np.uint8)
-    chosen[mine] = 1
+    chosen[selected] = 1
     return collected(lambda: gap_errors(run, chosen), len(run.events))
 
 
@@ -67,11 +66,10 @@ def gap_errors(run: Run, chosen: npt.NDArray[np.uint8]) -> Iterator[Times]:
 
 
 def stamp_figures(stamps: Stamps) -> dict[str, float | int | str | None]:
-    """timestamp_source (tap, kernel, user, mixed, none) and the shares of the classes among the window's events that carry
-    text.
+    """timestamp_source (tap, kernel, user, mixed, none) and shares of the stamp classes of the window's events with text.
 
-    `kernel_share` is of the events that are not coalesced; `bounded_share` is of all events: an exact stamp of the kernel or
-    the packet ring, or an interval that holds the truth.
+    `kernel_share` is a share of the events that are not coalesced. `bounded_share` is a share of all events: those with an
+    exact stamp of the kernel or the packet ring, or with an interval that contains the true time.
     """
     n, own = stamps.events, stamps.user + stamps.kernel
     return {
@@ -87,11 +85,11 @@ def stamp_figures(stamps: Stamps) -> dict[str, float | int | str | None]:
 
 
 def source(stamps: Stamps) -> str:
-    """A coalesced event has its read's stamp, so it speaks for no source."""
+    """The source of most stamps; coalesced events do not count, because they have the stamp of their read."""
     counts = {"tap": stamps.tap, "kernel": stamps.kernel, "user": stamps.user}
     most = max(counts.values())
     if most == 0:
-        return "none" if not stamps.coalesced else stamps.asked
+        return "none" if not stamps.coalesced else stamps.requested
     better = counts["tap"] + (0 if stamps.tap else counts["kernel"])
     if stamps.user > better / 1000:
         return "mixed" if better else "user"

@@ -1,7 +1,7 @@
-"""What the certificate is judged from: small typed inputs, free of files, so that every fault can be made by hand.
+"""Defines the inputs of the certificate: small typed structures without files, so that tests can construct every fault.
 
 All times are CLOCK_MONOTONIC ns in int64 arrays. `None` means "not known", never 0: a figure that is not known is not
-judged, and what must be known and is not is itself a reason.
+judged, and a missing figure that must be known is itself a reason.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fastllmload.statistics.order_statistics import Ranked
 Times = npt.NDArray[np.int64]
 Figures = dict[str, float | int | None]
 NO_TIMES: Times = np.empty(0, np.int64)
-BRACKET_LEAST_NS, BRACKETS_PER_OCTAVE, BRACKET_CLASSES = 50_000, 4, 72  # up to 13 s; what is wider is of the last class
+BRACKET_LEAST_NS, BRACKETS_PER_OCTAVE, BRACKET_CLASSES = 50_000, 4, 72  # up to 13 s; the last class includes wider ones
 
 
 @dataclass(frozen=True)
 class Window:
-    """The measurement window [start_ns, end_ns). *counted*: it goes from the first to the last of so many requests."""
+    """The measurement window [start_ns, end_ns). *counted*: it spans a fixed number of requests, first to last."""
 
     start_ns: int
     end_ns: int
@@ -36,13 +36,13 @@ class Window:
     def seconds(self) -> float:
         return (self.end_ns - self.start_ns) / 1e9
 
-    def holds(self, t: Times) -> npt.NDArray[np.bool_]:
+    def contains(self, t: Times) -> npt.NDArray[np.bool_]:
         return (t >= self.start_ns) & (t < self.end_ns)
 
 
 @dataclass(frozen=True)
 class ArrivalEvidence:
-    """The asked process; *process* "closed" is a closed loop, "inf" everything at once, "classes" several together.
+    """The configured arrival process: a name, "closed" (closed loop), "inf" (all at once) or "classes" (several processes).
 
     *shape* is the gamma shape; *on_s*, *off_s* belong to "onoff"; *zero_ns* is the phase's time zero. With a *curve*
     the rate changes with time, and *rate* is its mean.
@@ -58,7 +58,7 @@ class ArrivalEvidence:
 
     @property
     def open_loop(self) -> bool:
-        """Releases follow a clock, so that lag and rate can be held against a plan."""
+        """Releases follow a clock, so that lag and rate can be compared with a plan."""
         return self.process not in ("closed", "inf")
 
 
@@ -68,8 +68,8 @@ class Sends:
 
     *not_sent*: planned in the window and never dispatched. *all_dispatch*: every dispatch of the phase, for the rate.
     *cap*: --max-concurrency of an open loop. *first_fill*: a closed loop's first C dispatches, judged by spread only.
-    *follows*: turns whose instant came out of a reply (None: none): late or not like all others, but no part of the
-    arrival process. *classes*: of each class its name, number and process, where the plan mixes several.
+    *follows*: which releases are turns that follow a reply (None: none); they have a lag, but do not belong to the arrival
+    process. *classes*: name, number and process of each request class, where the plan mixes several.
     """
 
     arrivals: ArrivalEvidence
@@ -93,9 +93,9 @@ class Sends:
 class WorkerRecord:
     """One worker in the window. Series are samples in time order; *counts* are differences over the window.
 
-    *words*: histograms of the window by name (`lag`, `socket_to_user`, `beat`), HDR words of ns. *stalls*: rows (begin, end)
-    of times in the measure phase in which it looked at no socket and not at the clock: the longest, and the newest
-    above 5 ms; None: not known.
+    *histograms*: HDR histograms of the window in ns by name (`lag`, `socket_to_user`, `beat`). *stalls*: rows (begin, end)
+    of intervals of the measure phase in which it polled neither its sockets nor the clock: the longest, and the newest
+    above 5 ms; None: not known. *stall_ready*: of each stall, the ns for which the thread was ready to run.
     """
 
     number: int
@@ -108,7 +108,7 @@ class WorkerRecord:
     connections_max: int | None = None
     batch_max_ns: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    words: Mapping[str, Times] = field(default_factory=dict)
+    histograms: Mapping[str, Times] = field(default_factory=dict)
     stalls: Times | None = None
     stall_ready: Times | None = None
     involuntary_switches: int | None = None
@@ -118,14 +118,15 @@ class WorkerRecord:
 
 @dataclass(frozen=True)
 class HostRecord:
-    """The host in the window: *words* is the hiccup histogram, *stalls* rows (instant, lateness) above 5 ms.
+    """The host in the window: *hiccups* is the HDR histogram of hiccups, *stalls* rows (instant, lateness) above 5 ms.
 
-    *ports*: connections that can exist at once, over all source addresses, dealt to the targets as they were: the
-    fullest target is full then. *steal_ns*: CPU time that the hypervisor had taken at *steal_t_ns*. *throttled*: the quota
-    of the client's own cgroup withheld most of what its workers waited for. *competitors*: who else used the CPUs, in words.
+    *ports*: connections that can be open at once over all source addresses, with the run's distribution over targets: then
+    the target with the most connections has no free port. *steal_ns*: CPU time taken by the hypervisor until *steal_t_ns*.
+    *throttled*: the CPU quota of the client's own cgroup caused at least a third of its workers' waits. *competitors*:
+    descriptions of other processes that used the CPUs.
     """
 
-    words: Times | None = None
+    hiccups: Times | None = None
     stalls: Times = field(default_factory=lambda: np.empty((0, 2), np.int64))
     steal_share: float | None = None
     steal_t_ns: Times = field(default_factory=lambda: NO_TIMES)
@@ -136,7 +137,7 @@ class HostRecord:
 
 
 def bracket_class(width_ns: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """The class of brackets of that many ns, which is at least BRACKET_LEAST_NS."""
+    """The class of each bracket of *width_ns* (at least BRACKET_LEAST_NS)."""
     octaves = np.log2(np.asarray(width_ns, np.float64) / BRACKET_LEAST_NS)
     found: npt.NDArray[np.int64] = np.minimum(BRACKETS_PER_OCTAVE * octaves, BRACKET_CLASSES - 1).astype(np.int64)
     return found
@@ -144,16 +145,16 @@ def bracket_class(width_ns: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Stamps:
-    """Events of the window by stamp class, and what the error bars need.
+    """Events of the window by stamp class, and the inputs of the error bars.
 
-    *ttft_error_ns* one per request, *itl_error_ns* one per gap: how far the true value may lie from the stated one,
-    from their brackets. *batched*: events that came with the one before, by the doing of the server or the path.
-    *late_user*: rows (kernel stamp, user time) of ends seen more than 1 ms late. *brackets*: int64[2, n], of the events by
-    how wide their bracket is (class k: from BRACKET_LEAST_NS * 2^(k/4)), those that touch no stall and no late read, and
-    those that do.
+    *ttft_error_ns* (one per request) and *itl_error_ns* (one per gap): how far the true value may lie from the stated one,
+    given the brackets. *batched*: events that the server or the path delivered together with the one before.
+    *late_user*: rows (kernel stamp, user time) of ends that the process read more than 1 ms late. *brackets*: int64[2, n],
+    number of events by width of their bracket (class k: from BRACKET_LEAST_NS * 2^(k/4)); row 0: those that overlap no
+    stall and no late read, row 1: those that do.
     """
 
-    asked: str = "kernel"
+    requested: str = "kernel"
     user: int = 0
     kernel: int = 0
     coalesced: int = 0
@@ -173,10 +174,11 @@ class Stamps:
 
 @dataclass(frozen=True)
 class CertificateEvidence:
-    """All of it. *no_fd*, *no_port*: requests that failed for want of a descriptor or a port. *plan_lead_ns*: from the
-    plan's last byte to the first release of the phase. *figures*: the headline figures with their ends.
-    *seconds*: the worst seconds of the window, as `seconds.described` gives them. *ok*: requests of
-    the phase that were answered, None where none failed.
+    """The complete input of `judge_evidence`.
+
+    *no_fd*, *no_port*: requests that failed for lack of a descriptor or a port. *plan_lead_ns*: from the plan's last byte to
+    the first release of the phase. *figures*: the headline figures with their bounds. *seconds*: the worst seconds of the
+    window (`per_second.summarize`). *ok*: successful requests of the phase; None where none failed.
     """
 
     window: Window

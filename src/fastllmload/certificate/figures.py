@@ -1,8 +1,8 @@
-"""How far each headline figure may lie from the truth, and what that makes of the verdict.
+"""Computes how far each headline figure may lie from the truth, and its verdict.
 
-A figure's bounds are in run.json (`metrics.<name>.bounds`): that figure of all lower and of all upper ends of what it is
-made of (`metrics.run.bounds`). The rule is one for all: an error of at most 2 % of the figure, or 100 us, is valid; of at
-most 10 %, or 500 us, suspect; of more, invalid.
+The bounds of a figure (`metrics.<name>.bounds` in run.json) are that figure computed from all lower and from all upper
+bounds of its values (`metrics.run.bounds`). One rule applies to all: an error of at most 2 % of the figure, or 100 us, is
+valid; of at most 10 %, or 500 us, suspect; a larger one invalid.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from fastllmload.metrics.objectives.objective import asked_of
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 SEVERITIES = (VALID, SUSPECT, INVALID)
-LIMITS = ((0.02, 0.1, VALID), (0.10, 0.5, SUSPECT))  # share of the figure, or ms: whichever is larger
+LIMITS = ((0.02, 0.1, VALID), (0.10, 0.5, SUSPECT))  # share of the figure, and ms: the larger one applies
 STATISTICS = ("p50", "p99")
-GAPS = ("itl", "tbc", "itl_b")  # of these the one that was pooled
-OF_REASONING = ("ttft_any", "tpot_any")  # of runs with reasoning, and of those with an objective on them
+GAPS = ("itl", "tbc", "itl_b")  # the one that the run pooled
+OF_REASONING = ("ttft_any", "tpot_any")  # for runs with reasoning or with an objective on them
 LATENCIES = ("ttft", "ttft_sched", "ttft_any", "tpot", "tpot_any", *GAPS, "e2e", "e2e_sched")
 NAMES = {
     "ttft": "TTFT",
@@ -36,7 +36,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class FigureBound:
-    """A statistic of a metric in ms: as stated, and the ends between which the true one lies."""
+    """A statistic of a metric in ms: as stated, and the bounds between which the true one lies."""
 
     metric: str
     statistic: str
@@ -46,7 +46,7 @@ class FigureBound:
 
     @property
     def error(self) -> float:
-        """How far the true figure may be away, in ms."""
+        """The largest possible distance of the true figure from the stated one, in ms."""
         return max(self.value - self.low, self.high - self.value, 0.0)
 
     @property
@@ -56,44 +56,45 @@ class FigureBound:
 
     @property
     def severity(self) -> str:
-        """VALID, SUSPECT or INVALID by the rule."""
+        """VALID, SUSPECT or INVALID by `LIMITS`."""
         return next((name for share, ms, name in LIMITS if self.error <= max(share * self.value, ms)), INVALID)
 
     @property
     def limit(self) -> float:
-        """The error in ms that it passed, or may have: the next one below its own."""
-        passed = [max(share * self.value, ms) for share, ms, _ in LIMITS if self.error > max(share * self.value, ms)]
-        return passed[-1] if passed else max(LIMITS[0][0] * self.value, LIMITS[0][1])
+        """The largest limit in ms that the error exceeds; where it exceeds none, the smallest limit."""
+        limits = [max(share * self.value, ms) for share, ms, _ in LIMITS]
+        exceeded = [limit for limit in limits if self.error > limit]
+        return exceeded[-1] if exceeded else limits[0]
 
 
 def headlines_of(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """The metrics of a run.json whose figures decide on its verdict."""
-    asked = {name.rpartition("/")[2] for name, _ in asked_of(document)}
+    """The metrics of a run.json whose figures decide its verdict."""
+    named = {name.rpartition("/")[2] for name, _ in asked_of(document)}
     reasoned = bool((document.get("counts") or {}).get("reasoned"))
-    return tuple(name for name in LATENCIES if name not in OF_REASONING or reasoned or name in asked)
+    return tuple(name for name in LATENCIES if name not in OF_REASONING or reasoned or name in named)
 
 
 def headline_figures(document: Mapping[str, Any]) -> tuple[FigureBound, ...]:
-    """P50 and P99 of TTFT, TPOT, ITL and E2E, from the submission and from the scheduled instant, of a run.json; with the
-    reasoning too, where answers have some.
+    """P50 and P99 of the headline metrics of a run.json: TTFT, TPOT, ITL and E2E, from the submission and from the scheduled
+    instant, and those that include reasoning where answers have some.
     """
     metrics = document.get("metrics") or {}
     found = []
     for name in headlines_of(document):
         metric = metrics.get(name) or {}
         for statistic in STATISTICS:
-            ends, value = (metric.get("bounds") or {}).get(statistic), metric.get(statistic)
-            if ends is not None and value is not None:
-                found.append(FigureBound(name, statistic, float(value), float(ends[0]), float(ends[1])))
+            bounds, value = (metric.get("bounds") or {}).get(statistic), metric.get(statistic)
+            if bounds is not None and value is not None:
+                found.append(FigureBound(name, statistic, float(value), float(bounds[0]), float(bounds[1])))
     return tuple(found)
 
 
 def worst_by_metric(figures: tuple[FigureBound, ...]) -> dict[str, FigureBound]:
-    """Of each metric the figure with the worst severity, and of those the one that is least certain."""
+    """The figure with the worst severity of each metric; among equals the one with the largest share of error."""
     worst: dict[str, FigureBound] = {}
     for figure in figures:
-        held = worst.get(figure.metric)
-        if held is None or rank(figure) > rank(held):
+        known = worst.get(figure.metric)
+        if known is None or rank(figure) > rank(known):
             worst[figure.metric] = figure
     return worst
 
@@ -102,8 +103,8 @@ def rank(figure: FigureBound) -> tuple[int, float]:
     return SEVERITIES.index(figure.severity), figure.share
 
 
-def described(figures: tuple[FigureBound, ...]) -> dict[str, dict[str, Any]]:
-    """`certificate.figures`: by metric its verdict, and by statistic the value, its ends and the error as a share."""
+def describe_figures(figures: tuple[FigureBound, ...]) -> dict[str, dict[str, Any]]:
+    """`certificate.figures`: by metric its verdict, and by statistic the value, its bounds and the error as a share."""
     worst = worst_by_metric(figures)
     return {
         name: {
@@ -119,7 +120,7 @@ def described(figures: tuple[FigureBound, ...]) -> dict[str, dict[str, Any]]:
 
 
 def sentence(figure: FigureBound) -> str:
-    """What is uncertain, in the unit of the figure."""
+    """The sentence that states a figure, its bounds and its error."""
     name = NAMES[figure.metric]
     where = f"P{figure.statistic[1:]} of {name} is {ms(figure.value)} and may be "
     ends = [f"as low as {ms(figure.low)}"] if figure.value - figure.low >= figure.error / 2 else []

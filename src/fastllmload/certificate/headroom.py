@@ -1,4 +1,4 @@
-"""How much more this host could have done: the calibrated ceiling over what the busiest second used."""
+"""Computes the headroom: the calibrated ceiling divided by what the busiest second used."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ SECOND = 1_000_000_000
 
 
 def headroom(workers: tuple[WorkerRecord, ...], ceiling: Ceiling | None) -> Figures:
-    """headroom (None without a calibration), by the busiest worker's busiest second, and the two rates it rests on.
+    """headroom (None without a calibration) from the busiest second of the busiest worker, and its two rates.
 
-    Events and new requests both cost CPU, so their shares of the ceiling add up: 1 / (events/ceiling +
-    requests/ceiling).
+    Events and new requests both cost CPU, so their shares of the ceiling add up: 1 / (events/ceiling + requests/ceiling).
     """
     busiest: tuple[float, float, float] | None = None
     for worker in workers:
@@ -34,7 +33,7 @@ def headroom(workers: tuple[WorkerRecord, ...], ceiling: Ceiling | None) -> Figu
 
 
 def peak_rate(t_ns: Times, counts: Times) -> float | None:
-    """The highest rate per second over any stretch of at least a second (all of it when it is shorter)."""
+    """The highest rate per second over any interval of at least a second (over the complete series when it is shorter)."""
     if len(t_ns) < 2 or len(counts) != len(t_ns) or t_ns[-1] <= t_ns[0]:
         return None
     later = np.searchsorted(t_ns, t_ns + SECOND)

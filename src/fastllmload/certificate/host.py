@@ -1,4 +1,4 @@
-"""The host's own noise during the window, and whether it explains what was late."""
+"""Computes the host's stalls and steal during the window, and which late intervals they explain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fastllmload._ext import histogram
 from fastllmload.certificate.evidence import Figures, HostRecord, Times, Window
 
-SLACK_NS = 2_000_000  # the meter looks every millisecond or few, and a late process needs a moment to catch up
+SLACK_NS = 2_000_000  # the meter wakes every millisecond or few, and a late process needs time to catch up
 
 
 def host(record: HostRecord, window: Window) -> Figures:
@@ -23,38 +23,38 @@ def host(record: HostRecord, window: Window) -> Figures:
         "stall_max_us": float(stalls[:, 1].max()) / 1e3 if len(stalls) else 0.0,
         "steal_share": record.steal_share,
     }
-    if record.words is not None:
+    if record.hiccups is not None:
         for name, q in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)):
-            value = histogram.percentile(record.words, q)
+            value = histogram.percentile(record.hiccups, q)
             figures[f"hiccup_{name}_us"] = None if value is None else value / 1e3
     return figures
 
 
 def stalls_in(record: HostRecord, window: Window) -> Times:
-    """Stalls that touch the window."""
+    """Stalls that overlap the window."""
     begin, end = record.stalls[:, 0], record.stalls[:, 0] + record.stalls[:, 1]
-    touched: Times = record.stalls[(end > window.start_ns) & (begin < window.end_ns)]
-    return touched
+    found: Times = record.stalls[(end > window.start_ns) & (begin < window.end_ns)]
+    return found
 
 
-def around(stalls: Times) -> Times:
-    """Rows (begin, end) of what the host's stalls (instant, lateness) may have made late."""
+def widened(stalls: Times) -> Times:
+    """Rows (begin, end) of the intervals that the host's stalls (instant, lateness) may have made late."""
     return np.column_stack([stalls[:, 0] - SLACK_NS, stalls[:, 0] + stalls[:, 1] + SLACK_NS])
 
 
 def covered(late: Times, spans: Times) -> npt.NDArray[np.bool_]:
-    """Which of the intervals *late* (begin, end) the intervals *spans* account for: those that they cover for at least
-    half of their time, because a short hiccup does not excuse a long stop.
+    """Which of the intervals *late* (begin, end) the intervals *spans* explain: those of which they cover at least half,
+    because a short hiccup does not explain a long stop.
     """
     if not len(late) or not len(spans):
         return np.zeros(len(late), np.bool_)
     begin, end = _merged(spans[:, 0], spans[:, 1])
-    so_far = np.concatenate([[0], np.cumsum(end - begin)])
+    cumulative = np.concatenate([[0], np.cumsum(end - begin)])
 
     def covered_before(t: Times) -> Times:
         i = np.searchsorted(begin, t, side="right")
         inside = np.where(i > 0, np.minimum(t, end[i - 1]) - begin[i - 1], 0)
-        total: Times = np.where(i > 0, so_far[i - 1] + inside, 0)
+        total: Times = np.where(i > 0, cumulative[i - 1] + inside, 0)
         return total
 
     share = covered_before(late[:, 1]) - covered_before(late[:, 0])
@@ -62,8 +62,8 @@ def covered(late: Times, spans: Times) -> npt.NDArray[np.bool_]:
     return found
 
 
-def touched(intervals: Times, spans: Times) -> npt.NDArray[np.bool_]:
-    """Which of the *intervals* (begin, end) have a time in common with one of the *spans*."""
+def overlapping(intervals: Times, spans: Times) -> npt.NDArray[np.bool_]:
+    """Which of the *intervals* (begin, end) overlap one of the *spans*."""
     if not len(intervals) or not len(spans):
         return np.zeros(len(intervals), np.bool_)
     begin, end = _merged(spans[:, 0], spans[:, 1])
@@ -73,7 +73,7 @@ def touched(intervals: Times, spans: Times) -> npt.NDArray[np.bool_]:
 
 
 def _merged(begin: Times, end: Times) -> tuple[Times, Times]:
-    """Overlapping intervals joined; *begin* is ascending."""
+    """The union of the intervals, ascending and without overlaps."""
     order = np.argsort(begin, kind="stable")
     begin, end = begin[order], np.maximum.accumulate(end[order])
     new = np.concatenate([[True], begin[1:] > end[:-1]])

@@ -1,4 +1,4 @@
-"""The verdict on ourselves: `valid`, `suspect` or `invalid`, with its reasons and every figure behind them."""
+"""Judges the load generator: verdict (`valid`, `suspect` or `invalid`), reasons, and all figures that they depend on."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fastllmload.certificate.port_usage import ports
 from fastllmload.certificate.run_evidence import from_run
 from fastllmload.records.run import Run
 
-SPREAD_US = 500.0  # lags that spread less than this cannot have quantised arrivals that a server would notice
-BURST_SLACK = 1.25  # a stall is the burst's own up to this much more than the burst took
+SPREAD_US = 500.0  # with a smaller spread of lags no server notices quantised arrivals
+BURST_SLACK = 1.25  # a stall up to this multiple of the burst's length is part of the burst
 SMALLEST_P = 1e-300
 
 
@@ -46,29 +46,31 @@ def judge_evidence(evidence: CertificateEvidence) -> dict[str, Any]:
         "latency_error_bar_us": latency_error_bar_us(evidence),
     }
     late = attribution.late(evidence)
-    explained = int(host.covered(late, attribution.host_times(evidence)).sum())
+    explained = int(host.covered(late, attribution.host_intervals(evidence)).sum())
     sections["host"]["late_intervals"], sections["host"]["late_explained"] = len(late), explained
     sections["host"]["competitors"] = list(evidence.host.competitors)
     found = [
         *figure_reasons(evidence),
-        *criteria.reasons(figures(evidence, sections), attribution.of_the_host(evidence), evidence.host.throttled),
+        *criteria.reasons(
+            figures(evidence, sections), attribution.host_caused_codes(evidence), evidence.host.throttled
+        ),
     ]
     found.sort(key=lambda reason: -criteria.SEVERITY.index(reason.severity))
     return {
         "verdict": criteria.verdict(found),
         "reasons": [asdict(reason) for reason in found],
         "generator_limited": any(reason.limits_generator for reason in found),
-        "figures": headlines.described(evidence.figures),
+        "figures": headlines.describe_figures(evidence.figures),
         "seconds": evidence.seconds,
         **sections,
     }
 
 
 def figure_reasons(evidence: CertificateEvidence) -> list[criteria.Reason]:
-    """One per metric of which a headline figure is not certain enough.
+    """One reason per metric with a headline figure that is not certain enough.
 
-    What counts from the scheduled instant is uncertain by late sends too; where the same figure from the submission is
-    certain, these alone are the cause.
+    Late sends also make figures from the scheduled instant uncertain; where the same figure from the submission is certain,
+    they are the only cause.
     """
     worst = headlines.worst_by_metric(evidence.figures)
     found = []
@@ -101,7 +103,7 @@ def explanation(evidence: CertificateEvidence, cause: str, sending: bool) -> str
     if cause == attribution.TIMESTAMPS:
         return (
             "the client read on time, but neither the kernel nor a packet ring stamped the segments, so their times are "
-            "known to a part of a millisecond only"
+            "only known to a fraction of a millisecond"
         )
     what = "requests were sent late" if sending else "the client read late, and the times of the segments are not known"
     if cause == attribution.HOST:
@@ -112,30 +114,29 @@ def explanation(evidence: CertificateEvidence, cause: str, sending: bool) -> str
 
 
 def figures(evidence: CertificateEvidence, sections: dict[str, Any]) -> Figures:
-    """The flat figures that the criteria table names."""
-    sends, its_workers = evidence.sends, sections["workers"]
-    sampled = bool(its_workers) and all(w["cpu_share"] is not None for w in its_workers)
+    """The figures that the criteria name, by name."""
+    sends, entries = evidence.sends, sections["workers"]
+    sampled = bool(entries) and all(w["cpu_share"] is not None for w in entries)
     return {
         "releases": sections["schedule_lag_us"]["n"] + len(sends.first_fill),
-        "sampled_workers": None
-        if evidence.ok == 0
-        else int(sampled),  # without an answer there is no window for samples
+        # Without an answer the run has no window, so no samples of it.
+        "sampled_workers": None if evidence.ok == 0 else int(sampled),
         **lag_figures(sends, sections),
-        "rate_error": sections["rate_error"] if sends.cap is None else None,  # who holds releases back bends the rate
+        "rate_error": sections["rate_error"] if sends.cap is None else None,  # a cap changes the rate by design
         **arrival_figures(sends, sections),
-        "workers_died": sum(w["died"] for w in its_workers),
-        "gc_runs": highest(w["gc_runs"] for w in its_workers),
-        "cpu_share_max": highest(w["cpu_share"] for w in its_workers),
+        "workers_died": sum(w["died"] for w in entries),
+        "gc_runs": highest(w["gc_runs"] for w in entries),
+        "cpu_share_max": highest(w["cpu_share"] for w in entries),
         "stall_max_us": stall_max_us(sections),
         "user_delay_p99_us": user_delay_p99_us(evidence, sections),
         "kernel_missing_share": kernel_missing_share(evidence, sections),
         "coalesced_read_share": sections["coalesced_read_share"],
         "batched_share": sections["batched_share"],
         "clamped_share": sections["clamped_share"],
-        "clock_steps": highest(w["clock_steps"] for w in its_workers),
+        "clock_steps": highest(w["clock_steps"] for w in entries),
         "hiccup_p99_us": sections["host"]["hiccup_p99_us"],
         "steal_share": sections["host"]["steal_share"],
-        "run_delay_share_max": highest(w["run_delay_share"] for w in its_workers),
+        "run_delay_share_max": highest(w["run_delay_share"] for w in entries),
         "ok": evidence.ok,
         "no_fd": evidence.no_fd,
         "no_port": evidence.no_port,
@@ -147,7 +148,7 @@ def figures(evidence: CertificateEvidence, sections: dict[str, Any]) -> Figures:
 
 
 def lag_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
-    """Everything at once has no instants to be late for; a capped loop is judged as such, not as late."""
+    """Figures of the lag; None at rate inf, where all are due at once, and with a cap, which is judged by capped_share."""
     found = sections["schedule_lag_us"]
     timed = sends.arrivals.process != "inf" and sends.cap is None and found["n"] > 0
     drift = found.get("drift_us")
@@ -161,16 +162,14 @@ def lag_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
 
 
 def capped_share(sends: Sends) -> float | None:
-    """Share of releases that were held for more than 1 ms, where a cap was set."""
+    """Share of releases that were delayed by more than 1 ms, where a cap was set."""
     if sends.cap is None or not len(sends.t_sched):
         return None
     return float(np.mean(sends.t_dispatch - sends.t_sched > 1_000_000))
 
 
 def arrival_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
-    """Effects on the sends count only where lags spread enough for a server to notice; a tested schedule always
-    does.
-    """
+    """Figures of the schedule, and of the sends where the lags spread enough for a server to notice."""
     tests, lags = sections["arrival_tests"], sends.t_dispatch - sends.t_sched
     names = ("schedule_surprise", "quantised", "clumped", "dispersion_ratio")
     if not tests:
@@ -188,7 +187,7 @@ def arrival_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
 def schedule_surprise(found: dict[str, Any]) -> float | None:
     """-log10 of the smallest p among KS, AD, autocorrelation and (Poisson) dispersion; None when none applies.
 
-    Of several classes the most surprising one, less what the number of looks explains (Bonferroni).
+    Of several classes the largest, corrected for the number of classes (Bonferroni).
     """
     if "classes" in found:
         each = [value for one in found["classes"].values() if (value := schedule_surprise(one)) is not None]
@@ -201,16 +200,16 @@ def schedule_surprise(found: dict[str, Any]) -> float | None:
 
 
 def stall_max_us(sections: dict[str, Any]) -> float | None:
-    """The longest stall of any worker, unless sending the asked burst accounts for it."""
+    """The longest stall of any worker, unless sending a burst of the load explains it."""
     longest = highest(w["stall_max_us"] for w in sections["workers"])
     burst = sections["first_fill_us"]
     return None if longest is None or (burst is not None and longest <= BURST_SLACK * burst) else longest
 
 
 def user_delay_p99_us(evidence: CertificateEvidence, sections: dict[str, Any]) -> float | None:
-    """How late the process saw what it stamped itself; None when the kernel stamped (nearly) everything.
+    """How late the process read what it stamped itself; None when the kernel stamped (nearly) everything.
 
-    Measured by the reads that do have a kernel stamp; without any, by how late the worker's beats came.
+    Measured by the reads that have a kernel stamp; without any, by the lateness of the worker's heartbeats.
     """
     if sections["timestamp_source"] not in ("user", "mixed"):
         return None
@@ -220,7 +219,7 @@ def user_delay_p99_us(evidence: CertificateEvidence, sections: dict[str, Any]) -
 
 def kernel_missing_share(evidence: CertificateEvidence, sections: dict[str, Any]) -> float | None:
     bounded = sections["bounded_share"]
-    return None if evidence.stamps.asked != "kernel" or bounded is None else 1 - bounded
+    return None if evidence.stamps.requested != "kernel" or bounded is None else 1 - bounded
 
 
 def highest(values: Any) -> float | None:

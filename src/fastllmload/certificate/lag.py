@@ -1,7 +1,7 @@
-"""Schedule lag: t_dispatch - t_sched of every release. The only figure that sees lateness of any shape.
+"""Computes the schedule lag, t_dispatch - t_sched of every release: the only figure that shows lateness of any kind.
 
-Independent jitter of a Poisson process is again Poisson, so no test of the arrivals can replace it. In a closed loop
-t_sched is when the slot became free, and the lag is the turn-around (procedures 0.5).
+A Poisson process with independent jitter is again a Poisson process, so tests of the arrivals cannot replace the lag. In a
+closed loop t_sched is the instant at which the slot became free, and the lag is the turn-around time (procedures 0.5).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from fastllmload.certificate.evidence import Figures, Sends, Times, Window
 
 EARLY_NS = 1_000  # earlier than this counts as early
-LATE_NS = 1_000_000  # later than this is compared with the times in which the host withheld a processor
+LATE_NS = 1_000_000  # later than this is attributed to a cause
 SECTIONS = 50
 
 
@@ -36,9 +36,9 @@ def schedule_lag(sends: Sends, window: Window) -> Figures:
 
 
 def drift(t_sched: Times, lag: Times) -> float | None:
-    """Slope of the lag in us per second: the median of all slopes between the medians of up to 50 sections of time.
+    """Slope of the lag in us per second: the median of all slopes between the medians of up to 50 sections in time.
 
-    Medians of sections, so that a stall does not look like a drift. None below 100 releases or without length in time.
+    Medians, so that a stall is not taken for a drift. None below 100 releases, or where all are due at one instant.
     """
     if len(lag) < 100 or t_sched[-1] == t_sched[0]:
         return None
@@ -46,10 +46,10 @@ def drift(t_sched: Times, lag: Times) -> float | None:
     at = np.array([np.median(t_sched[part]) for part in parts]) / 1e9
     height = np.array([np.median(lag[part]) for part in parts]) / 1e3
     i, j = np.triu_indices(len(at), 1)
-    apart = at[j] > at[i]
-    if not apart.any():
+    distinct = at[j] > at[i]
+    if not distinct.any():
         return None
-    return float(np.median((height[j] - height[i])[apart] / (at[j] - at[i])[apart]))
+    return float(np.median((height[j] - height[i])[distinct] / (at[j] - at[i])[distinct]))
 
 
 def late_intervals(sends: Sends) -> Times:
@@ -59,8 +59,8 @@ def late_intervals(sends: Sends) -> Times:
 
 
 def first_fill_us(sends: Sends) -> float | None:
-    """From the first to the last dispatch of releases that were all due at once: the C requests that fill a closed loop
-    (IETF 5.5.3), or everything at rate inf. None where no such burst was asked for.
+    """Time from the first to the last dispatch of releases due at one instant: the C requests that fill a closed loop
+    (IETF 5.5.3), or all at rate inf. None where the load has no such burst.
     """
     burst = sends.t_dispatch if sends.arrivals.process == "inf" else sends.first_fill
     return float(burst.max() - burst.min()) / 1e3 if len(burst) else None

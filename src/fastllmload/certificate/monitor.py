@@ -1,6 +1,4 @@
-"""What the supervisor watches while the measure phase runs, for the certificate: the host's stalls, stolen time, and
-the workers' histograms over that phase alone.
-"""
+"""Monitors the host and the workers during the measure phase: stalls, steal, and the workers' histograms of that phase."""
 
 from __future__ import annotations
 
@@ -24,15 +22,14 @@ from fastllmload.records.run import Run
 from fastllmload.records.shared_memory import SharedWords
 
 HICCUP, STALLS, HISTOGRAMS = "hiccup.npy", "stalls.npy", "histograms.npy"
-WORKER_STALLS = (
-    "worker_stalls.npy"  # int64[n, 5]: worker, begin, length, ready without a processor, running; -1: not known
-)
+# int64[n, 5]: worker, begin, length, time ready to run without a processor, time running; -1: not known
+WORKER_STALLS = "worker_stalls.npy"
 HICCUP_INTERVALS = "hiccup_intervals.npy"
-# One record per HDR count that is not 0: *count* values at place *index* of the histogram of [begin_ns, end_ns)
+# One record per HDR count that is not 0: *count* values in bucket *index* of the histogram of [begin_ns, end_ns)
 HICCUP_INTERVAL = np.dtype([("begin_ns", "<i8"), ("end_ns", "<i8"), ("index", "<u4"), ("count", "<u4")])
 INTERVAL_NS = 1_000_000_000
 INT64 = np.dtype(np.int64)
-# Order in histograms.npy: int64[workers, len(WATCHED), HDR words]
+# Order in histograms.npy: int64[workers, len(WATCHED), HDR slots]
 WATCHED = {"lag": counters.H_LAG, "socket_to_user": counters.H_SOCKET_TO_USER, "beat": counters.H_BEAT}
 STAT = Path("/proc/stat")
 
@@ -45,7 +42,7 @@ class CpuTicks(msgspec.Struct, frozen=True):
 
 
 def cpu_ticks(stat: Path = STAT) -> CpuTicks:
-    """User and nice already hold guest time, so it is not added again."""
+    """Guest time is not added: it is already part of user and nice."""
     fields = [int(word) for word in stat.read_text().partition("\n")[0].split()[1:]]
     return CpuTicks(total=sum(fields[:8]), steal=fields[7] if len(fields) > 7 else 0)
 
@@ -61,43 +58,43 @@ def difference(before: int | None, after: int | None) -> int | None:
 
 
 class Intervals:
-    """The host's stalls second by second: the difference of two readings of the meter's words."""
+    """Histograms of the host's stalls second by second: differences between readings of the meter's HDR slots."""
 
-    def __init__(self, words: npt.NDArray[np.int64], begin_ns: int) -> None:
-        self._words, self._begin_ns = words, begin_ns
-        self._before = words[:COUNTS].copy()
-        self._found: list[npt.NDArray[np.void]] = []
+    def __init__(self, slots: npt.NDArray[np.int64], begin_ns: int) -> None:
+        self._slots, self._begin_ns = slots, begin_ns
+        self._before = slots[:COUNTS].copy()
+        self._taken: list[npt.NDArray[np.void]] = []
 
     def take(self, now_ns: int) -> None:
-        """An interval ends now; the next one begins."""
-        now = self._words[:COUNTS].copy()
-        places = np.flatnonzero(now - self._before)
-        records = np.zeros(len(places), HICCUP_INTERVAL)
-        records["begin_ns"], records["end_ns"], records["index"] = self._begin_ns, now_ns, places
-        records["count"] = (now - self._before)[places]
-        self._found.append(records)
+        """End the current interval at *now_ns* and begin the next."""
+        now = self._slots[:COUNTS].copy()
+        indices = np.flatnonzero(now - self._before)
+        records = np.zeros(len(indices), HICCUP_INTERVAL)
+        records["begin_ns"], records["end_ns"], records["index"] = self._begin_ns, now_ns, indices
+        records["count"] = (now - self._before)[indices]
+        self._taken.append(records)
         self._before, self._begin_ns = now, now_ns
 
     def due(self, now_ns: int) -> bool:
         return now_ns - self._begin_ns >= INTERVAL_NS
 
     def records(self) -> npt.NDArray[np.void]:
-        """HICCUP_INTERVAL records of all intervals that were taken, in order."""
-        return np.concatenate([np.empty(0, HICCUP_INTERVAL), *self._found])
+        """HICCUP_INTERVAL records of all intervals so far, in order of time."""
+        return np.concatenate([np.empty(0, HICCUP_INTERVAL), *self._taken])
 
 
 def read_worker_stalls(run: Run) -> npt.NDArray[np.int64] | None:
-    """worker_stalls.npy of a run, also of one that knew of no causes; None where it kept none."""
+    """worker_stalls.npy of a run; None where it has none. The earlier layout without causes gets -1 for them."""
     try:
         return run.array(WORKER_STALLS, INT64, (None, 5))
     except RunFolderError:
         earlier = run.array(WORKER_STALLS, INT64, (None, 3))
-        assert earlier is not None  # it is there, in one of the two layouts
+        assert earlier is not None  # the file exists, in one of the two layouts
         return np.column_stack([earlier, np.full((len(earlier), 2), -1)])
 
 
 class Watch:
-    """`start()` when all workers are READY for the measure phase, `look()` now and then, `stop(folder)` at its end."""
+    """`start()` when all workers are READY for the measure phase, `poll()` several times a second, `stop()` at its end."""
 
     def __init__(self, workers: Sequence[SharedWords], interval_ns: int = 1_000_000) -> None:
         self._workers = workers
@@ -106,10 +103,10 @@ class Watch:
         self._steal: list[tuple[int, int]] = []
         self._throttled: int | None = None
         self._used: dict[int, CpuUse] = {}
-        self._words = self._read()
+        self._before = self._read_histograms()
         self._intervals = Intervals(self._meter.words, 0)
 
-    def _read(self) -> npt.NDArray[np.int64]:
+    def _read_histograms(self) -> npt.NDArray[np.int64]:
         return np.array([[worker.histogram(number) for number in WATCHED.values()] for worker in self._workers])
 
     def _worker_stalls(self) -> npt.NDArray[np.int64]:
@@ -117,15 +114,15 @@ class Watch:
         return np.concatenate([np.empty((0, 5), np.int64), *found])
 
     def start(self) -> None:
-        self._words = self._read()
+        self._before = self._read_histograms()
         self._ticks = cpu_ticks()
         self._throttled = throttled_ns()
         self._used = used_cpu()
         self._intervals = Intervals(self._meter.words, time.monotonic_ns())
         self._meter.start()
 
-    def look(self) -> None:
-        """Called several times a second: keeps the host's stalls of each second apart."""
+    def poll(self) -> None:
+        """Call several times a second; records the host's stalls of each second separately."""
         now_ns = time.monotonic_ns()
         if self._intervals.due(now_ns):
             self._intervals.take(now_ns)
@@ -135,9 +132,9 @@ class Watch:
         self._steal.append((now_ns, cpu_ticks().steal * NS_PER_TICK))
 
     def stop(self, folder: Path) -> dict[str, Any]:
-        """Write the histograms, the stalls and their intervals; returns what belongs into run.json as `watch`.
+        """Write the histograms, the stalls and their intervals; returns `watch` of run.json.
 
-        A watch that was never started writes nothing and returns {}: workers may die before the phase begins.
+        A watch that was not started (workers died before the phase began) writes nothing and returns {}.
         """
         if self._ticks is None:
             return {}
@@ -147,7 +144,7 @@ class Watch:
         self._take_steal(time.monotonic_ns())
         np.save(folder / HICCUP_INTERVALS, self._intervals.records())
         np.save(folder / STALLS, self._meter.stalls)
-        np.save(folder / HISTOGRAMS, self._read() - self._words)
+        np.save(folder / HISTOGRAMS, self._read_histograms() - self._before)
         np.save(folder / WORKER_STALLS, self._worker_stalls())
         low, high = port_range()
         ceiling = stored_ceiling()

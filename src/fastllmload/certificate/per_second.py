@@ -1,4 +1,4 @@
-"""The client second by second: a bad second must not hide in the figures of a whole run."""
+"""Judges the client second by second, because figures of the complete run may hide a bad second."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fastllmload.certificate.evidence import Sends, Times, Window, WorkerRecord
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
-LAG_US, BRACKET_US, CPU_SHARE = 1_000.0, 1_000.0, 0.8  # a second in which one of them is passed is a bad one
-SHOWN = 10
+LAG_US, BRACKET_US, CPU_SHARE = 1_000.0, 1_000.0, 0.8  # a second that exceeds one of them is bad
+WORST = 10
 SECOND_NS = 1_000_000_000
-PER_OCTAVE = 8  # classes of brackets: a percentile is off by at most a twelfth
+PER_OCTAVE = 8  # classes of brackets: the error of a percentile is at most a twelfth
 CLASSES = 33 * PER_OCTAVE
 EVENTS_AT_ONCE = 1 << 17
 TIMED = (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_REASONING, layout.EVENT_TOOL)
@@ -35,13 +35,13 @@ class Second:
 
     @property
     def badness(self) -> float:
-        """How often the worst of the limits is passed; above 1 the second is bad."""
+        """The largest ratio of a figure to its limit; above 1 the second is bad."""
         pairs = ((self.lag_p99_us, LAG_US), (self.bracket_p99_us, BRACKET_US), (self.cpu_share, CPU_SHARE))
         return max((value / limit for value, limit in pairs if value is not None), default=0.0)
 
 
 def seconds_of(run: Run, window: Window, sends: Sends, workers: Sequence[WorkerRecord]) -> tuple[Second, ...]:
-    """Every whole second of *window*."""
+    """Every full second of *window*."""
     n = int(window.seconds)
     if n < 1:
         return ()
@@ -54,47 +54,47 @@ def seconds_of(run: Run, window: Window, sends: Sends, workers: Sequence[WorkerR
     )
 
 
-def described(seconds: Sequence[Second]) -> dict[str, Any]:
-    """`certificate.per_second`: how many there are, how many are bad, and the worst of these."""
+def summarize(seconds: Sequence[Second]) -> dict[str, Any]:
+    """`certificate.seconds`: the number of seconds, of bad ones, and the worst of these."""
     bad = sorted((one for one in seconds if one.badness > 1), key=lambda one: -one.badness)
-    return {"n": len(seconds), "bad": len(bad), "worst": [vars(one) for one in bad[:SHOWN]]}
+    return {"n": len(seconds), "bad": len(bad), "worst": [vars(one) for one in bad[:WORST]]}
 
 
 def lags_us(sends: Sends, window: Window, n: int) -> list[float | None]:
-    """P99 of t_dispatch - t_sched of the releases due in each second; of none where no instant was planned."""
+    """P99 of t_dispatch - t_sched of the releases due in each second; None where no instant was planned."""
     timed = sends.arrivals.process not in ("inf", "closed") and sends.cap is None
     due = (sends.t_sched - window.start_ns) // SECOND_NS
     found: list[float | None] = [None] * n
     borders = np.searchsorted(due, np.arange(n + 1))
     for k in range(n if timed else 0):
-        mine = slice(borders[k], borders[k + 1])
-        if mine.start < mine.stop:
-            found[k] = float(np.percentile(sends.t_dispatch[mine] - sends.t_sched[mine], 99)) / 1e3
+        selected = slice(borders[k], borders[k + 1])
+        if selected.start < selected.stop:
+            found[k] = float(np.percentile(sends.t_dispatch[selected] - sends.t_sched[selected], 99)) / 1e3
     return found
 
 
 def events_of(run: Run, window: Window, n: int) -> tuple[Counts, Counts]:
-    """Per second: events that carry text by class of their bracket (int64[n, CLASSES]), and how many are coalesced."""
+    """Per second: events that carry text, by bracket class (int64[n, CLASSES]), and the number of coalesced ones."""
     brackets, coalesced = np.zeros(n * CLASSES, np.int64), np.zeros(n, np.int64)
     for begin in range(0, len(run.events), EVENTS_AT_ONCE):
         events = run.events[begin : begin + EVENTS_AT_ONCE]
         second = (events["t_ns"] - window.start_ns) // SECOND_NS
-        mine = (second >= 0) & (second < n) & np.isin(events["kind"], TIMED)
-        second, chosen = second[mine], events[mine]
-        places = np.log2(chosen["bracket_ns"].astype(np.float64) + 1) * PER_OCTAVE
-        brackets += np.bincount(second * CLASSES + places.astype(np.int64), minlength=n * CLASSES)
+        selected = (second >= 0) & (second < n) & np.isin(events["kind"], TIMED)
+        second, chosen = second[selected], events[selected]
+        classes = np.log2(chosen["bracket_ns"].astype(np.float64) + 1) * PER_OCTAVE
+        brackets += np.bincount(second * CLASSES + classes.astype(np.int64), minlength=n * CLASSES)
         stamps = chosen["stamp"] & layout.STAMP_CLASS_MASK
         coalesced += np.bincount(second[stamps == layout.STAMP_COALESCED], minlength=n)
     return brackets.reshape(n, CLASSES), coalesced
 
 
 def percentile_us(classes: Counts) -> float | None:
-    """P99 of the brackets of a second, as the upper end of its class."""
+    """P99 of the brackets of a second: the upper end of its class."""
     total = int(classes.sum())
     if not total:
         return None
-    place = int(np.searchsorted(np.cumsum(classes), 0.99 * total))
-    return 0.0 if place == 0 else float(2 ** ((place + 1) / PER_OCTAVE)) / 1e3
+    index = int(np.searchsorted(np.cumsum(classes), 0.99 * total))
+    return 0.0 if index == 0 else float(2 ** ((index + 1) / PER_OCTAVE)) / 1e3
 
 
 def share(part: int, whole: int) -> float | None:
@@ -102,7 +102,7 @@ def share(part: int, whole: int) -> float | None:
 
 
 def cpu_shares(workers: Sequence[WorkerRecord], window: Window, n: int) -> list[float | None]:
-    """Share of a core that the busiest worker used in each second, between samples by a straight line."""
+    """Share of a core that the busiest worker used in each second, interpolated linearly between samples."""
     edges: Times = window.start_ns + np.arange(n + 1) * SECOND_NS
     found: list[float | None] = [None] * n
     for record in workers:

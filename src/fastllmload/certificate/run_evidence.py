@@ -1,4 +1,4 @@
-"""From a run folder to the evidence: which rows, samples and files count, and what is simply not known."""
+"""Builds the certificate's evidence from a run folder: selects rows and samples, and marks what is not known."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from fastllmload.certificate.evidence import (
     bracket_class,
 )
 from fastllmload.certificate.figures import headline_figures
-from fastllmload.certificate.host import touched
+from fastllmload.certificate.host import overlapping
 from fastllmload.certificate.lag import LATE_NS
-from fastllmload.certificate.per_second import described, seconds_of
-from fastllmload.certificate.port_usage import crowded_share
+from fastllmload.certificate.per_second import seconds_of, summarize
+from fastllmload.certificate.port_usage import largest_target_share
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest
 from fastllmload.metrics.run.users import read_slowly
@@ -65,16 +65,16 @@ def from_run(run: Run) -> CertificateEvidence:
     )
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     facts = run.manifest.get("watch") or {}
-    windows = histograms(run)
+    per_worker = histograms(run)
     errors = rows["error"]
     released = sends(run, rows, sending_window(run, rows, window))
-    its_workers = worker_records(run, window, windows, facts)
+    records = worker_records(run, window, per_worker, facts)
     return CertificateEvidence(
         window=sending_window(run, rows, window),
         sends=released,
-        stamps=stamps(run, window, its_workers),
-        workers=its_workers,
-        seconds=described(seconds_of(run, window, released, its_workers)),
+        stamps=stamps(run, window, records),
+        workers=records,
+        seconds=summarize(seconds_of(run, window, released, records)),
         host=host_record(run, facts),
         ceiling=msgspec.convert(facts["ceiling"], Ceiling) if facts.get("ceiling") else None,
         no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
@@ -87,22 +87,23 @@ def from_run(run: Run) -> CertificateEvidence:
 
 
 def answered(rows: npt.NDArray[Any]) -> int | None:
-    """Requests that are ok; None where none failed: a run may have none because all of its users left, as was asked."""
+    """Requests that are ok; None where none failed: then 0 means that all simulated users left, as configured."""
     failed = (rows["status"] > layout.OK) & (rows["status"] != layout.CANCELLED)
     return int(np.count_nonzero(rows["status"] == layout.OK)) if failed.any() else None
 
 
 def plan_lead_ns(run: Run, rows: npt.NDArray[Any]) -> int | None:
-    """How far the plan was ahead of the clock at its closest: it is whole before time zero, so at the first release."""
-    whole, due = (run.manifest.get("plan") or {}).get("whole_ns"), rows["t_sched"][rows["t_sched"] > 0]
-    return None if whole is None or not len(due) else int(due.min()) - int(whole)
+    """Time from the completion of the plan to the first release, the least by which the plan was ahead of the clock."""
+    complete, due = (run.manifest.get("plan") or {}).get("whole_ns"), rows["t_sched"][rows["t_sched"] > 0]
+    return None if complete is None or not len(due) else int(due.min()) - int(complete)
 
 
 def sending_window(run: Run, rows: npt.NDArray[Any], window: Window) -> Window:
-    """Where releases are judged. A run bounded by count measures until the last end, long after the last release.
+    """The window in which releases are judged: the measurement window, or shorter where the run is bounded by count.
 
-    In a closed loop every end is a release, but for the last ones, so there it is the measurement window with its first
-    fill.
+    A run bounded by count measures until the last request ends, long after the last release; its window ends at the last
+    release. In a closed loop all ends but the last ones cause a release, so its window is the measurement window including
+    the first fill.
     """
     phase = run.phase("measure")
     planned = rows["t_sched"][rows["t_sched"] > 0]
@@ -121,7 +122,7 @@ def sending_window(run: Run, rows: npt.NDArray[Any], window: Window) -> Window:
 
 
 def arrivals_of(run: Run) -> ArrivalEvidence:
-    """The asked process, from the plan when the folder keeps one, else from the settings."""
+    """The configured arrival process, from the plan where the folder has one, else from the settings."""
     phase = run.phase("measure")
     zero = 0 if phase is None else phase.start_ns
     load = plan_description(run).get("load")
@@ -131,7 +132,7 @@ def arrivals_of(run: Run) -> ArrivalEvidence:
 
 
 def plan_description(run: Run) -> dict[str, Any]:
-    """What the plan says of itself; from run.json where plan.json is damaged; empty where the folder keeps no plan."""
+    """The plan's description of itself; from run.json where plan.json is damaged; empty where the folder has no plan."""
     if not (run.directory / "plan" / DOCUMENT).exists():
         return {}
     try:
@@ -139,12 +140,12 @@ def plan_description(run: Run) -> dict[str, Any]:
             found: dict[str, Any] = read_document(run.directory / "plan")["description"]
             return found
     except RunFolderError:
-        pass  # of a run without a list of its files: run.json says the same
+        pass  # a run without a list of its files: run.json has the same description
     return (run.manifest.get("plan") or {}).get("description") or {}
 
 
 def described_arrivals(load: dict[str, Any], zero_ns: int) -> ArrivalEvidence:
-    """From what a plan says of its load."""
+    """The arrival process from the load section of a plan's description."""
     if load["arrivals"] is None:
         return ArrivalEvidence("closed", zero_ns=zero_ns)
     found = load["arrivals"]
@@ -161,7 +162,7 @@ def described_arrivals(load: dict[str, Any], zero_ns: int) -> ArrivalEvidence:
 
 
 def class_arrivals(run: Run, zero_ns: int) -> tuple[tuple[str, int, ArrivalEvidence], ...]:
-    """Name, number and process of each class that was planned by itself; () for one kind of traffic."""
+    """Name, number and arrival process of each request class of a mixed workload; () without classes."""
     classes = plan_description(run).get("classes", ())
     return tuple(
         (one["name"], number, described_arrivals(one["load"], zero_ns))
@@ -181,13 +182,13 @@ def arrivals_of_settings(load: dict[str, Any], zero_ns: int) -> ArrivalEvidence:
 
 
 def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
-    """Rows of the measure phase by t_sched; a closed loop's first fill apart."""
+    """Releases of the measure phase ordered by t_sched; a closed loop's first fill is kept separately."""
     arrivals = arrivals_of(run)
     dispatched = rows[rows["t_dispatch"] > 0]
     fill = np.zeros(len(dispatched), np.bool_)
     if arrivals.process == "closed" and len(dispatched):
         fill = dispatched["t_sched"] <= max(arrivals.zero_ns, int(dispatched["t_sched"].min()))
-    judged = dispatched[window.holds(dispatched["t_sched"]) & ~fill]
+    judged = dispatched[window.contains(dispatched["t_sched"]) & ~fill]
     judged = judged[np.argsort(judged["t_sched"], kind="stable")]
     unsent = rows["t_sched"][(rows["t_dispatch"] == 0) & (rows["status"] == layout.NOT_SENT)]
     cap = run.manifest.get("config", {}).get("load", {}).get("max_concurrency")
@@ -196,7 +197,7 @@ def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
         t_sched=judged["t_sched"].astype(np.int64),
         t_dispatch=judged["t_dispatch"].astype(np.int64),
         all_dispatch=dispatched["t_dispatch"].astype(np.int64),
-        not_sent=int(window.holds(unsent).sum()),
+        not_sent=int(window.contains(unsent).sum()),
         cap=cap,
         first_fill=dispatched["t_dispatch"][fill].astype(np.int64),
         late_connects=int(np.count_nonzero(judged["flags"] & layout.FLAG_LATE_CONNECT)),
@@ -210,17 +211,17 @@ def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
 
 
 def stamps(run: Run, window: Window, workers: tuple[WorkerRecord, ...]) -> Stamps:
-    """Classes of the events of requests submitted in the window, and the error that each stamp allows."""
+    """Stamp classes of the events of requests submitted in the window, and the error that each stamp allows."""
     rows = run.rows
-    timely = (rows["phase"] == layout.MEASURE) & ~read_slowly(rows)  # a slow reader's stamps are its own doing
-    mine = np.flatnonzero(timely & window.holds(rows["t_submit"]))
-    chosen = rows[mine]
+    timely = (rows["phase"] == layout.MEASURE) & ~read_slowly(rows)  # a throttled reader is late on purpose
+    selected = np.flatnonzero(timely & window.contains(rows["t_submit"]))
+    chosen = rows[selected]
     late = chosen[(chosen["t_end"] > 0) & (chosen["t_end_user"] - chosen["t_end"] > LATE_NS)]
     late_user = np.column_stack([late["t_end"], late["t_end_user"]]).astype(np.int64)
     unread = np.concatenate([late_user, *(one.stalls for one in workers if one.stalls is not None)])
-    classes, batched, brackets = stamp_classes(run, mine, unread)
+    classes, batched, brackets = stamp_classes(run, selected, unread)
     return Stamps(
-        asked=run.manifest.get("config", {}).get("client", {}).get("timestamps", "kernel"),
+        requested=run.manifest.get("config", {}).get("client", {}).get("timestamps", "kernel"),
         user=int(classes[0]),
         kernel=int(classes[1]),
         coalesced=int(classes[2]),
@@ -228,23 +229,24 @@ def stamps(run: Run, window: Window, workers: tuple[WorkerRecord, ...]) -> Stamp
         batched=batched,
         clamped=int(np.count_nonzero(chosen["flags"] & layout.FLAG_CLAMPED)),
         requests=len(chosen),
-        ttft_error_ns=ttft_error_ns(chosen, earliest(run).first[mine]),
-        itl_error_ns=itl_error_ns(run, mine),
+        ttft_error_ns=ttft_error_ns(chosen, earliest(run).first[selected]),
+        itl_error_ns=itl_error_ns(run, selected),
         late_user=late_user,
         brackets=brackets,
     )
 
 
-def stamp_classes(run: Run, mine: npt.NDArray[np.intp], unread: Times) -> tuple[Times, int, Times]:
-    """Events that carry text of the rows *mine*, by stamp class: what ends a stream may share a read with anything. How many
-    of them came with the event before: in its segment, or within BATCH_NS in its read. And `Stamps.brackets`; *unread*: rows
-    (begin, end) of late reads and stalls.
+def stamp_classes(run: Run, selected: npt.NDArray[np.intp], unread: Times) -> tuple[Times, int, Times]:
+    """(events by stamp class, batched events, `Stamps.brackets`), all of the events that carry text of the rows *selected*.
+
+    Events that end a stream are left out, because they may share a read with any other event. Batched: arrived with the
+    event before, in its segment, or in its read and within BATCH_NS. *unread*: rows (begin, end) of late reads and stalls.
     """
     counted = np.zeros(layout.STAMP_CLASS_MASK + 1, np.int64)
     brackets = np.zeros((2, BRACKET_CLASSES), np.int64)
     batched = 0
     wanted = np.zeros(len(run.rows), np.bool_)
-    wanted[mine] = True
+    wanted[selected] = True
     per_row = np.diff(run.first_event)
     for part in stretches(run.first_event, EVENTS_AT_ONCE):
         events = slice(run.first_event[part.start], run.first_event[part.stop])
@@ -257,7 +259,7 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp], unread: Times) -> tuple[
         batched += int(np.count_nonzero(follows & together))
         wide = chosen & (bracket >= BRACKET_LEAST_NS)
         spans = np.column_stack([t[wide] - bracket[wide], t[wide]])
-        np.add.at(brackets, (touched(spans, unread).astype(np.intp), bracket_class(bracket[wide])), 1)
+        np.add.at(brackets, (overlapping(spans, unread).astype(np.intp), bracket_class(bracket[wide])), 1)
     return counted, batched, brackets
 
 
@@ -265,32 +267,34 @@ def stamp_classes(run: Run, mine: npt.NDArray[np.intp], unread: Times) -> tuple[
 
 
 def worker_stalls(run: Run, number: int) -> Times | None:
-    """Rows (begin, end) of the worker's stalls in the measure phase; None when the run did not keep them."""
+    """Rows (begin, end) of the worker's stalls in the measure phase; None where the run did not record them."""
     found = stalls_of_phase(run, number)
     return None if found is None else np.column_stack([found[:, 1], found[:, 1] + found[:, 2]])
 
 
 def stalls_of_phase(run: Run, number: int) -> Times | None:
-    """The same as rows of worker_stalls.npy."""
+    """The same, as rows of worker_stalls.npy."""
     stalls, phase = monitor.read_worker_stalls(run), run.phase("measure")
     if stalls is None:
         return None
-    mine: Times = stalls[stalls[:, 0] == number]
-    return mine if phase is None else mine[mine[:, 1] + mine[:, 2] > phase.start_ns]
+    selected: Times = stalls[stalls[:, 0] == number]
+    return selected if phase is None else selected[selected[:, 1] + selected[:, 2] > phase.start_ns]
 
 
 def worker_records(
-    run: Run, window: Window, windows: list[dict[str, Times]], facts: dict[str, Any]
+    run: Run, window: Window, per_worker: list[dict[str, Times]], facts: dict[str, Any]
 ) -> tuple[WorkerRecord, ...]:
-    """One per worker that the samples know, or that the manifest says has died."""
+    """One record per worker that appears in the samples, or that died according to run.json."""
     samples = run.samples
     dead = {int(worker["worker"]) for worker in run.manifest.get("workers", ()) if worker["died"]}
     known = set() if samples is None else {int(number) for number in np.unique(samples["worker"]) if number >= 0}
-    records = (
-        worker_record(number, samples, window, windows[number] if number < len(windows) else {}, number in dead, facts)
+    found = (
+        worker_record(
+            number, samples, window, per_worker[number] if number < len(per_worker) else {}, number in dead, facts
+        )
         for number in sorted(known | dead)
     )
-    return tuple(with_stalls(run, record) for record in records)
+    return tuple(with_stalls(run, record) for record in found)
 
 
 def with_stalls(run: Run, record: WorkerRecord) -> WorkerRecord:
@@ -303,38 +307,40 @@ def worker_record(
     number: int,
     samples: npt.NDArray[Any] | None,
     window: Window,
-    words: dict[str, Times],
+    histograms: dict[str, Times],
     died: bool,
     facts: dict[str, Any],
 ) -> WorkerRecord:
     if samples is None:
-        return WorkerRecord(number, died=died, words=words)
-    every = samples[(samples["worker"] == number) & (samples["rss_bytes"] > 0)]  # 0: it was gone
-    mine, around = in_window(every, window), about_window(every, window)
-    if not len(mine):
-        return WorkerRecord(number, died=died, words=words)
+        return WorkerRecord(number, died=died, histograms=histograms)
+    every = samples[(samples["worker"] == number) & (samples["rss_bytes"] > 0)]  # 0: the process had ended
+    inside, around = in_window(every, window), about_window(every, window)
+    if not len(inside):
+        return WorkerRecord(number, died=died, histograms=histograms)
     grew = {name: int(around[name][-1] - around[name][0]) for name in ALARMS}
-    longest = int(mine["batch_max_ns"][-1])
+    longest = int(inside["batch_max_ns"][-1])
     return WorkerRecord(
         number,
         died=died,
-        t_ns=mine["t_ns"],
-        cpu_ns=mine["cpu_ns"],
-        rss_bytes=mine["rss_bytes"],
-        events=mine["events"],
-        released=mine["released"],
-        connections_max=int(mine["connections"].max()),
-        # The longest batch so far: it belongs to the window when it grew in it.
-        batch_max_ns=longest if longest > mine["batch_max_ns"][0] else None,
+        t_ns=inside["t_ns"],
+        cpu_ns=inside["cpu_ns"],
+        rss_bytes=inside["rss_bytes"],
+        events=inside["events"],
+        released=inside["released"],
+        connections_max=int(inside["connections"].max()),
+        # The longest batch since the start: it counts only if it grew in the window.
+        batch_max_ns=longest if longest > inside["batch_max_ns"][0] else None,
         counts={
             **grew,
-            "spin_ns": int(mine["spin_ns"][-1] - mine["spin_ns"][0]),
-            "gc_runs": int(mine["gc_runs"].max()),
-            **({"page_faults": int(mine["page_faults"].max())} if "page_faults" in (mine.dtype.names or ()) else {}),
-        },  # collections are counted from the phase's start
-        words=words,
-        involuntary_switches=int(mine["involuntary_switches"][-1] - mine["involuntary_switches"][0]),
-        run_delay_ns=int(mine["run_delay_ns"][-1] - mine["run_delay_ns"][0]),
+            "spin_ns": int(inside["spin_ns"][-1] - inside["spin_ns"][0]),
+            "gc_runs": int(inside["gc_runs"].max()),
+            **(
+                {"page_faults": int(inside["page_faults"].max())} if "page_faults" in (inside.dtype.names or ()) else {}
+            ),
+        },  # collections are counted from the start of the phase
+        histograms=histograms,
+        involuntary_switches=int(inside["involuntary_switches"][-1] - inside["involuntary_switches"][0]),
+        run_delay_ns=int(inside["run_delay_ns"][-1] - inside["run_delay_ns"][0]),
         fd_limit=facts.get("fd_limit"),
     )
 
@@ -352,7 +358,7 @@ def in_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
 
 
 def about_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
-    """The samples inside the window, the last before it and the first behind it: between them nothing is missed."""
+    """The samples inside the window, the last before it and the first after it, so that the whole window is covered."""
     t = samples["t_ns"]
     begin = int(np.searchsorted(t, window.start_ns, side="right")) - 1
     end = int(np.searchsorted(t, window.end_ns)) + 1
@@ -360,14 +366,15 @@ def about_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
 
 
 def histograms(run: Run) -> list[dict[str, Times]]:
-    """One dict of HDR words per worker, of the measure phase alone; [] when the run did not keep them."""
-    words = run.array(monitor.HISTOGRAMS, INT64, (None, len(monitor.WATCHED), WORDS))
-    return [] if words is None else [dict(zip(monitor.WATCHED, worker, strict=True)) for worker in words]
+    """One dict of HDR histograms per worker, of the measure phase only; [] where the run did not record them."""
+    found = run.array(monitor.HISTOGRAMS, INT64, (None, len(monitor.WATCHED), WORDS))
+    return [] if found is None else [dict(zip(monitor.WATCHED, worker, strict=True)) for worker in found]
 
 
 def throttled(run: Run, facts: dict[str, Any]) -> bool:
-    """Whether the quota of the client's cgroup withheld at least a third of the time that workers waited for a processor:
-    whom it lets go on waits again, for the others that it held back.
+    """Whether the CPU quota of the client's cgroup caused at least a third of the time that workers waited for a processor.
+
+    A third is enough: a thread that the quota releases then also waits for the other threads that it had stopped.
     """
     taken, samples = facts.get("throttled_ns"), run.samples
     if not taken or samples is None or not len(samples):
@@ -382,15 +389,15 @@ def throttled(run: Run, facts: dict[str, Any]) -> bool:
 def host_record(run: Run, facts: dict[str, Any]) -> HostRecord:
     stalls = run.array(monitor.STALLS, INT64, (None, 2))
     sources = max(1, len(run.manifest.get("config", {}).get("target", {}).get("source_addresses", ())))
-    crowded = crowded_share(run)
+    largest = largest_target_share(run)
     steal = np.array(facts.get("steal_samples") or np.empty((0, 2)), np.int64).reshape(-1, 2)
     return HostRecord(
-        words=run.array(monitor.HICCUP, INT64, (WORDS,)),
+        hiccups=run.array(monitor.HICCUP, INT64, (WORDS,)),
         stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
         steal_share=facts.get("steal_share"),
         steal_t_ns=np.ascontiguousarray(steal[:, 0]),
         steal_ns=np.ascontiguousarray(steal[:, 1]),
         throttled=throttled(run, facts),
         competitors=tuple(facts.get("competitors") or ()),
-        ports=None if crowded is None or "ports" not in facts else int(facts["ports"] * sources / crowded),
+        ports=None if largest is None or "ports" not in facts else int(facts["ports"] * sources / largest),
     )

@@ -1,6 +1,4 @@
-"""Each worker's own figures in the window: CPU, memory, collections, stalls, spinning, and what the kernel made it
-wait.
-"""
+"""Computes the figures of each worker in the window: CPU, memory, collections, stalls, spinning, waits for a CPU."""
 
 from __future__ import annotations
 
@@ -11,9 +9,7 @@ from fastllmload.certificate.evidence import Times, WorkerRecord
 
 
 def worker(record: WorkerRecord) -> dict[str, Any]:
-    """One entry of `certificate.workers`. Shares are of one core, between the first and the last sample; None: not
-    known.
-    """
+    """One entry of `certificate.workers`. Shares are of one core, between the first and the last sample; None: not known."""
     seconds = span(record.t_ns, 1e9)
     return {
         "worker": record.number,
@@ -29,7 +25,7 @@ def worker(record: WorkerRecord) -> dict[str, Any]:
         "page_faults": record.counts.get("page_faults"),
         "batch_max_us": None if record.batch_max_ns is None else record.batch_max_ns / 1e3,
         "stall_max_us": stall_max_us(record),
-        "socket_to_user_us": percentiles_us(record.words.get("socket_to_user")),
+        "socket_to_user_us": percentiles_us(record.histograms.get("socket_to_user")),
         "clock_steps": record.counts.get("clock_steps"),
         "connections_max": record.connections_max,
         "fd_limit": record.fd_limit,
@@ -44,24 +40,24 @@ def cpu_share(record: WorkerRecord) -> float | None:
 
 
 def stall_max_us(record: WorkerRecord) -> float | None:
-    """The longest time in which the worker looked at none of its sockets and not at the clock; 0: all below 0.1 ms."""
+    """The longest time in which the worker polled neither its sockets nor the clock; 0: all below 0.1 ms."""
     if record.stalls is None:
         return None
     return float((record.stalls[:, 1] - record.stalls[:, 0]).max(initial=0)) / 1e3
 
 
-def percentiles_us(words: Times | None) -> dict[str, float | None]:
-    """p50, p99, p999 and max in us; None each when nothing was counted."""
+def percentiles_us(counted: Times | None) -> dict[str, float | None]:
+    """p50, p99, p999 and max of an HDR histogram in us; each None when it is empty or None."""
     named = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))
-    if words is None:
+    if counted is None:
         return {name: None for name, _ in named}
-    values = {name: histogram.percentile(words, q) for name, q in named}
+    values = {name: histogram.percentile(counted, q) for name, q in named}
     return {name: None if value is None else value / 1e3 for name, value in values.items()}
 
 
 def merged(records: tuple[WorkerRecord, ...], name: str) -> Times | None:
     """One histogram of all workers; None when no worker has it."""
-    parts = [record.words[name] for record in records if name in record.words]
+    parts = [record.histograms[name] for record in records if name in record.histograms]
     if not parts:
         return None
     total: Times = parts[0].copy()

@@ -81,7 +81,7 @@ class RunController:
             if ended is not None:
                 self.incident(f"the process that writes rows to the disk {ended}: a new process continues its work")
             if watching:
-                watch.look()
+                watch.poll()
             return gone
 
         try:

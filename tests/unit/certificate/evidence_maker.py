@@ -1,4 +1,4 @@
-"""Evidence made by hand: a clean run, and each fault put into it. Everything is drawn from a seed."""
+"""Constructs evidence: a clean run, and runs with one fault each. All random values come from a seed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from fastllmload.certificate.evidence import (
 
 START_NS = 7_000_000_000_000
 MS = 1_000_000
-BEAT_NS = 5 * MS  # a worker looks at least so often
+BEAT_NS = 5 * MS  # the longest time between two polls of a worker
 
 
-def words(values_ns: Times) -> Times:
+def hdr_histogram(values_ns: Times) -> Times:
     counted = histogram.empty()
     histogram.record_many(counted, np.ascontiguousarray(values_ns, np.int64))
     return counted
@@ -59,10 +59,10 @@ def worker_record(rng: np.random.Generator, sends: Times, seconds: float) -> Wor
         connections_max=200,
         batch_max_ns=800_000,
         counts={"spin_ns": 10 * MS, "clock_steps": 0, "clamped": 0, "late_connects": 0, "gc_runs": 0},
-        words={
-            "lag": words(np.abs(rng.normal(20_000, 10_000, 100)).astype(np.int64)),
-            "socket_to_user": words(rng.exponential(30_000, 5000).astype(np.int64)),
-            "beat": words(rng.exponential(100_000, 500).astype(np.int64)),
+        histograms={
+            "lag": hdr_histogram(np.abs(rng.normal(20_000, 10_000, 100)).astype(np.int64)),
+            "socket_to_user": hdr_histogram(rng.exponential(30_000, 5000).astype(np.int64)),
+            "beat": hdr_histogram(rng.exponential(100_000, 500).astype(np.int64)),
         },
         stalls=np.array([[START_NS + 700 * MS, START_NS + 701 * MS]]),
         involuntary_switches=40,
@@ -74,7 +74,7 @@ def worker_record(rng: np.random.Generator, sends: Times, seconds: float) -> Wor
 def clean(
     seed: int = 1, rate: float = 500.0, seconds: float = 20.0, process: str = "poisson", shape: float = 1.0
 ) -> CertificateEvidence:
-    """A generator as good as ours: lag like a timer's with a spin, 20 us at p50 and 150 at p99."""
+    """A generator as precise as this one: the lag of a timer followed by a spin, 20 us at p50 and 150 at p99."""
     rng = np.random.default_rng(seed)
     t_sched = schedule(rng, rate, seconds, process, shape)
     t_dispatch = t_sched + rng.gamma(0.8, 30_000, len(t_sched)).astype(np.int64)
@@ -90,7 +90,9 @@ def clean(
             itl_error_ns=np.full(n * 15, 5_000),
         ),
         workers=(worker_record(rng, t_sched, seconds),),
-        host=HostRecord(words=words(rng.exponential(40_000, 20_000).astype(np.int64)), steal_share=0.0, ports=28_232),
+        host=HostRecord(
+            hiccups=hdr_histogram(rng.exponential(40_000, 20_000).astype(np.int64)), steal_share=0.0, ports=28_232
+        ),
         ceiling=Ceiling(events_per_s=200_000, requests_per_s=10_000),
     )
 
@@ -104,19 +106,19 @@ def with_worker(evidence: CertificateEvidence, **changes: object) -> Certificate
 
 
 def stopped(evidence: CertificateEvidence, at_s: float, ms: float) -> CertificateEvidence:
-    """SIGSTOP: nothing is sent or looked at in between, and everything that was due comes at once afterwards."""
+    """SIGSTOP: nothing is sent or polled for *ms*, and all requests that were due are sent at once afterwards."""
     begin = START_NS + int(at_s * 1e9)
     end = begin + int(ms * MS)
     dispatch = evidence.sends.t_dispatch.copy()
     hit = (evidence.sends.t_sched < end) & (dispatch >= begin)
     dispatch[hit] = np.maximum(dispatch[hit], end + np.arange(int(hit.sum())) * 8_000)
-    beat = begin - begin % BEAT_NS + BEAT_NS  # what would have been its next look
+    beat = begin - begin % BEAT_NS + BEAT_NS  # when its next poll was due
     if end > beat:
         evidence = with_worker(evidence, stalls=np.concatenate([evidence.workers[0].stalls, [[beat, end]]]))
     return with_dispatch(evidence, dispatch)
 
 
 def millisecond_timer(evidence: CertificateEvidence) -> CertificateEvidence:
-    """A loop whose timers count whole milliseconds and may fire early by half of one."""
+    """A loop with timers of one-millisecond resolution."""
     sends = evidence.sends
     return with_dispatch(evidence, (sends.t_sched // MS + 1) * MS + 20_000)

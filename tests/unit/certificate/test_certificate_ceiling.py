@@ -1,4 +1,4 @@
-"""The calibration is remembered per host, survives damage, and is measured with a real worker."""
+"""The calibration is stored per host, survives damage, and is measured with a real worker."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastllmload.certificate.calibration import calibrate, drive, finish
+from fastllmload.certificate.calibration import calibrate, drive, wait_for_run
 from fastllmload.certificate.ceiling import (
     Ceiling,
     calibration_path,
@@ -32,7 +32,7 @@ time.sleep(600)
 OURS = Ceiling(events_per_s=120_000.0, requests_per_s=9_000.0)
 
 
-def test_it_comes_back_and_leaves_others_alone(tmp_path: Path) -> None:
+def test_a_stored_ceiling_is_read_back_and_others_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "calibration.json"
     assert stored_ceiling(path) is None
     store_ceiling(OURS, path)
@@ -47,7 +47,7 @@ def test_it_comes_back_and_leaves_others_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"a": 1}', "[]"])
-def test_a_damaged_cache_is_no_cache(tmp_path: Path, content: str) -> None:
+def test_a_damaged_cache_is_ignored(tmp_path: Path, content: str) -> None:
     path = tmp_path / "calibration.json"
     path.write_text(content)
     assert stored_ceiling(path) is None
@@ -56,8 +56,8 @@ def test_a_damaged_cache_is_no_cache(tmp_path: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ['{"events_per_s": 0, "requests_per_s": 0}', '{"events_per_s": "x"}', "null", "[1]"])
-def test_what_is_no_ceiling_is_not_taken_for_one_and_spoils_no_other(tmp_path: Path, entry: str) -> None:
-    """A ceiling of 0 would be divided by."""
+def test_invalid_entries_are_ignored_and_others_are_kept(tmp_path: Path, entry: str) -> None:
+    """A ceiling of 0 would cause a division by zero."""
     path = tmp_path / "calibration.json"
     store_ceiling(OURS, path)
     path.write_text(path.read_text().replace("{", f'{{"elsewhere": {entry},', 1))
@@ -66,7 +66,7 @@ def test_what_is_no_ceiling_is_not_taken_for_one_and_spoils_no_other(tmp_path: P
     assert stored_ceiling(path) is None
 
 
-def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
+def test_an_unwritable_folder_is_reported_before_the_calibration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "fastllmload" / "calibration.json").mkdir(parents=True)
@@ -75,18 +75,18 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
         next(calibrate())
 
 
-def test_a_host_that_does_not_carry_the_load_is_no_bug_of_ours() -> None:
+def test_a_host_that_is_too_slow_is_not_an_internal_error() -> None:
     with pytest.raises(HostLimitError, match="cannot be calibrated: .*no CPU") as found:
-        finish([sys.executable, "-c", REFUSING])
+        wait_for_run([sys.executable, "-c", REFUSING])
     assert "fastllmload:" not in str(found.value)
 
 
 def test_a_run_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """And ended in order: it has cleared up when the wait is over."""
+    """SIGTERM ends it: it has cleaned up when the wait returns."""
     monkeypatch.setattr("fastllmload.certificate.calibration.RUN_TIMEOUT_S", 2)
     cleared = tmp_path / "cleared"
-    with pytest.raises(HostLimitError, match="not over after 2 s"):
-        finish([sys.executable, "-c", HANGING, str(cleared)])
+    with pytest.raises(HostLimitError, match="did not end within 2 s"):
+        wait_for_run([sys.executable, "-c", HANGING, str(cleared)])
     assert cleared.exists()
 
 
@@ -111,7 +111,7 @@ def test_a_real_worker_is_measured() -> None:
 
 
 def test_stolen_time_is_a_share_of_all_time(tmp_path: Path) -> None:
-    """Columns user nice system idle iowait irq softirq steal guest guest_nice; guest time is inside user already."""
+    """Columns user nice system idle iowait irq softirq steal guest guest_nice; guest time is part of user."""
     stat = tmp_path / "stat"
     stat.write_text("cpu  10 0 10 60 0 0 0 20 7 0\ncpu0 1 2 3\n")
     assert cpu_ticks(stat) == CpuTicks(total=100, steal=20)
@@ -120,6 +120,6 @@ def test_stolen_time_is_a_share_of_all_time(tmp_path: Path) -> None:
     assert cpu_ticks().total > 0
 
 
-def test_a_watch_that_never_started_says_nothing(tmp_path: Path) -> None:
+def test_a_watch_that_was_not_started_writes_nothing(tmp_path: Path) -> None:
     assert Watch([]).stop(tmp_path) == {}
     assert list(tmp_path.iterdir()) == []

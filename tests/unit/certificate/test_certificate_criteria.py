@@ -1,18 +1,18 @@
-"""The table of thresholds: complete, consistent, and the same as in the documentation."""
+"""The thresholds are complete, consistent and equal to the documentation."""
 
 from pathlib import Path
 
 import pytest
 from evidence_maker import clean
 
-from fastllmload.certificate.criteria import CRITERIA, Criterion, beside, reasons, shown
+from fastllmload.certificate.criteria import CRITERIA, Criterion, format_against, format_value, reasons
 from fastllmload.certificate.judge import figures, judge_evidence
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "certificate.md"
 
 
 def cell(criterion: Criterion, value: float | None) -> str:
-    return "" if value is None else ("< " if criterion.below else "> ") + shown(value, criterion.unit)
+    return "" if value is None else ("< " if criterion.below else "> ") + format_value(value, criterion.unit)
 
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=lambda criterion: criterion.code)
@@ -49,7 +49,7 @@ def test_every_figure_is_made_and_every_made_figure_is_judged() -> None:
 
 @pytest.mark.parametrize("criterion", CRITERIA, ids=lambda criterion: criterion.code)
 def test_the_limit_itself_is_allowed(criterion: Criterion) -> None:
-    """A level is broken beyond it, not at it, and the worst broken level counts."""
+    """A limit is exceeded beyond it, not at it, and the worst exceeded level counts."""
     for name in ("note", "suspect", "invalid"):
         limit = getattr(criterion, name)
         if limit is None:
@@ -73,8 +73,8 @@ def test_the_limit_itself_is_allowed(criterion: Criterion) -> None:
         (7, "decades", "7"),
     ],
 )  # fmt: skip
-def test_values_for_people(value: float, unit: str, text: str) -> None:
-    assert shown(value, unit) == text
+def test_values_are_formatted_with_units(value: float, unit: str, text: str) -> None:
+    assert format_value(value, unit) == text
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_values_for_people(value: float, unit: str, text: str) -> None:
         (6.0004, 6, "decades", "6.0004"),
     ],
 )  # fmt: skip
-def test_a_value_is_told_from_its_limit(value: float, limit: float, unit: str, text: str) -> None:
-    assert beside(value, limit, unit) == text
+def test_a_value_has_enough_digits_to_differ_from_its_limit(value: float, limit: float, unit: str, text: str) -> None:
+    assert format_against(value, limit, unit) == text
 
 
-def test_a_reason_shows_by_how_much_it_stands() -> None:
+def test_the_text_of_a_reason_shows_by_how_much_the_limit_is_exceeded() -> None:
     (reason,) = reasons({**dict.fromkeys(one.figure for one in CRITERIA), "lag_p99_us": 1_002.3})
     assert reason.text == "releases were late: P99 of t_dispatch - t_sched is 1.002 ms, allowed is 1 ms"

@@ -44,7 +44,7 @@ def test_anderson_darlings_critical_values() -> None:
 
 
 def test_anderson_darlings_tail_is_one_curve() -> None:
-    """The three branches meet: at 2 the published ones, at 6 the published one and the limit."""
+    """The three branches are continuous: the two published ones at 2, the second and the asymptotic one at 6."""
     assert distribution_fit.anderson_darling_tail(2 - 1e-9) == pytest.approx(
         distribution_fit.anderson_darling_tail(2), rel=1e-4
     )

@@ -1,4 +1,4 @@
-"""Headroom rests on the busiest second of the busiest worker, never on a mean."""
+"""Headroom is computed from the busiest second of the busiest worker, not from a mean."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_ramp_is_judged_at_its_peak():
 
 
 def test_a_spike_is_seen():
-    """One second in a minute at ten times the rate takes the headroom, though it hardly moves the mean."""
+    """One second in a minute at ten times the rate divides the headroom by ten, though it hardly changes the mean."""
     rates = np.full(60, 40.0)
     rates[30] = 400.0
     spiked, calm = headroom((sampled(rates),), CEILING), headroom((sampled(np.full(60, 40.0)),), CEILING)
@@ -40,6 +40,6 @@ def test_the_busiest_worker_counts():
     assert found["peak_requests_per_s"] == pytest.approx(80)
 
 
-def test_less_than_a_second_is_taken_as_it_is():
+def test_a_series_shorter_than_a_second_is_used_completely():
     assert peak_rate(np.array([0, 500_000_000]), np.array([0, 50])) == pytest.approx(100.0)
     assert peak_rate(np.array([0]), np.array([0])) is None

@@ -1,13 +1,11 @@
-"""The verdict: clean runs are valid, each injected fault is found and named, and the host's faults are told from
-ours.
-"""
+"""Clean runs are valid, each injected fault is found and named, and the host's faults are attributed to it."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from evidence_maker import MS, START_NS, clean, millisecond_timer, stopped, with_dispatch, with_worker, words
+from evidence_maker import MS, START_NS, clean, hdr_histogram, millisecond_timer, stopped, with_dispatch, with_worker
 
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.evidence import (
@@ -41,14 +39,14 @@ def codes(certificate: dict, severity: str | None = None) -> set[str]:
     ],
 )
 def test_clean_runs_are_valid(process: str, shape: float, rate: float) -> None:
-    """Over many seeds at least 99 % of clean runs are valid, and what is not is never invalid."""
+    """Over many seeds at least 99 % of clean runs are valid, and none is invalid."""
     verdicts = [judge_evidence(clean(seed, rate, 3.0, process, shape))["verdict"] for seed in range(100)]
     assert verdicts.count("valid") >= 99
     assert "invalid" not in verdicts
 
 
 def test_the_contract_is_kept() -> None:
-    """Every key that the contract names, with figures that follow from the evidence."""
+    """The certificate has all documented keys, with figures that follow from the evidence."""
     evidence = clean()
     found = judge_evidence(evidence)
     assert set(found) >= {
@@ -68,30 +66,32 @@ def test_the_contract_is_kept() -> None:
 
 @pytest.mark.parametrize(("rate", "ms"), [(3_000.0, 20), (3_000.0, 50), (500.0, 50), (0.5, 50), (0.5, 500)])
 def test_a_stop_is_always_caught(rate: float, ms: float) -> None:
-    """20 ms by the releases of a busy run; 50 ms by the tick alone, wherever it begins and whatever the load."""
+    """20 ms by the releases of a busy run; 50 ms by the heartbeat alone, at any time and any load."""
     for seed in range(25):
         found = judge_evidence(stopped(clean(seed, rate, 6.0), 2.0 + seed * 0.1317, ms))
         assert codes(found, "note") & {"late_release", "worker_stall"}
         assert all(reason["cause"] == "generator" for reason in found["reasons"])
 
 
-def test_a_socket_that_waits_for_its_turn_is_no_stall() -> None:
-    """A busy worker read others meanwhile, and released what was due; the kernel's stamps do not mind."""
+def test_a_socket_that_waits_for_its_turn_is_not_a_stall() -> None:
+    """A busy worker read other sockets and released requests meanwhile; kernel stamps are not affected."""
     evidence = clean()
-    waited = words(np.concatenate([np.full(99_990, 30_000), np.full(10, 43 * MS)]))
-    beats = words(np.full(100, 40 * MS))
-    found = judge_evidence(with_worker(evidence, words={"socket_to_user": waited, "beat": beats}, batch_max_ns=36 * MS))
+    waited = hdr_histogram(np.concatenate([np.full(99_990, 30_000), np.full(10, 43 * MS)]))
+    beats = hdr_histogram(np.full(100, 40 * MS))
+    found = judge_evidence(
+        with_worker(evidence, histograms={"socket_to_user": waited, "beat": beats}, batch_max_ns=36 * MS)
+    )
     assert found["verdict"] == "valid" and found["socket_to_user_us"]["max"] >= 43_000
     assert found["workers"][0]["stall_max_us"] == 1_000
 
 
-def test_stalls_that_nobody_kept_are_not_known() -> None:
+def test_stalls_that_were_not_recorded_are_not_known() -> None:
     found = judge_evidence(with_worker(clean(), stalls=None))
     assert found["workers"][0]["stall_max_us"] is None and found["verdict"] == "valid"
 
 
-def test_the_hosts_stop_is_not_ours() -> None:
-    """The hiccup meter saw the same instants: still suspect, but the cause is the host, and the text says so."""
+def test_a_stop_of_the_host_is_attributed_to_it() -> None:
+    """The hiccup meter was late at the same instants: cause and text name the host."""
     evidence = stopped(clean(), 9.0, 60)
     stall = np.array([[START_NS + 9_000_500_000, 59 * MS]])
     found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
@@ -104,8 +104,8 @@ def causes(found: dict[str, Any]) -> dict[str, str]:
     return {reason["code"]: reason["cause"] for reason in found["reasons"]}
 
 
-def test_each_reason_is_asked_for_itself() -> None:
-    """The host stopped for 60 ms; ten stops of 8 ms were our own and break no limit of a single stop."""
+def test_each_reason_is_attributed_separately() -> None:
+    """The host stopped for 60 ms; the generator caused ten stops of 8 ms, each within the limits of a single stop."""
     evidence = stopped(clean(), 9.0, 60)
     for second in range(10):
         evidence = stopped(evidence, 10.3 + second / 2, 8)
@@ -116,15 +116,15 @@ def test_each_reason_is_asked_for_itself() -> None:
     assert set(causes(judge_evidence(evidence)).values()) == {"generator"}
 
 
-def test_a_longer_stop_of_our_own_beside_the_hosts() -> None:
+def test_a_longer_stop_of_the_generator_in_addition_to_the_hosts() -> None:
     evidence = stopped(stopped(clean(), 9.0, 60), 14.0, 50)
     stall = np.array([[START_NS + 9_000_500_000, 59 * MS]])
     found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
     assert causes(found)["late_release"] == causes(found)["worker_stall"] == "generator"
 
 
-def test_p99_of_the_lag_is_the_hosts_when_the_rest_was_in_time() -> None:
-    """Thirty stops of 12 ms within 20 s make a P99 of some milliseconds; without eight of them it is still too much."""
+def test_p99_of_the_lag_is_attributed_to_the_host_when_all_other_releases_were_in_time() -> None:
+    """Thirty stops of 12 ms within 20 s make a P99 of some milliseconds; without eight of them it is still too large."""
     evidence = clean()
     at = [START_NS + 3_000_000_000 + number * 500_000_000 for number in range(30)]
     for instant in at:
@@ -136,15 +136,15 @@ def test_p99_of_the_lag_is_the_hosts_when_the_rest_was_in_time() -> None:
     assert causes(some)["schedule_lag"] == "generator"
 
 
-def test_a_short_hiccup_excuses_no_long_stop() -> None:
+def test_a_short_hiccup_does_not_explain_a_long_stop() -> None:
     evidence = stopped(clean(), 9.0, 60)
     stall = np.array([[START_NS + 9_000_500_000, 6 * MS], [START_NS + 15_000_000_000, 80 * MS]])
     found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
     assert next(r for r in found["reasons"] if r["code"] == "late_release")["cause"] == "generator"
 
 
-def test_jitter_that_no_arrival_test_can_see_is_seen_as_lag() -> None:
-    """N(0.6, 0.45) ms of independent jitter: KS against Poisson is blind, the lag is not."""
+def test_jitter_that_arrival_tests_cannot_find_is_found_as_lag() -> None:
+    """N(0.6, 0.45) ms of independent jitter: KS against Poisson does not find it, the lag does."""
     evidence = clean(3)
     rng = np.random.default_rng(9)
     jitter = np.maximum(rng.normal(0.6e6, 0.45e6, len(evidence.sends.t_sched)), 0).astype(np.int64)
@@ -156,7 +156,7 @@ def test_jitter_that_no_arrival_test_can_see_is_seen_as_lag() -> None:
 
 @pytest.mark.parametrize("rate", [500.0, 1_000.0, 3_000.0])
 def test_millisecond_timers_are_quantised(rate: float) -> None:
-    """Whole-millisecond release: the gaps are multiples of 1 ms, and bursts share an instant."""
+    """Releases at multiples of 1 ms: so are the gaps, and bursts share an instant."""
     found = judge_evidence(millisecond_timer(clean(4, rate)))
     assert found["verdict"] != "valid"
     assert "quantised_sends" in codes(found) and "clumped_sends" in codes(found)
@@ -172,7 +172,7 @@ def test_early_sends_are_never_valid() -> None:
 
 
 def test_falling_behind_is_drift_and_a_wrong_rate() -> None:
-    """A generator that adds each lateness to all later arrivals: clean latencies, 10 % too slow."""
+    """A generator that adds each delay to all later arrivals: clean latencies, 10 % too slow."""
     evidence = clean(2)
     since = evidence.sends.t_sched - START_NS
     found = judge_evidence(with_dispatch(evidence, START_NS + (since * 1.1).astype(np.int64)))
@@ -181,7 +181,7 @@ def test_falling_behind_is_drift_and_a_wrong_rate() -> None:
     assert found["offered_rate"] == pytest.approx(found["planned_rate"] / 1.1, rel=0.03)
 
 
-def test_a_stall_is_no_drift() -> None:
+def test_a_stall_is_not_a_drift() -> None:
     found = judge_evidence(stopped(clean(6), 19.0, 400))
     assert "late_release" in codes(found) and "drift" not in codes(found)
 
@@ -192,8 +192,8 @@ def test_unsent_requests_count_against_the_rate() -> None:
     assert "rate" in codes(found, "invalid")
 
 
-def test_a_cap_that_holds_releases_back_is_no_limit_of_the_client() -> None:
-    """Half of them leave after the window: the server was too slow for the cap, and the verdict says so."""
+def test_a_cap_that_delays_releases_is_not_a_limit_of_the_client() -> None:
+    """Half of them are sent after the window: the server was too slow for the cap, and a reason reports it."""
     evidence = clean()
     sends = evidence.sends
     later = np.where(np.arange(len(sends.t_sched)) % 2, 60_000_000_000, 0)
@@ -203,8 +203,8 @@ def test_a_cap_that_holds_releases_back_is_no_limit_of_the_client() -> None:
     assert "rate" not in codes(found) and not found["generator_limited"]
 
 
-def test_one_request_alone_has_no_rate() -> None:
-    """The window of so many requests goes from the first to the last: of one, it is what its submission took."""
+def test_a_single_request_has_no_rate() -> None:
+    """A window bounded by count spans the first to the last request: of one request, it is the length of its submission."""
     evidence = clean()
     alone = np.array([START_NS], np.int64)
     window = Window(START_NS, START_NS + 900, counted=True)
@@ -213,8 +213,8 @@ def test_one_request_alone_has_no_rate() -> None:
     assert found["offered_rate"] is None and found["planned_rate"] is None and found["rate_error"] is None
 
 
-def test_a_schedule_that_is_another_process_is_found() -> None:
-    """Truncated exponential gaps (at 3 means, the classic error), asked as Poisson."""
+def test_a_schedule_of_another_process_is_found() -> None:
+    """Exponential gaps truncated at 3 means, a common error, in place of a Poisson process."""
     rng = np.random.default_rng(8)
     gaps = np.minimum(rng.exponential(1.0, 20_000), 3.0) / 500
     t = START_NS + np.rint(np.cumsum(gaps) * 1e9).astype(np.int64)
@@ -228,7 +228,7 @@ def test_a_schedule_that_is_another_process_is_found() -> None:
 
 
 def test_correlated_gaps_are_found() -> None:
-    """The right distribution of gaps in the wrong order: KS is content, autocorrelation and dispersion are not."""
+    """The right distribution of gaps in the wrong order: KS does not find it, autocorrelation and dispersion do."""
     rng = np.random.default_rng(8)
     gaps = np.sort(rng.exponential(1.0, 10_000)).reshape(100, 100)
     gaps = gaps[rng.permutation(100)].ravel() / 500
@@ -260,7 +260,7 @@ FAULTS = [
     ("port_headroom", "note", lambda e: replace(e, host=replace(e.host, ports=260))),
     ("disk_full", "invalid", lambda e: replace(e, disk_full=True)),
     ("host_steal", "note", lambda e: replace(e, host=replace(e.host, steal_share=0.1))),
-    ("host_hiccups", "note", lambda e: replace(e, host=replace(e.host, words=words(np.arange(0, 4 * MS, 2_000))))),
+    ("host_hiccups", "note", lambda e: replace(e, host=replace(e.host, hiccups=hdr_histogram(np.arange(0, 4 * MS, 2_000))))),
     ("headroom", "suspect", lambda e: replace(e, ceiling=Ceiling(9_000, 100_000))),
     ("headroom", "note", lambda e: replace(e, ceiling=Ceiling(15_000, 100_000))),
     ("coalesced", "note", lambda e: replace(e, stamps=replace(e.stamps, coalesced=e.stamps.kernel))),
@@ -275,7 +275,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("code", "severity", "fault"), FAULTS, ids=[f"{c}-{s}" for c, s, _ in FAULTS])
 def test_each_fault_has_its_reason(code: str, severity: str, fault) -> None:
-    """The reason has the right code and severity, figures that broke the limit, and a sentence without a hole in it."""
+    """The reason has the right code and severity, and a text without unfilled placeholders."""
     found = judge_evidence(fault(clean()))
     reason = next(r for r in found["reasons"] if r["code"] == code)
     assert reason["severity"] == severity
@@ -285,34 +285,34 @@ def test_each_fault_has_its_reason(code: str, severity: str, fault) -> None:
         assert found["verdict"] != "valid"
 
 
-def test_a_run_without_an_answer_is_not_said_to_lack_samples() -> None:
-    """It has no window, whatever the workers left."""
+def test_a_run_without_an_answer_does_not_lack_samples() -> None:
+    """It has no window, whatever samples there are."""
     found = judge_evidence(replace(clean(), ok=0, workers=()))
     assert "nothing_measured" in codes(found) and "no_samples" not in codes(found)
 
 
 def test_stamps_of_the_process_are_judged_by_their_delay() -> None:
-    """User stamps are fine while the process reads its sockets in time; a delay beyond 1 ms explains uncertain figures."""
+    """User stamps are valid if the process reads its sockets in time; a delay above 1 ms explains uncertain figures."""
     evidence = clean()
-    stamps = Stamps(asked="user", user=1000, requests=100)
+    stamps = Stamps(requested="user", user=1000, requests=100)
     on_time = replace(evidence, stamps=stamps)
     assert judge_evidence(on_time)["verdict"] == "valid"
     assert judge_evidence(on_time)["timestamp_source"] == "user"
-    slow = {**evidence.workers[0].words, "socket_to_user": words(np.full(1000, 3 * MS))}
-    found = judge_evidence(with_worker(on_time, words=slow))
+    slow = {**evidence.workers[0].histograms, "socket_to_user": hdr_histogram(np.full(1000, 3 * MS))}
+    found = judge_evidence(with_worker(on_time, histograms=slow))
     assert "user_stamps_late" in codes(found, "note") and found["generator_limited"]
-    blind = {"beat": words(np.full(1000, 3 * MS))}
-    assert "user_stamps_late" in codes(judge_evidence(with_worker(on_time, words=blind)), "note")
+    beats_only = {"beat": hdr_histogram(np.full(1000, 3 * MS))}
+    assert "user_stamps_late" in codes(judge_evidence(with_worker(on_time, histograms=beats_only)), "note")
 
 
-def test_the_same_delay_does_no_harm_to_kernel_stamps() -> None:
+def test_the_same_delay_does_not_affect_kernel_stamps() -> None:
     evidence = clean()
-    slow = {**evidence.workers[0].words, "socket_to_user": words(np.full(1000, 3 * MS))}
-    assert judge_evidence(with_worker(evidence, words=slow))["verdict"] == "valid"
+    slow = {**evidence.workers[0].histograms, "socket_to_user": hdr_histogram(np.full(1000, 3 * MS))}
+    assert judge_evidence(with_worker(evidence, histograms=slow))["verdict"] == "valid"
 
 
-def test_a_closed_loop_has_no_plan_but_a_turn_around() -> None:
-    """No rate, no arrival tests; the first fill is a spread, and slow turn-arounds are late releases."""
+def test_a_closed_loop_has_a_turn_around_time_instead_of_a_plan() -> None:
+    """No rate and no arrival tests; the first fill has a spread, and slow turn-arounds are late releases."""
     evidence = clean()
     rng = np.random.default_rng(0)
     freed = np.sort(START_NS + rng.integers(0, 20_000 * MS, 5_000))
@@ -328,10 +328,8 @@ def test_a_closed_loop_has_no_plan_but_a_turn_around() -> None:
     assert "schedule_lag" in codes(judge_evidence(replace(evidence, sends=slow)))
 
 
-def test_the_asked_burst_is_no_stall() -> None:
-    """A closed loop of thousands is filled in one go, in which nothing is read; a longer stop than that is still
-    seen.
-    """
+def test_the_first_fill_is_not_a_stall() -> None:
+    """Nothing is read while a closed loop of thousands is filled at once; a stop that is longer than that is reported."""
     evidence = clean()
     fill = START_NS + np.arange(8_000) * 17_000
     freed = np.sort(START_NS + np.random.default_rng(0).integers(200 * MS, 20_000 * MS, 5_000))
@@ -343,8 +341,8 @@ def test_the_asked_burst_is_no_stall() -> None:
     )
 
 
-def test_everything_at_once_is_not_late() -> None:
-    """rate inf has one instant; its spread is no lag."""
+def test_requests_at_rate_inf_are_not_late() -> None:
+    """All requests are due at one instant; their spread is not a lag."""
     evidence = clean()
     t = np.full(2_000, START_NS)
     sends = Sends(ArrivalEvidence("inf", float("inf")), t, t + np.arange(2_000) * 20_000, t + np.arange(2_000) * 20_000)
@@ -352,7 +350,7 @@ def test_everything_at_once_is_not_late() -> None:
 
 
 def test_nothing_known_is_not_valid() -> None:
-    """No workers, no host, no ceiling: no crash, no figure made up, and no clean verdict."""
+    """Without workers, host and ceiling the figures are None and the verdict is suspect."""
     evidence = clean()
     bare = CertificateEvidence(evidence.window, evidence.sends, workers=(), host=HostRecord())
     found = judge_evidence(bare)
@@ -362,7 +360,7 @@ def test_nothing_known_is_not_valid() -> None:
 
 
 def figures(**low: float) -> tuple[FigureBound, ...]:
-    """P99 of each metric is 50 ms and may be as low as given."""
+    """P99 of each metric is 50 ms, with *low* as its lower bound."""
     return tuple(FigureBound(metric, "p99", 50.0, below, 50.01) for metric, below in low.items())
 
 
@@ -380,7 +378,7 @@ def figures(**low: float) -> tuple[FigureBound, ...]:
     ],
 )
 def test_the_rule_of_a_figure(value: float, low: float, high: float, severity: str) -> None:
-    """2 % or 100 us is valid, 10 % or 500 us suspect, more invalid, whichever of the two is larger."""
+    """An error of 2 % or 100 us (the larger) is valid, of 10 % or 500 us suspect, a larger one invalid."""
     assert FigureBound("ttft", "p99", value, low, high).severity == severity
 
 
@@ -398,8 +396,8 @@ def test_the_verdict_is_that_of_the_worst_figure_and_names_it() -> None:
     assert judge_evidence(replace(clean(), figures=figures(itl=20.0)))["verdict"] == "invalid"
 
 
-def test_late_sends_count_against_what_is_counted_from_the_schedule() -> None:
-    """The same figure from the submission is certain: the sends are the cause, and the generator may be the limit."""
+def test_late_sends_make_figures_from_the_scheduled_instant_uncertain() -> None:
+    """The same figure from the submission is certain, so late sends are the cause, and the generator may be the limit."""
     found = judge_evidence(replace(clean(), figures=figures(ttft=49.9, ttft_sched=40.0)))
     (reason,) = found["reasons"]
     assert reason["figure"] == "ttft_sched_p99" and "sent late" in reason["text"] and found["generator_limited"]
@@ -408,7 +406,7 @@ def test_late_sends_count_against_what_is_counted_from_the_schedule() -> None:
 
 
 def stalled(ready_share: float, **host: Any) -> CertificateEvidence:
-    """Ten stalls of 12 ms in which the thread was ready to run for that share, and late sends in each."""
+    """Ten stalls of 12 ms with late sends, in which the thread was ready to run for *ready_share* of the time."""
     evidence = clean()
     begins = [START_NS + second * 1_000_000_000 for second in range(3, 13)]
     for begin in begins:
@@ -428,31 +426,31 @@ def stalled(ready_share: float, **host: Any) -> CertificateEvidence:
         (0.0, {"steal_t_ns": START_NS + np.arange(20) * 1_000_000_000, "steal_ns": np.arange(20) * MS}, "generator"),
     ],
 )
-def test_who_made_it_late(ready_share: float, host: dict[str, Any], cause: str) -> None:
-    """The host, where the thread was ready and had no processor, or the hypervisor took it; else the generator."""
+def test_the_cause_of_lateness(ready_share: float, host: dict[str, Any], cause: str) -> None:
+    """The host where the thread was ready without a processor, or the hypervisor took it; else the generator."""
     found = judge_evidence(stalled(ready_share, **host))
     assert causes(found)["uncertain_figure"] == cause
     assert ("quota" in found["reasons"][0]["text"]) is bool(host.get("throttled"))
 
 
-def test_who_else_used_the_processors_is_named() -> None:
+def test_competing_processes_are_named() -> None:
     found = judge_evidence(stalled(0.9, competitors=("make (process 7) 3.2 s of CPU",)))
     assert found["host"]["competitors"] == ["make (process 7) 3.2 s of CPU"]
 
 
-def test_a_quota_stops_the_thread_that_looks_for_the_hosts_stalls_too() -> None:
-    """What looks like the host is the generator's own then, the hiccups too."""
-    evidence = stalled(0.9, throttled=True, words=words(np.full(1_000, 60 * MS)))
+def test_a_cpu_quota_also_stops_the_hiccup_meter() -> None:
+    """All that would be attributed to the host is then the generator's, hiccups included."""
+    evidence = stalled(0.9, throttled=True, hiccups=hdr_histogram(np.full(1_000, 60 * MS)))
     spans = evidence.workers[0].stalls
     assert spans is not None
-    seen = np.column_stack([spans[:, 0], spans[:, 1] - spans[:, 0]])
-    found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=seen)))
+    hiccups = np.column_stack([spans[:, 0], spans[:, 1] - spans[:, 0]])
+    found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=hiccups)))
     assert {"host_hiccups", "uncertain_figure"} <= codes(found)
     assert {reason["cause"] for reason in found["reasons"]} == {"generator"}
 
 
-def test_a_long_stop_is_not_the_hosts_for_a_read_that_was_late_by_it_elsewhere() -> None:
-    """A read was 2 ms late for want of a processor; a stop of 300 ms in which no request ended made the figure uncertain."""
+def test_a_read_that_the_host_made_late_does_not_explain_a_longer_stop_elsewhere() -> None:
+    """A read was 2 ms late without a processor; a stop of 300 ms, in which no request ended, made the figure uncertain."""
     waited = [START_NS + 3_000 * MS, START_NS + 3_003 * MS]
     stop = [START_NS + 5_000 * MS, START_NS + 5_300 * MS]
     evidence = with_worker(clean(), stalls=np.array([waited, stop]), stall_ready=np.array([3 * MS, 0]))
@@ -464,24 +462,35 @@ def test_a_long_stop_is_not_the_hosts_for_a_read_that_was_late_by_it_elsewhere()
 @pytest.mark.parametrize(
     ("figure", "on_time", "late", "cause"),
     [
-        (FigureBound("itl", "p50", 0.1, 0.0, 0.3), {250: 900}, {5_000: 20}, "timestamps"),  # what no stamp tells
-        (FigureBound("itl", "p99", 20.0, 10.0, 30.0), {250: 900}, {5_000: 20}, "generator"),  # too much for that
-        (FigureBound("itl", "p50", 0.1, 0.0, 0.5), {110: 900}, {250: 20}, "generator"),  # those on time are not as wide
-        (FigureBound("tpot", "p99", 8.0, 7.7, 8.3), {250: 900}, {5_000: 20}, "generator"),  # a mean: of the widest
+        (FigureBound("itl", "p50", 0.1, 0.0, 0.3), {250: 900}, {5_000: 20}, "timestamps"),  # the reads have no stamps
+        (
+            FigureBound("itl", "p99", 20.0, 10.0, 30.0),
+            {250: 900},
+            {5_000: 20},
+            "generator",
+        ),  # too large an error for reads on time
+        (
+            FigureBound("itl", "p50", 0.1, 0.0, 0.5),
+            {110: 900},
+            {250: 20},
+            "generator",
+        ),  # brackets of reads on time are narrower
         (
             FigureBound("tpot", "p99", 8.0, 7.7, 8.3),
-            {250: 900, 5_000: 20},
-            {},
+            {250: 900},
+            {5_000: 20},
             "generator",
-        ),  # too wide for a read at once
+        ),  # the error of a mean needs the widest
+        # too wide for a read on time
+        (FigureBound("tpot", "p99", 8.0, 7.7, 8.3), {250: 900, 5_000: 20}, {}, "generator"),
         (FigureBound("tpot", "p99", 2.0, 1.7, 2.3), {250: 900}, {}, "timestamps"),
         (FigureBound("itl", "p50", 0.1, 0.0, 0.3), {}, {}, "generator"),  # an older run folder: not known
     ],
 )
-def test_a_figure_may_be_uncertain_though_nobody_was_late(
+def test_a_figure_may_be_uncertain_although_nothing_was_late(
     figure: FigureBound, on_time: dict[int, int], late: dict[int, int], cause: str
 ) -> None:
-    """Events by the width of their brackets in us, without and with a stall that accounts for it."""
+    """*on_time*, *late*: number of events by the width of their brackets in us, without and with a stall."""
     brackets = np.zeros((2, BRACKET_CLASSES), np.int64)
     for row, widths in enumerate((on_time, late)):
         for us, count in widths.items():
@@ -494,11 +503,11 @@ def test_a_figure_may_be_uncertain_though_nobody_was_late(
     assert ("read on time" in reason["text"]) is (cause == "timestamps")
 
 
-def test_lag_is_the_hosts_where_it_leaves_less_than_one_percent_of_the_releases_late() -> None:
-    """Half of the releases are late by the host's stalls, and 0.6 % by the generator's own, which alone break no limit."""
+def test_lag_is_attributed_to_the_host_where_other_causes_delay_less_than_one_percent_of_the_releases() -> None:
+    """The host's stalls delay half of the releases, and the generator's own 0.6 %, which alone exceed no limit."""
     evidence = clean()
     begins = START_NS + np.arange(2_000, 18_000, 16) * MS
-    dispatch = held_back(evidence.sends.t_sched, begins, 8 * MS)
+    dispatch = released_after(evidence.sends.t_sched, begins, 8 * MS)
     alone = np.flatnonzero(dispatch == evidence.sends.t_dispatch)
     own = alone[:: max(1, len(alone) // (len(dispatch) * 6 // 1_000))]
     dispatch[own] = evidence.sends.t_sched[own] + 3 * MS
@@ -509,11 +518,11 @@ def test_lag_is_the_hosts_where_it_leaves_less_than_one_percent_of_the_releases_
     assert causes(found)["schedule_lag"] == "host"
 
 
-def test_bursts_of_sends_are_the_hosts_where_it_made_most_of_them_late() -> None:
-    """Half a second of the generator's own beside ten of the host's: what speaks of all sends together has one cause."""
+def test_bursts_of_sends_are_attributed_to_the_host_where_it_delayed_most_of_them() -> None:
+    """Half a second of the generator's stalls and ten of the host's: a reason about all sends together has one cause."""
     evidence = clean()
     begins = START_NS + np.arange(2_000, 18_000, 8) * MS
-    evidence = with_dispatch(evidence, held_back(evidence.sends.t_sched, begins, 5 * MS))
+    evidence = with_dispatch(evidence, released_after(evidence.sends.t_sched, begins, 5 * MS))
     spans = np.column_stack([begins, begins + 5 * MS])
     ready = np.full(len(spans), 5 * MS)
     ready[::20] = 0
@@ -525,11 +534,11 @@ def test_bursts_of_sends_are_the_hosts_where_it_made_most_of_them_late() -> None
     )
 
 
-def held_back(t_sched: np.ndarray, begins: np.ndarray, ns: int) -> np.ndarray:
-    """Releases due within *ns* of one of *begins* go at its end, one after the other."""
-    place = np.searchsorted(begins, t_sched, side="right") - 1
-    begin = begins[np.maximum(place, 0)]
-    held = (place >= 0) & (t_sched < begin + ns)
+def released_after(t_sched: np.ndarray, begins: np.ndarray, ns: int) -> np.ndarray:
+    """Releases due within *ns* after one of *begins* are sent at the end of that interval, one after the other."""
+    index = np.searchsorted(begins, t_sched, side="right") - 1
+    begin = begins[np.maximum(index, 0)]
+    late = (index >= 0) & (t_sched < begin + ns)
     dispatch = t_sched + 20_000
-    dispatch[held] = begin[held] + ns
+    dispatch[late] = begin[late] + ns
     return np.maximum.accumulate(dispatch)

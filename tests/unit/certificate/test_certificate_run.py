@@ -1,4 +1,4 @@
-"""From a run folder to the evidence: the right rows, the right window, and files that may be missing."""
+"""Evidence from a run folder has the right rows and window; files may be missing."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from evidence_maker import MS, START_NS, schedule, words
+from evidence_maker import MS, START_NS, hdr_histogram, schedule
 
 from fastllmload._ext import histogram
 from fastllmload._ext.recorder import Recorder
@@ -70,7 +70,7 @@ def write_samples(folder: Path, gc_runs: int = 0) -> None:
 
 
 def test_a_clean_folder_is_valid(tmp_path: Path) -> None:
-    """Figures are those that were put in: lag, rate, CPU share, error bars, stamp classes."""
+    """Lag, rate, CPU share, error bars and stamp classes are those of the written rows."""
     t_sched = write_run(tmp_path)
     write_samples(tmp_path)
     found = judge(load(tmp_path))
@@ -84,13 +84,13 @@ def test_a_clean_folder_is_valid(tmp_path: Path) -> None:
     assert found["kernel_share"] == 1.0
     assert found["events"] == EVENTS * int(((submitted >= 0.1 * SECONDS * 1e9) & (submitted < SECONDS * 1e9)).sum())
     assert found["workers"][0]["cpu_share"] == pytest.approx(0.2)
-    assert found["latency_error_bar_us"]["ttft"]["p99"] == 8  # the write took longer than a kernel stamp is unsure
+    assert found["latency_error_bar_us"]["ttft"]["p99"] == 8  # the write took longer than the error of a kernel stamp
     assert found["latency_error_bar_us"]["itl"]["max"] == 5
     assert found["headroom"] is None
 
 
 def test_the_plan_was_ahead_by_the_time_to_the_first_release(tmp_path: Path) -> None:
-    """Of the whole phase, its ramp too; a folder that does not say when its plan was whole has no figure."""
+    """The first release of the phase counts, also in its ramp; None without the plan's time."""
     t_sched = write_run(tmp_path)
     assert judge(load(tmp_path))["plan_lead_s"] is None
     document = json.loads((tmp_path / "run.json").read_text())
@@ -100,25 +100,27 @@ def test_the_plan_was_ahead_by_the_time_to_the_first_release(tmp_path: Path) -> 
 
 
 def test_coalesced_events_widen_the_error_bar(tmp_path: Path) -> None:
-    """The third of four events came in the read of the fourth: it came at any time since the second's read."""
+    """The third of four events shares the read of the fourth: it arrived at any time after the read of the second."""
     write_run(tmp_path, coalesced=True)
     write_samples(tmp_path)
     found = judge(load(tmp_path))
     assert found["coalesced_read_share"] == pytest.approx(1 / EVENTS)
     assert found["latency_error_bar_us"]["itl"]["max"] == (2 * ITL_NS + 5_000) / 1e3
-    assert found["latency_error_bar_us"]["itl"]["p50"] == (2 * ITL_NS + 5_000) / 1e3  # two of three gaps touch it
+    assert (
+        found["latency_error_bar_us"]["itl"]["p50"] == (2 * ITL_NS + 5_000) / 1e3
+    )  # two of three gaps have it as an end
     assert {r["code"] for r in found["reasons"]} == {"coalesced"}
 
 
 @pytest.mark.parametrize("stalled", [False, True])
-def test_brackets_are_counted_by_width_and_by_whether_a_stall_accounts_for_them(tmp_path: Path, stalled: bool) -> None:
-    """One event of each request has a bracket of two gaps, in which the worker stood still for a while, or did not."""
+def test_brackets_are_counted_by_width_and_overlap_with_stalls(tmp_path: Path, stalled: bool) -> None:
+    """One event of each request has a bracket of two gaps, during which the worker stalled (*stalled*) or not."""
     write_run(tmp_path, coalesced=True)
     write_samples(tmp_path)
     if stalled:
         begins = np.arange(START_NS - 100 * MS, START_NS + int((SECONDS + 1) * 1e9), 15 * MS)
-        still = 1 * MS
-        rows = np.column_stack([0 * begins, begins, 0 * begins + still, 0 * begins, 0 * begins])
+        length = 1 * MS
+        rows = np.column_stack([0 * begins, begins, 0 * begins + length, 0 * begins, 0 * begins])
         np.save(tmp_path / "worker_stalls.npy", rows)
     run = load(tmp_path)
     stamps = from_run(run).stamps
@@ -128,7 +130,7 @@ def test_brackets_are_counted_by_width_and_by_whether_a_stall_accounts_for_them(
 
 
 def test_a_run_bounded_by_count_is_judged_over_its_releases(tmp_path: Path) -> None:
-    """Its measurement goes on until the last end; its rate must not be diluted by that."""
+    """It measures until the last request ends; that must not lower its rate."""
     t_sched = write_run(tmp_path, bound="count")
     write_samples(tmp_path)
     evidence = from_run(load(tmp_path))
@@ -142,11 +144,11 @@ def test_the_files_of_the_watch_are_read(tmp_path: Path) -> None:
     write_run(tmp_path)
     write_samples(tmp_path)
     watched = np.zeros((1, len(monitor.WATCHED), histogram.WORDS), np.int64)
-    watched[0, list(monitor.WATCHED).index("socket_to_user")] = words(np.full(3, 45 * MS))
+    watched[0, list(monitor.WATCHED).index("socket_to_user")] = hdr_histogram(np.full(3, 45 * MS))
     np.save(tmp_path / monitor.HISTOGRAMS, watched)
     before, inside = [0, START_NS - 300 * MS, 200 * MS], [0, START_NS + 500 * MS, 45 * MS]
     np.save(tmp_path / monitor.WORKER_STALLS, np.array([before, inside, [1, START_NS, 80 * MS]]))
-    np.save(tmp_path / monitor.HICCUP, words(np.full(1000, 3 * MS)))
+    np.save(tmp_path / monitor.HICCUP, hdr_histogram(np.full(1000, 3 * MS)))
     np.save(tmp_path / monitor.STALLS, np.array([[START_NS + 1_000 * MS, 9 * MS]]))
     manifest = json.loads((tmp_path / "run.json").read_text())
     manifest["watch"] = {
@@ -181,14 +183,14 @@ def test_collections_and_a_missing_sample_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("edge", "seen"), [("begin", True), ("end", True), ("before", False)])
 def test_a_step_between_two_samples_at_an_edge_of_the_window_is_seen(tmp_path: Path, edge: str, seen: bool) -> None:
-    """The worker counted it after the last sample before the window, or before the first one behind it."""
+    """The worker counted it after the last sample before the window, or before the first sample after it."""
     write_run(tmp_path)
     write_samples(tmp_path)
     samples = np.load(tmp_path / "samples.npy")
     window = from_run(load(tmp_path)).window
     inside = int(np.searchsorted(samples["t_ns"], window.start_ns, side="right"))
-    behind = int(np.searchsorted(samples["t_ns"], window.end_ns))
-    samples["clock_steps"][{"begin": inside, "end": behind, "before": inside - 1}[edge] :] = 1
+    after = int(np.searchsorted(samples["t_ns"], window.end_ns))
+    samples["clock_steps"][{"begin": inside, "end": after, "before": inside - 1}[edge] :] = 1
     np.save(tmp_path / "samples.npy", samples)
     assert [reason["code"] for reason in judge(load(tmp_path))["reasons"]] == ["clock_step"] * seen
 
@@ -212,11 +214,11 @@ def test_a_capped_open_loop_is_judged_as_such(tmp_path: Path) -> None:
     write_samples(tmp_path)
     found = judge(load(tmp_path))
     assert from_run(load(tmp_path)).sends.cap == 4
-    assert found["verdict"] == "valid"  # nobody had to wait
+    assert found["verdict"] == "valid"  # no request had to wait
 
 
-def test_tokens_that_were_sent_together_are_told_from_those_that_were_read_together(tmp_path: Path) -> None:
-    """Same read: one segment, one millisecond or a tap's equal times are the path's doing; a late reader's are not."""
+def test_tokens_sent_together_are_distinguished_from_tokens_read_together(tmp_path: Path) -> None:
+    """Batched: tokens of one segment, within 1 ms or with equal tap stamps; tokens of one late read are not."""
     times = [
         (0, 0, KERNEL),
         (0, 0, KERNEL),
@@ -243,8 +245,8 @@ def test_tokens_that_were_sent_together_are_told_from_those_that_were_read_toget
 
 
 @pytest.mark.parametrize(("withheld_ms", "expected"), [(0, False), (59, False), (60, True), (180, True)])
-def test_a_quota_is_the_cause_from_a_third_of_the_waits_on(withheld_ms: int, expected: bool) -> None:
-    """Two workers waited for 100 and 80 ms; what the supervisor (worker -1) waited does not count."""
+def test_a_quota_is_the_cause_from_a_third_of_the_waits(withheld_ms: int, expected: bool) -> None:
+    """Two workers waited for 100 and 80 ms; the wait of the supervisor (worker -1) does not count."""
     samples = np.zeros(6, SAMPLE)
     samples["worker"] = [-1, 0, 1, -1, 0, 1]
     samples["run_delay_ns"] = np.array([0, 10, 20, 900, 110, 100]) * MS

@@ -1,4 +1,4 @@
-"""A bad second is found and shown, whatever the whole run looks like."""
+"""Bad seconds are found and reported, whatever the figures of the complete run are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from evidence_maker import MS, START_NS, clean, with_worker
 
 from fastllmload.certificate.evidence import CertificateEvidence, Window
-from fastllmload.certificate.per_second import Second, described, lags_us, seconds_of
+from fastllmload.certificate.per_second import Second, lags_us, seconds_of, summarize
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -33,23 +33,23 @@ def seconds(evidence: CertificateEvidence, run: Run | None = None) -> tuple[Seco
 
 def test_a_clean_run_has_no_bad_second() -> None:
     evidence = clean()
-    found = described(seconds(evidence))
+    found = summarize(seconds(evidence))
     assert found == {"n": 20, "bad": 0, "worst": []}
 
 
 def test_the_second_with_late_sends_is_found() -> None:
-    """Ten late sends of 10,000 change no P99 of the run; the one second that has them is named with its lag."""
+    """Ten late sends of 10,000 do not change P99 of the run; the second that contains them is reported with its lag."""
     evidence = clean()
     late = evidence.sends.t_dispatch.copy()
-    mine = np.flatnonzero((evidence.sends.t_sched - START_NS) // SECOND == 7)[:10]
-    late[mine] = evidence.sends.t_sched[mine] + 30 * MS
-    found = described(seconds(replace(evidence, sends=replace(evidence.sends, t_dispatch=late))))
+    delayed = np.flatnonzero((evidence.sends.t_sched - START_NS) // SECOND == 7)[:10]
+    late[delayed] = evidence.sends.t_sched[delayed] + 30 * MS
+    found = summarize(seconds(replace(evidence, sends=replace(evidence.sends, t_dispatch=late))))
     assert (found["bad"], found["worst"][0]["at_s"]) == (1, 7)
     assert found["worst"][0]["lag_p99_us"] == pytest.approx(30_000, rel=0.01)
 
 
 def test_brackets_and_coalesced_events_belong_to_their_second() -> None:
-    """P99 of a second's brackets, to a twelfth; events outside of the window are left out."""
+    """P99 of the brackets of each second, to a twelfth; events outside the window do not count."""
     run = run_of(
         [(5 * SECOND + k, 0) for k in range(50)]
         + [(6 * SECOND + k, 3 * MS) for k in range(50)]
@@ -59,20 +59,20 @@ def test_brackets_and_coalesced_events_belong_to_their_second() -> None:
     assert found[5].bracket_p99_us == 0.0 and found[5].coalesced_share == 0.0
     assert found[6].bracket_p99_us == pytest.approx(3_000, rel=0.1) and found[6].coalesced_share == 1.0
     assert found[4].bracket_p99_us is None
-    assert [one["at_s"] for one in described(found)["worst"]] == [6]
+    assert [one["at_s"] for one in summarize(found)["worst"]] == [6]
 
 
 def test_a_busy_second_is_bad_and_the_worst_come_first() -> None:
     evidence = clean()
     cpu = evidence.workers[0].cpu_ns.copy()
-    for second, share in ((3, 0.85), (9, 0.99)):  # of the samples four times a second
+    for second, share in ((3, 0.85), (9, 0.99)):  # four samples per second
         cpu[4 * second + 1 :] += int((share - 0.3) * SECOND)
-    found = described(seconds(with_worker(evidence, cpu_ns=cpu)))
+    found = summarize(seconds(with_worker(evidence, cpu_ns=cpu)))
     assert [one["at_s"] for one in found["worst"]] == [9, 3]
     assert found["worst"][0]["cpu_share"] == pytest.approx(0.99)
 
 
-def test_what_has_no_planned_instants_has_no_lag() -> None:
+def test_releases_without_planned_instants_have_no_lag() -> None:
     evidence = clean()
     assert lags_us(replace(evidence.sends, cap=4), evidence.window, 20) == [None] * 20
     assert seconds(replace(evidence, window=Window(START_NS, START_NS + SECOND // 2))) == ()

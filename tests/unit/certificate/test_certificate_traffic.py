@@ -1,4 +1,4 @@
-"""Arrivals of mixed traffic: only what was drawn before time zero is a process, and each class has its own."""
+"""Arrivals of mixed traffic: only instants drawn before time zero form a process, and each class has its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sends_of(t_sched: np.ndarray, order: np.ndarray, **fields: object) -> Sends:
 
 
 def with_turns(evidence: CertificateEvidence, seed: int = 4) -> CertificateEvidence:
-    """Each first turn is followed by one in exact steps of 100 ms: no Poisson process at all."""
+    """Each first turn is followed by one at a multiple of 100 ms, which is not a Poisson process."""
     rng = np.random.default_rng(seed)
     first = evidence.sends.t_sched
     later = START_NS + rng.integers(1, 200, len(first)) * 100 * MS
@@ -30,8 +30,8 @@ def with_turns(evidence: CertificateEvidence, seed: int = 4) -> CertificateEvide
     return replace(evidence, sends=sends_of(both, order, arrivals=evidence.sends.arrivals, follows=follows))
 
 
-def test_turns_that_follow_replies_are_no_arrivals() -> None:
-    """The verdict on the schedule is that of the first turns alone; lag and rate are over all."""
+def test_turns_that_follow_replies_are_not_arrivals() -> None:
+    """The schedule is judged by the first turns only; lag and rate include all turns."""
     plain, talking = clean(), with_turns(clean())
     alone, found = judge_evidence(plain), judge_evidence(talking)
     assert found["arrival_tests"]["tested"] == len(plain.sends.t_sched) == found["arrival_tests"]["follow_replies"]
@@ -42,30 +42,30 @@ def test_turns_that_follow_replies_are_no_arrivals() -> None:
 
 
 def mixture(processes: dict[str, tuple[str, float, str]], seed: int = 2) -> Sends:
-    """Of each class: what is asked for, its rate, and what is done."""
+    """*processes*: by class the requested process, its rate, and the actual process."""
     rng = np.random.default_rng(seed)
-    parts = [schedule(rng, rate, 60.0, done) for _, rate, done in processes.values()]
+    parts = [schedule(rng, rate, 60.0, actual) for _, rate, actual in processes.values()]
     both = np.concatenate(parts)
     numbers = np.repeat(np.arange(len(parts), dtype=np.uint16), [len(part) for part in parts])
     classes = tuple(
-        (name, number, ArrivalEvidence(asked, rate, zero_ns=START_NS))
-        for number, (name, (asked, rate, _)) in enumerate(processes.items())
+        (name, number, ArrivalEvidence(requested, rate, zero_ns=START_NS))
+        for number, (name, (requested, rate, _)) in enumerate(processes.items())
     )
     order = np.argsort(both, kind="stable")
     return sends_of(both, order, arrivals=ArrivalEvidence("classes", 50.0), request_class=numbers, classes=classes)
 
 
-def test_each_class_is_held_against_its_own_process() -> None:
-    """Poisson and constant arrivals together are neither; each passes as itself."""
+def test_each_class_is_tested_against_its_own_process() -> None:
+    """Poisson and constant arrivals together are neither; each class passes the test of its own process."""
     tests = arrival_tests(mixture({"a": ("poisson", 40.0, "poisson"), "b": ("constant", 20.0, "constant")}))
-    schedule_of = tests["schedule"]["classes"]
-    assert schedule_of["a"]["ks_p"] > 1e-3 and schedule_of["b"]["gap_error_us"] < 1
-    assert tests["schedule"]["classes"]["b"]["ks_p"] is None
+    classes = tests["schedule"]["classes"]
+    assert classes["a"]["ks_p"] > 1e-3 and classes["b"]["gap_error_us"] < 1
+    assert classes["b"]["ks_p"] is None
     assert schedule_surprise(tests["schedule"]) < 4
-    assert tests["sends"]["ks_p"] is None, "the sends of all together have no distribution to be held against"
+    assert tests["sends"]["ks_p"] is None, "the sends of all classes together have no known distribution"
 
 
-def test_a_class_that_is_not_what_was_asked_for_is_seen() -> None:
+def test_a_class_with_another_process_than_requested_is_found() -> None:
     tests = arrival_tests(mixture({"a": ("poisson", 40.0, "poisson"), "b": ("poisson", 40.0, "uniform")}))
     surprise = schedule_surprise(tests["schedule"])
     assert surprise is not None and surprise > 6

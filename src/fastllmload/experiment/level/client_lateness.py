@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.certificate.criteria import shown
+from fastllmload.certificate.criteria import format_value
 from fastllmload.experiment.level import criteria as rule
 from fastllmload.metrics.run.window import Window
 from fastllmload.records import layout
@@ -36,7 +36,7 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
     found = []
     lag = rule.late_p99_ns(dispatch_lags(run, rows, window))
     if lag is not None and lag > rule.LAG_NS:
-        found.append(f"P99 of the dispatch lag is {shown(lag / 1e3, 'us')}, above 1 ms")
+        found.append(f"P99 of the dispatch lag is {format_value(lag / 1e3, 'us')}, above 1 ms")
     own = int(np.isin(rows["error"], OWN_ERRORS).sum())
     if own:
         found.append(f"{own} requests failed because no file descriptor or port was free")
