@@ -96,7 +96,7 @@ def test_a_round_trip_is_known_where_every_connection_was_open_before(tmp_path: 
     manifest = {"target": {"connect_ms": [0.4, 0.2, 0.3]}, "config": {"output": {"ttft_net_adjusted": True}}}
     run = Run(tmp_path, manifest, rows, np.zeros(0, layout.EVENT), np.zeros(4, np.int64))
     found = network.network_metrics(run, np.ones(3, bool))
-    beside = {"unit": "ms", "method": "connects before the run and behind it"}
+    beside = {"unit": "ms", "method": "connects before and after the run"}
     assert found["rtt_ms"] == {**beside, "n": 3, "p50": 0.3, "p95": pytest.approx(0.39)}
     assert found["ttft_net_adjusted"]["rtt_p50_ms"] == 0.3
     manifest["target"]["connect_after_ms"] = [0.1, 0.1]

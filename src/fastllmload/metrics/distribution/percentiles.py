@@ -1,4 +1,4 @@
-"""Exact percentiles with a distribution-free 95% interval (metrics.md 2)."""
+"""Computes exact percentiles with a distribution-free 95% interval (metrics.md 2)."""
 
 from __future__ import annotations
 
@@ -61,28 +61,28 @@ def interval(ordered: npt.NDArray[Any], q: float) -> list[float | None]:
 
 
 def insufficient(n: int) -> list[str]:
-    """Names of the percentiles for which *n* samples are too few; their values are printed with this flag."""
+    """Names of the percentiles for which *n* samples are too few; their values are flagged."""
     return [name for name, needed in NEEDED.items() if n < needed]
 
 
 def ends(estimate: Estimate, scale: float = 1.0) -> list[float] | None:
-    """[low, high] divided by *scale*; None where there is no interval."""
+    """[low, high] divided by *scale*; None without an interval."""
     return [estimate.low / scale, estimate.high / scale] if isinstance(estimate, ConfidenceInterval) else None
 
 
 def refused(estimate: NotEstimable) -> dict[str, Any]:
-    """Why there is no interval, and how many requests like these would carry one (None: more do not help)."""
+    """Why the interval is missing, and how many requests of this kind it needs (None: more do not help)."""
     return {"reason": estimate.reason, "requests_needed": estimate.needed}
 
 
 def stated(estimate: Estimate | None) -> dict[str, Any]:
-    """Of a single number; None where there is no number."""
+    """`ci95` of a single number, and why it is missing; None without a number."""
     missing = {"not_estimable": refused(estimate)} if isinstance(estimate, NotEstimable) else {}
     return {"ci95": None if estimate is None else ends(estimate), **missing}
 
 
 def stated_all(estimates: Mapping[str, Estimate] | None, scale: float) -> dict[str, Any]:
-    """Of the figures of a distribution by name, in units of *scale*; None where there is no value at all."""
+    """`ci95` of the figures of a distribution by name, in units of *scale*; None without any value."""
     if estimates is None:
         return {"ci95": None, "not_estimable": {}}
     return {

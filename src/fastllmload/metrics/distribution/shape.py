@@ -1,6 +1,6 @@
-"""Shape of a gap distribution: tail ratio, number of modes, class of the tail (IETF 5.4.4.3; metrics.md 7.10).
+"""Computes the shape of a gap distribution: tail ratio, number of modes, class of the tail (IETF 5.4.4.3; metrics.md 7.10).
 
-All take gaps in ns, in any order: none of them needs a sort, which would cost more than all the rest.
+All functions take gaps in ns in any order, because a sort would cost more than everything else.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from fastllmload.statistics.order_statistics import in_order, pieces
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
-SHORTEST_NS = 100_000  # gaps below 0.1 ms lie inside one read and are no regime of their own
+SHORTEST_NS = 100_000  # gaps below 0.1 ms lie inside one read and are not a mode
 GRID = 512
-CELLS = 16 * GRID  # of the histogram that stands for the sample
+CELLS = 16 * GRID  # of the histogram that represents the sample
 PEAK_SHARE, VALLEY_SHARE = 0.10, 0.80
 TAIL_SHARE = 0.05
 LIGHT_BELOW, HEAVY_ABOVE = -0.15, 0.15
@@ -45,7 +45,7 @@ class Modality:
 class Tail:
     """*xi*: extreme value index over the *k* largest gaps, with its asymptotic standard error.
 
-    *label* is None where that error is larger than the thresholds that it would be held against.
+    *label* is None where that error exceeds the thresholds that it would be compared with.
     """
 
     k: int
@@ -63,7 +63,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class Cells:
-    """*counts* of ln(gap in ns) in equal cells from *low* to *high*: they stand for the sample."""
+    """*counts* of ln(gap in ns) in equal cells from *low* to *high*: they represent the sample."""
 
     low: float
     high: float
@@ -91,8 +91,8 @@ def modality(gaps_ns: Numbers) -> Modality | None:
     """Modes of a Gaussian kernel density of ln(gap) on 512 points; None without a gap of 0.1 ms or more.
 
     A mode is higher than 10% of the highest, with a valley below 80% of the lower of two neighbours between them. The
-    bandwidth is Silverman's, 0.9 min(std, IQR / 1.34) n^-0.2, but at least one step of the grid: what lies between two
-    points must not be lost.
+    bandwidth is Silverman's, 0.9 min(std, IQR / 1.34) n^-0.2, but at least one step of the grid, so that no value
+    between two points is lost.
     """
     cells = cells_of(gaps_ns)
     if cells is None:
@@ -116,19 +116,19 @@ def cells_of(gaps_ns: Numbers) -> Cells | None:
         return Cells(low, high, np.array([float(sum(map(len, at_least(gaps_ns, SHORTEST_NS))))]))
     counts = np.zeros(CELLS)
     for long in at_least(gaps_ns, SHORTEST_NS):
-        place = (np.log(long) - low) * (CELLS / (high - low))
-        counts += np.bincount(np.clip(place.astype(np.int64), 0, CELLS - 1), minlength=CELLS)
+        index = (np.log(long) - low) * (CELLS / (high - low))
+        counts += np.bincount(np.clip(index.astype(np.int64), 0, CELLS - 1), minlength=CELLS)
     return Cells(low, high, counts)
 
 
 def at_least(gaps_ns: Numbers, ns: int) -> Iterator[Numbers]:
-    """Those of *ns* and more, in pieces that hold some."""
+    """The gaps of at least *ns*, in pieces that are not empty."""
     found = (piece[piece >= ns] for piece in pieces(gaps_ns))
     return (long for long in found if len(long))
 
 
 def silverman(cells: Cells) -> float:
-    """0.9 min(std, IQR / 1.34) n^-0.2 of ln(gap); std alone where the quartiles fall together."""
+    """0.9 min(std, IQR / 1.34) n^-0.2 of ln(gap); std alone where the quartiles are equal."""
     n, centres = cells.n, cells.centres
     mean = float(np.dot(cells.counts, centres)) / n
     std = math.sqrt(float(np.dot(cells.counts, (centres - mean) ** 2)) / n)
@@ -144,8 +144,8 @@ def kernel_density(cells: Cells, grid: Floats, width: float) -> Floats:
     length = len(cells.counts) + 2 * half
     size = 1 << length.bit_length()
     spread = np.fft.irfft(np.fft.rfft(cells.counts, size) * np.fft.rfft(kernel, size), size)[:length]
-    places = cells.low + cells.step * (np.arange(length) - half + 0.5)
-    return np.interp(grid, places, np.maximum(spread, 0.0), left=0.0, right=0.0)
+    positions = cells.low + cells.step * (np.arange(length) - half + 0.5)
+    return np.interp(grid, positions, np.maximum(spread, 0.0), left=0.0, right=0.0)
 
 
 def modes(density: Floats) -> list[int]:
@@ -170,7 +170,7 @@ def tail(gaps_ns: Numbers) -> Tail | None:
     """Moment estimate (Dekkers, Einmahl, de Haan) of the extreme value index on the largest 5% of the gaps.
 
     None for fewer than 2 of them, for a threshold of 0, or when they are all equal. The standard error is that of the
-    estimate for independent gaps; gaps of one stream are not, so it is too small rather than too large.
+    estimate for independent gaps; gaps of one stream are not independent, so it tends to be too small.
     """
     n = len(gaps_ns)
     k = int(TAIL_SHARE * n)
@@ -201,9 +201,9 @@ def variance(xi: float) -> float:
 
 
 def shape_metrics(gaps_ns: Numbers, pooled_as: str, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """`tail_ratio`, `modality`, `tail_index` of the gaps that metrics call *pooled_as*, thresholds beside them.
+    """`tail_ratio`, `modality`, `tail_index` of the gaps with the metric name *pooled_as*, with their thresholds.
 
-    *summary* is the distribution of the same gaps. `enough` is false below the 5000 gaps that IETF 5.4.2 asks for.
+    *summary* is the distribution of the same gaps. `enough` is false below the 5000 gaps that IETF 5.4.2 requires.
     """
     modes_found, tail_found = modality(gaps_ns), tail(gaps_ns)
     of = {"pooled_as": pooled_as, "n": len(gaps_ns), "enough": len(gaps_ns) >= ENOUGH}

@@ -1,4 +1,4 @@
-"""What run.json says of a sample: moments, percentiles, their intervals, and how many values were null."""
+"""Summarises a sample for run.json: moments, percentiles, their intervals, and the number of nulls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def known(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def without_nulls(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Those that are known; *values* itself where all are."""
+    """The known values; *values* itself where all are known."""
     if all(known(piece).all() for piece in pieces(values)):
         return values
     kept: npt.NDArray[Any] = values[known(values)]
@@ -30,12 +30,12 @@ def without_nulls(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def mean_of(ordered: npt.NDArray[Any] | Ranked) -> float:
-    """Of a sample that is not empty."""
+    """The mean of a sample that is not empty."""
     return ordered.mean if isinstance(ordered, Ranked) else float(np.mean(ordered))
 
 
 def std_of(ordered: npt.NDArray[Any] | Ranked) -> float:
-    """Of a sample that is not empty, dividing by n."""
+    """The population standard deviation of a sample that is not empty."""
     return ordered.std() if isinstance(ordered, Ranked) else float(np.std(ordered))
 
 
@@ -80,5 +80,5 @@ def scalar(value: float | None, unit: str, **more: Any) -> dict[str, Any]:
 
 
 def estimated(value: float | None, unit: str, estimate: Estimate | None, **more: Any) -> dict[str, Any]:
-    """A single number with its `ci95`, or with why it has none."""
+    """`metrics.<name>` of a single number with its `ci95`, or the reason why it has none."""
     return {**scalar(value, unit, **more), **stated(estimate)}

@@ -1,6 +1,6 @@
-"""asiai's benchmark protocol (ASIAI-M1 to M8): few runs of each prompt type, one block of numbers.
+"""Computes the figures of asiai's benchmark protocol (ASIAI-M1 to M8): a few runs of each prompt type, one block of numbers.
 
-Its client sends one request at a time; here are only the numbers. One block never mixes server and client figures.
+The protocol's client sends one request at a time. A block never mixes server and client figures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FULL_SPEED = 100.0  # percent: below it the machine was throttled
 
 @dataclass(frozen=True)
 class Generation:
-    """One measured request. *gen_ns*: how long tokens were generated, None: what total_ns leaves behind ttft_ns."""
+    """One measured request. *gen_ns*: how long tokens were generated; None: total_ns less ttft_ns."""
 
     ttft_ns: int
     total_ns: int
@@ -78,9 +78,9 @@ def protocol(
     power_w: float | None = None,
     speed_limits: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    """The block of one engine from its runs by prompt type; None wherever something was not measured.
+    """The block of one engine from its runs by prompt type; None for each figure that was not measured.
 
-    *source* names whose clock it is, "client" or "server". *speed_limits* are the thermal speed limits seen during the
+    *source*: whose clock it is, "client" or "server". *speed_limits*: the thermal speed limits sampled during the
     runs in percent. Degenerate rates are left out of median, mean and spread, and counted.
     """
     kept = {name: [run for run in group if run is not None] for name, group in runs.items()}

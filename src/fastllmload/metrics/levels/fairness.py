@@ -1,4 +1,4 @@
-"""How evenly requests and request classes were served (IETF 5.6.4; metrics.md 7.4, 7.5)."""
+"""Computes how evenly requests and request classes were served (IETF 5.6.4; metrics.md 7.4, 7.5)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ STARVED_ABOVE = 5  # times the median wait of the class
 
 
 def jain_index(x: Floats) -> float | None:
-    """(sum x)^2 / (n sum x^2) over what is not NaN, in [1/n, 1]; None for no value, or for nothing but 0.
+    """(sum x)^2 / (n sum x^2) over the values that are not NaN, in [1/n, 1]; None without a value other than 0.
 
-    Scale-free: it says that values are even, not that they are low.
+    Scale-free: it shows that values are even, not that they are low.
     """
     known = x[~np.isnan(x)]
     largest = float(np.max(np.abs(known), initial=0.0))
@@ -39,7 +39,7 @@ def jain_index(x: Floats) -> float | None:
 
 
 def significant_unfairness(jain: float | None) -> bool:
-    """Below 0.9; no figure is no verdict."""
+    """Whether Jain's index is below 0.9; False without one."""
     return jain is not None and jain < UNFAIR_BELOW
 
 
@@ -56,14 +56,14 @@ def starvation_rate(wait_ns: Numbers, ended_ns: Numbers) -> float | None:
     """Share of one class's requests that waited more than 5 times its median wait; None without a median.
 
     *wait_ns*: TTFT, NULL for a request without a first token; the median is over the others. *ended_ns*: submission to
-    end, NULL for one that was never submitted: a request without a first token is starved when even that is too long,
+    end, NULL for one that was never submitted: a request without a first token is starved if that is too long,
     and always counts in the denominator.
     """
-    got = wait_ns != NULL
-    middle = percentile(np.sort(wait_ns[got]), 0.5)
+    served = wait_ns != NULL
+    middle = percentile(np.sort(wait_ns[served]), 0.5)
     if middle is None:
         return None
-    waited = np.where(got, wait_ns, ended_ns)
+    waited = np.where(served, wait_ns, ended_ns)
     return float(np.count_nonzero((waited != NULL) & (waited > STARVED_ABOVE * middle)) / len(waited))
 
 
@@ -72,7 +72,7 @@ def fairness_block(
 ) -> dict[str, Any] | None:
     """`fairness` of run.json; None with fewer than two request classes.
 
-    *isolated_p50_ms*: median TTFT of each class in a run of its own, by class number. One run alone has none of them,
+    *isolated_p50_ms*: median TTFT of each class in a run of its own, by class number. A single run has none of them,
     so its `jain_index` is null; `jain_norm_latency` needs no other run.
     """
     numbers = np.unique(run.rows["request_class"][chosen.submitted]).tolist()
@@ -102,7 +102,7 @@ def judged(x: Floats, normalisation: str) -> dict[str, Any]:
 
 
 def one_class(run: Run, chosen: Populations, tokens: TokenCounts, number: int) -> dict[str, Any]:
-    """Table row of one class: latencies of its requests that are ok, starvation among all that were submitted."""
+    """Figures of one class: latencies of its successful requests, starvation among all submitted ones."""
     mine = run.rows["request_class"] == number
     submitted, kept = run.rows[chosen.submitted & mine], chosen.latency & mine
     served = run.rows[kept]

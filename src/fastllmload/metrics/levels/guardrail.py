@@ -1,4 +1,4 @@
-"""What filters cost (IETF 5.10.4; metrics.md 7.9). Figures of whole runs, by percentile."""
+"""Computes the overhead of guardrail filters (IETF 5.10.4; metrics.md 7.9) from complete runs, by percentile."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def difference(metrics: Metrics | None, baseline: Metrics, metric: str) -> dict[
     """metric - baseline in ms by percentile; None for a configuration that was not run."""
     if metrics is None:
         return None
-    mine, theirs = metrics[metric], baseline[metric]
-    return {name: None if mine[name] is None or theirs[name] is None else mine[name] - theirs[name] for name in NAMES}
+    figures, base = metrics[metric], baseline[metric]
+    return {name: None if figures[name] is None or base[name] is None else figures[name] - base[name] for name in NAMES}
 
 
 def overheads(
@@ -28,7 +28,7 @@ def overheads(
 ) -> dict[str, dict[str, float | None] | None]:
     """Milliseconds that each configuration adds: TTFT for the input filter, E2E for the other two.
 
-    IETF defines none for the output filter; E2E is ours.
+    IETF defines none for the output filter; E2E is this program's choice.
     """
     return {
         "input_filter_ttft_ms": difference(input_filter, baseline, "ttft"),

@@ -1,8 +1,8 @@
-"""Operating points found over tested load levels (metrics.md 6.4, 6.6, 7.1; IETF 5.2.2.3, 5.3.4).
+"""Finds operating points among tested load levels (metrics.md 6.4, 6.6, 7.1; IETF 5.2.2.3, 5.3.4).
 
-All take one item per level, in any order; levels are sorted by offered load. NaN stands for a level's missing figure.
-The answer is an offered load (or a throughput), None where no level has the property: results of a search over what was
-tested, never an interpolation.
+All functions take one item per level, in any order; levels are sorted by offered load. NaN is a missing figure of a level.
+They return an offered load (or a throughput) of a tested level, never an interpolated one; None where no level has the
+property.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 Figures = Sequence[float] | Floats
 
 KNEE_FACTOR = 2.0  # IETF 5.3.4
-ATTAINMENT = 0.9  # of DistServe and most who follow it
+ATTAINMENT = 0.9  # as in DistServe and most later papers
 FLUID_REQUESTS = 0.99  # that must be fluid, failed ones included (etalon's fluid token generation rate)
 
 
@@ -30,7 +30,7 @@ def ascending(offered: Figures, *columns: Figures) -> list[Floats]:
 def knee_point(offered: Figures, ttft_p99: Figures) -> float | None:
     """Lowest load above that of the least TTFT P99 whose TTFT P99 is more than twice as high.
 
-    Levels below that of the minimum are left out: a cold first level is no knee.
+    Levels below the minimum are left out, because a cold first level is not a knee.
     """
     load, latency = ascending(offered, ttft_p99)
     if len(load) == 0:
@@ -48,7 +48,7 @@ def saturation_point(offered: Figures, achieved: Figures) -> float | None:
 
 
 def peak_level(offered: Figures, achieved: Figures) -> float | None:
-    """Load with the highest achieved throughput, the lowest such one."""
+    """The load with the highest achieved throughput; the lowest of several."""
     load, throughput = ascending(offered, achieved)
     return float(load[np.argmax(throughput)]) if len(load) else None
 

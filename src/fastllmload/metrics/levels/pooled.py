@@ -1,4 +1,4 @@
-"""Spread from run to run, without the spread between prompt types (ASIAI-M8, metrics.md 6.7)."""
+"""Computes the spread between runs, without the spread between prompt types (ASIAI-M8, metrics.md 6.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a prefix cache saves (IETF 5.7.4; metrics.md 7.6)."""
+"""Computes the gain of a prefix cache and its hit rate (IETF 5.7.4; metrics.md 7.6)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def change_percent(before: float | None, after: float | None) -> float | None:
 
 
 def ttft_reduction(off: float | None, on: float | None) -> float | None:
-    """100 (off - on) / off: what the cache saves of a TTFT, in percent; negative when it is slower."""
+    """100 (off - on) / off: the reduction of a TTFT by the cache in percent; negative when it is slower."""
     change = change_percent(off, on)
     return None if change is None else -change
 
@@ -40,12 +40,12 @@ def throughput_improvement(off: float | None, on: float | None) -> float | None:
 def cache_hit_rate(cached_tokens: Numbers, prefix_tokens: Numbers) -> float | None:
     """Share of shared prefix tokens that came from the cache, over requests that share a prefix (prefix_tokens > 0).
 
-    *cached_tokens*: what the server said, below 0 where it said nothing; those requests are left out. None when it
-    never said anything, or nobody shares a prefix.
+    *cached_tokens*: as the server reports them, below 0 where it does not; those requests are left out. None when the
+    server reports none, or no request shares a prefix.
     """
-    said = (cached_tokens >= 0) & (prefix_tokens > 0)
-    shared = int(prefix_tokens[said].sum())
-    return float(np.minimum(cached_tokens, prefix_tokens)[said].sum() / shared) if shared else None
+    reported = (cached_tokens >= 0) & (prefix_tokens > 0)
+    shared = int(prefix_tokens[reported].sum())
+    return float(np.minimum(cached_tokens, prefix_tokens)[reported].sum() / shared) if shared else None
 
 
 def prefix_tokens(run: Run, rows: npt.NDArray[Any]) -> Numbers:
@@ -54,11 +54,9 @@ def prefix_tokens(run: Run, rows: npt.NDArray[Any]) -> Numbers:
 
 
 def prefix_tokens_of(run: Run, requests: npt.NDArray[Any]) -> Numbers:
-    """Tokens of each of *requests*, numbers of the plan, that are a part which other prompts have too; 0 where nothing
-    is shared.
+    """Tokens of each of *requests* (plan numbers of the measure phase) that its prompt shares with others; 0 without any.
 
-    All of the measure phase. A plan that does not say it of each request (conversations) says how long a prefix is that
-    all of them share.
+    Where the plan has no value per request (conversations), it is the length of the prefix that all of them share.
     """
     schedule = run.array("plan/schedule.npy", shape=(None,))
     if schedule is not None and "prefix_tokens" in (schedule.dtype.names or ()) and schedule["prefix_tokens"].any():
@@ -72,15 +70,15 @@ def prefix_tokens_of(run: Run, requests: npt.NDArray[Any]) -> Numbers:
 
 
 TEMPLATE = 64  # tokens that a chat template may add to a prompt
-UNLIKE = 0.05  # share by which two tokenizers may count a prompt differently and still have one unit
+UNLIKE = 0.05  # share by which two counts of a prompt may differ and still be of one tokenizer
 OTHER_UNIT = (
     "null: the server counts {said:,} tokens where the plan counts {ours:,}: its cached tokens are another unit"
 )
 
 
 def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Any]:
-    """`cache_hit_rate` over *rows*, which are ok: null when prompts share no prefix, the server says nothing, or counts in
-    tokens of another tokenizer than the plan. `cached_prompt_share`: of the prompts, both as the server counts.
+    """`cache_hit_rate` over successful *rows*: null when prompts share no prefix, the server does not report cached tokens
+    or counts with another tokenizer than the plan. `cached_prompt_share`: of the prompt tokens, both counted by the server.
     """
     shared, cached = prefix_tokens(run, rows), rows["cached_tokens"].astype(np.int64)
     sharing, counted = shared > 0, (cached >= 0) & (rows["prompt_tokens"] > 0)
@@ -101,11 +99,11 @@ def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Any]:
 
 
 def other_unit(rows: npt.NDArray[Any]) -> str | None:
-    """Why the server's tokens are not those of the plan; None where prompts have about as many by both counts."""
+    """Why the server's token counts cannot be compared with the plan's; None where both are about equal."""
     if not len(rows):
         return None
-    ours, said = rows["input_target"].astype(np.int64), rows["prompt_tokens"].astype(np.int64)
-    more = float(np.median(said - ours))
+    ours, reported = rows["input_target"].astype(np.int64), rows["prompt_tokens"].astype(np.int64)
+    more = float(np.median(reported - ours))
     if -UNLIKE * float(np.median(ours)) <= more <= TEMPLATE + UNLIKE * float(np.median(ours)):
         return None
-    return OTHER_UNIT.format(said=int(said.sum()), ours=int(ours.sum()))
+    return OTHER_UNIT.format(said=int(reported.sum()), ours=int(ours.sum()))

@@ -1,7 +1,7 @@
-"""How TTFT grows with the context length: exponent and model fits (IETF 5.9.4; metrics.md 7.8).
+"""Fits how TTFT grows with the context length: exponent and polynomial models (IETF 5.9.4; metrics.md 7.8).
 
-One point per length: the length in tokens, the mean TTFT in ms. The fits are unweighted, and every one is reported,
-whichever is chosen. The choice is made by the relative error at each length: long and short contexts have that alike.
+One point per length: the length in tokens, the mean TTFT in ms. The fits are unweighted, and all are reported. The model is
+chosen by the relative error at each length, which is similar for long and short contexts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fastllmload.statistics.student import incomplete_beta
 Floats = npt.NDArray[np.float64]
 
 FEW_LENGTHS = 3  # with fewer the exponent is flagged
-LEAST_TO_TELL = 4  # with fewer nothing tells a line from a curve
+LEAST_TO_TELL = 4  # with fewer a line and a curve cannot be distinguished
 SIGNIFICANT = 0.05
 MODELS = {"proportional": (1,), "linear": (0, 1), "quadratic": (0, 1, 2)}  # powers of the length
 EXACT = 1e-12  # of the largest TTFT: residuals below it are rounding, not evidence
@@ -26,7 +26,7 @@ EXACT = 1e-12  # of the largest TTFT: residuals below it are rounding, not evide
 
 @dataclass(frozen=True)
 class Exponent:
-    """TTFT ~ prefactor * length^k by least squares of ln on ln. *few*: two lengths only, so the fit is no test."""
+    """TTFT ~ prefactor * length^k by least squares of ln on ln. *few*: with two lengths the fit proves nothing."""
 
     k: float | None
     prefactor_ms: float | None
@@ -39,7 +39,7 @@ class Fit:
     """One polynomial: *coefficients* in ms / token^power by ascending power of MODELS. None where not determined.
 
     *saturated*: as many coefficients as lengths, or more; it goes through every point and is never chosen.
-    *relative_rss*: what a fit by relative error leaves.
+    *relative_rss*: residual sum of squares of a fit by relative error.
     """
 
     model: str
@@ -53,7 +53,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Scaling:
-    """*ms_per_1k* by length; *best* is the model that *criterion* chose, None with too few lengths to tell."""
+    """*ms_per_1k* by length; *best* is the model that *criterion* chose, None with too few lengths."""
 
     lengths: tuple[float, ...]
     ms_per_1k: tuple[float, ...]
@@ -67,7 +67,7 @@ class Scaling:
 
 
 def scaling(lengths: Sequence[float], ttft_ms: Sequence[float]) -> Scaling:
-    """All of it. ValueError for lengths that are not different and above 0, or TTFT that is not above 0."""
+    """Exponent and all fits. ValueError for lengths that are not different and above 0, or TTFT that is not above 0."""
     x, y = np.array(lengths, np.float64), np.array(ttft_ms, np.float64)
     if x.shape != y.shape or len(np.unique(x)) != len(x) or not (x > 0).all() or not (y > 0).all():
         raise ValueError("lengths must be different and above 0, with one TTFT above 0 for each")
@@ -84,7 +84,7 @@ def prefill_ms_per_1k(lengths: Floats, ttft_ms: Floats) -> Floats:
 
 
 def exponent(lengths: Floats, ttft_ms: Floats) -> Exponent:
-    """k null for fewer than 2 lengths."""
+    """The exponent k and its fit; None for fewer than 2 lengths."""
     few = len(lengths) < FEW_LENGTHS
     if len(lengths) < 2:
         return Exponent(None, None, None, few)
@@ -123,15 +123,15 @@ def fit_model(lengths: Floats, ttft_ms: Floats, model: str) -> Fit:
 def least_squares(columns: Floats, y: Floats) -> tuple[Floats, float]:
     """Coefficients, and the sum of the squared residuals."""
     found = np.asarray(np.linalg.lstsq(columns, y, rcond=None)[0], np.float64)
-    left = float(((y - columns @ found) ** 2).sum())
-    return found, max(left, len(y) * (EXACT * float(y.max())) ** 2)
+    residual = float(((y - columns @ found) ** 2).sum())
+    return found, max(residual, len(y) * (EXACT * float(y.max())) ** 2)
 
 
 def choose(fits: Sequence[Fit], n: int) -> str | None:
-    """The smallest model beyond which no larger one explains more than chance would (F test, p < SIGNIFICANT).
+    """The smallest model that no larger one improves significantly (F test, p < SIGNIFICANT).
 
-    The lowest AICc calls a third of the lines over eight lengths a curve where the error is 1 % of each TTFT, since the
-    largest length then has the largest error. None below LEAST_TO_TELL lengths, where a curve goes through every point.
+    AICc is not used: with an error of 1 % of each TTFT, which is largest at the largest length, it chooses a curve for
+    a third of the lines over eight lengths. None below LEAST_TO_TELL lengths, where a curve goes through every point.
     """
     if n < LEAST_TO_TELL:
         return None
@@ -143,7 +143,7 @@ def choose(fits: Sequence[Fit], n: int) -> str | None:
 
 
 def f_test(smaller: Fit, larger: Fit, n: int) -> float:
-    """P value of what *larger* explains beyond *smaller*, whose powers it has all."""
+    """P value of the improvement of *larger* over *smaller*, whose powers it includes."""
     assert smaller.relative_rss is not None and larger.relative_rss is not None
     more, spare = len(MODELS[larger.model]) - len(MODELS[smaller.model]), n - len(MODELS[larger.model])
     f = max(0.0, smaller.relative_rss - larger.relative_rss) / more / (larger.relative_rss / spare)

@@ -1,4 +1,4 @@
-"""Benefit of each request and smooth goodput of the run (metrics.md 5.11, 6.5, SG equations 6 to 8)."""
+"""Computes the benefit of each request and the smooth goodput of the run (metrics.md 5.11, 6.5, SG equations 6 to 8)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Preset:
     reader: Reader
 
     def described(self) -> dict[str, Any]:
-        """Values with different settings are not compared, so they stand next to every value."""
+        """The settings, which are part of every value, because values with different settings cannot be compared."""
         return {"alpha": self.alpha, **self.reader.described(), "f": "seconds"}
 
 
@@ -36,15 +36,15 @@ PRESETS = {"sg-default": Preset(5.0, Reader(20.0)), "sg-fig6": Preset(10.0, Read
 
 
 def received(tokens: TokenCounts, times: TokenTimes, one_each: bool) -> Numbers:
-    """n_r: content tokens that each request of *times* got, by its declared count.
+    """n_r: content tokens that each request of *times* received, by its declared count.
 
-    Where the count is only an estimate, because a stream broke before its usage came, the tokens that were seen
-    arriving are nearer: as far as chunks are known to be tokens, of this request or (*one_each*) of the whole run.
+    Where the count is only an estimate, because a stream broke before its usage came, the number of tokens that arrived is
+    more accurate, if chunks are known to be tokens for this request or (*one_each*) for the complete run.
     """
     timed, source = tokens.timed[times.rows], tokens.source[times.rows]
     declared = (timed >= 0) & ((source == USAGE) | (source == TOKENIZER))
-    seen = times.known() | one_each | (timed < 0)
-    return np.where(declared | ~seen, timed, times.count)
+    arrived = times.known() | one_each | (timed < 0)
+    return np.where(declared | ~arrived, timed, times.count)
 
 
 def benefit(n_r: Numbers, idle_ns: Nanoseconds, alpha: float) -> Floats:
@@ -53,7 +53,7 @@ def benefit(n_r: Numbers, idle_ns: Nanoseconds, alpha: float) -> Floats:
 
 
 def smooth_goodput(benefits: Floats, seconds: float | None) -> float | None:
-    """Sum of the benefits of all requests that users committed, failed ones included, per second of the time base."""
+    """Sum of the benefits of all submitted requests, failed ones included, per second of the time base."""
     return per_second(float(np.nansum(benefits)), seconds)
 
 
@@ -78,5 +78,5 @@ def benefit_metrics(run: Run, times: TokenTimes, n_r: Numbers, base: TimeBase) -
 
 
 def smooth_by_preset(metrics: dict[str, Any]) -> dict[str, float | None]:
-    """Smooth goodput of each preset, out of what `benefit_metrics` gave."""
+    """Smooth goodput of each preset, from the result of `benefit_metrics`."""
     return {name: metrics[f"smooth_goodput_{name.replace('-', '_')}"]["value"] for name in PRESETS}

@@ -1,4 +1,4 @@
-"""Objectives per class of requests: whom each one is for."""
+"""Determines which requests an objective of a request class applies to."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ def class_name(number: int, manifest: Mapping[str, Any]) -> str:
 
 
 def refuse_unknown(asked: Iterable[tuple[str, float]], names: Sequence[str], numbers: Iterable[int]) -> None:
-    """InputError for an objective of a class that a plan does not have: everybody would meet it, unasked.
+    """InputError for an objective of a class that the plan does not have: all requests would meet it.
 
-    *names* of the plan's classes, and the *numbers* of those that its requests are of.
+    *names* of the plan's classes, and *numbers* of the classes of its requests.
     """
     known = {*names, *map(str, numbers)}
     for name, limit in asked:
         head, slash, _ = name.rpartition("/")
         if slash and head not in known:
-            there = f"its classes are {', '.join(names)}" if names else "it has no classes, so leave the class out"
-            raise InputError(f"--goodput {name}:{limit:g} is for a class {head!r} that this run does not have; {there}")
+            remedy = f"its classes are {', '.join(names)}" if names else "it has no classes, so leave the class out"
+            raise InputError(
+                f"--goodput {name}:{limit:g} is for a class {head!r} that this run does not have; {remedy}"
+            )
 
 
 def subject(
     asked: Objective, all_asked: Sequence[Objective], request_class: npt.NDArray[Any], manifest: Mapping[str, Any]
 ) -> Mask:
-    """Which requests *asked* is for: those of its class; without one, those whose class has no limit of its own for the
+    """Which requests *asked* applies to: those of its class; without one, those whose class has no limit of its own for the
     same metric."""
     if asked.request_class is not None:
         number = class_number(asked.request_class, manifest)

@@ -1,4 +1,4 @@
-"""Which requests met an objective, and by how much the others missed it (metrics.md 5.12). Inclusive, in integer ns."""
+"""Evaluates which requests met an objective, and by how much others missed it (metrics.md 5.12); inclusive, integer ns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Values = npt.NDArray[Any]
 
-# The deadline frameworks of the paper, and the metrics whose objectives make them up.
+# The deadline frameworks of the smooth-goodput paper, and the metrics of their objectives.
 EVALUATORS = {
     "ttft_tbt": ("ttft", "tbt"),  # SG equation 2
     "e2e": ("e2el",),  # SG equation 3
@@ -38,7 +38,7 @@ class JudgedRequests:
     """The requests that objectives are about, one item per request of *times*.
 
     *rows*: their rows; *timed*: their content tokens, *output*: all of them, -1 where unknown; *fluid*: by the run's
-    targets; *reader*: by whose speed `idle` is taken.
+    targets; *reader*: whose speed `idle` is computed for.
     """
 
     rows: npt.NDArray[Any]
@@ -55,7 +55,7 @@ class JudgedRequests:
 
     @property
     def answered(self) -> Mask:
-        """Those with an answer token, which an answer that is all reasoning has not."""
+        """Requests with an answer token; an answer that is all reasoning has none."""
         found: Mask = self.rows["t_first"] > 0
         return found
 
@@ -98,12 +98,12 @@ VALUES: dict[str, Callable[[JudgedRequests], Values]] = {
     "fluidity": lambda judged: judged.fluid.index,
 }
 NULL_PASSES = frozenset({"tpot", "tpot_any", "itl", "tbt", "tbc"})  # one token has no gap that could be too long
-OF_ALL_TOKENS = frozenset({"ttft_any", "tpot_any", "e2el", "e2el_sched"})  # all others are of the answer
+OF_ALL_TOKENS = frozenset({"ttft_any", "tpot_any", "e2el", "e2el_sched"})  # all others need an answer token
 
 
 def outcome(judged: JudgedRequests, asked: Objective) -> ObjectiveOutcome:
-    """Of every request, as if the objective were for its class. An answer that is all reasoning misses what is asked of an
-    answer: its reader got none.
+    """The outcome for every request, whatever its class. An answer that is all reasoning misses objectives of the answer,
+    because its reader received none.
     """
     meets = judged.ok if asked.metric in OF_ALL_TOKENS else judged.ok & judged.answered
     if asked.metric == "reading":
@@ -115,7 +115,7 @@ def outcome(judged: JudgedRequests, asked: Objective) -> ObjectiveOutcome:
 
 
 def compared(may_meet: Mask, values: Values, limit: float, null_passes: bool) -> ObjectiveOutcome:
-    """Values of at most *limit* meet it, of the requests that *may_meet* it at all."""
+    """Values of at most *limit* meet it, among the requests that *may_meet* it."""
     null = values == NULL if values.dtype == np.int64 else np.isnan(values)
     met = np.where(null, null_passes, values <= limit)
     return ObjectiveOutcome(may_meet & met, np.where(null | ~may_meet, np.nan, values - limit))

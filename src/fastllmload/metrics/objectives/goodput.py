@@ -1,4 +1,4 @@
-"""What requests that met their objectives are worth per second (metrics.md 6.4)."""
+"""Computes goodput and attainment from the requests that met their objectives (metrics.md 6.4)."""
 
 from __future__ import annotations
 

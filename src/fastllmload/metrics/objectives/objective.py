@@ -1,6 +1,6 @@
-"""What an objective is: a metric of one request, its limit, and the class of requests it is for.
+"""Defines an objective: a metric of one request, its limit, and the request class that it applies to.
 
-Imports nothing heavy: the command line reads objectives too.
+Imports nothing heavy, because the command line reads objectives too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ UNITS = {
     "tpot": "ms",
     "e2el": "ms",
     "itl": "ms",  # every gap between two tokens
-    "tbt": "ms",  # the same by its other name
+    "tbt": "ms",  # another name of itl
     "tbc": "ms",  # every gap between two chunks
     "idle": "ms",  # waiting of a reader at the run's reading speed
     "reading": "tokens/s",  # no token later than a reader of this speed needs it
-    "fluidity": "share",  # fluidity_index of at least so much
+    "fluidity": "share",  # fluidity_index of at least this
     "ttft_sched": "ms",
     "e2el_sched": "ms",
     "ttft_any": "ms",  # to the first token of any kind, reasoning included
@@ -47,14 +47,12 @@ class Objective:
 
     @property
     def name(self) -> str:
-        """As it was asked for, without the limit: `ttft`, `2/ttft`."""
+        """As on the command line, without the limit: `ttft`, `2/ttft`."""
         return self.metric if self.request_class is None else f"{self.request_class}/{self.metric}"
 
 
 def objective(name: str, limit: float) -> Objective:
-    """From `[CLASS/]NAME` and a limit in the unit of the metric. ValueError, to follow what was given, says what is
-    wrong.
-    """
+    """From `[CLASS/]NAME` and a limit in the unit of the metric. The text of a ValueError follows the user's text."""
     head, slash, last = name.strip().rpartition("/")
     metric = ALIASES.get(last.strip().lower(), last.strip().lower())
     if metric not in UNITS:
@@ -79,7 +77,7 @@ def read_objective(text: str) -> tuple[str, float]:
 
 
 def limit_in(unit: str, text: str) -> float | None:
-    """The limit that *text* names, in *unit*; None where it names none."""
+    """The limit in *text*, in *unit*; None where it has none."""
     if unit == "ms":
         return quantities.duration(text, "ms")
     return quantities.share(text) if unit == "share" else quantities.quantity(text, SPEEDS)
@@ -89,7 +87,7 @@ EXAMPLES = {"ms": "200", "tokens/s": "20", "share": "0.9"}
 
 
 def objectives_of(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:
-    """All objectives of a run. InputError names the first that is none."""
+    """All objectives of a run. InputError names the first that is invalid."""
     found = []
     for name, limit in asked:
         try:
@@ -100,5 +98,5 @@ def objectives_of(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:
 
 
 def asked_of(manifest: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """What --goodput asked for, as run.json keeps it."""
+    """The objectives of --goodput, as run.json has them."""
     return [(name, limit) for name, limit in manifest.get("config", {}).get("output", {}).get("goodput", ())]

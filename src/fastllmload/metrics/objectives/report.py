@@ -1,6 +1,4 @@
-"""`slo` of run.json: per objective how many requests met it, which missed it and by how much; goodput and
-attainment.
-"""
+"""Computes `slo` of run.json: who met or missed each objective, and by how much; goodput and attainment."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ WORST = 20  # requests that are named per objective
 def slo_ok(run: Run, chosen: Mask, limits: Mapping[str, float]) -> Mask:
     """Which of the rows in *chosen* are ok and meet all *limits*: `[CLASS/]NAME` -> limit, see slo.objective.UNITS.
 
-    One item per chosen row. InputError for a name that is no objective.
+    One item per chosen row. InputError for an unknown name.
     """
     wanted = objectives_of(limits.items())
     tokens = count_tokens(run)
@@ -42,13 +40,13 @@ def slo_ok(run: Run, chosen: Mask, limits: Mapping[str, float]) -> Mask:
 
 
 def judged_of(run: Run, tokens: TokenCounts, times: TokenTimes, fluid: Fluidity) -> JudgedRequests:
-    """The requests of *times*, by the run's own reader."""
+    """The requests of *times*, with the reader of the run."""
     timed, output = tokens.timed[times.rows], tokens.output[times.rows]
     return JudgedRequests(run.rows[times.rows], timed, output, times, fluid, reader_of(run.manifest))
 
 
 def meeting(run: Run, wanted: Sequence[Objective], judged: JudgedRequests, found: Sequence[ObjectiveOutcome]) -> Mask:
-    """Requests that are ok and meet every objective that is for them."""
+    """Requests that are ok and meet every objective that applies to them."""
     ok = judged.ok
     for asked, result in zip(wanted, found, strict=True):
         ok = ok & (result.met | ~subject(asked, wanted, judged.rows["request_class"], run.manifest))
@@ -64,7 +62,7 @@ def objectives(
     n_r: Numbers,
     smooth: Mapping[str, float | None],
 ) -> dict[str, Any] | None:
-    """Judge the submitted requests, which all have *times*, by what --goodput asked for; None when nothing was.
+    """Judge the submitted requests, which all have *times*, by the objectives of --goodput; None without any.
 
     *n_r*: content tokens that each received; *smooth*: smooth goodput by preset. An objective that this version does
     not know leaves all figures null.
@@ -91,7 +89,7 @@ FIGURES = ("met", "submitted", "slo_attainment", "request_goodput", "token_goodp
 def judge(
     run: Run, wanted: Sequence[Objective], judged: JudgedRequests, n_r: Numbers, seconds: float | None
 ) -> dict[str, Any]:
-    """FIGURES. A request for whose class nothing was asked meets its objectives when it is ok."""
+    """The keys of FIGURES. A request whose class has no objective meets all when it is ok."""
     results = [outcome(judged, asked) for asked in wanted]
     ok = meeting(run, wanted, judged, results)
     classes = judged.rows["request_class"]
@@ -113,8 +111,8 @@ def judge(
 
 
 def attainment_bounds(found: Mapping[str, Any], among: int, beyond: int) -> dict[str, Any]:
-    """`unfinished` and `slo_attainment_bounds`: had none of the unfinished requests met the objectives, or all of them;
-    nothing without any. *among*: counted in `submitted` as failed; *beyond*: in flight when the run was killed, not in it.
+    """`unfinished` and `slo_attainment_bounds`: as if none, or all, of the unfinished requests had met the objectives; {}
+    without any. *among*: those in `submitted`, counted as failed; *beyond*: in flight when the run was killed, not in it.
     """
     submitted, met = found["submitted"], found["met"]
     if submitted is None or met is None or not among + beyond:
@@ -126,12 +124,12 @@ def attainment_bounds(found: Mapping[str, Any], among: int, beyond: int) -> dict
 def one_objective(
     run: Run, asked: Objective, judged: JudgedRequests, result: ObjectiveOutcome, whom: Mask
 ) -> dict[str, Any]:
-    """Who met it, who missed it by how much, who failed. Requests are named, the worst first."""
+    """How many met and missed it, or failed, and by how much; names the worst requests first."""
     late, failed = whom & judged.ok & ~result.met, whom & ~judged.ok
     met, unit = int((whom & result.met).sum()), "share" if asked.unit == "share" else "ms"
     scale = 1.0 if unit == "share" else 1e6
     names = RowNames(run.manifest)
-    beyond = np.nan_to_num(result.excess[late], nan=np.inf)  # nothing is worse than no value
+    beyond = np.nan_to_num(result.excess[late], nan=np.inf)  # a missing value is the worst
     by_excess = np.flatnonzero(late)[np.argsort(-beyond, kind="stable")][:WORST]
     unknown = asked.request_class is not None and class_number(asked.request_class, run.manifest) is None
     return {
@@ -156,13 +154,13 @@ def one_objective(
 
 
 def excess_of(result: ObjectiveOutcome, number: int, scale: float) -> float | None:
-    """None of a request without a value, such as the TTFT of an answer that is all reasoning."""
+    """None for a request without a value, such as the TTFT of an answer that is all reasoning."""
     excess = float(result.excess[number])
     return None if np.isnan(excess) else excess / scale
 
 
 def settings_of(run: Run, asked: Objective) -> dict[str, Any]:
-    """What else the verdict depends on."""
+    """Other settings that the outcome depends on."""
     if asked.metric == "fluidity":
         return targets_of(run.manifest).described()
     return reader_of(run.manifest).described() if asked.metric == "idle" else {}

@@ -1,4 +1,4 @@
-"""Differences of two times of each request, in integer ns; null where one of them did not happen."""
+"""Computes differences of two times of each request, in integer ns; null where one of them did not happen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-NULL = np.iinfo(np.int64).min  # stands for null in arrays of ns; in arrays of floats NaN does
+NULL = np.iinfo(np.int64).min  # null in arrays of ns; arrays of floats have NaN
 
 Nanoseconds = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -1,6 +1,4 @@
-"""End-to-end latency of each request, and the durations beside it (metrics.md 5.2). ns per row, NULL where
-undefined.
-"""
+"""Computes end-to-end latency and related durations of each request (metrics.md 5.2): ns per row, NULL where undefined."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def total_duration_sched(rows: Rows) -> Nanoseconds:
 
 
 def gen_duration(rows: Rows) -> Nanoseconds:
-    """max(0, total_duration - ttft_any) (ASIAI-M5): what the generation of all output tokens took, reasoning included."""
+    """max(0, total_duration - ttft_any) (ASIAI-M5): the time of generating all output tokens, reasoning included."""
     total, first = total_duration(rows), ttft_any(rows)
     return np.where((total == NULL) | (first == NULL), NULL, np.maximum(0, total - np.maximum(first, 0)))
 

@@ -1,4 +1,4 @@
-"""One value per request of the latency population: durations and rates of section 5 of the definitions."""
+"""Computes durations and rates with one value per request of the latency population (metrics.md 5)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Numbers = npt.NDArray[np.int64]
 
 OF_GAPS = ("tpot", "tpot_n", "tpot_any")
 UNSPACED = "null: the answers were not streamed, so no gap between tokens was seen"
-WHOLE = "the answers were not streamed: what counts as the first token is the end of the answer"
-LIMITED_ABOVE_MS = 1.0  # P99 of dispatch_lag from which the generator was measured, not the target (metrics.md 5.1)
+UNSTREAMED = "the answers were not streamed: what counts as the first token is the end of the answer"
+LIMITED_ABOVE_MS = 1.0  # with a higher P99 of dispatch_lag the generator was measured, not the target (metrics.md 5.1)
 
 
 def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
@@ -39,13 +39,15 @@ def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[
     return {**found, **{name: {**found[name], "note": note} for name, note in notes.items()}}
 
 
-def notes_of(whole: int, answers: int) -> dict[str, str]:
-    """What a reader must know of some metrics, by name, when *whole* of the *answers* did not come as streams."""
-    if not whole:
+def notes_of(unstreamed: int, answers: int) -> dict[str, str]:
+    """Notes on metrics by name, when *unstreamed* of the *answers* were not streamed."""
+    if not unstreamed:
         return {}
-    some = f"{whole:,} of the {answers:,} answers were not streamed: "
-    of_starts = WHOLE if whole == answers else some + "what counts as their first token is the end of the answer"
-    of_gaps = UNSPACED if whole == answers else some + "they are left out, as no gap between their tokens was seen"
+    some = f"{unstreamed:,} of the {answers:,} answers were not streamed: "
+    of_starts = (
+        UNSTREAMED if unstreamed == answers else some + "what counts as their first token is the end of the answer"
+    )
+    of_gaps = UNSPACED if unstreamed == answers else some + "they are left out, as no gap between their tokens was seen"
     return {
         **dict.fromkeys(("ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttft_dispatch"), of_starts),
         **dict.fromkeys((*OF_GAPS, "decode_tok_s"), of_gaps),
@@ -53,14 +55,14 @@ def notes_of(whole: int, answers: int) -> dict[str, str]:
 
 
 def in_time(rows: Rows, population: Mask) -> Numbers:
-    """Row numbers of the *population* in order of t_sched: intervals need to see what comes after what."""
+    """Row numbers of the *population* in order of t_sched, because confidence intervals depend on the order."""
     mine = np.flatnonzero(population)
     t_sched = rows["t_sched"][mine]
     return mine if (t_sched[1:] >= t_sched[:-1]).all() else mine[np.argsort(t_sched, kind="stable")]
 
 
 def starts(rows: Rows) -> dict[str, npt.NDArray[Any]]:
-    """First-token times and what comes before the answer, in ns."""
+    """First-token latencies and durations before the answer, in ns."""
     return {
         "ttft": ttft.ttft(rows),
         "ttft_sched": ttft.ttft_sched(rows),
@@ -75,7 +77,7 @@ def starts(rows: Rows) -> dict[str, npt.NDArray[Any]]:
 
 
 def durations(rows: Rows) -> dict[str, npt.NDArray[Any]]:
-    """Whole requests, in ns."""
+    """Durations of complete requests, in ns."""
     return {
         "e2e": ends.e2e(rows),
         "e2e_sched": ends.e2e_sched(rows),

@@ -1,4 +1,4 @@
-"""The network's part of a latency (IETF 4.7.3; metrics.md 7.12)."""
+"""Computes the network's share of a latency (IETF 4.7.3; metrics.md 7.12)."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ from fastllmload.metrics.request.durations import NULL, Mask, between
 from fastllmload.metrics.request.ttft import ttft
 from fastllmload.records.run import Run
 
-OF_REQUESTS, BESIDE = "connects of requests", "connects before the run and behind it"
+OF_REQUESTS, OUTSIDE_THE_RUN = "connects of requests", "connects before and after the run"
 Numbers = npt.NDArray[np.int64]
 
 
 def rtt_ms(connect_ns: Numbers) -> dict[str, Any]:
-    """P50, P95 and number of TCP connect times in ns (NULL left out): one round trip each. P50 None without one."""
+    """P50, P95 and number of TCP connect times (NULL left out), which take one round trip each. P50 is None without any."""
     ordered = np.sort(without_nulls(connect_ns))
     named = {name: percentile(ordered, q) for name, q in (("p50", 0.5), ("p95", 0.95))}
     return {"unit": "ms", "n": len(ordered), **{name: None if ns is None else ns / 1e6 for name, ns in named.items()}}
 
 
 def ttft_net_adjusted(ttft_ms: float | None, rtt_p50_ms: float | None) -> float | None:
-    """TTFT less one round trip, in ms. Beside TTFT, never instead of it; may be below 0 and is not clamped."""
+    """TTFT less one round trip, in ms. In addition to TTFT, never instead of it; it may be below 0 and is not clamped."""
     return None if ttft_ms is None or rtt_p50_ms is None else ttft_ms - rtt_p50_ms
 
 
 def network_metrics(run: Run, population: Mask) -> dict[str, Any]:
-    """`rtt_ms` from the connections that were made for a request, of any phase, and where all were open before they were
-    needed from the connects ahead of the run and behind it, as its `method` says (IETF 4.7.3); `ttft_net_adjusted` where
-    asked for.
+    """`rtt_ms` from the connections that were made for a request, of any phase; where all were open in advance, from the
+    connects before and after the run (`method`; IETF 4.7.3). `ttft_net_adjusted` where it is configured.
     """
     rtt = {**rtt_ms(between(run.rows, "t_dispatch", "t_connected")), "method": OF_REQUESTS}
     if not rtt["n"]:
-        rtt = {**rtt_ms(connects_beside(run)), "method": BESIDE}
+        rtt = {**rtt_ms(connects_outside_the_run(run)), "method": OUTSIDE_THE_RUN}
     if not run.manifest.get("config", {}).get("output", {}).get("ttft_net_adjusted"):
         return {"rtt_ms": rtt}
     adjusted = np.full(0, NULL, np.int64)
@@ -45,10 +44,8 @@ def network_metrics(run: Run, population: Mask) -> dict[str, Any]:
     return {"rtt_ms": rtt, "ttft_net_adjusted": {**distribution(adjusted, "ms"), "rtt_p50_ms": rtt["p50"]}}
 
 
-def connects_beside(run: Run) -> Numbers:
-    """TCP connects that were made for it before the clock ran and behind the last request, in ns (`target.connect_ms`,
-    `target.connect_after_ms`).
-    """
+def connects_outside_the_run(run: Run) -> Numbers:
+    """Times in ns of the TCP connects before the run and after its last request (`connect_ms`, `connect_after_ms`)."""
     target = run.manifest.get("target") or {}
     found = (*(target.get("connect_ms") or ()), *(target.get("connect_after_ms") or ()))
     return np.array([round(ms * 1e6) for ms in found], np.int64)

@@ -1,6 +1,6 @@
-"""What an Ollama server says of itself in its last object (D35): its own clock, its own names.
+"""Reports the durations that an Ollama server sends in its last object (D35), by its own clock and names.
 
-Never pooled with client figures: a client's times hold queueing, loading and the network, these hold none of it.
+They are never pooled with client figures, which include queueing, loading and the network.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Rows = npt.NDArray[Any]
 
 DURATIONS = ("total", "load", "prompt_eval", "eval")
 NOTE = "the server's own clock; not comparable with client figures of another server"
-TTFT_NOTE = "prompt_eval_duration of the server: without queueing, model loading and the network; no client's ttft"
+TTFT_NOTE = "prompt_eval_duration of the server: without queueing, model loading and the network; not a client's ttft"
 
 
 def server_side_metrics(run: Run, chosen: Populations) -> dict[str, Any]:
-    """`server_*` of run.json over the latency population; empty distributions where the server said nothing."""
+    """`server_*` of run.json over the latency population; empty distributions where the server reports none."""
     rows = run.rows[chosen.latency]
     found = {f"server_{name}_duration": duration(rows, name) for name in DURATIONS}
-    said = {name: {**distribution(values, "ms"), "note": NOTE} for name, values in found.items()}
+    reported = {name: {**distribution(values, "ms"), "note": NOTE} for name, values in found.items()}
     rates = gen_tok_s(rows)
     short = degenerate(rows)
     kept = np.where(short, np.nan, rates)
     n_null = int((np.isnan(kept) & ~short).sum())
     return {
-        **said,
+        **reported,
         "server_ttft": {**distribution(duration(rows, "prompt_eval"), "ms"), "note": TTFT_NOTE},
         "server_gen_tok_s": {
             **distribution(kept, "tokens/s", n_null=n_null),
@@ -44,9 +44,9 @@ def server_side_metrics(run: Run, chosen: Populations) -> dict[str, Any]:
 
 
 def duration(rows: Rows, name: str) -> npt.NDArray[np.int64]:
-    """ns, NULL where the server did not say; *name* is one of DURATIONS."""
-    said = rows[f"server_{name}_ns"]
-    return np.where(said > 0, said, NULL)
+    """ns, NULL where the server did not report it; *name* is one of DURATIONS."""
+    reported = rows[f"server_{name}_ns"]
+    return np.where(reported > 0, reported, NULL)
 
 
 def degenerate(rows: Rows) -> npt.NDArray[np.bool_]:
@@ -58,6 +58,6 @@ def degenerate(rows: Rows) -> npt.NDArray[np.bool_]:
 def gen_tok_s(rows: Rows) -> npt.NDArray[np.float64]:
     """eval_count / eval_duration (ASIAI-M1 for Ollama); NaN without either."""
     spent, tokens = rows["server_eval_ns"], rows["completion_tokens"]
-    said = (spent > 0) & (tokens >= 0)
-    rates = np.divide(tokens * 1e9, spent, out=np.full(len(rows), np.nan), where=said)
+    reported = (spent > 0) & (tokens >= 0)
+    rates = np.divide(tokens * 1e9, spent, out=np.full(len(rows), np.nan), where=reported)
     return np.where(degenerate(rows), 0.0, rates)

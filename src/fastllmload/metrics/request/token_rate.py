@@ -1,4 +1,4 @@
-"""Tokens per second of one request: three different numbers with three names (metrics.md 5.6). NaN for null."""
+"""Computes tokens per second of each request, by three definitions with three names (metrics.md 5.6). NaN for null."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gen_tok_s(rows: Rows, output: Numbers) -> Floats:
 
 
 def degenerate(rows: Rows) -> Mask:
-    """Rows whose gen_tok_s is 0.0 by rule; they are left out of averages and their number is reported."""
+    """Rows whose gen_tok_s is 0.0 by rule; averages leave them out, and their number is reported."""
     duration = gen_duration(rows)
     found: Mask = (duration != NULL) & (duration < SHORTEST_NS)
     return found

@@ -1,4 +1,4 @@
-"""Time per output token of each request, and its variants (metrics.md 5.4, 5.5). Float ns per row, NaN for null."""
+"""Computes time per output token of each request, and variants (metrics.md 5.4, 5.5): float ns per row, NaN for null."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def divide(numerator: Floats, count: Numbers, least: int) -> Floats:
 
 
 def came_whole(run: Run) -> Mask:
-    """Rows whose answer was not a stream: all tokens came at one instant, and no gap between two was seen.
+    """Rows whose answer was not streamed: all tokens came at one instant, without gaps.
 
-    All of them where the plan asked for no streams; else those that were answered by one body, whatever was asked for.
+    All rows where the plan requests no streams; else those that were answered by a single body.
     """
     if ((run.manifest.get("plan") or {}).get("description") or {}).get("streaming") is False:
         return np.ones(len(run.rows), np.bool_)
-    whole: Mask = (run.rows["flags"] & FLAG_STREAM == 0) & (run.rows["events"] == 1)
-    return whole
+    found: Mask = (run.rows["flags"] & FLAG_STREAM == 0) & (run.rows["events"] == 1)
+    return found
 
 
 def spaced(run: Run, count: Numbers) -> Numbers:
-    """Token counts that gaps may be told from: UNKNOWN where answers came whole, or TPOT would be 0."""
-    whole = came_whole(run)
-    return np.where(whole, UNKNOWN, count) if whole.any() else count
+    """Token counts for metrics of gaps: UNKNOWN where answers were not streamed, because TPOT would be 0."""
+    single = came_whole(run)
+    return np.where(single, UNKNOWN, count) if single.any() else count
 
 
 def tpot(rows: Rows, timed: Numbers) -> Floats:
@@ -47,7 +47,7 @@ def tpot(rows: Rows, timed: Numbers) -> Floats:
 
 
 def tpot_n(rows: Rows, timed: Numbers) -> Floats:
-    """(t_last - t_first) / n: one reading of etalon's sentence."""
+    """(t_last - t_first) / n: one interpretation of etalon's definition."""
     return divide(to_float(between(rows, "t_first", "t_last")), timed, 1)
 
 

@@ -1,6 +1,6 @@
-"""Time to first token of each request, and its variants by start and by what counts as first (metrics.md 5.1).
+"""Computes time to first token of each request, and variants by start and by kind of first token (metrics.md 5.1).
 
-All take rows and give ns per row, NULL where one of the two times did not happen.
+All functions take rows and return ns per row, NULL where one of the two times did not happen.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def ttft_dispatch(rows: Rows) -> Nanoseconds:
 
 
 def ttft_sched(rows: Rows) -> Nanoseconds:
-    """t_first - t_sched: what a user of an open-loop system waits, free of coordinated omission."""
+    """t_first - t_sched: the wait of a user of an open-loop system, without coordinated omission."""
     return between(rows, "t_sched", "t_first")
 
 

@@ -1,4 +1,4 @@
-"""How the requests to each URL ended, of a run that has several: which of them is it that fails?"""
+"""Counts how the requests to each URL ended, in a run with several URLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def by_target(run: Run, rows: Rows) -> list[dict[str, Any]]:
 
 
 def one_target(url: str, rows: Rows) -> dict[str, Any]:
-    """Counts as those of `counts`; a request that was never sent went to no URL."""
+    """The counts of one URL, as in `counts`; a request that was never sent has no URL."""
     sent = rows[rows["status"] != layout.NOT_SENT]
     ok = int(np.count_nonzero(sent["status"] == layout.OK))
     others = int((sent["status"] == layout.IN_FLIGHT).sum() + (left_by_plan(sent) | gave_up(sent)).sum())

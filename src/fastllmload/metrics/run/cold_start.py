@@ -1,4 +1,4 @@
-"""Time to first token of the first request after readiness, in a run that says it started cold (metrics.md 7.11)."""
+"""Reports the TTFT of the first request after readiness, in a run that is declared a cold start (metrics.md 7.11)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ def declared_cold(declarations: Mapping[str, Any]) -> bool:
 
 
 def started_cold(manifest: Mapping[str, Any]) -> bool:
-    """The same of a run."""
+    """Whether the tester of a run declared that."""
     return declared_cold(manifest.get("declarations") or {})
 
 
 def cold_start_metrics(run: Run) -> dict[str, Any]:
-    """`cold_start_latency`: ttft of the very first request, warm-up included; null in any other run or without a
-    token.
-    """
+    """`cold_start_latency`: ttft of the very first request, warm-up included; null in other runs and without a token."""
     sent = np.flatnonzero(run.rows["t_submit"] > 0)
     if not started_cold(run.manifest) or len(sent) == 0:
         return {"cold_start_latency": scalar(None, "ms")}

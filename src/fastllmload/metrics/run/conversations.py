@@ -1,4 +1,4 @@
-"""How conversations went: which came to their end, what stopped the others, and figures by turn."""
+"""Reports conversations: how many were completed, what ended the others, and figures by turn."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from fastllmload.records import layout
 from fastllmload.records.run import Run
 
 Rows = npt.NDArray[Any]
-TURNS_SHOWN = 32
+MOST_TURNS = 32
 
 
 def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
-    """`conversations` of run.json; None for a run without any. *tool_call_replies*: replies with calls that another turn
-    followed.
-    """
-    planned = run.manifest.get("plan", {}).get("description", {}).get("conversations") or mixed(run)
+    """`conversations` of run.json; None without any. *tool_call_replies*: replies with tool calls before another turn."""
+    planned = run.manifest.get("plan", {}).get("description", {}).get("conversations") or sum_of_classes(run)
     if not planned:
         return None
     sent = chosen.measured & (run.rows["t_dispatch"] > 0) & conversing(run)
@@ -42,14 +40,14 @@ def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
 
 
 def conversing(run: Run) -> npt.NDArray[np.bool_]:
-    """Rows of classes that have conversations; of all classes where none is planned by itself."""
+    """Rows of classes that have conversations; all rows without classes."""
     classes = run.manifest.get("plan", {}).get("description", {}).get("classes") or ()
     numbers = [number for number, one in enumerate(classes) if "conversations" in one]
     return np.isin(run.rows["request_class"], numbers) if classes else np.ones(len(run.rows), np.bool_)
 
 
-def mixed(run: Run) -> dict[str, Any]:
-    """The sums over the classes that have conversations."""
+def sum_of_classes(run: Run) -> dict[str, Any]:
+    """The sums over all classes that have conversations."""
     classes = run.manifest.get("plan", {}).get("description", {}).get("classes") or ()
     found = [one["conversations"] for one in classes if "conversations" in one]
     return {name: sum(one[name] for one in found) for name in ("conversations", "requests")} if found else {}
@@ -64,20 +62,20 @@ def last_turns(rows: Rows) -> Rows:
 
 
 def by_turn(rows: Rows) -> list[dict[str, Any]]:
-    """One entry per turn: requests, TTFT, prompt tokens and what of them the server had cached."""
-    return [one_turn(rows[rows["turn"] == turn], turn) for turn in np.unique(rows["turn"]).tolist()[:TURNS_SHOWN]]
+    """One entry per turn: requests, TTFT, prompt tokens and the cached share of them."""
+    return [one_turn(rows[rows["turn"] == turn], turn) for turn in np.unique(rows["turn"]).tolist()[:MOST_TURNS]]
 
 
 def one_turn(rows: Rows, turn: int) -> dict[str, Any]:
-    """Of turn *turn* (from 0). Prompt tokens as the server counts them; *cached_share* of them where it says what was
-    cached. None where it says neither.
-    """
+    """Figures of turn *turn* (from 0). Prompt tokens, and their *cached_share*, as the server reports them; else None."""
     counted = rows[rows["prompt_tokens"] > 0]
-    said = counted[counted["cached_tokens"] >= 0]
+    reported = counted[counted["cached_tokens"] >= 0]
     return {
         "turn": turn,
         "requests": len(rows),
         "ttft": distribution(ttft(rows), "ms"),
         "prompt_tokens_mean": float(counted["prompt_tokens"].mean()) if len(counted) else None,
-        "cached_share": float(said["cached_tokens"].sum() / said["prompt_tokens"].sum()) if len(said) else None,
+        "cached_share": float(reported["cached_tokens"].sum() / reported["prompt_tokens"].sum())
+        if len(reported)
+        else None,
     }

@@ -1,6 +1,6 @@
-"""Throughput per GPU and per unit of money (IETF 6.2; metrics.md 6.2, 6.9).
+"""Computes throughput per GPU, per unit of money and per watt (IETF 6.2; metrics.md 6.2, 6.9).
 
-"Tokens per dollar-hour" has two readings; both are named.
+"Tokens per dollar-hour" has two interpretations, which have names of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def tok_per_gpu_s(output_tok_s: float | None, gpus: int | None) -> float | None:
 
 
 def tok_s_per_dollar_hour(output_tok_s: float | None, price_per_hour: float | None) -> float | None:
-    """tokens/s / (price per hour of the whole system)."""
+    """tokens/s / (price per hour of the complete system)."""
     return None if output_tok_s is None or price_per_hour is None else output_tok_s / price_per_hour
 
 
@@ -33,9 +33,9 @@ def tokens_per_dollar(output_tok_s: float | None, price_per_hour: float | None) 
 
 
 def cost_metrics(manifest: Mapping[str, Any], output_tok_s: float | None) -> dict[str, Any]:
-    """What follows from the GPUs and the price that the user declared; null without."""
-    asked = manifest.get("config", {}).get("output", {})
-    gpus, price = asked.get("gpus"), asked.get("price_per_hour")
+    """Figures from the GPUs and the price that the user declared; null without them."""
+    configured = manifest.get("config", {}).get("output", {})
+    gpus, price = configured.get("gpus"), configured.get("price_per_hour")
     return {
         "tok_per_gpu_s": scalar(tok_per_gpu_s(output_tok_s, gpus), "tokens/s/GPU", gpus=gpus),
         "tok_s_per_dollar_hour": scalar(
@@ -49,7 +49,7 @@ def power_w(t_ns: npt.NDArray[np.int64], watts: npt.NDArray[np.float64], start_n
     """Time average over [start, end] of samples that ascend in time; NaN samples are left out.
 
     Between two samples power is taken as linear, before the first and after the last as constant. None without a sample
-    inside, or without a duration: a sensor that was read only before or after tells nothing.
+    inside, or without a duration.
     """
     seen = ~np.isnan(watts)
     t, w = t_ns[seen], watts[seen]

@@ -1,4 +1,4 @@
-"""How many requests ended how, and how many tokens they had, over the whole measure phase."""
+"""Counts requests by status, and their tokens, over the complete measure phase."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fastllmload.records.run import Run
 
 
 def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
-    """`counts` of run.json: requests by status, tokens of those that are ok, and where the token counts come from."""
+    """`counts` of run.json: requests by status, tokens of the successful ones, and the sources of the token counts."""
     rows = run.rows[chosen.measured]
     statuses = success.by_status(rows)
     left = int((left_by_plan(rows) | gave_up(rows)).sum())
@@ -49,8 +49,8 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, A
 
 
 def never_reached(run: Run, sent: int) -> int:
-    """Requests of a closed loop's plan that no slot came to, because the run or a worker ended before: they were due at no
-    instant, so they have no rows. 0 where the plan's length was no bound, and of conversations, whose next turns wait for
+    """Planned requests of a closed loop that no slot sent, because the run or a worker ended before. They were due at no
+    instant, so they have no rows. 0 where the plan's length is not a bound, and for conversations, where turns wait for
     replies.
     """
     plan = run.manifest.get("plan") or {}
@@ -68,12 +68,12 @@ def usage_less_tokenizer(run: Run, population: Mask) -> Nanoseconds:
     Usage also counts the end token on some servers, so 1 is common.
     """
     found = np.full(len(run.rows), NULL, np.int64)
-    said = population & (run.rows["completion_tokens"] >= 0)
-    tokenizer = tokenizer_of(run) if len(run.text) and said.any() else None
+    reported = population & (run.rows["completion_tokens"] >= 0)
+    tokenizer = tokenizer_of(run) if len(run.text) and reported.any() else None
     if tokenizer is None:
         return found[population]
     for row, text in texts(run):
-        if said[row]:
+        if reported[row]:
             visible = int(run.rows["completion_tokens"][row]) - max(0, int(run.rows["reasoning_tokens"][row]))
             found[row] = abs(visible - tokenizer.count(text))
     return found[population]

@@ -1,4 +1,4 @@
-"""vLLM's keys at the top level of run.json, for the dashboards that read them."""
+"""Adds vLLM's keys at the top level of run.json, for dashboards that read them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 from fastllmload.metrics.run.window import Window
 
-VLLM = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}  # vLLM's name: ours
-REASONING = {"ttft_any": "ttft_any", "tpot_any": "tpot_any"}  # of runs with reasoning
+VLLM = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}  # vLLM's name: name here
+REASONING = {"ttft_any": "ttft_any", "tpot_any": "tpot_any"}  # for runs with reasoning
 FLAT = {"mean": "mean", "median": "p50", "std": "std", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p999"}
 
 
 def flat_keys(
     metrics: dict[str, Any], counts: dict[str, Any], slo: dict[str, Any] | None, window: Window | None
 ) -> dict[str, Any]:
-    """Its `itl` are the gaps under whatever option was chosen, as vLLM's own are gaps of chunks. Where answers
-    reason, ours that count the reasoning too.
+    """vLLM's keys, and those of REASONING where answers reason. `itl` are the gaps by the chosen option: vLLM's are gaps
+    between chunks.
     """
     output, taken = metrics["output_tok_s"]["value"], metrics["input_tok_s"]["value"]
     flat: dict[str, Any] = {
@@ -29,7 +29,7 @@ def flat_keys(
         "total_token_throughput": None if output is None or taken is None else output + taken,
         "request_goodput": None if slo is None else slo["request_goodput"],
     }
-    for name, ours in (VLLM | REASONING if counts["reasoned"] else VLLM).items():
-        chosen = metrics[metrics["share_single"]["pooled_as"] if ours == "itl" else ours]
+    for name, metric in (VLLM | REASONING if counts["reasoned"] else VLLM).items():
+        chosen = metrics[metrics["share_single"]["pooled_as"] if metric == "itl" else metric]
         flat.update({f"{key}_{name}_ms": chosen[field] for key, field in FLAT.items()})
     return flat

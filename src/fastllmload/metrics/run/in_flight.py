@@ -1,4 +1,4 @@
-"""Tokens in flight: tokens of prompt and answer so far of all requests between submission and end (metrics.md 7.2)."""
+"""Computes tokens in flight: prompt and answer tokens so far of all requests between submission and end (metrics.md 7.2)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-EVENTS_AT_ONCE = 1 << 16  # so that what is computed of them stays in the cache
-CELLS = 1 << 16  # of time, in which the highest level is looked for first
-ROUNDING = 1e-9  # relative, of sums in another order
+EVENTS_AT_ONCE = 1 << 16  # so that intermediate arrays stay in the cache
+CELLS = 1 << 16  # cells of time in which the maximum is located first
+ROUNDING = 1e-9  # relative error of sums in another order
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TokensInFlight:
 
 
 @dataclass(frozen=True)
-class Alive:
+class InFlight:
     """Requests while they are in flight, one item each: row in the run, ns of submission and end, prompt tokens."""
 
     rows: Numbers
@@ -42,14 +42,14 @@ class Alive:
     end: Numbers
     prompt: Floats
 
-    def where(self, mask: Mask) -> Alive:
-        return Alive(self.rows[mask], self.begin[mask], self.end[mask], self.prompt[mask])
+    def where(self, mask: Mask) -> InFlight:
+        return InFlight(self.rows[mask], self.begin[mask], self.end[mask], self.prompt[mask])
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Output tokens that came before the end of their requests: *amount* at *t_ns*, in flight until *end*. *sums* of those
-    that are looked at from *begin* on, one item per request.
+    """Output tokens that came before the end of their requests: *amount* at *t_ns*, in flight until *end*. *sums*: per
+    request, for the requests from position *begin*.
     """
 
     t_ns: Numbers
@@ -58,51 +58,51 @@ class Arrivals:
     begin: int
     sums: Floats
 
-    def add_to(self, held: Floats) -> None:
-        held[self.begin : self.begin + len(self.sums)] += self.sums
+    def add_to(self, totals: Floats) -> None:
+        totals[self.begin : self.begin + len(self.sums)] += self.sums
 
 
 def tokens_in_flight(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> TokensInFlight | None:
-    """Of the *chosen* rows that were submitted; None for a window without a duration.
+    """Tokens in flight of the *chosen* rows that were submitted; None for a window without a duration.
 
-    The sum falls only where a request ends, so it is highest just before an end, or at the end of the window. Where that
-    may be is narrowed down first, in cells of time: the level in a cell is at most that at its start and all that comes
-    in it. A token that comes at the very instant at which its request ends was never in flight.
+    The sum decreases only where a request ends, so its maximum is just before an end, or at the end of the window. Cells of
+    time narrow this down first: the level in a cell is at most its level at the start plus all tokens that come in it. A
+    token that comes at the instant at which its request ends was never in flight.
     """
     if window.w1_ns <= window.w0_ns:
         return None
-    mine = np.flatnonzero(chosen & (run.rows["t_submit"] > 0))
-    ends = run.rows["t_end"][mine]
-    prompts = np.maximum(tokens.input[mine], 0).astype(np.float64)
-    alive = Alive(mine, run.rows["t_submit"][mine], np.where(ends > 0, ends, window.w1_ns), prompts)
-    if len(mine) == 0:
+    selected = np.flatnonzero(chosen & (run.rows["t_submit"] > 0))
+    ends = run.rows["t_end"][selected]
+    prompts = np.maximum(tokens.input[selected], 0).astype(np.float64)
+    alive = InFlight(selected, run.rows["t_submit"][selected], np.where(ends > 0, ends, window.w1_ns), prompts)
+    if len(selected) == 0:
         return TokensInFlight(0.0, 0.0)
     cells = Cells(min(int(alive.begin.min()), window.w0_ns), window)
     area = float(np.dot(overlap_s(alive.begin, alive.end, window), prompts))
     cells.add(alive.begin, prompts)
-    held = prompts.copy()
+    totals = prompts.copy()
     for came in arrivals(run, tokens, alive):
-        # einsum: dot would wake BLAS threads for so little
+        # einsum: dot would wake BLAS threads for small arrays
         area += float(np.einsum("i,i", overlap_s(came.t_ns, came.end, window), came.amount))
         cells.add(came.t_ns, came.amount)
-        came.add_to(held)
-    cells.remove(alive.end, held)
+        came.add_to(totals)
+    cells.remove(alive.end, totals)
     near = alive.where(cells.may_be_highest(alive.begin, alive.end))
     return TokensInFlight(area / window.seconds, highest(run, window, tokens, near, cells))
 
 
 class Cells:
-    """Equal cells of time from *begin* to the end of the window: tokens that came, and that went with their requests."""
+    """Equal cells of time from *begin* to the end of the window: tokens that came, and tokens of requests that ended."""
 
     def __init__(self, begin: int, window: Window) -> None:
         self.begin, self.scale = begin, CELLS / (window.w1_ns - begin + 1)
-        self.behind = window.w1_ns - begin + 1
+        self.length = window.w1_ns - begin + 1
         self.inside = self.of(np.array([window.w0_ns, window.w1_ns]))
         self.came, self.gone = np.zeros(CELLS + 1), np.zeros(CELLS + 1)
 
     def of(self, t_ns: Numbers) -> Numbers:
-        """Cell of each instant, ascending with it; CELLS behind the window."""
-        cell: Numbers = (np.minimum(t_ns - self.begin, self.behind) * self.scale).astype(np.int64)
+        """Cell of each instant, ascending with it; CELLS after the window."""
+        cell: Numbers = (np.minimum(t_ns - self.begin, self.length) * self.scale).astype(np.int64)
         return cell
 
     def add(self, t_ns: Numbers, amount: Floats) -> None:
@@ -128,36 +128,36 @@ class Cells:
         return found
 
 
-def highest(run: Run, window: Window, tokens: TokenCounts, alive: Alive, cells: Cells) -> float:
-    """The highest sum of the requests *alive* just before one of the ends in the cells that may have it, or before w1."""
-    looks = looking_instants(alive.end, window)
-    looks = looks[cells.candidates()[cells.of(looks)]]
-    change, held = np.zeros(len(looks) + 1), alive.prompt.copy()
-    add_at(change, first_look(looks, alive.begin), alive.prompt)
+def highest(run: Run, window: Window, tokens: TokenCounts, alive: InFlight, cells: Cells) -> float:
+    """The maximum for the requests *alive* just before the ends in candidate cells, or before w1."""
+    instants = sampling_instants(alive.end, window)
+    instants = instants[cells.candidates()[cells.of(instants)]]
+    change, totals = np.zeros(len(instants) + 1), alive.prompt.copy()
+    add_at(change, first_after(instants, alive.begin), alive.prompt)
     for came in arrivals(run, tokens, alive):
-        add_at(change, first_look(looks, came.t_ns), came.amount)
-        came.add_to(held)
-    add_at(change, first_look(looks, alive.end), -held)
+        add_at(change, first_after(instants, came.t_ns), came.amount)
+        came.add_to(totals)
+    add_at(change, first_after(instants, alive.end), -totals)
     return float(np.cumsum(change)[:-1].max(initial=0.0))
 
 
 def add_at(sums: Floats, positions: Numbers, amount: Floats) -> None:
-    """sums[positions] += amount, with repeated positions; quick when these lie close together."""
+    """sums[positions] += amount, with repeated positions; fast when these are close together."""
     if len(positions):
         low = int(positions.min())
         part = np.bincount(positions - low, amount)
         sums[low : low + len(part)] += part
 
 
-def looking_instants(ends: Numbers, window: Window) -> Numbers:
-    """Ends in (w0, w1), and w1: the level is looked at just before each of them."""
+def sampling_instants(ends: Numbers, window: Window) -> Numbers:
+    """Ends in (w0, w1), and w1: the maximum is just before one of them."""
     inside = ends[(ends > window.w0_ns) & (ends < window.w1_ns)]
     return np.unique(np.append(inside, window.w1_ns))
 
 
-def first_look(looks: Numbers, t_ns: Numbers) -> Numbers:
-    """Position of the first look that sees what happened at each time: the first one after it."""
-    positions: Numbers = np.searchsorted(looks, t_ns, side="right")
+def first_after(instants: Numbers, t_ns: Numbers) -> Numbers:
+    """Position of the first of *instants* after each time."""
+    positions: Numbers = np.searchsorted(instants, t_ns, side="right")
     return positions
 
 
@@ -167,8 +167,8 @@ def overlap_s(begin: Numbers, end: Numbers, window: Window) -> Floats:
     return seconds
 
 
-def arrivals(run: Run, tokens: TokenCounts, alive: Alive) -> Iterator[Arrivals]:
-    """Output tokens of the requests *alive*, so many events at a time."""
+def arrivals(run: Run, tokens: TokenCounts, alive: InFlight) -> Iterator[Arrivals]:
+    """Output tokens of the requests *alive*, about EVENTS_AT_ONCE events at a time."""
     events = np.concatenate([[0], np.cumsum(np.diff(run.first_event)[alive.rows])])
     at = 0
     while at < len(alive.rows):
@@ -179,14 +179,14 @@ def arrivals(run: Run, tokens: TokenCounts, alive: Alive) -> Iterator[Arrivals]:
 
 
 def neighbours(rows: Numbers) -> Iterator[tuple[int, int]]:
-    """Stretches of *rows* that follow each other without a hole."""
+    """Parts of *rows* that are consecutive."""
     borders = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
     yield from pairwise(borders)
 
 
-def received(run: Run, tokens: TokenCounts, alive: Alive, begin: int, after: int) -> Arrivals:
-    """Of *alive* from *begin* to *after*, which are neighbours: output tokens over their token-bearing events, as the
-    server said or their text was counted, else evenly.
+def received(run: Run, tokens: TokenCounts, alive: InFlight, begin: int, after: int) -> Arrivals:
+    """Output tokens of *alive* from *begin* to *after*, which are consecutive rows, over their token-bearing events: as the
+    server reports or as counted in their text, else evenly.
     """
     first, last = int(alive.rows[begin]), int(alive.rows[after - 1]) + 1
     events = run.events[run.first_event[first] : run.first_event[last]]
@@ -195,7 +195,7 @@ def received(run: Run, tokens: TokenCounts, alive: Alive, begin: int, after: int
     t_ns, ends = np.ascontiguousarray(events["t_ns"]), np.repeat(end, count)
     bearing, in_time = BEARING[events["kind"]], t_ns < ends
     if tokens.chunks.untouched and bearing.all() and in_time.all() and events["tokens"].max(initial=0) <= 1:
-        amount = np.repeat(output / np.maximum(count, 1), count)  # what most runs are: a fifth of the work below
+        amount = np.repeat(output / np.maximum(count, 1), count)  # most runs: a fifth of the work below
         return Arrivals(t_ns, ends, amount, begin, np.where(count > 0, output, 0) * 1.0)
     row = np.repeat(np.arange(len(count)), count)
     weight = np.where(bearing, tokens.chunks.weights(first, last), 0).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Figures of a run whose files were damaged before anybody measured it: null where they would need what is lost."""
+"""Sets figures to null that need a damaged file of the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT
 from fastllmload.records.run import Run
 
-# Made of the stamps in rows alone; everything else needs events or the text of answers.
+# Computed from the stamps in rows only; all others need events or the text of answers.
 OF_ROWS = frozenset(
     (
         *("ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttft_dispatch", "ttfb", "ttfb_sched", "dispatch_lag"),
@@ -27,13 +27,13 @@ KEPT = ("unit", "pooled_as", "insufficient", "note", "caveat")
 
 
 def without_lost(found: dict[str, Any], run: Run) -> dict[str, Any]:
-    """*found* (what `measure` gives) with null for every figure that needs a damaged file of *run*."""
+    """*found* (the result of `measure`) with null for every figure that needs a damaged file of *run*."""
     damage = run.lost(EVENTS, TEXT)
     if damage is None:
         return found
     no_rows = run.lost(ROWS) is not None
     metrics = {
-        name: each if name in OF_ROWS and not no_rows else nothing(each, damage)
+        name: each if name in OF_ROWS and not no_rows else without_values(each, damage)
         for name, each in found["metrics"].items()
     }
     kept = {} if no_rows else found["counts"] | dict.fromkeys(COUNTS_OF_EVENTS)
@@ -53,13 +53,13 @@ def is_flat(value: object) -> bool:
 
 
 def needs_events(name: str) -> bool:
-    """Of vLLM's flat keys: those of TTFT, E2E and of requests do not."""
+    """Whether one of vLLM's flat keys needs events; those of TTFT, E2E and of requests do not."""
     return name not in ("duration", "completed", "failed", "request_throughput", "total_input_tokens") and not (
         name.endswith(("_ttft_ms", "_ttft_any_ms", "_e2el_ms"))
     )
 
 
-def nothing(metric: Mapping[str, Any], damage: str) -> dict[str, Any]:
-    """The metric without any value, and why."""
+def without_values(metric: Mapping[str, Any], damage: str) -> dict[str, Any]:
+    """The metric without its values, and with the reason."""
     empty = {name: value if name in KEPT else None for name, value in metric.items()}
     return {**empty, **({"n": 0} if "n" in metric else {}), "not_estimable": {}, "note": f"not known: {damage}"}

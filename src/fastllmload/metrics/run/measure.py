@@ -1,7 +1,7 @@
-"""All numbers of a run that run.json holds: metrics, counts, errors, objectives, and vLLM's flat keys.
+"""Computes all numbers of a run in run.json: metrics, counts, errors, objectives, and vLLM's flat keys.
 
-A pure function of rows and stamps: the same on a run of this minute and on a folder of last month. Each block is a
-function of what it needs and gives some of the names in `metrics`.
+A pure function of rows and stamps, for new runs and old folders alike. Each block is a function of its inputs that returns
+some of the names in `metrics`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from fastllmload.records.run import Run
 
 
 def measure(run: Run) -> dict[str, Any]:
-    """`metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `steadiness`, `window` of run.json, flat keys; null is
-    None. Of a damaged run, null too for what needs the damaged files.
+    """`metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `steadiness`, `window` and flat keys of run.json, with
+    None for null, also for figures that need damaged files.
     """
-    return without_lost(measure_whole(run.whole), run)
+    return without_lost(measure_intact(run.whole), run)
 
 
-def measure_whole(run: Run) -> dict[str, Any]:
-    """The same of a run that has all it says."""
+def measure_intact(run: Run) -> dict[str, Any]:
+    """The same for a run without damaged files."""
     window = window_of(run)
     chosen = populations(run, window)
     tokens = count_tokens(run)
@@ -90,7 +90,7 @@ def measure_whole(run: Run) -> dict[str, Any]:
     if slo is not None:
         slo |= attainment_bounds(slo, *unfinished_in_window(run, window, chosen))
     return {
-        "window": described(window),
+        "window": window_block(window),
         "metrics": metrics,
         "counts": counts,
         "errors": success.error_groups(run.rows[chosen.measured]),
@@ -105,6 +105,6 @@ def measure_whole(run: Run) -> dict[str, Any]:
     }
 
 
-def described(window: Window | None) -> dict[str, Any] | None:
+def window_block(window: Window | None) -> dict[str, Any] | None:
     """[w0, w1) in CLOCK_MONOTONIC ns, and its length."""
     return None if window is None else {"w0_ns": window.w0_ns, "w1_ns": window.w1_ns, "seconds": window.seconds}

@@ -1,4 +1,4 @@
-"""The main figures of each class of requests by itself, over the same window and populations as those of the run."""
+"""Computes the main figures of each request class, over the same window and populations as those of the run."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def classes_block(
     if len(numbers) < 2:
         return None
     named = {class_name(n, run.manifest): one_class(run, window, chosen, tokens, times, n) for n in numbers}
-    return {name: {**place(run.manifest, name), **one} for name, one in named.items()}
+    return {name: {**target_of(run.manifest, name), **one} for name, one in named.items()}
 
 
-def place(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Where class *name* went, and in which protocol; nothing where the classes are those of a data set."""
+def target_of(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Target and protocol of class *name*; {} where the classes are those of a data set."""
     known = (manifest.get("target") or {}).get("classes") or ()
     return next(
         ({key: one[key] for key in ("endpoint_type", "urls", "model")} for one in known if one["name"] == name), {}
@@ -48,12 +48,16 @@ def place(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
 def one_class(
     run: Run, window: Window | None, chosen: Populations, tokens: TokenCounts, times: TokenTimes, number: int
 ) -> dict[str, Any]:
-    """Counts over the whole phase; latencies over those that are ok in the window; rates per second of the window."""
-    mine = run.rows["request_class"] == number
-    kept = in_time(run.rows, chosen.latency & mine)
-    rows, submitted, measured = run.rows[kept], run.rows[chosen.submitted & mine], run.rows[chosen.measured & mine]
-    ok = chosen.measured & mine & (run.rows["status"] == layout.OK)
-    gaps = gap_metrics(times, pooled(run, chosen.latency & mine, tokens, times))
+    """Counts over the complete phase; latencies of successful requests in the window; rates per second of the window."""
+    members = run.rows["request_class"] == number
+    kept = in_time(run.rows, chosen.latency & members)
+    rows, submitted, measured = (
+        run.rows[kept],
+        run.rows[chosen.submitted & members],
+        run.rows[chosen.measured & members],
+    )
+    ok = chosen.measured & members & (run.rows["status"] == layout.OK)
+    gaps = gap_metrics(times, pooled(run, chosen.latency & members, tokens, times))
     in_ns = {
         "ttft": starts.ttft(rows),
         "ttft_sched": starts.ttft_sched(rows),
@@ -79,14 +83,14 @@ def one_class(
 
 
 def of_any_token(run: Run, rows: Any, tokens: TokenCounts, kept: Any) -> dict[str, Any]:
-    """With the reasoning; nothing for a class whose answers do not reason."""
+    """Metrics that include reasoning; {} for a class whose answers do not reason."""
     if not (rows["reasoning_events"] > 0).any():
         return {}
     return {"ttft_any": starts.ttft_any(rows), "tpot_any": tpot_any(rows, spaced(run, tokens.output)[kept])}
 
 
 def failures(rows: Any) -> int:
-    """Neither ok, nor unsent, nor left by their users, nor still in flight."""
+    """Number of requests that are neither ok, nor unsent, nor left by their users, nor in flight."""
     ended = rows[~np.isin(rows["status"], (layout.OK, layout.NOT_SENT, layout.IN_FLIGHT))]
     return int((~left_by_plan(ended) & ~gave_up(ended)).sum())
 

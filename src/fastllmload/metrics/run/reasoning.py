@@ -1,4 +1,4 @@
-"""Answers that reason before they answer: how many there are, how many tokens they reason with, and how fast."""
+"""Computes figures of answers with reasoning: their number, their reasoning tokens and the rate of these."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ Rows = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-# Where the number comes from: the server's usage; its word on each event with reasoning; all output, as there is no answer;
-# the output less the answer, where there is nearly one event per token.
+# Source of the number: the server's usage; its count for each reasoning event; all output, where no answer token came; the
+# output less the answer, where there is nearly one event per token.
 SOURCES = ("usage", "events", "output", "chunks", "unknown")
-USAGE, EVENTS, OUTPUT, CHUNKS, UNSAID = range(len(SOURCES))
+USAGE, EVENTS, OUTPUT, CHUNKS, UNREPORTED = range(len(SOURCES))
 
 
 @dataclass(frozen=True)
 class Reasoning:
-    """Per row of a run: reasoning *tokens*, UNKNOWN where nobody knows them, and their *source* as a position in SOURCES."""
+    """Per row of a run: reasoning *tokens*, UNKNOWN where not known, and their *source* as a position in SOURCES."""
 
     tokens: Numbers
     source: npt.NDArray[np.uint8]
 
 
 def reasoning_of(run: Run, tokens: TokenCounts) -> Reasoning:
-    """Of every row; 0 from usage where there is no reasoning at all."""
+    """Reasoning tokens of every row; 0 from usage for answers without reasoning."""
     rows = run.rows
     streamed, alone = rows["reasoning_events"] > 0, all_reasoning(rows)
-    said = reasoning_tokens(run)
-    unsaid = streamed & ~alone & (said < 0)
+    reported = reasoning_tokens(run)
+    unreported = streamed & ~alone & (reported < 0)
     source = np.select(
-        [alone, rows["reasoning_tokens"] >= 0, said >= 0, unsaid & (tokens.timed >= 0), unsaid],
-        [OUTPUT, USAGE, EVENTS, CHUNKS, UNSAID],
+        [alone, rows["reasoning_tokens"] >= 0, reported >= 0, unreported & (tokens.timed >= 0), unreported],
+        [OUTPUT, USAGE, EVENTS, CHUNKS, UNREPORTED],
         USAGE,
     ).astype(np.uint8)
-    found = np.where(source == UNSAID, UNKNOWN, tokens.reasoning)
+    found = np.where(source == UNREPORTED, UNKNOWN, tokens.reasoning)
     if (source == CHUNKS).any():
         rest = np.maximum(tokens.output - tokens.timed - leading_tokens(run), 0)
         found = np.where(source == CHUNKS, rest, found)
@@ -56,13 +56,13 @@ def reasoning_of(run: Run, tokens: TokenCounts) -> Reasoning:
 
 def reasoning_counts(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
     """Part of `counts`. `reasoned` and `all_reasoning` are answers of the latency population: those with streamed reasoning,
-    and those that have no answer token. Tokens are of all requests that are ok, as `output_tokens` is.
+    and those without an answer token. Tokens are those of all successful requests, like `output_tokens`.
     """
     ok = chosen.measured & (run.rows["status"] == layout.OK)
     found = reasoning_of(run, tokens)
-    mine = ok & ((run.rows["reasoning_events"] > 0) | (found.tokens > 0))
+    selected = ok & ((run.rows["reasoning_events"] > 0) | (found.tokens > 0))
     reasoning, known = found.tokens[ok], found.tokens[ok] >= 0
-    sources = np.bincount(found.source[mine], minlength=len(SOURCES))
+    sources = np.bincount(found.source[selected], minlength=len(SOURCES))
     return {
         "reasoned": int((chosen.latency & (run.rows["reasoning_events"] > 0)).sum()),
         "all_reasoning": int((chosen.latency & all_reasoning(run.rows)).sum()),
@@ -75,10 +75,14 @@ def reasoning_counts(run: Run, chosen: Populations, tokens: TokenCounts) -> dict
 def reasoning_metrics(run: Run, population: Mask, tokens: TokenCounts) -> dict[str, Any]:
     """`reasoning_tok_s` of the requests in *population* that streamed reasoning."""
     reasoned = population & (run.rows["reasoning_events"] > 0)
-    mine = np.flatnonzero(reasoned)
-    mine = mine[np.argsort(run.rows["t_sched"][mine], kind="stable")]
-    rate = reasoning_tok_s(run.rows[mine], reasoning_of(run, tokens).tokens[mine]) if len(mine) else np.empty(0)
-    rate[(came_whole(run) | reasons_again(run, reasoned))[mine]] = np.nan
+    selected = np.flatnonzero(reasoned)
+    selected = selected[np.argsort(run.rows["t_sched"][selected], kind="stable")]
+    rate = (
+        reasoning_tok_s(run.rows[selected], reasoning_of(run, tokens).tokens[selected])
+        if len(selected)
+        else np.empty(0)
+    )
+    rate[(came_whole(run) | reasons_again(run, reasoned))[selected]] = np.nan
     return {"reasoning_tok_s": distribution(rate, "tokens/s")}
 
 
@@ -92,7 +96,7 @@ def reasoning_tok_s(rows: Rows, reasoning: Numbers) -> Floats:
 
 
 def reasons_again(run: Run, chosen: Mask) -> Mask:
-    """Rows of *chosen* with reasoning after their first answer token: how long they reasoned is not known."""
+    """Rows of *chosen* with reasoning after their first answer token; the duration of their reasoning is not known."""
     again = np.zeros(len(run.rows), np.bool_)
     if chosen.any():
         at = of_kind(run, layout.EVENT_REASONING)

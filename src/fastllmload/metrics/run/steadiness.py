@@ -1,6 +1,4 @@
-"""Was the run steady, and did nothing get lost: levels that drift, a queue that grows, MSER-5 beside the draft's cut, and
-Little's law.
-"""
+"""Checks that a run was steady: drift of latencies, growth of the queue, MSER-5 next to the draft's ramp, Little's law."""
 
 from __future__ import annotations
 
@@ -28,26 +26,26 @@ from fastllmload.statistics.trend import DRIFTED, Drift, drift
 
 Rows = npt.NDArray[Any]
 MEASURED = {"ttft": ttft, "e2e": e2e}
-STRETCHES, LOOKS = BATCHES, 20  # of the window; instants in each at which requests in flight are counted
+STRETCHES, INSTANTS = BATCHES, 20  # parts of the window; instants in each at which requests in flight are counted
 LEAST_REQUESTS = 10 * BATCHES
-LEAST_CHANGE = 0.2  # of a level: less is not worth a word
+LEAST_CHANGE = 0.2  # relative change of a level; smaller ones are not reported
 LEAST_GROWTH, LEAST_RISE = 0.2, 2.0  # of requests in flight: share, number
 
 
 def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: PooledGaps) -> dict[str, Any]:
     """`steadiness` of run.json: the transient and the drift by metric, the queue, Little's law, and `steady`: False where
-    a level drifts or the queue grows, None where nothing could be judged. MSER-5's word on the transient is not asked: of
-    runs that are steady it calls too many unsteady (docs/statistics.md).
+    a level drifts or the queue grows, None where neither could be judged. MSER-5 does not decide it, because it calls too
+    many steady runs unsteady (docs/statistics.md).
     """
-    found = {**phase_long(run, window), "drift": drifts(run, chosen, gaps), "in_flight": queue(run, window, chosen)}
-    words = [one["steady"] for one in found["drift"].values() if one is not None]
-    words += [not found["in_flight"]["growing"]] if found["in_flight"] is not None else []
-    return {**found, "steady": all(words) if words else None}
+    found = {**over_phase(run, window), "drift": drifts(run, chosen, gaps), "in_flight": queue(run, window, chosen)}
+    decisions = [one["steady"] for one in found["drift"].values() if one is not None]
+    decisions += [not found["in_flight"]["growing"]] if found["in_flight"] is not None else []
+    return {**found, "steady": all(decisions) if decisions else None}
 
 
 def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, Any]:
-    """By metric: how the level of the window's requests moved, over STRETCHES of as many requests each. That of the first
-    token of any kind only where answers reason: it is that of the first token elsewhere.
+    """By metric: the drift of the level over STRETCHES of equally many requests of the window. TTFT any is included only
+    where answers reason, because it equals TTFT elsewhere.
     """
     rows = run.rows[in_time(run.rows, chosen.latency)]
     judged = {**MEASURED, "ttft_any": ttft_any} if (rows["reasoning_events"] > 0).any() else MEASURED
@@ -82,26 +80,26 @@ def stated(found: Drift) -> dict[str, float]:
 
 
 def queue(run: Run, window: Window | None, chosen: Populations) -> dict[str, Any] | None:
-    """Requests in flight over the window of an open loop: `growing` where each fifth holds more than the one before, and
-    the second half LEAST_GROWTH and 2 more than the first, not by chance. None for a closed loop, whose slots hold the
-    number, and for too few requests.
+    """Requests in flight over the window of an open loop: `growing` where each fifth has more than the one before, and the
+    second half significantly more than the first, by LEAST_GROWTH and LEAST_RISE. None for a closed loop, where slots fix
+    the number, and for too few requests.
     """
     rows = run.rows[chosen.measured & (run.rows["t_submit"] > 0)]
     load = (run.manifest.get("plan", {}).get("description") or {}).get("load") or {}
     if window is None or load.get("loop") != "open" or len(rows) < LEAST_REQUESTS or window.w1_ns <= window.w0_ns:
         return None
-    looks = np.linspace(window.w0_ns, window.w1_ns, STRETCHES * LOOKS, endpoint=False)
+    instants = np.linspace(window.w0_ns, window.w1_ns, STRETCHES * INSTANTS, endpoint=False)
     begun, ended = np.sort(rows["t_submit"]), np.sort(rows["t_end"][rows["t_end"] > 0])
-    count = np.searchsorted(begun, looks, "right") - np.searchsorted(ended, looks, "right")
-    means = count.reshape(STRETCHES, LOOKS).mean(axis=1)
+    count = np.searchsorted(begun, instants, "right") - np.searchsorted(ended, instants, "right")
+    means = count.reshape(STRETCHES, INSTANTS).mean(axis=1)
     found, rising = drift(means), bool((np.diff(means.reshape(5, -1).mean(axis=1)) > 0).all())
     rise = found.second - found.first
     grown = rising and found.p < DRIFTED and rise >= max(LEAST_RISE, LEAST_GROWTH * found.first)
     return {"first_half": found.first, "second_half": found.second, "p": found.p, "growing": grown}
 
 
-def phase_long(run: Run, window: Window | None) -> dict[str, Any]:
-    """What is judged over the whole measure phase."""
+def over_phase(run: Run, window: Window | None) -> dict[str, Any]:
+    """The checks over the complete measure phase."""
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] == layout.OK)]
     rows = rows[np.argsort(rows["t_sched"], kind="stable")]
     return {
@@ -111,7 +109,7 @@ def phase_long(run: Run, window: Window | None) -> dict[str, Any]:
 
 
 def transient(rows: Rows, values: npt.NDArray[np.int64], window: Window | None) -> dict[str, Any] | None:
-    """Where MSER-5 would begin to measure, over the whole measure phase: its own cut, and the window's for comparison.
+    """Where MSER-5 would begin to measure in the measure phase, and where the window begins, for comparison.
 
     *rows* in order of t_sched. None for too few requests. `steady` false: the best cut leaves less than half.
     """
@@ -131,7 +129,7 @@ def transient(rows: Rows, values: npt.NDArray[np.int64], window: Window | None) 
 
 
 def little(run: Run, window: Window | None) -> dict[str, Any] | None:
-    """In flight as the workers counted it against what the rows say; None without counts."""
+    """Requests in flight as the workers counted them against those computed from the rows; None without counts."""
     counted = in_flight_counted(run)
     if window is None or counted is None:
         return None
@@ -143,18 +141,18 @@ def little(run: Run, window: Window | None) -> dict[str, Any] | None:
 
 
 def in_flight_counted(run: Run) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:
-    """Instants at which every worker was looked at, and how many requests all of them had in flight.
+    """Instants at which all workers were sampled, and how many requests they had in flight together.
 
-    The supervisor looks at one worker after the other within microseconds: looks are matched by their number.
+    The supervisor samples one worker after the other within microseconds; samples are matched by their number.
     """
     samples, phase = run.samples, run.phase("measure")
     if samples is None or phase is None or "in_flight" not in (samples.dtype.names or ()):
         return None
-    mine = samples[(samples["worker"] >= 0) & (samples["t_ns"] >= phase.start_ns)]
-    workers = np.unique(mine["worker"])
-    looks = [mine[mine["worker"] == worker] for worker in workers]
-    least = min((len(look) for look in looks), default=0)
+    selected = samples[(samples["worker"] >= 0) & (samples["t_ns"] >= phase.start_ns)]
+    workers = np.unique(selected["worker"])
+    series = [selected[selected["worker"] == worker] for worker in workers]
+    least = min((len(one) for one in series), default=0)
     if least == 0:
         return None
-    counts = np.sum([look["in_flight"][:least] for look in looks], axis=0).astype(np.float64)
-    return looks[0]["t_ns"][:least].astype(np.int64), counts
+    counts = np.sum([one["in_flight"][:least] for one in series], axis=0).astype(np.float64)
+    return series[0]["t_ns"][:least].astype(np.int64), counts

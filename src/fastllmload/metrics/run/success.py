@@ -1,4 +1,4 @@
-"""How requests ended: counts by status, success, and groups of errors (metrics.md 3.5, 6.3)."""
+"""Computes how requests ended: counts by status, success, and groups of errors (metrics.md 3.5, 6.3)."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ def success_rate(rows: Rows) -> float | None:
 
 
 def explicit_errors(rows: Rows) -> int:
-    """Requests that ended with an error that somebody stated."""
+    """Requests that ended with an explicit error, see EXPLICIT."""
     return int(np.isin(rows["status"], EXPLICIT).sum())
 
 
 def success_metrics(rows: Rows) -> dict[str, Any]:
-    """Over the *rows* of the attainment population. completion_rate (IETF 5.5, 5.8) is the same quotient; `errors` are
-    another number, see EXPLICIT."""
+    """Rates over the *rows* of the attainment population. completion_rate (IETF 5.5, 5.8) is the same quotient as
+    success_rate; `errors` is another number, see EXPLICIT."""
     rate = success_rate(rows)
     refused = float(np.count_nonzero(rows["status"] == layout.REFUSED))
-    sure = share_interval(rows["status"] == layout.OK) if len(rows) else None
+    estimate = share_interval(rows["status"] == layout.OK) if len(rows) else None
     return {
-        "success_rate": estimated(rate, "share", sure),
-        "completion_rate": estimated(rate, "share", sure),
-        **fail_rates(rows, rate, sure),
+        "success_rate": estimated(rate, "share", estimate),
+        "completion_rate": estimated(rate, "share", estimate),
+        **fail_rates(rows, rate, estimate),
         "errors": scalar(float(explicit_errors(rows)), "requests"),
         "refusals": scalar(refused, "requests"),
     }
 
 
-def fail_rates(rows: Rows, rate: float | None, sure: Estimate | None) -> dict[str, Any]:
-    """With success_rate they make 1. abandon_rate only where users could give up."""
+def fail_rates(rows: Rows, rate: float | None, estimate: Estimate | None) -> dict[str, Any]:
+    """fail_rate and abandon_rate, which sum to 1 with success_rate; abandon_rate only where users could give up."""
     gone = int(gave_up(rows).sum())
     if not gone and not (rows["client"] & layout.CLIENT_ABANDONS).any():
-        return {"fail_rate": estimated(None if rate is None else 1 - rate, "share", turned(sure))}
+        return {"fail_rate": estimated(None if rate is None else 1 - rate, "share", complement(estimate))}
     failed = len(rows) - int(np.count_nonzero(rows["status"] == layout.OK)) - gone
     return {
         "fail_rate": scalar(failed / len(rows) if len(rows) else None, "share"),
@@ -68,8 +68,8 @@ def fail_rates(rows: Rows, rate: float | None, sure: Estimate | None) -> dict[st
     }
 
 
-def turned(estimate: Estimate | None) -> Estimate | None:
-    """Of the other share."""
+def complement(estimate: Estimate | None) -> Estimate | None:
+    """The estimate of 1 - share."""
     return (
         ConfidenceInterval(1 - estimate.high, 1 - estimate.low)
         if isinstance(estimate, ConfidenceInterval)

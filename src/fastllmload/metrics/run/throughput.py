@@ -1,4 +1,4 @@
-"""Requests and tokens per second: window form (primary) and makespan form (metrics.md 6.2)."""
+"""Computes requests and tokens per second: window form (primary) and makespan form (metrics.md 6.2)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-# Name -> unit of what is counted by the time of tokens and completions.
+# Name -> unit of the rates that are counted by the time of tokens and completions.
 WINDOWED = {
     "req_s": "requests/s",
     "output_tok_s": "tokens/s",
@@ -39,16 +39,16 @@ COUNTING = {
 def share_in_window(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> Floats:
     """For each row the share of its tokens that came in the window; 0 where *chosen* is false.
 
-    A request's tokens are spread over its token-bearing events: as the server said or its text was counted, else
-    evenly. Only requests that cross a border of the window need a look at their events.
+    A request's tokens are spread over its token-bearing events: as the server reports or as counted in its text, else
+    evenly. Events are read only of requests that cross an edge of the window.
     """
     rows = run.rows
     begun = chosen & (rows["t_any"] > 0)
     last = np.where(rows["t_end"] > 0, rows["t_end"], window.w1_ns + 1)
-    whole = begun & window.holds(rows["t_any"]) & window.holds(last)
-    share = whole.astype(np.float64)
+    inside = begun & window.holds(rows["t_any"]) & window.holds(last)
+    share = inside.astype(np.float64)
     after = rows["t_any"] > window.w1_ns
-    for row in np.flatnonzero(begun & ~whole & ~after & (last >= window.w0_ns)):
+    for row in np.flatnonzero(begun & ~inside & ~after & (last >= window.w0_ns)):
         part = slice(int(run.first_event[row]), int(run.first_event[row + 1]))
         bearing = BEARING[run.event_kind[part]]
         weight = tokens.chunks.weights(int(row), int(row) + 1)[bearing]
@@ -98,7 +98,7 @@ def amounts_by_stretch(t_ns: Numbers, amounts: npt.NDArray[Any], window: Window)
 def tokens_by_stretch(rows: npt.NDArray[Any], amount: Numbers, window: Window) -> Floats:
     """float64[BATCHES]: tokens in each stretch, each request's spread evenly from its first to its last.
 
-    Good enough for how the rate varies: the rate itself takes every token at its time.
+    Accurate enough for the variance of the rate; the rate itself counts every token at its time.
     """
     t_any = rows["t_any"]
     begun = t_any.astype(np.float64)
@@ -107,17 +107,17 @@ def tokens_by_stretch(rows: npt.NDArray[Any], amount: Numbers, window: Window) -
     edges = stretch_edges(window)
     first, last = (np.searchsorted(edges, t_ns, "right") for t_ns in (begun, ended))
     inside = (first == last) & (first > 0) & (first <= BATCHES)
-    whole = np.bincount(first[inside] - 1, tokens[inside], BATCHES)
-    crossing = first != last  # the few that a border cuts
+    uncut = np.bincount(first[inside] - 1, tokens[inside], BATCHES)
+    crossing = first != last  # the few that cross an edge
     part, start, length = tokens[crossing], begun[crossing], (ended - begun)[crossing]
     reached = [float(np.dot(part, np.clip((edge - start) / length, 0, 1))) for edge in edges]
-    return whole + np.diff(reached)
+    return uncut + np.diff(reached)
 
 
 def stretches(
     run: Run, window: Window, ok: Mask, failed: Mask, tokens: TokenCounts, missed: Numbers
 ) -> dict[str, Floats]:
-    """What is counted for each of the rates, by stretch of the window."""
+    """The amounts of each rate, by stretch of the window."""
     rows, done = run.rows, run.rows[ok]
     return {
         "req_s": amounts_by_stretch(done["t_last"], np.ones(len(done)), window),
@@ -151,14 +151,14 @@ def makespan_s(t_dispatch: npt.NDArray[np.int64], t_last: npt.NDArray[np.int64])
 
 @dataclass(frozen=True)
 class TimeBase:
-    """What goodput is divided by: *seconds* of the "window", or of the "makespan" when the run was bounded by count."""
+    """The denominator of goodput: *seconds* of the "window", or of the "makespan" when the run was bounded by count."""
 
     name: str
     seconds: float | None
 
 
 def time_base(run: Run, window: Window | None, submitted: Mask) -> TimeBase:
-    """Of a run with these *submitted* requests (metrics.md 6.4). The window where nothing of a makespan is known."""
+    """The time base for these *submitted* requests (metrics.md 6.4); the window where the makespan is not known."""
     if window is None:
         return TimeBase("window", None)
     span = makespan_s(run.rows["t_dispatch"][submitted], run.rows["t_last"][submitted]) if window.closed else None
@@ -178,7 +178,7 @@ def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tok
     generated = float(np.maximum(tokens.output[ok], 0).sum())
     cached = ok & (run.rows["cached_tokens"] >= 0)
     inside: dict[str, float | None] = dict.fromkeys(WINDOWED)
-    sure: dict[str, Estimate | None] = dict.fromkeys(WINDOWED)
+    estimates: dict[str, Estimate | None] = dict.fromkeys(WINDOWED)
     if window is not None:
         inside["req_s"] = req_s(run, window, ok)
         inside["output_tok_s"] = output_tok_s(run, window, tokens, ok)
@@ -189,10 +189,10 @@ def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tok
             inside["input_tok_s_cache_misses"] = input_tok_s(run, window, missed, ok)
         varying = stretches(run, window, ok, failed, tokens, missed) if window.seconds > 0 else {}
         lasting = mean_time_s(run.rows[ok])
-        sure = {name: rate_estimate(inside[name], amounts, window, lasting) for name, amounts in varying.items()}
+        estimates = {name: rate_estimate(inside[name], amounts, window, lasting) for name, amounts in varying.items()}
     return {
         **{
-            name: estimated(value, WINDOWED[name], sure.get(name), **COUNTING.get(name, {}))
+            name: estimated(value, WINDOWED[name], estimates.get(name), **COUNTING.get(name, {}))
             for name, value in inside.items()
         },
         "req_s_makespan": scalar(per_second(float(np.count_nonzero(ok)), span), "requests/s"),

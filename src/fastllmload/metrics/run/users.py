@@ -1,9 +1,9 @@
-"""Requests whose users did more than wait: left by plan, gave up, or read slowly. None of it is a server's failure.
+"""Identifies requests whose simulated users left by plan, gave up, or read slowly; none of these is a server failure.
 
-Denominators: who left by plan (whatever the server did) and who read slowly (whose times are the reader's own) are in
-neither the latency nor the attainment population. Who gave up because a deadline had passed was not served: such a
-request stays in the attainment population, misses every objective, and is no failure in `fail_rate`; `abandon_rate` is
-its share.
+Denominators: requests of users who left by plan (whatever the server did) or read slowly (which determines their times) are
+in neither the latency nor the attainment population. A request that its user gave up after a deadline was not served: it
+stays in the attainment population, misses every objective, and does not count in `fail_rate`; `abandon_rate` is the share of
+such requests.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def read_slowly(rows: Rows) -> Mask:
     return found
 
 
-def apart(rows: Rows) -> Mask:
-    """Who is in no population: how they fared says nothing about the server."""
+def excluded(rows: Rows) -> Mask:
+    """Requests that are in no population, because they do not show how the server performs."""
     return left_by_plan(rows) | read_slowly(rows)
 
 
@@ -54,7 +54,7 @@ def users_block(rows: Rows) -> dict[str, Any] | None:
         "gave_up": int(gone.sum()),
         "slow_readers": int(slow.sum()),
         "denominators": (
-            "who left by plan or read slowly is in no latency, rate of success or attainment; who gave up is in "
-            "success_rate, fail_rate and attainment as neither ok nor failed"
+            "requests that users left by plan or read slowly count in no latency, success rate or attainment; requests that "
+            "users gave up count in success_rate, fail_rate and attainment as neither ok nor failed"
         ),
     }

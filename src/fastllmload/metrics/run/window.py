@@ -1,4 +1,4 @@
-"""The measurement window of a run and the populations in it (metrics.md 2)."""
+"""Determines the measurement window of a run and the populations in it (metrics.md 2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.run.users import apart
+from fastllmload.metrics.run.users import excluded
 from fastllmload.records import layout
 from fastllmload.records.run import PhaseTimes, Run
 
@@ -37,7 +37,7 @@ def window_of(run: Run) -> Window | None:
     """Window of the measure phase; None when it has no request.
 
     Bounded by duration: from 10% (the phase's ramp_share, IETF 5.2.3.2) to the end of sending. Bounded by count, or
-    when the manifest does not know the phase: first t_submit to last t_end, less the ramp that was asked for.
+    when run.json does not have the phase: first t_submit to last t_end, less the configured ramp.
     """
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     phase = run.phase("measure")
@@ -49,7 +49,7 @@ def window_of(run: Run) -> Window | None:
 
 
 def by_duration(run: Run, rows: npt.NDArray[Any], phase: PhaseTimes) -> Window:
-    """In a run that was killed the phase ends with the last thing that was recorded, if that is earlier."""
+    """The window of a phase bounded by duration. In a killed run it ends with the last record, if that is earlier."""
     last = max(int(rows["t_dispatch"].max()), int(rows["t_end"].max()))
     end = last if phase.end_ns is None else phase.end_ns
     if run.incomplete:
@@ -72,7 +72,7 @@ class Populations:
     """Masks over the rows of a run.
 
     *measured*: rows of the measure phase; *submitted*: those sent, or tried, in the window and ended since (attainment
-    population); *latency*: those of *submitted* that are ok. A request whose last byte never left is placed by
+    population); *latency*: those of *submitted* that are ok. A request whose last byte was never sent counts at its
     t_dispatch. Requests in flight when a run was killed are in neither, nor are those of users who left by plan or read
     slowly (`metrics.run.users`).
     """
@@ -83,15 +83,15 @@ class Populations:
 
 
 def populations(run: Run, window: Window | None) -> Populations:
-    """Empty populations when there is no window."""
+    """The populations of *window*; empty without a window."""
     rows = run.rows
     measured = rows["phase"] == layout.MEASURE
     if window is None:
-        nobody = np.zeros(len(rows), np.bool_)
-        return Populations(measured, nobody, nobody)
+        none = np.zeros(len(rows), np.bool_)
+        return Populations(measured, none, none)
     instant = np.where(rows["t_submit"] > 0, rows["t_submit"], rows["t_dispatch"])
     ended = (rows["status"] != layout.NOT_SENT) & (rows["status"] != layout.IN_FLIGHT)
     # Before the first t_submit of a count-bounded run there may be a request that failed to connect.
     inside = window.holds(np.maximum(instant, window.w0_ns) if window.closed else instant) & (instant > 0)
-    submitted = measured & ended & inside & ~apart(rows)
+    submitted = measured & ended & inside & ~excluded(rows)
     return Populations(measured, submitted, submitted & (rows["status"] == layout.OK))

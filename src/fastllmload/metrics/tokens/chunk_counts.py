@@ -1,5 +1,4 @@
-"""Tokens of each chunk where only the recorded text tells: counted again and again in what has come so far (metrics.md
-3.4)."""
+"""Counts the tokens of each chunk from the recorded text, by repeated counts of the text so far (metrics.md 3.4)."""
 
 from __future__ import annotations
 
@@ -17,25 +16,25 @@ from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 Numbers = npt.NDArray[np.int64]
 
-# Between a letter and " x" every encoding that is counted here cuts: what lies before never changes again.
+# All encodings that are used here split between a letter and " x", so the tokens before such a place are final.
 CUT = re.compile(r"(?<=[^\W\d_]) (?=[^\W\d_])")
-# Scripts without blanks, and a server that means ill, have no such place: then the tail is cut where a token ends that is
-# so far from its end that what comes hardly changes it.
+# Scripts without blanks, and malicious servers, have no such place. Then the tail is cut at the end of a token that is far
+# enough from the end of the text that later text hardly changes it.
 LONGEST_TAIL, KEPT_CHARACTERS, KEPT_TOKENS = 256, 96, 64
-MOST_CHUNKS = 1 << 17  # of one request that are counted: a server that sends more floods its client
+MOST_CHUNKS = 1 << 17  # counted per request: a server that sends more floods its client
 BEARING = (layout.EVENT_WHITESPACE, layout.EVENT_CONTENT, layout.EVENT_TOOL, layout.EVENT_REFUSAL)
 
 
 class ChunkCounts:
-    """Of one run: every request's text is counted once, when it is first asked for."""
+    """Token counts of the chunks of one run; the text of a request is counted once, at the first use."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self._found: dict[int, list[int] | None] = {}
 
     def of(self, rows: Numbers) -> dict[int, list[int]]:
-        """Tokens of each timed chunk of these *rows* (ascending); without those whose text records do not match their
-        events one to one, or are more than MOST_CHUNKS.
+        """Tokens of each timed chunk of these *rows* (ascending); without rows that have more than MOST_CHUNKS text records,
+        or whose records do not match their events one to one.
         """
         wanted = {row for row in rows.tolist() if row not in self._found} if len(self.run.text) else set()
         tokenizer = tokenizer_of(self.run) if wanted else None
@@ -44,39 +43,39 @@ class ChunkCounts:
                 if row in wanted:
                     timed = timed_pieces(self.run, row, pieces)
                     self._found[row] = None if timed is None else list(tokens_of_chunks(timed, tokenizer))
-            self._found |= dict.fromkeys(wanted - self._found.keys())  # looked for once
+            self._found |= dict.fromkeys(wanted - self._found.keys())  # not searched again
         found = ((row, self._found.get(row)) for row in rows.tolist())
         return {row: counts for row, counts in found if counts is not None}
 
     @property
     def untouched(self) -> bool:
-        """Nothing was asked for, or nothing could be counted: the server's own counts are all there is."""
+        """Nothing was counted: only the server's own counts are available."""
         return all(counts is None for counts in self._found.values())
 
     def weights(self, begin: int, after: int) -> Numbers:
-        """Tokens of every event of the rows *begin* to *after*: as the server said, else 1; timed ones of requests that
-        were asked for, as they were counted.
+        """Tokens of every event of the rows *begin* to *after*: as the server reports them, else 1; for timed events of
+        counted requests the counted number.
         """
         first = self.run.first_event[begin : after + 1]
         weights = stated_tokens(self.run.event_tokens[int(first[0]) : int(first[-1])], 1)
         for row in range(begin, after) if self._found else ():
             counts = self._found.get(row)
             if counts is not None:
-                mine = weights[first[row - begin] - first[0] : first[row - begin + 1] - first[0]]
-                mine[on_timeline(self.run, slice(row, row + 1))] = counts
+                part = weights[first[row - begin] - first[0] : first[row - begin + 1] - first[0]]
+                part[on_timeline(self.run, slice(row, row + 1))] = counts
         return weights
 
 
 def timed_pieces(run: Run, row: int, pieces: list[str]) -> list[str] | None:
-    """The texts of *row*'s timed events; None when events with text and texts are not as many."""
+    """The texts of *row*'s timed events; None when the numbers of events with text and of texts differ."""
     events = slice(int(run.first_event[row]), int(run.first_event[row + 1]))
-    mine = np.isin(run.event_kind[events], BEARING)
-    with_text = run.event_stamp[events][mine] & layout.STAMP_WITHOUT_TEXT == 0
+    bearing = np.isin(run.event_kind[events], BEARING)
+    with_text = run.event_stamp[events][bearing] & layout.STAMP_WITHOUT_TEXT == 0
     if np.count_nonzero(with_text) != len(pieces):
         return None
     texts = iter(pieces)
     timed = [next(texts) if has_text else "" for has_text in with_text.tolist()]
-    content = np.flatnonzero(run.event_kind[events][mine] != layout.EVENT_WHITESPACE)
+    content = np.flatnonzero(run.event_kind[events][bearing] != layout.EVENT_WHITESPACE)
     return timed[int(content[0]) :] if len(content) else []
 
 
@@ -101,7 +100,7 @@ def tokens_of_chunks(pieces: list[str], tokenizer: Tokenizer) -> Iterator[int]:
 
 def end_of(tail: str, tokenizer: Tokenizer) -> str:
     """The last tokens of *tail*: at most three quarters of it."""
-    half = tail[-1] if "\ud800" <= tail[-1] <= "\udbff" else ""  # of a pair whose other half is still to come
+    half = tail[-1] if "\ud800" <= tail[-1] <= "\udbff" else ""  # the first half of a surrogate pair
     text = paired(tail[: len(tail) - len(half)])
     tokens = tokenizer.encode(text)
     first = max(1, len(tokens) // 2, len(tokens) - KEPT_TOKENS)

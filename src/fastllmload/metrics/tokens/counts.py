@@ -1,7 +1,7 @@
-"""Tokens of each request, and where each count comes from (metrics.md 3.3). Never the number of chunks.
+"""Counts the tokens of each request, with the source of each count (metrics.md 3.3); never the number of chunks.
 
-Counting option A (IETF 4.4.2) takes the server's usage where it reports one; option B counts the recorded text with the
-reference tokenizer, and takes the prompt as it was planned.
+Counting option A (IETF 4.4.2) uses the server's usage where it reports one; option B counts the recorded text with the
+reference tokenizer, and uses the planned count of the prompt.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SOURCES = ("usage", "tokenizer", "estimate", None)
 USAGE, TOKENIZER, ESTIMATE, NO_TEXT = range(len(SOURCES))
 UNKNOWN = -1
 BLOCK = 2048  # texts that are counted at once, on all cores
-BYTES_PER_TOKEN = 4  # of the estimate
-SINGLE_SHARE = 0.9  # IETF B.2.1: at least so many events with one token each let events stand for tokens
+BYTES_PER_TOKEN = 4  # for estimates
+SINGLE_SHARE = 0.9  # IETF B.2.1: with at least this share of events with one token each, events count as tokens
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class TokenCounts:
     """One item per row.
 
     *output*: all generated tokens; *source*: position in SOURCES; *reasoning*: those of *output* that are reasoning;
-    *timed*: tokens of the content timeline, UNKNOWN where they cannot be told from reasoning; *input*: of the prompt;
-    *chunks*: tokens of each chunk, where the recorded text tells.
+    *timed*: tokens of the content timeline, UNKNOWN where they cannot be separated from reasoning; *input*: of the prompt;
+    *chunks*: tokens of each chunk, counted in the recorded text.
     """
 
     input: Numbers
@@ -47,12 +47,12 @@ class TokenCounts:
     chunks: ChunkCounts
 
     def estimated(self) -> int:
-        """Number of requests whose output is only estimated: with any, the run is not conforming."""
+        """Number of requests whose output is only estimated; a run with any does not conform to the draft."""
         return int(np.count_nonzero(self.source == ESTIMATE))
 
 
 def by_reference(run: Run) -> bool:
-    """Counting option B was asked for."""
+    """Whether the run uses counting option B."""
     return bool(run.manifest.get("config", {}).get("workload", {}).get("counting") == "B")
 
 
@@ -80,12 +80,12 @@ def count_tokens(run: Run) -> TokenCounts:
     usage = rows["completion_tokens"].astype(np.int64)
     reasoned = reasoning_tokens(run)
     reasoning = np.maximum(reasoned, 0)
-    # Recorded text holds no reasoning: what the server says of it comes on top.
+    # Recorded text has no reasoning: add the number that the server reports.
     counted = np.where(tokenized >= 0, tokenized + reasoning, UNKNOWN)
     source = np.where(text_bytes > 0, ESTIMATE, NO_TEXT)
     output = estimate
     preferred = ((USAGE, usage), (TOKENIZER, counted)) if by_reference(run) else ((TOKENIZER, counted), (USAGE, usage))
-    for name, numbers in preferred:  # the last one that knows wins
+    for name, numbers in preferred:  # the last known number is used
         output, source = np.where(numbers >= 0, numbers, output), np.where(numbers >= 0, name, source)
     source = source.astype(np.uint8)
     prompt = rows["prompt_tokens"].astype(np.int64)
@@ -117,27 +117,27 @@ def all_reasoning(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def reasoning_tokens(run: Run) -> Numbers:
-    """Of each row as the server said, in its usage or of each event with reasoning; UNKNOWN where it did not."""
-    said = run.rows["reasoning_tokens"].astype(np.int64)
-    if not ((said < 0) & (run.rows["reasoning_events"] > 0)).any():
-        return said
+    """Of each row as the server reports it, in its usage or with each reasoning event; UNKNOWN where it does not."""
+    reported = run.rows["reasoning_tokens"].astype(np.int64)
+    if not ((reported < 0) & (run.rows["reasoning_events"] > 0)).any():
+        return reported
     of_reasoning = of_kind(run, layout.EVENT_REASONING)
     row, stated = run.events["row"][of_reasoning], stated_tokens(run.event_tokens[of_reasoning], UNKNOWN)
-    events = np.bincount(row[stated >= 0], minlength=len(said))
-    counted = np.bincount(row, np.maximum(stated, 0), len(said)).astype(np.int64)
-    return np.where((said < 0) & (events > 0) & (events == run.rows["reasoning_events"]), counted, said)
+    events = np.bincount(row[stated >= 0], minlength=len(reported))
+    counted = np.bincount(row, np.maximum(stated, 0), len(reported)).astype(np.int64)
+    return np.where((reported < 0) & (events > 0) & (events == run.rows["reasoning_events"]), counted, reported)
 
 
 def timed_tokens(run: Run, output: Numbers, source: npt.NDArray[np.uint8], reasoning: Numbers) -> Numbers:
     """visible tokens - leading tokens, at least 0 (metrics.md 3.3).
 
-    When reasoning was streamed but the server does not say how many tokens it had (*reasoning*), events stand for tokens
-    if there is nearly one per token; else the count is UNKNOWN.
+    Where reasoning was streamed but the server does not report its tokens (*reasoning*), events count as tokens if there is
+    nearly one per token; else the count is UNKNOWN.
     """
     rows = run.rows
     timed = np.maximum(output - np.maximum(reasoning, 0) - leading_tokens(run), 0)
-    unsaid = (source != TOKENIZER) & (reasoning < 0) & (rows["reasoning_events"] > 0)
+    unreported = (source != TOKENIZER) & (reasoning < 0) & (rows["reasoning_events"] > 0)
     events = rows["content_events"].astype(np.int64) + rows["reasoning_events"] + rows["leading_events"]
     one_each = (events > SINGLE_SHARE * output) & (events <= output)
-    timed = np.where(unsaid, np.where(one_each, rows["content_events"].astype(np.int64), UNKNOWN), timed)
+    timed = np.where(unreported, np.where(one_each, rows["content_events"].astype(np.int64), UNKNOWN), timed)
     return np.where(all_reasoning(rows), 0, timed)

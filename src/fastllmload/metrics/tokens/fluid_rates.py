@@ -1,4 +1,4 @@
-"""The tightest token deadline a stream keeps, and the rate that follows from it (metrics.md 5.9, 6.6)."""
+"""Computes the tightest token deadline that a stream keeps, and its rate (metrics.md 5.9, 6.6)."""
 
 from __future__ import annotations
 

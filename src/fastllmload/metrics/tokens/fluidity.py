@@ -1,4 +1,4 @@
-"""Fluidity: how many tokens, or deadlines, of a stream were kept (metrics.md 5.9, etalon, arXiv 2507.09019)."""
+"""Computes fluidity, the share of token deadlines that a stream kept (metrics.md 5.9, etalon, arXiv 2507.09019)."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ class TokenDeadlines:
     d_d: float = 50.0
 
     def d_p_ns(self, input_tokens: Numbers) -> Numbers:
-        """The first deadline of requests of these lengths, in whole ns."""
+        """The first deadline of requests of these lengths, in integer ns."""
         table = np.array(sorted(self.d_p), np.float64)
         return np.rint(np.interp(input_tokens, table[:, 0], table[:, 1]) * MS).astype(np.int64)
 
     def described(self) -> dict[str, Any]:
-        """What is printed next to every value."""
+        """The settings that are printed with every value."""
         constant = self.d_p[0][1] if len(self.d_p) == 1 else [list(pair) for pair in sorted(self.d_p)]
         return {"d_p_ms": constant, "d_d_ms": self.d_d}
 
 
 def targets_of(manifest: Mapping[str, Any]) -> TokenDeadlines:
-    """What the run was asked to judge by; etalon's values when it was not asked."""
-    asked = manifest.get("config", {}).get("output", {})
-    given = TokenDeadlines()
-    d_p, d_d = asked.get("prefill_deadline"), asked.get("decode_deadline")
+    """The deadlines in the run's configuration; etalon's where it has none."""
+    configured = manifest.get("config", {}).get("output", {})
+    default = TokenDeadlines()
+    d_p, d_d = configured.get("prefill_deadline"), configured.get("decode_deadline")
     return TokenDeadlines(
-        given.d_p if d_p is None else tuple((length, ms) for length, ms in d_p), given.d_d if d_d is None else d_d
+        default.d_p if d_p is None else tuple((length, ms) for length, ms in d_p), default.d_d if d_d is None else d_d
     )
 
 
@@ -84,9 +84,9 @@ class Fluidity:
         return share(self.missed, self.met + self.missed)
 
 
-def share(part: Numbers, whole: Numbers) -> Floats:
-    """part / whole, NaN where the whole is not above 0."""
-    return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
+def share(part: Numbers, total: Numbers) -> Floats:
+    """part / total, NaN where the total is not above 0."""
+    return np.where(total > 0, part / np.maximum(total, 1), np.nan)
 
 
 def fluidity(times: TokenTimes, origin: Numbers, d_p_ns: Numbers, d_d_ns: int) -> Fluidity:
@@ -97,7 +97,7 @@ def fluidity(times: TokenTimes, origin: Numbers, d_p_ns: Numbers, d_d_ns: int) -
 
 
 def fluidity_of(run: Run, tokens: TokenCounts, times: TokenTimes) -> Fluidity:
-    """By the run's own targets, from t_submit."""
+    """The fluidity of every request of *times* by the run's deadlines, from t_submit."""
     targets = targets_of(run.manifest)
     d_p_ns = targets.d_p_ns(tokens.input[times.rows])
     return fluidity(times, committed(run.rows[times.rows]), d_p_ns, round(targets.d_d * MS))
@@ -109,9 +109,7 @@ def fluid_share(found: Fluidity, ok: Mask) -> float | None:
 
 
 def fluidity_metrics(run: Run, population: Mask, times: TokenTimes, found: Fluidity) -> dict[str, Any]:
-    """The three indices and the miss rate over the latency *population*; the share of fluid requests over all
-    submitted.
-    """
+    """The three indices and the miss rate over the latency *population*, and the share of fluid requests of all."""
     kept = population[times.rows]
     by = targets_of(run.manifest).described()
     values = {

@@ -1,4 +1,4 @@
-"""User idle latency: how long a reader of constant speed waits for tokens (metrics.md 5.10, SG equations 4 and 6)."""
+"""Computes user idle latency, the wait of a reader of constant speed for tokens (metrics.md 5.10, SG equations 4, 6)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reader:
 
     @property
     def per_token_ns(self) -> int:
-        """V in whole ns."""
+        """V in integer ns."""
         return round(1e9 / self.speed)
 
     @property
@@ -42,31 +42,30 @@ class Reader:
         return self.per_token_ns if self.d1_ns is None else self.d1_ns
 
     def described(self) -> dict[str, Any]:
-        """What is printed next to every value."""
+        """The settings that are printed with every value."""
         return {"speed_tok_s": self.speed, "d1_ms": self.first_ns / 1e6}
 
 
 def reader_of(manifest: Mapping[str, Any]) -> Reader:
-    """The reader that the run was asked to judge by."""
+    """The reader in the run's configuration."""
     speed = manifest.get("config", {}).get("output", {}).get("reading_speed")
     return Reader(DEFAULT_SPEED if speed is None else speed)
 
 
 def waited_until(rows: Rows, tokens: npt.NDArray[np.int64]) -> Nanoseconds:
-    """t_end of requests whose reader still waited for a token then: unfinished, or without any; 0 for the others."""
+    """t_end of requests whose reader still waited for a token (unfinished, or without tokens); 0 for the others."""
     return np.where(unfinished(rows) | (tokens == 0), rows["t_end"], 0)
 
 
 def unfinished(rows: Rows) -> Mask:
-    """Requests that did not come to their own end: their idle latency is a lower bound, *censored*."""
+    """Requests that were cut off: their idle latency is a lower bound, *censored*."""
     return ~np.isin(rows["status"], (layout.OK, layout.EMPTY, layout.REFUSED))
 
 
 def max_lateness(rows: Rows, times: TokenTimes, reader: Reader, origin: Nanoseconds) -> Nanoseconds:
-    """max over tokens of t_i - d_i in ns after *origin*, for the requests of *times* with these *rows*; may be
-    negative.
+    """max over tokens of t_i - d_i in ns after *origin*, for the requests of *times* with these *rows*; may be negative.
 
-    For a request that ended at T without being finished, T - d_(k+1) too: the reader was waiting for the next token.
+    For an unfinished request that ended at T also T - d_(k+1), because the reader was waiting for the next token.
     """
     found = np.empty(len(rows), np.int64)
     deadlines.lateness(
@@ -76,12 +75,12 @@ def max_lateness(rows: Rows, times: TokenTimes, reader: Reader, origin: Nanoseco
 
 
 def idle_latency(lateness: Nanoseconds) -> Nanoseconds:
-    """The part of *lateness* above 0: exactly the time that the reader stands idle. NULL stays NULL."""
+    """The part of *lateness* above 0, the time that the reader is idle. NULL stays NULL."""
     return np.where(lateness == NULL, NULL, np.maximum(lateness, 0))
 
 
 def idle_metrics(run: Run, times: TokenTimes) -> dict[str, Any]:
-    """Over all submitted requests, failed ones with their lower bounds; `n_censored` says how many those are."""
+    """Over all submitted requests, failed ones with their lower bounds; `n_censored` is their number."""
     rows, reader = run.rows[times.rows], reader_of(run.manifest)
     late = max_lateness(rows, times, reader, committed(rows))
     sched = max_lateness(rows, times, reader, np.ascontiguousarray(rows["t_sched"]))

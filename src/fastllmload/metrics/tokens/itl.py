@@ -1,6 +1,4 @@
-"""Gaps between tokens (ITL), or between chunks where tokens cannot be told apart (TBC) (metrics.md 3.4, 5.3, 5.7,
-5.8).
-"""
+"""Computes gaps between tokens (ITL), or between chunks where tokens are not known (TBC) (metrics.md 3.4, 5.3, 5.7, 5.8)."""
 
 from __future__ import annotations
 
@@ -39,20 +37,20 @@ class TokenGaps:
 
 @dataclass(frozen=True)
 class PooledGaps:
-    """Gaps of the latency population under the option that was chosen; *rows* are its row numbers in the run, without
-    those of the *whole* requests whose answers were not streamed.
+    """Gaps of the latency population by the chosen option; *rows* are its row numbers in the run, without those of the
+    *unstreamed* requests.
 
-    *option*: direct, A or B, and what was *asked* for; *share_single*: share of chunks with exactly one token, None where
-    that is unknown; *unknown*: requests the tokens of whose chunks nobody knows; *bearing*: which of the chunks of *rows*
-    the gaps lie between, None for all.
+    *option*: direct, A or B; *requested*: the configured one; *share_single*: share of chunks with exactly one token, None
+    where it is unknown; *unknown*: number of requests whose tokens per chunk are not known; *bearing*: which of the chunks
+    of *rows* the gaps lie between, None for all.
     """
 
     option: str
     share_single: float | None
     rows: Numbers
     gaps: TokenGaps
-    whole: int = 0
-    asked: str = "auto"
+    unstreamed: int = 0
+    requested: str = "auto"
     unknown: int = 0
     bearing: Mask | None = None
 
@@ -63,35 +61,32 @@ class PooledGaps:
 
 
 def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -> PooledGaps:
-    """Gaps of the rows in *population*, all of which have *times*; the option is the run's wish or its delivery
-    pattern.
-    """
+    """Gaps of the rows in *population*, all of which have *times*; by the configured option, or by the delivery pattern."""
     unspaced = came_whole(run)[times.rows]
     kept = population[times.rows] & ~unspaced
     single = share_single(times, tokens, kept)
-    asked = run.manifest.get("config", {}).get("output", {}).get("itl_option", "auto")
-    option = choose(asked, single, bool((times.known() & kept).any()))
+    requested = run.manifest.get("config", {}).get("output", {}).get("itl_option", "auto")
+    option = choose(requested, single, bool((times.known() & kept).any()))
     found = chunk_gaps(times, kept, run.directory) if option == "A" else token_gaps(times, kept, run.directory)
     bearing = None
     if option != "A" and times.sizes is not None:
         bearing = times.sizes[np.repeat(kept, times.chunks.events)] > 0
-    whole, unknown = int((population[times.rows] & unspaced).sum()), int((kept & ~times.known()).sum())
-    return PooledGaps(option, single, times.rows[kept], found, whole, asked, unknown, bearing)
+    unstreamed, unknown = int((population[times.rows] & unspaced).sum()), int((kept & ~times.known()).sum())
+    return PooledGaps(option, single, times.rows[kept], found, unstreamed, requested, unknown, bearing)
 
 
-def choose(asked: str, single: float | None, known: bool) -> str:
-    """direct above 90% single-token chunks, else A. B needs chunks whose tokens are known, else it is A too."""
-    if asked == "auto":
+def choose(requested: str, single: float | None, known: bool) -> str:
+    """direct above 90% single-token chunks, else A. B needs chunks with known tokens, else A is used."""
+    if requested == "auto":
         return "direct" if single is not None and single > DIRECT_ABOVE else "A"
-    return "B" if asked == "B" and known else "A"
+    return "B" if requested == "B" and known else "A"
 
 
 def share_single(times: TokenTimes, tokens: TokenCounts, kept: Mask) -> float | None:
-    """Share of chunks that carry exactly one token, of those that carry any; None where no token count can be trusted.
+    """Share of chunks with exactly one token, of those with any; None where no token count is reliable.
 
-    Exact where the tokens of each chunk are known. Else a lower bound from the totals: N chunks with T tokens hold at
-    most |T - N| chunks that are not single. Chunks of requests whose tokens are unknown count as not single; an
-    estimated count tells nothing.
+    Exact where the tokens of each chunk are known. Else a lower bound from the totals: of N chunks with T tokens, at most
+    |T - N| are not single. Chunks of requests with unknown tokens count as not single; an estimated count is not used.
     """
     exact, unknown = kept & (times.source != CHUNK), kept & (times.source == CHUNK)
     timed, source = tokens.timed[times.rows], tokens.source[times.rows]
@@ -103,44 +98,44 @@ def share_single(times: TokenTimes, tokens: TokenCounts, kept: Mask) -> float | 
     return (int(times.single[exact].sum()) + max(0, some - abs(several - some))) / chunks
 
 
-def gaps_of(t_ns: Numbers, first: Numbers, kept: Mask, beside: Path | None = None) -> TokenGaps:
+def gaps_of(t_ns: Numbers, first: Numbers, kept: Mask, folder: Path | None = None) -> TokenGaps:
     """ns between consecutive items of each kept request."""
     count = np.maximum(np.diff(first)[kept] - 1, 0)
     borders = np.concatenate([[0], np.cumsum(count)])
-    ns = room(int(borders[-1]), np.int64, beside)
+    ns = room(int(borders[-1]), np.int64, folder)
     tokenline.take_gaps(t_ns, first, kept.view(np.uint8), ns)
     return TokenGaps(borders, ns)
 
 
-def chunk_gaps(times: TokenTimes, kept: Mask, beside: Path | None = None) -> TokenGaps:
+def chunk_gaps(times: TokenTimes, kept: Mask, folder: Path | None = None) -> TokenGaps:
     """Option A: one gap per consecutive pair of chunks."""
-    return gaps_of(times.chunks.t_ns, times.chunks.first, kept, beside)
+    return gaps_of(times.chunks.t_ns, times.chunks.first, kept, folder)
 
 
-def token_gaps(times: TokenTimes, kept: Mask, beside: Path | None = None) -> TokenGaps:
-    """Direct and option B: all tokens of a chunk come at its time, so gaps inside it are 0."""
-    return gaps_of(times.t_ns, times.first, kept, beside)
+def token_gaps(times: TokenTimes, kept: Mask, folder: Path | None = None) -> TokenGaps:
+    """Direct and option B: all tokens of a chunk arrive at its time, so gaps inside it are 0."""
+    return gaps_of(times.t_ns, times.first, kept, folder)
 
 
 def empty_chunks(run: Run, found: PooledGaps, times: TokenTimes, tokens: TokenCounts) -> dict[str, Any]:
-    """`empty_chunks`: the share of chunks without text between the first and the last token of which nobody said whether
-    they carry a token. `n_carrying`: as many of them as the token counts of their answers leave tokens for, all where there
-    is no such count; `itl_mean_least`: the mean gap in ms if so many do. `n_said`: chunks without text that carry one.
+    """`empty_chunks`: the share of chunks without text, between the first and the last token, that may or may not carry a
+    token. `n_carrying`: how many of them the token counts of their answers leave tokens for, all without such a count;
+    `itl_mean_least`: the mean gap in ms if that many do. `n_said`: chunks without text that carry a token by the server.
     """
-    chosen, unsaid = np.zeros(len(run.rows), np.uint8), np.zeros(len(found.rows), np.int64)
+    chosen, undecided = np.zeros(len(run.rows), np.uint8), np.zeros(len(found.rows), np.int64)
     chosen[found.rows] = 1
-    said = tokenline.count_empty(as_bytes(run.events), run.first_event, chosen, unsaid)
+    reported = tokenline.count_empty(as_bytes(run.events), run.first_event, chosen, undecided)
     rows, timed = run.rows[found.rows], tokens.timed[found.rows]
-    told = (rows["reasoning_events"] == 0) | (rows["reasoning_tokens"] >= 0)
-    counted = told & (tokens.source[found.rows] != ESTIMATE) & (timed >= 0)
-    left = np.where(counted, timed - times.count[np.isin(times.rows, found.rows)], unsaid)
-    n, carrying = int(unsaid.sum()), int(np.clip(left, 0, unsaid).sum())
+    separable = (rows["reasoning_events"] == 0) | (rows["reasoning_tokens"] >= 0)
+    counted = separable & (tokens.source[found.rows] != ESTIMATE) & (timed >= 0)
+    remaining = np.where(counted, timed - times.count[np.isin(times.rows, found.rows)], undecided)
+    n, carrying = int(undecided.sum()), int(np.clip(remaining, 0, undecided).sum())
     gaps = len(found.gaps.ns)
     chunks = n + gaps + int(np.count_nonzero(np.diff(found.gaps.first) > 0))
     least = float(found.gaps.ns.sum()) / 1e6 / (gaps + carrying) if gaps else None
     share = n / chunks if chunks else None
     return {
-        "empty_chunks": scalar(share, "share", n=n, n_carrying=carrying, n_said=said, itl_mean_least=least),
+        "empty_chunks": scalar(share, "share", n=n, n_carrying=carrying, n_said=reported, itl_mean_least=least),
     }
 
 
@@ -177,14 +172,14 @@ def gap_metrics(times: TokenTimes, found: PooledGaps) -> dict[str, Any]:
             }
             for name in NAMES.values()
         },
-        "jitter": distribution(deviation, "ms", found.whole + int(np.isnan(deviation).sum())),
-        "max_pause": distribution(longest, "ms", found.whole + int(np.isnan(longest).sum())),
+        "jitter": distribution(deviation, "ms", found.unstreamed + int(np.isnan(deviation).sum())),
+        "max_pause": distribution(longest, "ms", found.unstreamed + int(np.isnan(longest).sum())),
         "share_single": scalar(
             found.share_single,
             "share",
             itl_option=found.option,
             pooled_as=found.name,
-            itl_option_asked=found.asked,
+            itl_option_asked=found.requested,
             n_unknown=found.unknown,
             token_times_source={name: int(taken[n]) for n, name in enumerate(TIMES_SOURCES)},
         ),

@@ -1,4 +1,4 @@
-"""The content timeline: those events of a request that carry content tokens (metrics.md 3.2)."""
+"""Builds the content timeline: the events of a request that carry content tokens (metrics.md 3.2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 
 AT_ONCE = 1 << 17  # events
 
-# Kinds on the timeline, by kind number; whitespace is on it only behind the first content.
+# Kinds on the timeline, by kind number; whitespace is on it only after the first content.
 ALWAYS = np.zeros(256, np.bool_)
 ALWAYS[[layout.EVENT_CONTENT, layout.EVENT_TOOL, layout.EVENT_REFUSAL]] = True
 
@@ -28,10 +28,10 @@ BEARING = ALWAYS.copy()
 BEARING[[layout.EVENT_WHITESPACE, layout.EVENT_REASONING]] = True
 
 
-def stated_tokens(tokens: npt.NDArray[np.uint16], unsaid: int) -> Numbers:
-    """Tokens of each event as the server said, *unsaid* where it did not; *tokens*: `Run.event_tokens` or a part of it."""
+def stated_tokens(tokens: npt.NDArray[np.uint16], unreported: int) -> Numbers:
+    """Tokens of each event by the server, else *unreported*; *tokens*: `Run.event_tokens` or a part of it."""
     found = tokens.astype(np.int64)
-    return np.where(found == 0, unsaid, np.where(found == layout.TOKENS_NONE, 0, found))
+    return np.where(found == 0, unreported, np.where(found == layout.TOKENS_NONE, 0, found))
 
 
 def on_timeline(run: Run, part: slice | None = None) -> Mask:
@@ -49,7 +49,7 @@ def on_timeline(run: Run, part: slice | None = None) -> Mask:
 
 
 def stretches(first: Numbers, at_once: int) -> Iterator[slice]:
-    """All rows in stretches of about *at_once* events and at least one row; row r has the events `first[r]:first[r + 1]`."""
+    """All rows in parts of about *at_once* events and at least one row; row r has the events `first[r]:first[r + 1]`."""
     start, rows = 0, len(first) - 1
     while start < rows:
         stop = max(start + 1, int(np.searchsorted(first, first[start] + at_once, side="right")) - 1)
@@ -68,8 +68,8 @@ def of_kind(run: Run, kind: int) -> Numbers:
 class Timeline:
     """Timed events (chunks) of chosen requests: request k has items `first[k]:first[k + 1]` of the others.
 
-    *rows*: row numbers of the chosen requests; *t_ns*: CLOCK_MONOTONIC ns; *tokens*: tokens per event as the server
-    said, 0 = it did not, `layout.TOKENS_NONE` = none.
+    *rows*: row numbers of the chosen requests; *t_ns*: CLOCK_MONOTONIC ns; *tokens*: tokens per event as the server reports
+    them, 0 = it does not, `layout.TOKENS_NONE` = none.
     """
 
     rows: Numbers
@@ -89,7 +89,7 @@ def timeline(run: Run, chosen: Mask) -> Timeline:
     first = np.zeros(len(rows) + 1, np.int64)
     events, picked = as_bytes(run.events), chosen.view(np.uint8)
     tokenline.count_timed(events, run.first_event, picked, first)
-    n, beside = int(first[-1]), run.directory
-    t_ns, tokens = room(n, np.int64, beside), room(n, np.uint16, beside)
+    n, folder = int(first[-1]), run.directory
+    t_ns, tokens = room(n, np.int64, folder), room(n, np.uint16, folder)
     tokenline.take_timed(events, run.first_event, picked, t_ns, tokens)
     return Timeline(rows, first, t_ns, tokens)

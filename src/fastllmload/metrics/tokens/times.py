@@ -1,8 +1,8 @@
-"""When each content token of a request came (metrics.md 3.4): all tokens of a chunk at the chunk's time (option B).
+"""Computes when each content token of a request arrived (metrics.md 3.4): all tokens of a chunk at its time (option B).
 
-How many tokens a chunk carries is known from the server, or from the recorded text by counting again and again what has
-come so far; or there are exactly as many chunks as tokens. Else a chunk stands for one token, and `source` says so. No
-record holds a server's own time of a token, so option C has nothing to choose from.
+The number of tokens of a chunk is known from the server, or from repeated counts of the recorded text so far, or because
+there are as many chunks as tokens. Else a chunk counts as one token, and `source` states that. Option C is not available,
+because no record has a server's own time of a token.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fastllmload.metrics.tokens.timeline import AT_ONCE, Mask, Numbers, Timeline
 from fastllmload.records.run import Run
 from fastllmload.records.scratch import room
 
-# Where the number of tokens of each chunk comes from: said by the server; counted in the recorded text; as many chunks
-# as tokens, so one each; unknown, so a chunk stands for one token.
+# Source of the number of tokens of each chunk: reported by the server; counted in the recorded text; as many chunks as
+# tokens, so one each; unknown, so a chunk counts as one token.
 TIMES_SOURCES = ("server", "text", "single", "chunk")
 SERVER, TEXT, SINGLE, CHUNK = range(len(TIMES_SOURCES))
 MOST_TOKENS, MOST_PER_CHUNK = 1 << 26, 256
@@ -67,9 +67,9 @@ def token_times(run: Run, chosen: Mask, tokens: TokenCounts) -> TokenTimes:
     """Token times of the rows where *chosen* is true."""
     line = timeline(run, chosen)
     n = len(line.rows)
-    said, single, total = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    tokenline.chunk_facts(line.tokens, line.first, said, single, total)
-    source = sources(line, tokens, said, total)
+    reported, single, total = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    tokenline.chunk_facts(line.tokens, line.first, reported, single, total)
+    source = sources(line, tokens, reported, total)
     stated = source == SERVER
     sizes = sizes_of(line, stated & (single != line.events), run.directory)
     counted = recount(tokens, line, source, sizes)
@@ -84,28 +84,28 @@ def token_times(run: Run, chosen: Mask, tokens: TokenCounts) -> TokenTimes:
     return TokenTimes(line.rows, first, t_ns, source, spread_over, line, single, bearing)
 
 
-def sources(line: Timeline, tokens: TokenCounts, said: Numbers, total: Numbers) -> Sources:
+def sources(line: Timeline, tokens: TokenCounts, reported: Numbers, total: Numbers) -> Sources:
     """SERVER where it stated every chunk, SINGLE where chunks and counted tokens are as many, else CHUNK.
 
-    *total*: tokens that the server stated. Each token takes memory, so a run with more than MOST_TOKENS is not believed
-    where a chunk would have more than MOST_PER_CHUNK on average.
+    *total*: tokens that the server stated. Each token takes memory, so with more than MOST_TOKENS in a run, statements of
+    more than MOST_PER_CHUNK per chunk on average are ignored.
     """
     timed, counted = tokens.timed[line.rows], tokens.source[line.rows] != ESTIMATE
     one_each = counted & (timed == line.events)
-    stated = said == line.events
+    stated = reported == line.events
     if int(total.sum()) > MOST_TOKENS:
         stated &= total <= MOST_PER_CHUNK * line.events
     return np.where(stated, SERVER, np.where(one_each, SINGLE, CHUNK)).astype(np.uint8)
 
 
-def sizes_of(line: Timeline, several: Mask, beside: Path) -> Sizes | None:
-    """Tokens per chunk: as stated for the requests in *several*, 1 for all others; None when nobody is in it."""
+def sizes_of(line: Timeline, several: Mask, folder: Path) -> Sizes | None:
+    """Tokens per chunk: as stated for the requests in *several*, 1 for all others; None when it is empty."""
     if not several.any():
         return None
-    sizes = room(len(line.tokens), np.uint32, beside)
+    sizes = room(len(line.tokens), np.uint32, folder)
     for part in stretches(line.first, AT_ONCE):
-        mine, stated = items_of(line.first, part), np.repeat(several[part], line.events[part])
-        sizes[mine] = np.where(stated, stated_tokens(line.tokens[mine], 0), 1)
+        items, stated = items_of(line.first, part), np.repeat(several[part], line.events[part])
+        sizes[items] = np.where(stated, stated_tokens(line.tokens[items], 0), 1)
     return sizes
 
 
@@ -128,7 +128,7 @@ def recount(tokens: TokenCounts, line: Timeline, source: Sources, sizes: Sizes |
 
 
 def count_chunks(run: Run, chosen: Mask, tokens: TokenCounts) -> None:
-    """Have *tokens* know the chunks of all *chosen* rows whose text alone tells; nothing to do without text."""
+    """Count the chunks of all *chosen* rows that need their text for it, and store the counts in *tokens*."""
     if len(run.text):
         token_times(run, chosen, tokens)
 
@@ -142,17 +142,17 @@ def per_request(sizes: Sizes, first: Numbers, of: Callable[[Sizes], npt.NDArray[
     """The sum of `of(sizes)` over the items of each request's list."""
     found = np.empty(len(first) - 1, np.int64)
     for part in stretches(first, AT_ONCE):
-        mine = items_of(first, part)
-        running = np.concatenate([[0], np.cumsum(of(sizes[mine]), dtype=np.int64)])
-        found[part] = np.diff(running[first[part.start : part.stop + 1] - mine.start])
+        items = items_of(first, part)
+        running = np.concatenate([[0], np.cumsum(of(sizes[items]), dtype=np.int64)])
+        found[part] = np.diff(running[first[part.start : part.stop + 1] - items.start])
     return found
 
 
-def spread(line: Timeline, sizes: Sizes | None, beside: Path) -> tuple[Numbers, Numbers]:
+def spread(line: Timeline, sizes: Sizes | None, folder: Path) -> tuple[Numbers, Numbers]:
     """Borders and times of the tokens; those of the chunks themselves when each carries one."""
     if sizes is None:
         return line.first, line.t_ns
     first = np.concatenate([[0], np.cumsum(per_request(sizes, line.first, lambda sizes: sizes))])
-    t_ns = room(int(first[-1]), np.int64, beside)
+    t_ns = room(int(first[-1]), np.int64, folder)
     tokenline.spread(line.t_ns, sizes, t_ns)
     return first, t_ns
