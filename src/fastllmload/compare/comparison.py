@@ -133,7 +133,7 @@ def measured(figure: ComparedFigure, side: Side) -> MeasuredFigure:
 def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Row]:
     runs = [load(side.first.folder) for side in (base, new)]
     damage = next((told for run in runs if (told := run.lost(ROWS, EVENTS, TEXT)) is not None), None)
-    series = [RunSeries(run.whole, side.name) for run, side in zip(runs, (base, new), strict=True)]
+    series = [RunSeries(run.intact, side.name) for run, side in zip(runs, (base, new), strict=True)]
     paired = same_plan(base.first, new.first)
     rows = []
     for figure in figures:

@@ -159,7 +159,7 @@ class Block:
 
 def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) -> Iterator[Block]:
     """All rows by phase and request, in blocks of at most *at_once* rows and about *events_at_once* events."""
-    source = Source(RowNames(run.manifest), count_tokens(run), run.whole_rows)
+    source = Source(RowNames(run.manifest), count_tokens(run), run.complete_rows)
     spans = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)
     for begin, end in (
         (at, min(at + at_once, span.stop)) for span in spans for at in range(span.start, span.stop, at_once)
@@ -189,7 +189,7 @@ def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[li
         "untimed_ns": split_at(run.event_t[events][other].tolist(), other_ends),
         "untimed_counts": split_at(with_nulls(stated_tokens(run.event_tokens[events][other], UNKNOWN)), other_ends),
     }
-    incomplete = set(np.flatnonzero(~run.whole_rows[part]).tolist())
+    incomplete = set(np.flatnonzero(~run.complete_rows[part]).tolist())
     return {name: [None if k in incomplete else each for k, each in enumerate(lists)] for name, lists in found.items()}
 
 

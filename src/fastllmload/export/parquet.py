@@ -33,7 +33,7 @@ def export_parquet(run: Run, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for name in (REQUESTS, EVENTS):
         refuse_irregular(folder / name)
-    kept = slice(None) if run.whole_rows.all() else run.whole_rows[run.events["row"]]
+    kept = slice(None) if run.complete_rows.all() else run.complete_rows[run.events["row"]]
     events = {name: run.events[name][kept] for name in layout.EVENT.names or ()}
     found = {"row": np.arange(len(run.rows)), **request_columns(run)}
     try:

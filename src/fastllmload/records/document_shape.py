@@ -1,6 +1,6 @@
-"""Which parts of run.json are tables and which are lists: checked once on reading, relied on everywhere else.
+"""Checks the types of the parts of run.json once on reading; all other code relies on them.
 
-A part may be missing or null. What is wrong here was changed by hand or written by something else.
+A part may be missing or null. A wrong type means that the file was changed by hand or written by another program.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-# `*` stands for every key of a table, or every item of a list.
+# `*` is every key of a table, or every item of a list.
 TABLES = """
 tool files files.* config config.target config.load config.workload config.client config.output config.telemetry
 environment environment.engine environment.libraries declarations metadata

@@ -1,4 +1,4 @@
-"""Run folders of the layout before brackets: event rows of 16 bytes without bounds, request rows with `t_first_floor`."""
+"""Converts records of the layout before brackets: 16-byte event rows without bounds, request rows with `t_first_floor`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ EVENT = np.dtype([("t_ns", "<i8"), ("row", "<u4"), ("kind", "u1"), ("stamp", "u1
 
 
 def is_earlier(found: np.dtype[Any], expected: np.dtype[Any]) -> bool:
-    """Whether *found* is the layout that *expected* had before."""
+    """Whether *found* is the earlier layout of *expected*."""
     if expected == layout.EVENT:
         return found == EVENT
     return expected == layout.REQUEST and found.itemsize == expected.itemsize and "t_first_floor" in (found.names or ())
 
 
-def as_of_today(records: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """*records* in the layout *dtype*: 0 for what was not recorded, and the bracket that is known."""
+def to_current_layout(records: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """*records* in the layout *dtype*: 0 for fields that were not recorded, and the brackets that can be computed."""
     if records.dtype == dtype:
         return records
     known = np.zeros(len(records), dtype)
@@ -32,7 +32,7 @@ def as_of_today(records: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[
 
 
 def brackets(events: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """An event that shared a read with a later one, or was stamped by the process, came after the read before its own."""
+    """Brackets of events. One that shared a read, or was stamped by the process, came after the previous read."""
     order = np.argsort(events["row"], kind="stable")
     t, row, stamp = events["t_ns"][order], events["row"][order], events["stamp"][order]
     number = np.arange(len(t))

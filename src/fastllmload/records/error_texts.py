@@ -1,7 +1,7 @@
-"""What failed responses said, in the server's own words: run.json `error_texts`.
+"""Writes and reads the texts of failed responses as the server sent them: `error_texts` of run.json.
 
-A worker keeps the first distinct texts of its measured phase (`_ext/errortexts.pxd`) and writes them beside its rows,
-blanked of secrets, a few times a second at most and only when there is a new one.
+A worker keeps the first distinct texts of its measured phase (`_ext/errortexts.pxd`) and writes them next to its rows,
+without secrets, a few times a second at most and only when there is a new one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ErrorText(msgspec.Struct, frozen=True):
 
 
 class ErrorTexts(msgspec.Struct, frozen=True):
-    """*left_out*: failed requests whose text is none of *texts*."""
+    """*left_out*: number of failed requests with other texts than *texts*."""
 
     texts: list[ErrorText]
     left_out: int
@@ -43,15 +43,15 @@ class ErrorTexts(msgspec.Struct, frozen=True):
 def write_texts(
     directory: Path, taken: Iterable[tuple[int, int, bytes, int]], left_out: int, redact: Callable[[str], str]
 ) -> None:
-    """*taken*: (HTTP status, error class, bytes, requests). Secrets go before the cut, so none is cut in two."""
+    """*taken*: (HTTP status, error class, bytes, requests). Secrets are removed before the cut, so none is split."""
     texts = [
         ErrorText(
             http_status or None,
             layout.ERROR_NAMES[error],
-            printable(redact(said.decode(errors="replace")))[:LONGEST],
+            printable(redact(text.decode(errors="replace")))[:LONGEST],
             requests,
         )
-        for http_status, error, said, requests in taken
+        for http_status, error, text, requests in taken
     ]
     unfinished = directory / f"{NAME}.part"
     unfinished.write_bytes(msgspec.json.encode(ErrorTexts(texts, left_out)))
@@ -91,12 +91,12 @@ def read_texts(directory: Path) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """Without control characters, which a terminal would obey; ends of lines stay."""
+    """*text* without control characters, which a terminal would execute; line ends are kept."""
     return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
 
 
 def message_of(text: str) -> str:
-    """One line for people: the message of a JSON error body, the words of a page of HTML, else the text as it is."""
+    """One line for people: the message of a JSON error body, the text of an HTML page, else the text itself."""
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

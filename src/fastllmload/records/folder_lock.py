@@ -1,7 +1,7 @@
-"""Who owns a run folder: the supervisor holds a lock under `.work` while it lives, whatever ends it.
+"""Locks a run folder: the supervisor holds a lock under `.work` while it lives, however it ends.
 
-What it leaves when it is killed is found by the next `report`: run.json then says `killed`, and `.work` goes. Commands that
-only read (`export`, `compliance`) say that it is there (decision 094).
+After a kill the next `report` sets the status `killed` in run.json and removes `.work`. Commands that only read (`export`,
+`compliance`) report that it exists (decision 094).
 """
 
 from __future__ import annotations
@@ -24,20 +24,17 @@ RUNNING, KILLED = "running", "killed"  # run.json "status"
 
 
 def own(folder: Path) -> int:
-    """Take *folder*, whose `.work` exists. The descriptor is the ownership: it ends with close(), or with the
-    process.
-    """
+    """Lock *folder*, whose `.work` exists. The lock ends when the descriptor is closed, or with the process."""
     descriptor = os.open(folder / WORK / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with contextlib.suppress(OSError):  # a file system without locks: then what a killed run leaves stays there
+    with contextlib.suppress(OSError):  # on a file system without locks, files of a killed run stay there
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
 
 
 def tidy(folder: Path) -> str | None:
-    """Mark an abandoned run as killed and remove its working files. One sentence about it, None when there is nothing
-    to do.
+    """Mark an abandoned run as killed and remove its working files. Returns a message, None when there is nothing to do.
 
-    RunFolderError when the run was killed before there was anything to measure.
+    RunFolderError when the run was killed before its first request.
     """
     if not abandoned(folder):
         return None
@@ -57,12 +54,12 @@ def tidy(folder: Path) -> str | None:
 
 
 def began(folder: Path) -> bool:
-    """Whether the clock of a phase was started in the run of *folder*."""
+    """Whether a phase of the run in *folder* had begun."""
     return (folder / "run.json").exists() and bool(read_manifest(folder).get("phases"))
 
 
 def left_over(folder: Path) -> str | None:
-    """One sentence about working files that nobody owns, for who does not remove them; None where there are none."""
+    """A message about working files of a killed run, for commands that do not remove them; None without such files."""
     if not abandoned(folder):
         return None
     return (
@@ -76,7 +73,7 @@ def size_of(folder: Path) -> str:
 
 
 def mark_killed(folder: Path) -> None:
-    """run.json says `killed` in place of `running`."""
+    """Change the status `running` in run.json to `killed`."""
     manifest = read_manifest(folder)
     if manifest.get("status") != RUNNING:
         return
@@ -88,7 +85,7 @@ ASIDE = re.compile(r"\.cut-\d+$")
 
 
 def runs_below(folder: Path) -> list[Path]:
-    """Folders in *folder* by name, without those that were put aside; empty where there is no such folder."""
+    """Folders in *folder* by name, without quarantined ones; empty where *folder* does not exist."""
     if not folder.is_dir():
         return []
     return sorted(place for place in folder.iterdir() if place.is_dir() and not ASIDE.search(place.name))

@@ -1,4 +1,4 @@
-"""Generated text of a run's requests, when it was recorded (text.bin)."""
+"""Reads the generated text of a run's requests, where it was recorded (text.bin)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fastllmload._ext import recorder
 from fastllmload.records.run import Run
 from fastllmload.workload.tokenizers.tokenizer import NONE, Tokenizer, load_tokenizer
 
-Places = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 
 AT_ONCE = 1 << 16  # text records that are joined at once
-LONG = 64  # bytes of one on average from which each is copied by itself
+LONG = 64  # mean bytes per record above which each is copied separately
 STRING = json.JSONDecoder(strict=False)
 
 
@@ -26,7 +26,7 @@ def tokenizer_of(run: Run) -> Tokenizer | None:
 
 
 def unescape(escaped: bytes) -> str:
-    """The text of a JSON string body. What is no valid Unicode (half a surrogate pair) becomes U+FFFD."""
+    """The text of a JSON string body. Invalid Unicode (half a surrogate pair) becomes U+FFFD."""
     return paired(decoded(escaped))
 
 
@@ -51,12 +51,12 @@ def pieces(run: Run, part: slice | None = None, most: int | None = None) -> Iter
             yield row, [bytes(text[a:b]) for a, b in zip(begin.tolist(), (begin + size).tolist(), strict=True)]
 
 
-def records(run: Run, part: slice | None = None) -> Iterator[tuple[int, Places, Places]]:
+def records(run: Run, part: slice | None = None) -> Iterator[tuple[int, Numbers, Numbers]]:
     """(row, where its text records begin, bytes of each) for every row (of *part*) that has some."""
     rows, begin, size = recorder.text_index(run.text)
     if part is not None:
-        mine = (rows >= part.start) & (rows < part.stop)
-        rows, begin, size = rows[mine], begin[mine], size[mine]
+        selected = (rows >= part.start) & (rows < part.stop)
+        rows, begin, size = rows[selected], begin[selected], size[selected]
     order = np.argsort(rows, kind="stable")
     borders = np.flatnonzero(np.diff(rows[order])) + 1
     for group in np.split(order, borders):
@@ -65,19 +65,19 @@ def records(run: Run, part: slice | None = None) -> Iterator[tuple[int, Places, 
 
 
 def texts(run: Run) -> Iterator[tuple[int, str]]:
-    """(row, whole generated text without reasoning) for every row that has some, by row."""
+    """(row, complete generated text without reasoning) for every row that has some, by row."""
     for row, begin, size in records(run):
         blocks = (slice(at, at + AT_ONCE) for at in range(0, len(begin), AT_ONCE))
         yield row, unescape(b"".join(joined(run.text, begin[block], size[block]) for block in blocks))
 
 
-def joined(text: npt.NDArray[np.uint8], begin: Places, size: Places) -> bytes:
-    """The stretches of *text* that begin there and have so many bytes, one behind the other."""
+def joined(text: npt.NDArray[np.uint8], begin: Numbers, size: Numbers) -> bytes:
+    """The parts of *text* at *begin* with *size* bytes, joined."""
     end = np.cumsum(size)
     if end[-1] > LONG * len(size):
         return b"".join(text[a:b].tobytes() for a, b in zip(begin.tolist(), (begin + size).tolist(), strict=True))
-    places = np.arange(end[-1]) + np.repeat(begin - (end - size), size)
-    return bytes(text[places].data)
+    indices = np.arange(end[-1]) + np.repeat(begin - (end - size), size)
+    return bytes(text[indices].data)
 
 
 def chunk_texts(run: Run, part: slice | None = None, most: int | None = None) -> Iterator[tuple[int, list[str]]]:

@@ -1,7 +1,7 @@
-"""Is a run folder as the run left it? run.json names every file that is evidence, with its size and CRC-32.
+"""Checks the files of a run folder against run.json, which lists each file that is evidence with its size and CRC-32.
 
-A file that was cut has another size, one that was changed another checksum. A folder of a run that did not conclude has
-no such list; then only the heads of its files tell.
+A truncated file has another size, a changed one another checksum. The folder of a run that did not finish has no such list;
+then only the headers of its files can be checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from fastllmload.files import NOT_REGULAR
 from fastllmload.records.npy import read_head, size_text
 
-WORK, OWNER = ".work", "owner"  # what only a running run has, and the file in it that its supervisor holds a lock on
+WORK, OWNER = ".work", "owner"  # folder of working files of a running run; the file in it that its supervisor locks
 ROWS, EVENTS, TEXT = "requests.npy", "tokens.npy", "text.bin"
 FILES = (
     ROWS,
@@ -43,17 +43,17 @@ def inventory(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def unlisted(manifest: Mapping[str, Any]) -> str | None:
-    """What cannot be told of a folder whose run.json has no list of its files; None where it has one."""
+    """What cannot be checked in a folder whose run.json has no list of its files; None where it has one."""
     if manifest.get("files"):
         return None
     return (
-        "run.json has no checksums of the run's files (it did not conclude, or an earlier version wrote it): files that "
+        "run.json has no checksums of the run's files (it did not finish, or an earlier version wrote it): files that "
         "were cut are found, bytes that were changed are not"
     )
 
 
 def checksum(path: Path) -> int:
-    """CRC-32 of the whole file."""
+    """CRC-32 of the complete file."""
     found = 0
     with path.open("rb", buffering=0) as file:
         while piece := file.read(AT_ONCE):
@@ -62,21 +62,21 @@ def checksum(path: Path) -> int:
 
 
 def not_whole(folder: Path, manifest: Mapping[str, Any], contents: bool = True) -> dict[str, str]:
-    """By name, one sentence for each of FILES that is not as run.json says; for what it says nothing of, as its own head
-    says. *contents*: checksums too, which reads all of them.
+    """By name, one sentence for each of FILES that differs from run.json, or from its own header where run.json does not
+    list it. *contents*: compare checksums too, which reads all files.
     """
     listed = manifest.get("files") or {}
     found = {}
     for name in dict.fromkeys((*listed, *FILES)):
         entry = listed.get(name)
-        told = broken(folder / name) if entry is None else differs(folder / name, entry, contents)
-        if told is not None:
-            found[name] = f"{folder / name} {told}"
+        problem = broken(folder / name) if entry is None else differs(folder / name, entry, contents)
+        if problem is not None:
+            found[name] = f"{folder / name} {problem}"
     return found
 
 
 def differs(path: Path, entry: Mapping[str, int], contents: bool) -> str | None:
-    """In what the file is not the one of *entry*."""
+    """How the file differs from *entry*; None if it does not."""
     expected = entry["bytes"]
     if path.exists() and not path.is_file():
         return f"cannot be read: {NOT_REGULAR}"
@@ -94,7 +94,7 @@ def differs(path: Path, entry: Mapping[str, int], contents: bool) -> str | None:
 
 
 def broken(path: Path) -> str | None:
-    """In what a .npy file is not as its own head says; None also where there is no file."""
+    """How a .npy file differs from its own header; None if it does not, or does not exist."""
     if path.exists() and not path.is_file():
         return f"cannot be read: {NOT_REGULAR}"
     if path.suffix != ".npy" or not path.is_file():
@@ -106,14 +106,14 @@ def broken(path: Path) -> str | None:
 
 
 def abandoned(folder: Path) -> bool:
-    """Whether *folder* has working files that no living supervisor owns."""
+    """Whether *folder* has working files without a living supervisor."""
     try:
         descriptor = os.open(folder / WORK / OWNER, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # it ended in order, or was never begun
+    except OSError:  # the run ended normally, or did not begin
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody owns it, or cannot say so
+    except OSError:  # locked by a supervisor, or a file system without locks
         return False
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Row layouts of a run folder as numpy dtypes, and the names of all enumerations in them.
+"""Defines the row layouts of a run folder as numpy dtypes, and the names of all enumerations in them.
 
 The compiled structs (`recorder.pxd`, `delta.pxd`) are the authority; a test compares every offset and every name. Times
 are CLOCK_MONOTONIC ns; 0 means "did not happen".
@@ -172,7 +172,7 @@ FINISH_OTHER = FINISH_NAMES.index("other")
 CUT_AFTER_END = ERROR_NAMES.index("cut_after_end")
 CLIENT_CANCELLED = ERROR_NAMES.index("client_cancelled")
 CLIENT_ABANDONED = ERROR_NAMES.index("client_abandoned")
-# Bits of a row's `client`: what its user was to do besides waiting.
+# Bits of a row's `client`: the simulated behavior of its user other than waiting.
 CLIENT_NAMES = ("cancels", "abandons", "slow_reader")
 CLIENT_CANCELS, CLIENT_ABANDONS, CLIENT_SLOW = 1, 2, 4
 
@@ -186,8 +186,8 @@ FLAG_STREAM = 64
 FLAG_LATE_CONNECT = 128
 
 STAMP_USER, STAMP_KERNEL, STAMP_COALESCED, STAMP_TAP = range(len(STAMP_NAMES))
-BRACKET_OPEN = 0xFFFFFFFF  # of an event: it came after the submission of its request, and more is not known
+BRACKET_OPEN = 0xFFFFFFFF  # of an event that came after the submission of its request, where no closer bound is known
 STAMP_CLASS_MASK = 3  # of the stamp byte of an event
 STAMP_SAME_READ = 4  # this event came in the same read as the request's previous one
 STAMP_WITHOUT_TEXT = 8  # the event carries tokens, but no text
-TOKENS_NONE = 0xFFFF  # tokens of an event of which the server said that it completes none
+TOKENS_NONE = 0xFFFF  # tokens of an event that completes none, as reported by the server

@@ -1,6 +1,6 @@
-"""Files of the workers → one requests.npy, tokens.npy (and text.bin): rows by (phase, request), events by row and time.
+"""Merges the workers' files into requests.npy and tokens.npy (and text.bin): rows by (phase, request), events by row, time.
 
-Memory: arrays of 8 bytes per request; rows and events are mapped and copied once. The worker files stay until the
+Memory: arrays of 8 bytes per request; rows and events are mapped and copied once. The worker files are kept until the
 merged ones are complete, so a full disk or a kill in between loses nothing.
 """
 
@@ -29,8 +29,8 @@ Allocate = Callable[[str, int], Bytes]  # file name, bytes of records → zeroed
 
 @dataclass(frozen=True)
 class PlannedPhase:
-    """What a phase had planned; request i is item i. *t_sched* is CLOCK_MONOTONIC ns, below 0 for a turn that waits
-    for a reply: it is due only when that has come. *session*: numbers of conversations, None where each request is one.
+    """The plan of a phase; request i is item i. *t_sched* is CLOCK_MONOTONIC ns, below 0 for a turn that is due only after
+    a reply. *session*: numbers of conversations, None where each request is one.
     """
 
     phase: int
@@ -45,7 +45,7 @@ class PlannedPhase:
 class Merged:
     """Rows, events grouped by row, `first_event[r]:first_event[r + 1]` of row r, and text with merged row numbers.
 
-    *damage*: by name of a file that was cut or changed after the run, a sentence. *tap*: what came of joining its segments.
+    *damage*: by name of a file that was cut or changed after the run, a sentence. *tap*: the result of joining its segments.
     """
 
     rows: Rows
@@ -79,40 +79,40 @@ def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles]) -> Rows:
     return rows
 
 
-def merged_places(parts: Sequence[Rows]) -> list[Numbers]:
-    """For each part, the place of each of its rows in the order by (phase, request, part)."""
+def merged_positions(parts: Sequence[Rows]) -> list[Numbers]:
+    """For each part, the position of each of its rows in the order by (phase, request, part)."""
     keys = np.concatenate([(part["phase"].astype(np.int64) << 32) | part["request"] for part in parts])
     order = np.argsort(keys, kind="stable")
-    places = np.empty(len(keys), np.int64)
-    places[order] = np.arange(len(keys))
-    return np.split(places, np.cumsum([len(part) for part in parts])[:-1])
+    positions = np.empty(len(keys), np.int64)
+    positions[order] = np.arange(len(keys))
+    return np.split(positions, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocate) -> Merged:
-    """Merge the worker files in *folder* into memory that *allocate* gives, with the times of the tap where there was one.
+    """Merge the worker files in *folder* into memory from *allocate*, with the times of the packet ring if it was in use.
     RunFolderError for events of rows that do not exist.
     """
     parts = read_workers(folder)
     row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts) for each in planned]
     if not row_parts:
         row_parts = [np.empty(0, layout.REQUEST)]
-    places = merged_places(row_parts)
+    positions = merged_positions(row_parts)
     rows = allocate("requests.npy", sum(map(len, row_parts)) * layout.REQUEST.itemsize).view(layout.REQUEST)
-    for part, place in zip(row_parts, places, strict=True):
+    for part, place in zip(row_parts, positions, strict=True):
         rows[place] = part
-    events, first_event = merge_events(parts, places, len(rows), allocate)
+    events, first_event = merge_events(parts, positions, len(rows), allocate)
     tap = join_tap(folder / "workers", rows, events, first_event)
     regroup.describe_stamps(as_bytes(rows), as_bytes(events), first_event)
-    damage = {name: told for part in parts for name, told in part.damage.items()}
-    return Merged(rows, events, first_event, merge_text(parts, places, allocate), damage, tap)
+    damage = {name: problem for part in parts for name, problem in part.damage.items()}
+    return Merged(rows, events, first_event, merge_text(parts, positions, allocate), damage, tap)
 
 
 def merge_events(
-    parts: Sequence[WorkerFiles], places: Sequence[Numbers], rows: int, allocate: Allocate
+    parts: Sequence[WorkerFiles], positions: Sequence[Numbers], rows: int, allocate: Allocate
 ) -> tuple[Rows, Numbers]:
     """Events of all parts grouped by merged row, and the CSR offsets."""
     first_event = np.zeros(rows + 1, np.int64)
-    pairs = [(as_bytes(part.events), place) for part, place in zip(parts, places, strict=False)]
+    pairs = [(as_bytes(part.events), place) for part, place in zip(parts, positions, strict=False)]
     try:
         for events, place in pairs:
             regroup.count_events(events, place, first_event[1:])
@@ -127,11 +127,11 @@ def merge_events(
     return into.view(layout.EVENT), first_event
 
 
-def merge_text(parts: Sequence[WorkerFiles], places: Sequence[Numbers], allocate: Allocate) -> Bytes:
+def merge_text(parts: Sequence[WorkerFiles], positions: Sequence[Numbers], allocate: Allocate) -> Bytes:
     """Text records of all parts, one part after the other: those of one row keep their order."""
     into = allocate("text.bin", sum(len(part.text) for part in parts))
     start = 0
-    for part, place in zip(parts, places, strict=False):
+    for part, place in zip(parts, positions, strict=False):
         regroup.repoint_text(part.text, place, into[start : start + len(part.text)])
         start += len(part.text)
     return into
@@ -154,7 +154,7 @@ def mapped_file(directory: Path, name: str, size: int) -> Bytes:
             os.ftruncate(file.fileno(), len(header) + size)
         except OSError as problem:
             raise HostLimitError(
-                f"{directory} has no room for {size} bytes of {name} ({problem.strerror}); what the workers wrote is "
+                f"{directory} has no room for {size} bytes of {name} ({problem.strerror}); the workers' files are "
                 "still there: make room, then read the folder again"
             ) from problem
     if size == 0:
@@ -171,8 +171,8 @@ def merge_workers(
     """Merge the worker files of a run folder into it and remove them; returns the numbers of rows and events.
 
     *planned* phases get a `not_sent` row for each request that was never dispatched. With *remove* false the worker
-    files stay. *tap* takes what came of joining the segments of the packet ring. RunFolderError for files that cannot be
-    read, HostLimitError for a full disk.
+    files are kept. *tap* receives the result of joining the segments of the packet ring. RunFolderError for files that
+    cannot be read, HostLimitError for a full disk.
     """
     folder = Path(directory)
     merged = merge_parts(folder, planned, lambda name, size: mapped_file(folder, name, size))
@@ -194,5 +194,5 @@ def merge_workers(
 
 
 def merge_in_memory(directory: Path) -> Merged:
-    """Rows and events of a folder whose workers were not merged: a run that goes on, or was killed. It leaves no file."""
+    """Rows and events of a folder whose worker files were not merged (the run continues or was killed); creates no file."""
     return merge_parts(directory, (), lambda name, size: zeros(size, np.uint8, directory))

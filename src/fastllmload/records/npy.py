@@ -1,4 +1,4 @@
-"""The .npy files of a run folder, read with one sentence for each way in which they can be broken."""
+"""Reads the .npy files of a run folder, with an error message for each way in which they can be damaged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastllmload.errors import RunFolderError
 from fastllmload.files import check_npy_head, regular
 
-# What numpy raises for a file that is not what it seems.
+# Exceptions that numpy raises for invalid files.
 UNREADABLE = (ValueError, OSError, EOFError, MemoryError, TypeError, SyntaxError, tokenize.TokenError, RecursionError)
 Array = npt.NDArray[Any]
 
@@ -24,8 +24,8 @@ def read_array(
 ) -> Array | None:
     """The array in *path*, None when the file is not there. RunFolderError when it is cut or of another layout.
 
-    *dtype* and *shape* are what it must have, None in *shape* for any length. *mapped* maps it instead of reading it. A
-    layout in which one version has a name for what is spare in another is the same layout.
+    *dtype* and *shape* are required, None in *shape* is any length. *mapped* maps it instead of reading it. Layouts that
+    differ only in the names of `spare...` fields are the same.
     """
     try:
         regular(path)
@@ -37,12 +37,12 @@ def read_array(
     except UNREADABLE as problem:
         head = read_head(path)
         if isinstance(problem, OSError):
-            told = f"cannot be read: {problem.strerror}"
+            message = f"cannot be read: {problem.strerror}"
         elif head is not None and path.stat().st_size < head.expected_bytes:
-            told = f"is cut: {size_text(path.stat().st_size, head.expected_bytes)}"
+            message = f"is cut: {size_text(path.stat().st_size, head.expected_bytes)}"
         else:
-            told = f"cannot be read as a .npy file, it may be truncated: {first_line(problem)}"
-        raise RunFolderError(f"{path} {told}") from problem
+            message = f"cannot be read as a .npy file, it may be truncated: {first_line(problem)}"
+        raise RunFolderError(f"{path} {message}") from problem
     if dtype is not None and same_but_for_spares(found.dtype, dtype):
         found = found.view(dtype)
     if dtype is not None and found.dtype != dtype:
@@ -60,7 +60,7 @@ def read_array(
 
 @dataclass(frozen=True)
 class Head:
-    """What a .npy file says of itself: *offset* is where its records begin."""
+    """The header of a .npy file; its records begin at *offset*."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -72,7 +72,7 @@ class Head:
 
 
 def read_head(path: Path) -> Head | None:
-    """The head of a .npy file; None where there is none that can be read."""
+    """The header of a .npy file; None where it cannot be read."""
     try:
         regular(path)
         with path.open("rb") as file:
@@ -89,28 +89,30 @@ def size_text(found: int, expected: int) -> str:
     return f"{found:,} bytes where {expected:,} are expected"
 
 
-def whole_records(path: Path, dtype: np.dtype[Any]) -> Array:
-    """Map what is left of a cut file of *dtype* records: those before the cut. None at all where its head is gone."""
+def complete_records(path: Path, dtype: np.dtype[Any]) -> Array:
+    """Map the complete records of a truncated file of *dtype* records; none where its header cannot be read."""
     head = read_head(path)
     if head is None or not (head.dtype == dtype or same_but_for_spares(head.dtype, dtype)):
         return np.empty(0, dtype)
-    left = min((path.stat().st_size - head.offset) // dtype.itemsize, math.prod(head.shape))
-    if left <= 0:
+    count = min((path.stat().st_size - head.offset) // dtype.itemsize, math.prod(head.shape))
+    if count <= 0:
         return np.empty(0, dtype)
-    return np.asarray(np.memmap(path, dtype, "r", offset=head.offset, shape=(left,)))
+    return np.asarray(np.memmap(path, dtype, "r", offset=head.offset, shape=(count,)))
 
 
 def fits(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
-    return len(found) == len(shape) and all(asked is None or n == asked for n, asked in zip(found, shape, strict=True))
+    return len(found) == len(shape) and all(
+        required is None or n == required for n, required in zip(found, shape, strict=True)
+    )
 
 
 def same_but_for_spares(found: np.dtype[Any], expected: np.dtype[Any]) -> bool:
-    """Whether the records have the same fields at the same places, but that some are `spare...` in one of the two."""
+    """Whether the records have the same fields at the same offsets, except for those named `spare...` in one of the two."""
     if found.fields is None or expected.fields is None or found.itemsize != expected.itemsize:
         return False
-    mine, theirs = fields_of(found), fields_of(expected)
-    spares = [(a, b) for a, b in zip(mine, theirs, strict=False) if a != b]
-    return len(mine) == len(theirs) and all(
+    actual, required = fields_of(found), fields_of(expected)
+    spares = [(a, b) for a, b in zip(actual, required, strict=False) if a != b]
+    return len(actual) == len(required) and all(
         a[0] == b[0] and a[1].itemsize == b[1].itemsize and (a[2].startswith("spare") or b[2].startswith("spare"))
         for a, b in spares
     )
@@ -124,14 +126,16 @@ def fields_of(dtype: np.dtype[Any]) -> list[tuple[int, np.dtype[Any], str]]:
 
 
 def difference(found: np.dtype[Any], expected: np.dtype[Any]) -> str:
-    """What is not as expected, in a few words."""
+    """The first difference, in a few words."""
     if found.itemsize != expected.itemsize or found.fields is None or expected.fields is None:
         return f"{found if found.fields is None else found.itemsize}, expected {expected.itemsize} bytes per record"
     pairs = zip(found.descr, expected.descr, strict=False)
-    first = next((f"{mine[0]} where {theirs[0]} is expected" for mine, theirs in pairs if mine != theirs), "padding")
+    first = next(
+        (f"{actual[0]} where {required[0]} is expected" for actual, required in pairs if actual != required), "padding"
+    )
     return first
 
 
 def first_line(problem: BaseException) -> str:
-    """numpy and the system say much in several lines; the first one is what happened."""
+    """The first line of an exception's text, which names the problem; numpy's have several lines."""
     return (str(problem).splitlines() or [type(problem).__name__])[0]

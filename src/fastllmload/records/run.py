@@ -1,4 +1,4 @@
-"""A run folder, read: rows, events by row, manifest, samples. Works while the run goes on and after a kill."""
+"""Reads a run folder: rows, events by row, manifest, samples; also during the run and after a kill."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from fastllmload.records.error_texts import read_texts
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, abandoned, before_first_request, not_whole
 from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
-from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_text, open_what_is_left, within
+from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_remaining, open_text, within
 
 SCHEMA_VERSION = 1
 SAMPLES = "samples.npy"
-ENDED_EARLY = ("running", "killed")  # run.json "status" of a run that its supervisor did not end
+ENDED_EARLY = ("running", "killed")  # run.json "status" of a run that has not ended, or was killed
 DONE = "done"  # run.json "status" of a run that ended as planned; anything else is incomplete
 
 
@@ -48,9 +48,9 @@ class PhaseTimes:
 class Run:
     """Rows by (phase, request); row r has the events `first_event[r]:first_event[r + 1]`, in time order.
 
-    *incomplete*: the run was killed, was interrupted, or still goes on; rows then may have status in_flight. *damaged*:
-    files that are not as the run left them, each with a sentence. Of a cut requests.npy or tokens.npy the records before
-    the cut are here, of a changed one none: whoever makes a figure of them asks `lost` first.
+    *incomplete*: the run was killed, was interrupted, or continues; rows may then have status in_flight. *damaged*: files
+    that differ from what the run wrote, each with a sentence. A truncated requests.npy or tokens.npy has the records before
+    the cut here, a changed one none: call `lost` before computing figures from them.
     """
 
     directory: Path
@@ -64,7 +64,7 @@ class Run:
     damaged: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """One line: where, how it ended, whether it can be believed."""
+        """One line: folder, end, verdict, requests."""
         counts = self.manifest.get("counts") or {}
         state = "incomplete" if self.incomplete else "complete"
         verdict = (self.manifest.get("certificate") or {}).get("verdict", "not judged")
@@ -100,7 +100,7 @@ class Run:
 
     @property
     def event_tokens(self) -> npt.NDArray[np.uint16]:
-        """Tokens that the server said the event carries; 0 = it did not say, `layout.TOKENS_NONE` = none."""
+        """Tokens of the event as the server reports them; 0 = it does not, `layout.TOKENS_NONE` = none."""
         return self.events["tokens"]
 
     @property
@@ -109,24 +109,22 @@ class Run:
         return tuple(self.damaged.values())
 
     def lost(self, *names: str) -> str | None:
-        """Why figures made from these files (ROWS, EVENTS, TEXT, or another's name) would not be those of the run; None
-        where they are whole. Without rows there are no events either.
+        """Why figures cannot be computed from these files (ROWS, EVENTS, TEXT, or another name); None where they are intact.
+        Events and text also need the rows.
         """
-        asked = (ROWS, *names) if EVENTS in names or TEXT in names else names
-        return next((self.damaged[name] for name in asked if name in self.damaged), None)
+        needed = (ROWS, *names) if EVENTS in names or TEXT in names else names
+        return next((self.damaged[name] for name in needed if name in self.damaged), None)
 
     def array(
         self, name: str, dtype: np.dtype[Any] | None = None, shape: tuple[int | None, ...] | None = None
     ) -> npt.NDArray[Any] | None:
-        """One of the folder's other .npy files; None where it is missing or not whole. RunFolderError for another
-        layout.
-        """
+        """One of the folder's other .npy files; None where it is missing or damaged. RunFolderError for another layout."""
         return None if name in self.damaged else read_array(self.directory / name, dtype, shape)
 
     @property
-    def whole(self) -> Run:
-        """The run without rows where they are not whole, and without events where those are not: part of them would look
-        like another run.
+    def intact(self) -> Run:
+        """The run without rows where they are damaged, and without events where those are: a part of them would describe
+        another run.
         """
         if not self.lost(EVENTS):
             return self
@@ -134,7 +132,7 @@ class Run:
         return replace(self, rows=rows, events=self.events[:0], first_event=np.zeros(len(rows) + 1, np.int64))
 
     @property
-    def whole_rows(self) -> npt.NDArray[np.bool_]:
+    def complete_rows(self) -> npt.NDArray[np.bool_]:
         """Per row: whether all of its events are here."""
         if EVENTS not in self.damaged:
             return np.ones(len(self.rows), np.bool_)
@@ -150,16 +148,16 @@ class Run:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """run.json as a dict. RunFolderError when it is missing, no JSON object, or of another schema version."""
+    """run.json as a dict. RunFolderError when it is missing, not a JSON object, or of another schema version."""
     path = directory / "run.json"
     try:
         manifest = parse_json(read_regular(path))
     except (FileNotFoundError, NotADirectoryError):
         refuse_unbegun(directory, {})
-        there = "it has no run.json" if directory.is_dir() else "it is a file"
-        why = there if directory.exists() else "it does not exist"
+        found = "it has no run.json" if directory.is_dir() else "it is a file"
+        why = found if directory.exists() else "it does not exist"
         raise RunFolderError(
-            f"{directory} is no run folder: {why}; give the folder that a run named at its end"
+            f"{directory} is not a run folder: {why}; give the folder that a run named at its end"
         ) from None
     except OSError as problem:
         raise RunFolderError(f"{path} cannot be read: {problem.strerror}") from None
@@ -186,9 +184,12 @@ def refuse_unbegun(directory: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def read_merged(directory: Path, known: Mapping[str, str] | None = None) -> Merged:
-    """The merged files of a run; *known*: which of them are not whole, by name. RunFolderError for another layout."""
+    """The merged files of a run; *known*: damage by name of file. RunFolderError for another layout."""
     damage = dict(known or {})
-    rows, events = left_of(directory / ROWS, layout.REQUEST, damage), left_of(directory / EVENTS, layout.EVENT, damage)
+    rows, events = (
+        remaining_records(directory / ROWS, layout.REQUEST, damage),
+        remaining_records(directory / EVENTS, layout.EVENT, damage),
+    )
     if ROWS in damage:
         events = within(events, len(rows))
     first_event = np.zeros(len(rows) + 1, np.int64)
@@ -206,12 +207,12 @@ def read_merged(directory: Path, known: Mapping[str, str] | None = None) -> Merg
     return Merged(rows, events, first_event, text[:0] if {ROWS, TEXT} & damage.keys() else text, damage)
 
 
-def left_of(path: Path, dtype: np.dtype[Any], damage: dict[str, str]) -> Rows:
-    """Records of a file; of a cut one those before the cut, of one that is broken or was changed none. *damage* is told."""
-    records, problem = open_what_is_left(path, dtype)
+def remaining_records(path: Path, dtype: np.dtype[Any], damage: dict[str, str]) -> Rows:
+    """Records of a file; of a truncated one those before the cut, of a changed one none. Adds to *damage*."""
+    records, problem = open_remaining(path, dtype)
     if problem is not None:
         damage.setdefault(path.name, problem)
-    elif path.name in damage:  # readable, and yet not what the run wrote
+    elif path.name in damage:  # readable, but not what the run wrote
         return records[:0]
     return records
 
@@ -222,12 +223,12 @@ def text_fits(text: Bytes, rows: int) -> bool:
 
 
 def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
-    """Read a run folder; of a damaged one what is left (`Run.damaged`). RunFolderError says what is missing or of
+    """Read a run folder; of a damaged one what can be read (`Run.damaged`). RunFolderError names what is missing or of
     another version. *contents*: compare checksums too, which reads every byte.
     """
     folder = Path(directory)
     if not folder.is_dir():
-        raise RunFolderError(f"{folder} does not exist or is no folder")
+        raise RunFolderError(f"{folder} does not exist or is not a folder")
     manifest = read_manifest(folder)
     refuse_unbegun(folder, manifest)
     unmerged = not (folder / ROWS).exists() and (folder / "workers").is_dir()
@@ -264,7 +265,7 @@ def texts_left(folder: Path, damaged: dict[str, str]) -> Any:
 
 
 def samples_left(folder: Path, damaged: dict[str, str]) -> npt.NDArray[Any] | None:
-    """samples.npy; None, and told, where it cannot be read: a run can be understood without."""
+    """samples.npy; None, with an entry in *damaged*, where it cannot be read: a run can be reported without."""
     try:
         return None if SAMPLES in damaged else read_array(folder / SAMPLES, shape=(None,))
     except RunFolderError as problem:
@@ -273,7 +274,7 @@ def samples_left(folder: Path, damaged: dict[str, str]) -> npt.NDArray[Any] | No
 
 
 class RowNames:
-    """Texts that the manifest has for numbers in rows: the run's id, the targets, the classes of requests."""
+    """Names from run.json for numbers in rows: the run's id, the targets, the request classes."""
 
     def __init__(self, manifest: dict[str, Any]) -> None:
         run_id = manifest.get("run_id")
@@ -285,7 +286,7 @@ class RowNames:
         self.numbers = {code: phases[name] for code, name in enumerate(layout.PHASE_NAMES) if name in phases}
 
     def request_id(self, row: np.void) -> str:
-        """What the server saw as X-Request-Id, when the run has an id: run, phase, request."""
+        """The X-Request-Id that was sent, when the run has an id: run, phase, request."""
         return f"{self.prefix}{self.numbers.get(int(row['phase']), int(row['phase']))}-{row['request']}"
 
     def request_ids(self, rows: Rows) -> list[str]:

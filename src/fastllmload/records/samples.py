@@ -1,4 +1,4 @@
-"""samples.npy: what the supervisor saw of each worker, four times a second. Readable at every moment."""
+"""Writes samples.npy, the counters of each worker four times a second; it can be read at any time during the run."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ PROCESS = ("cpu_ns", "rss_bytes", "voluntary_switches", "involuntary_switches", 
 SAMPLE = np.dtype(
     [("t_ns", "<i8"), ("worker", "<i4"), ("phase", "<i4"), *((name, "<i8") for name in (*COUNTERS, *PROCESS))]
 )
-PLACES = np.array(list(COUNTERS.values()))
-SIMULATOR = -1  # *worker* of the embedded engine's own rows: only PROCESS columns mean something
+SLOTS = np.array(list(COUNTERS.values()))
+SIMULATOR = -1  # *worker* of the embedded engine's own rows: only PROCESS columns are used
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -56,7 +56,7 @@ def sample(
     t_ns: int, worker: int, phase: int, words: npt.NDArray[np.int64] | None, figures: ProcessFigures | None
 ) -> npt.NDArray[np.void]:
     """One row. A worker's own CPU time (fine-grained) replaces /proc's when it is newer."""
-    counted = (0,) * len(COUNTERS) if words is None else tuple(words[PLACES].tolist())
+    counted = (0,) * len(COUNTERS) if words is None else tuple(words[SLOTS].tolist())
     used = (0,) * len(PROCESS) if figures is None else tuple(getattr(figures, name) for name in PROCESS)
     row = np.array([(t_ns, worker, phase, *counted, *used)], SAMPLE)
     if words is not None:
@@ -65,7 +65,7 @@ def sample(
 
 
 class SampleLog:
-    """Appends rows to samples.npy and keeps its header true. A full disk sets *full* and ends the appending only."""
+    """Appends rows to samples.npy and updates its header. A full disk sets *full* and ends only the recording of samples."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "w+b", buffering=0)  # noqa: SIM115 - lives as long as the run
@@ -90,7 +90,9 @@ class SampleLog:
             self.full = True
             return
         self.rows += len(rows)
-        header = self._described + b"(%d,)}" % self.rows  # made anew it would take longer than all else here
+        header = (
+            self._described + b"(%d,)}" % self.rows
+        )  # building it again would take longer than everything else here
         os.pwrite(self._file.fileno(), header.ljust(self._header - 1) + b"\n", 0)
 
     def close(self) -> None:

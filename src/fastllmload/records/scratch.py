@@ -1,5 +1,5 @@
-"""Room for arrays with an item per event: large ones lie in nameless files beside the run, where the kernel can write them
-out, so that what a process needs of memory does not grow with the run.
+"""Allocates arrays with an item per event: large ones in unnamed files in the run folder, which the kernel can write out, so
+that memory use does not grow with the run.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy.typing as npt
 LARGE = 1 << 25  # bytes
 
 
-def room(items: int, dtype: npt.DTypeLike, beside: Path | None) -> npt.NDArray[Any]:
-    """An array of so many *items*, not initialised. Without *beside*, or where no file can be made there, in memory."""
-    found = mapped(items, np.dtype(dtype), beside)
+def room(items: int, dtype: npt.DTypeLike, folder: Path | None) -> npt.NDArray[Any]:
+    """An uninitialised array of *items*. Without *folder*, or where no file can be made in it, in memory."""
+    found = mapped(items, np.dtype(dtype), folder)
     return np.empty(items, dtype) if found is None else found
 
 
-def zeros(items: int, dtype: npt.DTypeLike, beside: Path | None) -> npt.NDArray[Any]:
-    """The same, of zeros."""
-    found = mapped(items, np.dtype(dtype), beside)
+def zeros(items: int, dtype: npt.DTypeLike, folder: Path | None) -> npt.NDArray[Any]:
+    """An array of zeros, allocated in the same way."""
+    found = mapped(items, np.dtype(dtype), folder)
     return np.zeros(items, dtype) if found is None else found
 
 
-def mapped(items: int, dtype: np.dtype[Any], beside: Path | None) -> npt.NDArray[Any] | None:
-    """Zeros in a file without a name; None for a small array, and where there is no place for a file."""
+def mapped(items: int, dtype: np.dtype[Any], folder: Path | None) -> npt.NDArray[Any] | None:
+    """Zeros in an unnamed file; None for a small array, and where no file can be made."""
     size = items * dtype.itemsize
-    if beside is None or size < LARGE:
+    if folder is None or size < LARGE:
         return None
     try:
-        with tempfile.TemporaryFile(dir=beside) as file:
+        with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # writing to a mapped hole on a full disk would kill the process
             return np.asarray(np.memmap(file, dtype, "r+", shape=(items,)))
-    except OSError:  # a folder to read only, or a full disk: memory may still do
+    except OSError:  # a read-only folder, or a full disk: memory may suffice
         return None

@@ -1,4 +1,4 @@
-"""Shared memory of one worker: int64 words mapped on a file, laid out by `counters.pxd`."""
+"""Maps the shared memory of one worker: int64 words in a file, with the layout of `counters.pxd`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ class SharedWords:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> SharedWords:
-        """Make the file *path*, all zero. FileExistsError if it is there, HostLimitError if it does not fit the
-        disk.
-        """
+        """Make the file *path*, all zero. FileExistsError if it exists, HostLimitError if it does not fit on the disk."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, SIZE)
@@ -59,12 +57,12 @@ class SharedWords:
         return self.words[start : start + histogram.WORDS]
 
     def stalls(self) -> npt.NDArray[np.int64]:
-        """Rows (begin, length, ready, running) in ns, in order: the newest stalls above `counters.STALL_NS`, and the phase's
-        longest one, whether it is that long or old. *ready*: how long of it the thread was ready to run and had no
-        processor; *running*: how long it ran; -1: not known.
+        """Rows (begin, length, ready, running) in ns, in order: the newest stalls above `counters.STALL_NS`, and the longest
+        one of the phase in any case. *ready*: time in it for which the thread was ready to run and had no processor;
+        *running*: time for which it ran; -1: not known.
         """
-        seen = int(self.words[counters.W_STALLS])
-        ring = self.words[counters.STALLS_START : counters.TOTAL_WORDS].reshape(-1, counters.STALL_WORDS)[:seen]
+        count = int(self.words[counters.W_STALLS])
+        ring = self.words[counters.STALLS_START : counters.TOTAL_WORDS].reshape(-1, counters.STALL_WORDS)[:count]
         at, length = (int(self.words[word]) for word in (counters.W_STALL_MAX_AT, counters.W_STALL_MAX_NS))
         if length and not (ring[:, 0] == at).any():
             ring = np.concatenate([ring, [[at, length, -1, -1]]])

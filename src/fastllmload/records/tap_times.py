@@ -1,4 +1,4 @@
-"""What the tap wrote, joined to merged rows and events: `workers/tap.bin`, with `workers/tap.json` beside it."""
+"""Joins the packet ring's segments (`workers/tap.bin`, `workers/tap.json`) to merged rows and events."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tap was asked to keep. *remote*: for each target the number of its address and port, -1 for none; *tls*:
-    whether its connections are encrypted.
+    """The connections that the tap records. *remote*: for each target the number of its address and port, -1 for none;
+    *tls*: whether its connections are encrypted.
     """
 
     remote: tuple[int, ...]
@@ -37,7 +37,7 @@ def write_watched(folder: Path, watched: Watched) -> None:
 
 
 def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> dict[str, Any] | None:
-    """Give *rows* and *events* the times of the segments in *folder*; what came of it, None where there was no tap.
+    """Set the times of *rows* and *events* from the segments in *folder*. Returns the result, None without a tap.
 
     RunFolderError when the files contradict each other.
     """
@@ -69,7 +69,9 @@ def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> di
             difference,
         )
     except (IndexError, ValueError) as problem:
-        raise RunFolderError(f"{folder / SEGMENTS} does not belong to the rows beside it: {problem}") from problem
+        raise RunFolderError(
+            f"{folder / SEGMENTS} does not belong to the rows in the same folder: {problem}"
+        ) from problem
     for part in blocks(segments):
         join.read(as_bytes(part))
     join.finish()
@@ -93,8 +95,8 @@ def blocks(segments: npt.NDArray[Any]) -> Sequence[npt.NDArray[Any]]:
 def connections(
     rows: Rows, watched: Watched
 ) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """What `Join` asks for: order, chains, chain_key, tls, places. A connection is a row that did not reuse one, and
-    those that did behind it, between the same port and target.
+    """Arguments of `Join`: order, chains, chain_key, tls, places. A connection is a row that did not reuse one and the rows
+    after it that did, with the same port and target.
     """
     remote = np.array([*watched.remote, NONE], np.int64)
     encrypted = np.array([*watched.tls, False], np.uint8)

@@ -1,4 +1,4 @@
-"""What one worker wrote: its rows, its events and its text, cut to what is there, also after a kill."""
+"""Opens the files of a worker: rows, events and text, up to the last complete record, also after a kill."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from fastllmload._ext import recorder, regroup
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.earlier_layout import as_of_today, is_earlier
+from fastllmload.records.earlier_layout import is_earlier, to_current_layout
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT
-from fastllmload.records.npy import read_array, read_head, same_but_for_spares, whole_records
+from fastllmload.records.npy import complete_records, read_array, read_head, same_but_for_spares
 
 Rows = npt.NDArray[np.void]
 Bytes = npt.NDArray[np.uint8]
@@ -24,7 +24,7 @@ EARLIER_WINDOW = 1 << 20
 @dataclass(frozen=True)
 class WorkerFiles:
     """Rows and events are mapped, not read; *text* is the bytes of text.bin up to its last complete record. *damage*:
-    by kind of file (ROWS, EVENTS), a sentence where it was cut after the run.
+    by kind of file (ROWS, EVENTS), a sentence where it was truncated after the run.
     """
 
     rows: Rows
@@ -43,8 +43,8 @@ def open_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
     mapped = path.exists() and path.stat().st_size > recorder.HEADER_BYTES
     rows = read_array(path, written_as(path, dtype), (None,), mapped)
     if rows is None:
-        raise RunFolderError(f"{path} is missing: this is no run folder, or a part of it was deleted")
-    return as_of_today(np.asarray(rows), dtype)
+        raise RunFolderError(f"{path} is missing: this is not a run folder, or a part of it was deleted")
+    return to_current_layout(np.asarray(rows), dtype)
 
 
 def written_as(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -53,8 +53,8 @@ def written_as(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return head.dtype if head is not None and is_earlier(head.dtype, dtype) else dtype
 
 
-def open_what_is_left(path: Path, dtype: np.dtype[Any]) -> tuple[Rows, str | None]:
-    """The same, of a file that was cut, broken or lost its whole records, with a sentence. RunFolderError for another
+def open_remaining(path: Path, dtype: np.dtype[Any]) -> tuple[Rows, str | None]:
+    """The records of a file, of a truncated or damaged one those that remain, with a sentence. RunFolderError for another
     layout.
     """
     try:
@@ -62,12 +62,12 @@ def open_what_is_left(path: Path, dtype: np.dtype[Any]) -> tuple[Rows, str | Non
     except RunFolderError as problem:
         if of_another_layout(path, dtype):
             raise
-        left = whole_records(path, written_as(path, dtype)) if path.exists() else np.empty(0, dtype)
-        return as_of_today(left, dtype), str(problem)
+        remaining = complete_records(path, written_as(path, dtype)) if path.exists() else np.empty(0, dtype)
+        return to_current_layout(remaining, dtype), str(problem)
 
 
 def of_another_layout(path: Path, dtype: np.dtype[Any]) -> bool:
-    """A whole head that promises other records than *dtype*."""
+    """Whether the file has a readable header of other records than *dtype*."""
     head = read_head(path) if path.exists() else None
     return head is not None and not (
         same_but_for_spares(head.dtype, dtype) or head.dtype == dtype or is_earlier(head.dtype, dtype)
@@ -75,7 +75,7 @@ def of_another_layout(path: Path, dtype: np.dtype[Any]) -> bool:
 
 
 def within(events: Rows, rows: int) -> Rows:
-    """*events*, which stand by row, without those of rows from *rows* on: these are lost."""
+    """*events*, which are ordered by row, without those of rows from *rows* on, which are lost."""
     return events[: int(np.searchsorted(events["row"], rows))] if len(events) else events
 
 
@@ -99,18 +99,18 @@ def used_rows(rows: Rows) -> int:
 
 
 def read_worker(directory: Path) -> WorkerFiles:
-    """The files in workers/<w>, of cut ones what is left. Events of rows that never reached the disk are an error, unless
-    it was the rows that were cut.
+    """The files in workers/<w>, of truncated ones the complete records. Events of rows that are missing are an error, unless
+    the file of rows was truncated.
     """
-    rows, lost_rows = open_what_is_left(directory / ROWS, layout.REQUEST)
-    events, lost_events = open_what_is_left(directory / EVENTS, layout.EVENT)
+    rows, lost_rows = open_remaining(directory / ROWS, layout.REQUEST)
+    events, lost_events = open_remaining(directory / EVENTS, layout.EVENT)
     rows, events = rows[: used_rows(rows)], events[: regroup.used_events(as_bytes(events))]
-    damage = {name: told for name, told in ((ROWS, lost_rows), (EVENTS, lost_events)) if told is not None}
+    damage = {name: text for name, text in ((ROWS, lost_rows), (EVENTS, lost_events)) if text is not None}
     text = open_text(directory / TEXT)
     if lost_rows is not None:
         events, text = events[events["row"] < len(rows)], text[:0]
     elif int(recorder.text_index(text)[0].max(initial=0)) >= max(1, len(rows)):
-        damage[TEXT] = f"{directory / TEXT} does not belong to {ROWS} beside it: it was changed"
+        damage[TEXT] = f"{directory / TEXT} does not belong to {ROWS} in the same folder: it was changed"
         text = text[:0]
     return WorkerFiles(rows, events, text, damage)
 

@@ -186,7 +186,7 @@ def break_folder(folder: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ("manifest missing", "is no run folder: it has no run.json"),
+        ("manifest missing", "is not a run folder: it has no run.json"),
         ("manifest cut", "is not JSON, it may be truncated"),
         ("old schema", "schema_version 0, this version reads 1"),
         ("other layout", "records of another layout"),
@@ -221,8 +221,8 @@ def test_what_is_left_of_a_damaged_folder(tmp_path: Path, how: str, sentence: st
     run = load(tmp_path)
     assert len(run.rows) == rows and sentence in " ".join(run.damage) and run.lost("tokens.npy") in run.damage
     assert np.array_equal(np.asarray(run.rows), before[:rows])
-    assert len(run.events) == run.first_event[-1] and int(run.whole_rows.sum()) == whole
-    assert len(run.whole.events) == 0
+    assert len(run.events) == run.first_event[-1] and int(run.complete_rows.sum()) == whole
+    assert len(run.intact.events) == 0
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -63,7 +63,9 @@ def _left(run: Run, name: str) -> str:
     if name == "requests.npy":
         return f"; written are the {len(run.rows):,} requests before the cut"
     if name == "tokens.npy":
-        return f"; {int((~run.whole_rows).sum()):,} of {len(run.rows):,} requests have lost events: those are left out"
+        return (
+            f"; {int((~run.complete_rows).sum()):,} of {len(run.rows):,} requests have lost events: those are left out"
+        )
     return ""
 
 

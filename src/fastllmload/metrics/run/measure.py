@@ -46,7 +46,7 @@ def measure(run: Run) -> dict[str, Any]:
     """`metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `steadiness`, `window` and flat keys of run.json, with
     None for null, also for figures that need damaged files.
     """
-    return without_lost(measure_intact(run.whole), run)
+    return without_lost(measure_intact(run.intact), run)
 
 
 def measure_intact(run: Run) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def figures(subject: Subject, document: Mapping[str, Any]) -> Iterator[tuple[str
 
 def token_lengths(subject: Subject) -> dict[str, dict[str, Any]]:
     """Input and output tokens of the requests whose latencies are reported."""
-    run = subject.run.whole
+    run = subject.run.intact
     chosen = populations(run, window_of(run)).latency
     tokens = count_tokens(run)
     return {

@@ -22,4 +22,4 @@ def document_of(folder: Path) -> dict[str, Any]:
     measured = measure(run)
     # The certificate needs all rows and events; without them no verdict is computed.
     judged = {} if run.lost(EVENTS) else {"certificate": judge(run)}
-    return {**document, **measured, **added(run.whole, measured), **judged}
+    return {**document, **measured, **added(run.intact, measured), **judged}

@@ -34,7 +34,7 @@ class ReportContext:
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
-        self.run = self.run.whole
+        self.run = self.run.intact
 
     def reason(self, otherwise: str, *names: str) -> str:
         """The reason for an empty chart: one of the files *names* is damaged, or else *otherwise*."""
