@@ -1,4 +1,4 @@
-"""The server's own words about failures: blanked, bounded, together over workers, in one line for people."""
+"""Texts of failed responses are redacted, bounded, merged over workers, and shown in one line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_equal_texts_of_workers_are_one_and_the_most_frequent_comes_first(tmp_pa
     assert found["texts"][0]["http_status"] == 500 and found["texts"][0]["error"] == "http_status"
 
 
-def test_finish_reasons_that_are_not_known_are_no_failures(tmp_path: Path) -> None:
+def test_unknown_finish_reasons_are_not_failures(tmp_path: Path) -> None:
     directory = tmp_path / "workers" / "0"
     directory.mkdir(parents=True)
     taken = [(200, 0, b"finish_reason: wandered", 3), (500, HTTP_STATUS, b"busy", 1)]
@@ -51,7 +51,7 @@ def test_no_part_of_a_key_is_kept(tmp_path: Path, before: int) -> None:
     assert "sk-" not in text and len(text) <= LONGEST
 
 
-def test_what_a_terminal_would_obey_is_not_kept(tmp_path: Path) -> None:
+def test_control_characters_are_replaced(tmp_path: Path) -> None:
     worker(tmp_path, 0, (b"\x1b[31mred\x07 \xff\n", 1))
     assert read_texts(tmp_path)["texts"][0]["text"] == "\ufffd[31mred\ufffd \ufffd\n"
 
@@ -84,7 +84,7 @@ def test_one_line_for_people(text: str, message: str) -> None:
     assert message_of(text) == message
 
 
-def test_texts_that_speak_of_memory_are_counted_by_request() -> None:
+def test_texts_about_memory_are_counted_by_request() -> None:
     texts = [{"text": "cuda OUT OF MEMORY", "requests": 4}, {"text": "busy", "requests": 9}]
     assert speaks_of({"texts": texts}, "out of memory|OOM") == 4
     assert speaks_of(None, "out of memory") == 0

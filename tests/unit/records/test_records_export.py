@@ -1,4 +1,4 @@
-"""The export holds the contract's keys and exactly what was recorded; output tokens name their source."""
+"""The export has the documented keys and exactly the recorded values; output tokens name their source."""
 
 import csv
 import io
@@ -129,7 +129,7 @@ def test_every_value_is_what_was_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("each", "stated"), [(1, 1), (3, None)])
-def test_unsaid_token_counts_are_null_unless_there_are_as_many_chunks_as_tokens(
+def test_unreported_token_counts_are_null_unless_there_are_as_many_chunks_as_tokens(
     tmp_path: Path, each: int, stated: int | None
 ) -> None:
     records = exported(recorded(tmp_path, draw_requests(3, Shape(requests=50, tokens_per_event=each, failures=0.0))))
@@ -171,7 +171,7 @@ def test_blocks_of_any_size_give_the_same_rows(
     assert exported(run) == whole
 
 
-def test_a_run_without_a_request_is_no_line_and_a_header(tmp_path: Path) -> None:
+def test_a_run_without_a_request_has_no_line_but_a_header(tmp_path: Path) -> None:
     run = recorded(tmp_path, [])
     cells = io.StringIO()
     export_csv(run, cells)
@@ -188,13 +188,13 @@ def test_the_manifest_names_run_targets_and_classes(tmp_path: Path) -> None:
     assert (record["request_id"], record["url"], record["class"]) == ("abc-1-5", "http://b", "l")
 
 
-def test_durations_that_a_server_said_are_its_own_keys(tmp_path: Path) -> None:
+def test_durations_reported_by_the_server_have_their_own_keys(tmp_path: Path) -> None:
     run = write_one(tmp_path, server_total_ns=9, server_prompt_eval_ns=3, server_eval_ns=5)
     record = exported(run)[0]
     assert [record[f"server_{name}_ns"] for name in ("total", "load", "prompt_eval", "eval")] == [9, None, 3, 5]
 
 
-def test_recorded_text_is_counted_as_one_whole(tmp_path: Path) -> None:
+def test_recorded_text_is_counted_as_one_text(tmp_path: Path) -> None:
     """ "internationalization" cut in four would be more tokens than the word has."""
     run = write_one(tmp_path, (b"inter", b"nation", b"aliz", b"ation \\u00fc\\n"))
     tokens = count_tokens(run)
@@ -208,7 +208,7 @@ def test_recorded_text_is_counted_as_one_whole(tmp_path: Path) -> None:
     assert tokens.output[0] < pieces
 
 
-def test_usage_goes_before_recorded_text(tmp_path: Path) -> None:
+def test_usage_is_preferred_to_recorded_text(tmp_path: Path) -> None:
     tokens = count_tokens(write_one(tmp_path, (b"one two three",), completion_tokens=99))
     assert (tokens.output[0], SOURCES[tokens.source[0]]) == (99, "usage")
 
@@ -248,7 +248,7 @@ def test_timed_tokens_leave_out_reasoning(tmp_path: Path, fields: dict[str, int]
         ({"completion_tokens": 20, "reasoning_tokens": -1, "content_events": 20, "reasoning_events": 0}, 0),
     ],
 )
-def test_reasoning_tokens_that_nobody_counted_are_null(
+def test_reasoning_tokens_that_were_not_counted_are_null(
     tmp_path: Path, fields: dict[str, int], reasoning: int | None
 ) -> None:
     """0 only where there was no reasoning."""

@@ -119,7 +119,7 @@ def test_planned_requests_that_were_never_sent_get_rows(tmp_path: Path) -> None:
 
 
 def test_a_wrapped_plan_keeps_every_row_of_a_request_number(tmp_path: Path) -> None:
-    """A sequence that begins again has numbers beyond the plan; they are no planned requests."""
+    """A sequence that begins again has numbers beyond the plan; these are not planned requests."""
     requests = draw_requests(2, Shape(requests=6))
     write_workers(tmp_path, requests, 1)
     write_manifest(tmp_path)
@@ -211,8 +211,10 @@ def test_a_broken_folder_is_named_in_one_sentence(tmp_path: Path, how: str, sent
         ("events of other rows", "does not belong to requests.npy", 3, 0),
     ],
 )
-def test_what_is_left_of_a_damaged_folder(tmp_path: Path, how: str, sentence: str, rows: int, whole: int) -> None:
-    """Whole records before the cut, events only of rows that are there, and what is wrong in a sentence."""
+def test_the_intact_part_of_a_damaged_folder_is_read(
+    tmp_path: Path, how: str, sentence: str, rows: int, whole: int
+) -> None:
+    """Complete records before the cut, events of existing rows only, and a sentence about the damage."""
     write_workers(tmp_path, draw_requests(2, Shape(requests=20)), 1)
     write_manifest(tmp_path)
     merge_workers(tmp_path)

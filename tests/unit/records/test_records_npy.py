@@ -1,4 +1,4 @@
-"""What a .npy file says of itself is looked at before numpy does: at some broken heads it looks for minutes."""
+"""The header of a .npy file is checked before numpy reads it, which takes minutes for some broken headers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_numpy_does_not_see_a_head_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_numpy_does_not_read_an_invalid_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     def seen(*_: object, **__: object) -> None:
         raise AssertionError("numpy was asked")
 

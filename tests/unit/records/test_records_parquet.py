@@ -1,4 +1,4 @@
-"""The Parquet tables hold what JSONL holds, joined by row; without DuckDB one sentence says what to install."""
+"""The Parquet tables have the values of JSONL, joined by row; without DuckDB a message names what to install."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_events_are_those_of_the_run(tmp_path: Path) -> None:
 
 
 def test_events_that_complete_no_token_have_none(tmp_path: Path) -> None:
-    """The server said so: 0. It did not say: null."""
+    """0 where the server reports none, null where it does not report."""
     pytest.importorskip("duckdb")
     run = recorded(tmp_path, Shape(requests=5))
     events = np.array(run.events)
@@ -89,7 +89,7 @@ def test_kinds_that_have_no_name_have_none(tmp_path: Path) -> None:
     assert kinds[:3] == [None] * 3 and None not in kinds[3:]
 
 
-def test_without_duckdb_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_duckdb_a_message_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(InputError, match="install fastllmload with the extra `parquet`"):
         export_parquet(recorded(tmp_path, Shape(requests=1)), tmp_path / "out")

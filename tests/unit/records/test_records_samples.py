@@ -1,4 +1,4 @@
-"""samples.npy is a whole array after every append, also when its writer is killed."""
+"""samples.npy is a complete array after every append, also when its writer is killed."""
 
 import os
 import subprocess
@@ -22,8 +22,8 @@ def test_the_file_is_readable_before_and_after_every_row(tmp_path):
     log.close()
 
 
-def test_rows_behind_the_header_count_do_not_spoil_the_file(tmp_path):
-    """A kill between rows and header leaves more bytes than the header says."""
+def test_rows_beyond_the_header_count_are_ignored(tmp_path):
+    """A kill between rows and header leaves more bytes than the header counts."""
     log = SampleLog(tmp_path / "s.npy")
     log.append(sample(1, 0, 0, None, None))
     log.close()

@@ -1,4 +1,4 @@
-"""Large arrays lie in nameless files beside the run; small ones, and those that have no place there, in memory."""
+"""Large arrays are in unnamed files in the run folder; small ones, and those that do not fit there, in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastllmload.records.scratch import room, zeros
 
 
 def mapped(values: np.ndarray) -> bool:
-    """Whether a mapping of a file of this test's folder holds them."""
+    """Whether they are in a mapped file of this test's folder."""
     at = values.__array_interface__["data"][0]
     for line in Path("/proc/self/maps").read_text().splitlines():
         begin, end = (int(edge, 16) for edge in line.split()[0].split("-"))
@@ -34,7 +34,7 @@ def test_a_large_array_takes_the_file_and_leaves_no_name(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_place_for_a_file_memory_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_room_for_a_file_memory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scratch, "LARGE", 4096)
     assert not mapped(room(1000, np.uint16, tmp_path / "missing" / "folder"))
     before = set(os.listdir("/proc/self/fd"))

@@ -1,4 +1,4 @@
-"""run.json is checked once on reading: tables are tables, lists are lists, and one sentence says what is not."""
+"""The types of run.json are checked once on reading, and a message names the first wrong one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCUMENT: dict[str, Any] = json.loads((GOLDEN / "report" / "run.json").read_text
 
 
 def changed(path: str, value: object) -> dict[str, Any] | None:
-    """The document with *value* in the first place that *path* names; None when it has no such place."""
+    """The document with *value* at the first match of *path*; None without a match."""
     found = copy.deepcopy(DOCUMENT)
     inner: Any = found
     *steps, last = path.split(".")
@@ -32,7 +32,7 @@ def keys_of(inner: Any) -> list[Any]:
     return list(inner) if isinstance(inner, dict) else list(range(len(inner))) if isinstance(inner, list) else []
 
 
-def test_a_whole_document_is_right() -> None:
+def test_a_complete_document_is_valid() -> None:
     assert misshapen(DOCUMENT) is None
     assert misshapen({}) is None
 
@@ -49,14 +49,14 @@ def test_every_part_of_another_kind_is_named(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", NEVER_NULL.split())
-def test_null_is_right_only_where_it_means_something(path: str) -> None:
+def test_null_is_valid_only_where_it_has_a_meaning(path: str) -> None:
     found = changed(path, None)
     if found is not None:
         assert "is null" in (misshapen(found) or "")
 
 
 @pytest.mark.parametrize(("path", "name"), [(path, name) for path, names in NEEDED.items() for name in names])
-def test_what_must_be_there_is_named(path: str, name: str) -> None:
+def test_missing_required_parts_are_named(path: str, name: str) -> None:
     found = copy.deepcopy(DOCUMENT)
     for _, value in parts(found, path.split("."), ""):
         if isinstance(value, dict):

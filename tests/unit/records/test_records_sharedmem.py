@@ -1,4 +1,4 @@
-"""Words written by one process are seen by another; wrong files are refused."""
+"""Words written by one process are read by another; wrong files are refused."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def test_words_and_histograms_are_shared_between_processes(tmp_path: Path) -> No
 
 
 def test_the_newest_stalls_and_the_longest_are_kept(tmp_path: Path) -> None:
-    """Of more stalls than the ring has places the newest are left, and the longest of the phase beside them."""
+    """Of more stalls than the ring has slots the newest are kept, and the longest of the phase."""
     shared = SharedWords.create(tmp_path / "shared")
     assert shared.stalls().shape == (0, 4)
     ring = shared.words[counters.STALLS_START : counters.TOTAL_WORDS].reshape(-1, counters.STALL_WORDS)

@@ -1,4 +1,4 @@
-"""Events get the time at which their last byte could be read, from segments made by hand: whatever order these come in."""
+"""Events get the time at which their last byte could be read, from constructed segments in any order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DONE, CONTENT, ROLE = (layout.EVENT_NAMES.index(name) for name in ("done", "cont
 
 @dataclass
 class Wire:
-    """A capture, and the rows and events of who read it late: each read at *late* after its last segment."""
+    """A capture, with the rows and events of a late reader: each read is *late* after its last segment."""
 
     base: int = 0xFFFFFF00  # sequence numbers wrap in the middle of an answer
     late: int = 30 * MS
@@ -155,7 +155,7 @@ def test_a_retransmission_does_not_make_bytes_later(tmp_path: Path) -> None:
     assert found.told["retransmitted"] == 2
 
 
-def test_bytes_behind_a_gap_come_with_what_closes_it(tmp_path: Path) -> None:
+def test_bytes_after_a_gap_arrive_with_the_segment_that_closes_it(tmp_path: Path) -> None:
     """The second segment was lost on its way; it overlaps others when it comes again."""
     wire = Wire()
     wire.open(0)
@@ -169,8 +169,8 @@ def test_bytes_behind_a_gap_come_with_what_closes_it(tmp_path: Path) -> None:
     assert found.told["out_of_order"] == 2
 
 
-def test_the_kernels_stamp_of_what_waited_is_too_early(tmp_path: Path) -> None:
-    """It is that of the last byte read. The read came with the byte that all waited for, and the tap knows when."""
+def test_the_kernels_stamp_of_waiting_bytes_is_too_early(tmp_path: Path) -> None:
+    """The kernel stamps the last byte read; the tap knows when the byte came that the others waited for."""
     wire = Wire()
     wire.open(0)
     wire.request(10 * MS, read=[20 * MS, 50 * MS, 50 * MS, 50 * MS], t_end_user=ZERO + 91 * MS)
@@ -183,7 +183,7 @@ def test_the_kernels_stamp_of_what_waited_is_too_early(tmp_path: Path) -> None:
     assert found.row("t_last", "t_end") == [90_000, 90_000]
 
 
-def test_any_order_of_segments_gives_when_the_prefix_was_whole(tmp_path: Path) -> None:
+def test_any_order_of_segments_gives_the_time_of_the_complete_prefix(tmp_path: Path) -> None:
     """Against the definition, for 200 captures: shuffled, repeated, cut anywhere, across the wrap of the sequence."""
     draw = random.Random(1)
     for turn in range(200):
@@ -208,7 +208,7 @@ def test_any_order_of_segments_gives_when_the_prefix_was_whole(tmp_path: Path) -
         assert wire.join(tmp_path / str(turn)).times == expected, turn
 
 
-def test_a_reused_connection_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_reused_connection_continues_at_its_offset(tmp_path: Path) -> None:
     wire = Wire()
     wire.open(0)
     begin = 0
@@ -267,8 +267,8 @@ def test_without_the_sent_handshake_only_the_sending_is_not_known(tmp_path: Path
     assert int(found.rows["t_wire"][0]) == 0
 
 
-def test_what_the_ring_lost_costs_only_what_it_may_have_touched(tmp_path: Path) -> None:
-    """The segment of the second event is missing, and the ring says so; the third came while it still lost frames."""
+def test_lost_frames_affect_only_events_that_they_may_contain(tmp_path: Path) -> None:
+    """The segment of the second event is missing, and the ring reports it; the third came while frames were still lost."""
     wire = Wire()
     wire.open(0)
     wire.request(10 * MS, events=5, read=[22 * MS, 60 * MS, 60 * MS, 110 * MS, 120 * MS])
@@ -284,7 +284,7 @@ def test_what_the_ring_lost_costs_only_what_it_may_have_touched(tmp_path: Path) 
     assert found.told["gaps"] == 1
 
 
-def test_a_gap_that_nothing_explains_leaves_what_is_behind_it(tmp_path: Path) -> None:
+def test_events_after_an_unexplained_gap_keep_their_stamps(tmp_path: Path) -> None:
     wire = simple()
     del wire.segments[4]  # of the second event
     found = wire.join(tmp_path)
@@ -314,7 +314,7 @@ def test_segments_around_a_change_of_the_wall_clock_have_no_time(tmp_path: Path)
     assert int(found.rows["t_wire"][0]) == 0
 
 
-def test_a_time_after_the_read_is_no_match(tmp_path: Path) -> None:
+def test_a_time_after_the_read_is_not_a_match(tmp_path: Path) -> None:
     wire = simple()
     for event in wire.events:
         event["t_ns"] = ZERO + 35 * MS
@@ -332,7 +332,7 @@ def test_exact_stamps_of_the_kernel_are_compared(tmp_path: Path) -> None:
     assert told["max"] == pytest.approx(3.0, rel=0.01)
 
 
-def test_an_answer_before_the_end_of_its_submission_is_moved_up_and_said(tmp_path: Path) -> None:
+def test_an_answer_before_the_end_of_its_submission_is_clamped_and_counted(tmp_path: Path) -> None:
     """On loopback the answer can be stamped before send() has returned."""
     wire = Wire()
     wire.open(0)
@@ -356,8 +356,8 @@ def test_an_answer_before_the_end_of_its_submission_is_moved_up_and_said(tmp_pat
         ({"flags": layout.FLAG_STREAM | layout.FLAG_DONE, "t_end": ZERO + 1_009 * MS}, 50_000),
     ],
 )
-def test_a_row_ends_with_what_ended_it(tmp_path: Path, fields: dict[str, int], end: int) -> None:
-    """The last event, the last byte, the other side's close, or we."""
+def test_the_end_of_a_row_is_the_time_of_its_cause(tmp_path: Path, fields: dict[str, int], end: int) -> None:
+    """The last event, the last byte, the peer's close, or the client."""
     wire = simple()
     wire.rows[0] |= {"bytes_received": HEAD + 4 * EVENT + 5, **fields}
     wire.comes(60 * MS, HEAD + 4 * EVENT, 5)
@@ -375,7 +375,7 @@ def test_a_reset_ends_an_answer(tmp_path: Path) -> None:
     assert wire.join(tmp_path).row("t_end") == [30_000]
 
 
-def test_targets_and_ports_are_told_apart(tmp_path: Path) -> None:
+def test_targets_and_ports_are_distinguished(tmp_path: Path) -> None:
     """Two targets, two URLs of the second one, and the same port to both."""
     wire = Wire()
     for number, (url, remote) in enumerate(((0, 0), (1, 1), (2, 1))):
@@ -403,7 +403,7 @@ def test_two_addresses_of_this_host_with_one_port_are_not_guessed(tmp_path: Path
     assert found.told["unmatched"]["ambiguous_port"] == 8
 
 
-def test_one_address_after_the_other_is_no_contradiction(tmp_path: Path) -> None:
+def test_one_address_after_the_other_is_not_a_contradiction(tmp_path: Path) -> None:
     wire = Wire()
     for local in (0, 1):
         t = 100 * MS * local
@@ -437,7 +437,7 @@ def test_an_encrypted_event_has_the_only_segment_of_its_bracket(tmp_path: Path) 
     assert found.row("t_wire", "t_headers", "t_first", "t_last", "t_end") == [10_020, 20_000, 20_000, 50_000, 50_000]
 
 
-def test_an_encrypted_event_did_not_wait_for_what_the_read_before_had(tmp_path: Path) -> None:
+def test_an_encrypted_event_does_not_get_the_segment_of_the_previous_read(tmp_path: Path) -> None:
     """Brackets begin a little before the read before: its segment is not the next event's."""
     wire = encrypted([21 * MS, 31 * MS, 41 * MS, 51 * MS], [12 * MS] * 4)
     found = wire.join(tmp_path, tls=(True,))
@@ -461,7 +461,7 @@ def test_an_encrypted_bracket_in_which_the_ring_lost_frames_stays(tmp_path: Path
     assert found.told["unmatched"]["lost"] == 2
 
 
-def test_no_files_no_join_and_wrong_files_are_said(tmp_path: Path) -> None:
+def test_without_files_nothing_is_joined_and_wrong_files_are_reported(tmp_path: Path) -> None:
     rows, events = np.zeros(1, layout.REQUEST), np.zeros(0, layout.EVENT)
     first = np.zeros(2, np.int64)
     assert join_tap(tmp_path, rows, events, first) is None
@@ -475,7 +475,7 @@ def test_no_files_no_join_and_wrong_files_are_said(tmp_path: Path) -> None:
 
 
 def test_bytes_at_random_are_joined_or_not(tmp_path: Path) -> None:
-    """Noise as a capture changes no order and breaks nothing."""
+    """Random bytes as a capture do not change the order and raise no error."""
     draw = np.random.default_rng(2)
     for turn in range(50):
         wire = simple()

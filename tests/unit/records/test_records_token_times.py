@@ -1,4 +1,4 @@
-"""Times of tokens: all of a chunk at the chunk's time, and where the number of tokens in a chunk comes from."""
+"""All tokens of a chunk have its time; the source of the number of tokens of a chunk is named."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_each_source_of_chunk_sizes(tmp_path: Path) -> None:
 
 
 def test_text_that_does_not_match_the_events_leaves_the_sizes_unknown(tmp_path: Path) -> None:
-    """A tool call may come without text: then which text belongs to which event cannot be told."""
+    """A tool call may come without text: then texts cannot be matched to events."""
     run = folder(tmp_path, [request(0, [("content", "Hello there my friend", 0), ("tool", "", 0)])], text=True)
     assert [TIMES_SOURCES[source] for source in times_of(run).source] == ["chunk"]
 
 
-def test_a_chunk_that_completes_no_token_is_none_of_the_token_times(tmp_path: Path) -> None:
-    """Three tokens in two of the three chunks, as the server said: one gap of 20 ms, and the middle chunk bears none."""
+def test_a_chunk_that_completes_no_token_has_no_token_time(tmp_path: Path) -> None:
+    """Three tokens in two of the three chunks, as stated by the server: one gap of 20 ms; the middle chunk has none."""
     run = folder(tmp_path, [request(0, [("content", "", 1), ("content", "", layout.TOKENS_NONE), ("content", "", 2)])])
     times = times_of(run)
     assert [TIMES_SOURCES[source] for source in times.source] == ["server"]
@@ -80,7 +80,7 @@ def test_a_chunk_that_completes_no_token_is_none_of_the_token_times(tmp_path: Pa
 
 
 def test_text_belongs_to_the_events_that_have_some(tmp_path: Path) -> None:
-    """A token without text stands between two texts: its chunk gets no token of the text, and the others keep theirs."""
+    """A token without text lies between two texts: its chunk gets no token of the text, and the others keep theirs."""
     lines = request(0, [("content", "Hello there", 0), ("content", "", 1), ("content", ", how are you", 0)])
     t, kind, stamp, said = lines.events[1]
     lines.events[1] = t, kind, stamp | layout.STAMP_WITHOUT_TEXT, said
@@ -89,7 +89,7 @@ def test_text_belongs_to_the_events_that_have_some(tmp_path: Path) -> None:
     assert times.sizes is not None and times.sizes.tolist() == [2, 0, 4]
 
 
-def test_reasoning_tokens_that_only_the_events_say(tmp_path: Path) -> None:
+def test_reasoning_tokens_that_only_the_events_report(tmp_path: Path) -> None:
     """Usage counts 9 tokens and names no reasoning; the events say that 4 of them are."""
     chunks = [
         ("reasoning", "a", 1),
@@ -176,7 +176,7 @@ def test_text_without_a_cut_is_counted_in_linear_time(script: str, name: str) ->
 
 
 def test_a_flood_of_chunks_is_not_counted_in_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chunk of such a request stands for one token, and that is said."""
+    """A chunk of such a request counts as one token, and the source states it."""
     monkeypatch.setattr("fastllmload.metrics.tokens.chunk_counts.MOST_CHUNKS", 3)
     chunks = [("content", "One two three", 0)] * 4
     run = folder(tmp_path, [request(0, chunks), request(1, chunks[:3])], text=True)
@@ -196,7 +196,7 @@ def test_the_compiled_timeline_is_the_one_of_the_export(tmp_path: Path, seed: in
     assert line.events.tolist() == np.bincount(run.events["row"][mask], minlength=len(run.rows))[chosen].tolist()
 
 
-def test_counts_that_only_the_text_tells(tmp_path: Path) -> None:
+def test_counts_from_the_text_only(tmp_path: Path) -> None:
     """Three tokens, the middle of the second one, and its end: what the figures are made from is in the export."""
     chunks = [("reasoning", "hm", 0), ("whitespace", "\n", 0), ("content", "One two th", 0), ("content", "ree", 0)]
     run = folder(tmp_path, [request(0, chunks)], text=True)
