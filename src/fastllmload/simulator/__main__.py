@@ -62,7 +62,7 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     default=250,
     show_default=True,
     type=click.IntRange(0, 16384),
-    help="pad events to so many",
+    help="pad events to this size",
 )
 @click.option("--early-head", is_flag=True, help="send the response head before the first token")
 @click.option("--truth", metavar="FILE", help="log what was written when")

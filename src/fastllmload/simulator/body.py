@@ -66,7 +66,7 @@ def decode(body: bytes) -> RequestBody:
 
 
 def check_calls(messages: list[Message]) -> None:
-    """As OpenAI has it: each call is answered by a message right behind it, and nothing else is."""
+    """As OpenAI has it: each call is answered by a message directly after it, and no other message has answers."""
     due: list[str] = []
     for message in messages:
         if message.role == "tool":

@@ -83,7 +83,7 @@ class SimulatorProcess:
         child, self._child = self._running(), None
         if line:  # it said something else, or is not ready in time
             child.kill()
-        said = (line + child.communicate()[1]).strip() or "it said nothing"
+        said = (line + child.communicate()[1]).strip() or "nothing on stderr"
         if line.startswith(NOT_READY):
             return HostLimitError(f"the simulated engine was {line}: something holds it up or the host is too busy")
         if -child.returncode in KILLED and not line:
@@ -98,7 +98,7 @@ class SimulatorProcess:
         return self._child
 
     def ending(self) -> str | None:
-        """How it ended by itself or by somebody else, as the end of a sentence; None while it runs or when it was
+        """How it ended by itself or by another process, as the end of a sentence; None while it runs or when it was
         stopped.
         """
         child = self._child
@@ -110,8 +110,8 @@ class SimulatorProcess:
         if child.returncode < 0:
             return f"was killed by signal {-child.returncode}"
         if child.returncode == 0:
-            return "was told to end by somebody else"
-        return f"ended with exit code {child.returncode}: {said[-1] if said else 'it said nothing'}"
+            return "was ended by another process"
+        return f"ended with exit code {child.returncode}: {said[-1] if said else 'nothing on stderr'}"
 
     def stop(self) -> int:
         """Ends it and returns its exit code; the truth log is complete afterwards. Does nothing the second time."""

@@ -35,8 +35,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     per_sequence_us: float = 0.0
     per_prefill_token_us: float = 0.0
     per_kilo_context_us: float = 0.0
-    prefill_exponent: float = 1.0  # of the prompt's length, for what its prefill costs
-    pause_every: int = 0  # steps; every so many take pause_ms longer (another engine's turn, a collection)
+    prefill_exponent: float = 1.0  # of the prompt's length, in the duration of its prefill
+    pause_every: int = 0  # one of that many steps takes pause_ms longer (another engine's turn, a collection)
     pause_ms: float = 0.0
     jitter: float = 0.0  # share of a step's time that is drawn, uniform, plus or minus
     max_running: int = 256
@@ -111,7 +111,7 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     any_model: bool = False
     api_key: str | None = None
     coalesce: int = 1  # events per write
-    chunk_bytes: int = 250  # content events are padded to about so many bytes
+    chunk_bytes: int = 250  # content events are padded to about this size
     early_head: bool = False  # the response head leaves before the first token
     truth: str | None = None
     faults: tuple[str, ...] = ()  # NAME:P[:ARG]

@@ -1,4 +1,4 @@
-"""Builds the simulated engine out of its options and serves until it is told to stop."""
+"""Builds the simulated engine from its options and serves until it is stopped."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def serve(options: SimulatorOptions, ready: Callable[[str], None]) -> int:
         ready(url_of(options, first))
         server.run()
     except InputError:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # nothing was served: the caller goes on as it was
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)  # nothing was served: the caller continues as before
         raise
     finally:
         failed = stop_children(children)
@@ -86,7 +86,7 @@ def build(options: SimulatorOptions, profile: Profile, listener: socket.socket, 
 
 
 def open_truth(path: str | None) -> Truth:
-    """OSError with a reason where nothing can be written to *path*, also for a pipe that nobody reads."""
+    """OSError with a reason where nothing can be written to *path*, also for a pipe without a reader."""
     if path is None:
         return Truth(None)
     first = writable(Path(path))
@@ -156,7 +156,7 @@ def listen_unix(path: str) -> socket.socket:
 
 
 def left_behind(path: str) -> bool:
-    """Whether *path* is a socket that nobody listens on: its server was killed."""
+    """Whether *path* is a socket without a listener, because its server was killed."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial:
         try:
             trial.connect(path)

@@ -70,7 +70,7 @@ class Truth:
 
 
 def load(path: str | Path) -> Truth:
-    """The log at *path*, with those of the other processes beside it (PATH.1, PATH.2 ...; serials are made unique)."""
+    """The log at *path*, with those of the other processes (PATH.1, PATH.2 ...; serials are made unique)."""
     first = Path(path)
     requests: list[NDArray[np.void]] = []
     events: list[NDArray[np.void]] = []
@@ -91,7 +91,7 @@ def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
     except OSError as error:
         raise RunFolderError(f"the truth log {path} cannot be read: {error.strerror}") from None
     if len(data) < 16 or data[:8] != b"FLLTRUTH" or int.from_bytes(data[8:12], "little") != VERSION:
-        raise RunFolderError(f"{path} is no truth log of version {VERSION}")
+        raise RunFolderError(f"{path} is not a truth log of version {VERSION}")
     found: dict[int, list[NDArray[np.void]]] = {1: [], 2: []}
     at = 16
     while at + 8 <= len(data):

@@ -1,6 +1,4 @@
-"""Telemetry beside the run: server metrics, power, GPUs, the host, sampled on the run's own clock into its
-folder.
-"""
+"""Telemetry of a run: server metrics, power, GPUs and the host, sampled on the run's own clock into its folder."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ __all__ = ["Telemetry", "TelemetrySeries", "load"]
 
 
 def __getattr__(name: str) -> object:
-    """Reading needs numpy, sampling does not: whoever asks for the reader pays for it."""
+    """Imports the reader, which needs numpy, only when it is used; sampling does not need it."""
     if name in __all__:
         from fastllmload.telemetry import series
 

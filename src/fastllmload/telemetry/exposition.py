@@ -1,7 +1,7 @@
 """Prometheus text (0.0.4 and OpenMetrics) over bytes: only the wanted names are read, at the speed of `re`.
 
-A page of a busy server has thousands of lines, most of them histogram buckets that nobody asked for. One
-pattern with all wanted names looks at each line once and steps over the others; no object is made for them.
+A page of a busy server has thousands of lines, most of them histogram buckets that are not recorded. One
+pattern with all wanted names scans each line once and skips the others; no object is made for them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Exposition:
         self._type = re.compile(rb"\n#[ \t]++TYPE[ \t]++(" + choice + rb")[ \t]++([a-z]+)")
 
     def read(self, page: bytes) -> Samples:
-        """Never fails: a line that is no sample of a wanted name is not there."""
+        """The samples of wanted names; never fails, because other lines are skipped."""
         found = Samples()
         text = b"\n" + page
         for match in self._series.finditer(text):
@@ -62,7 +62,7 @@ class Exposition:
 
 
 def labels(block: bytes) -> dict[str, str]:
-    """`{a="x",b="y"}` as a dict; bytes that are no UTF-8 are replaced."""
+    """`{a="x",b="y"}` as a dict; bytes that are not UTF-8 are replaced."""
     return {match[1].decode(): plain(match[2]) for match in LABEL.finditer(block)}
 
 

@@ -41,7 +41,7 @@ class SourceEntry(msgspec.Struct):
     kind: str  # server, power, host
     n: int = 0
     n_failed: int = 0
-    n_skipped: int = 0  # ticks that passed while a read still went on
+    n_skipped: int = 0  # ticks that passed during a read
     slowest_s: float = 0.0
     problems: dict[str, int] = {}
     facts: list[dict[str, Any]] = []

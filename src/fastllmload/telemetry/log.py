@@ -1,6 +1,4 @@
-"""Writes telemetry.npy and telemetry.json while the run goes on; both are readable at every moment, also
-after SIGKILL.
-"""
+"""Writes telemetry.npy and telemetry.json during the run; both can be read at any time, also after SIGKILL."""
 
 from __future__ import annotations
 

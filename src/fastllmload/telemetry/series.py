@@ -1,4 +1,4 @@
-"""The telemetry of a run, read: series as numpy arrays. Works while the run goes on and after a kill."""
+"""Reads the telemetry of a run as series of numpy arrays; also during the run and after a kill."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def read_index(path: Path) -> Index:
     try:
         index = msgspec.json.decode(read_regular(path), type=Index)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise RunFolderError(f"{path} is no telemetry index: {problem}") from None
+        raise RunFolderError(f"{path} is not a telemetry index: {problem}") from None
     if index.version != VERSION:
         raise RunFolderError(
             f"{path} has version {index.version}, this version reads {VERSION}: read it with the one that wrote it"
@@ -131,6 +131,6 @@ def read_rows(path: Path) -> npt.NDArray[np.void]:
     except OSError as problem:
         raise RunFolderError(f"{path} cannot be read: {problem.strerror}") from None
     if data[:6] != b"\x93NUMPY" or len(data) < HEADER_BYTES or repr(DESCR).encode() not in data[:HEADER_BYTES]:
-        raise RunFolderError(f"{path} is no telemetry file of this version, or it is truncated")
+        raise RunFolderError(f"{path} is not a telemetry file of this version, or it is truncated")
     whole = (len(data) - HEADER_BYTES) // DTYPE.itemsize
     return np.frombuffer(data, DTYPE, whole, HEADER_BYTES)

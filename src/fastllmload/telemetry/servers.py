@@ -1,5 +1,5 @@
-"""What inference servers call their metrics, and what we call them. The server's own name is kept beside
-ours.
+"""Maps the metric names of inference servers to common names. The server's own name is kept in addition to the
+common one.
 
 Names as the servers' sources and manuals have them: vLLM (V0 and V1), SGLang, TGI, llama.cpp, and our
 simulator, which speaks vLLM's. A histogram of a server is two counters here: the sum and the count, whose

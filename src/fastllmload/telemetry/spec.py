@@ -1,4 +1,4 @@
-"""What the telemetry process is told, as one line of JSON on its stdin; the end of that stdin ends it."""
+"""Defines the settings that the telemetry process reads as one line of JSON from stdin; the end of stdin ends it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastllmload.telemetry.sensors.powermetrics import open_powermetrics
 from fastllmload.telemetry.sensors.rapl import open_rapl
 from fastllmload.telemetry.sensors.sensor import Absent, Sensor
 
-# Of several that are there, the first gives the run's power; the others are recorded beside it.
+# Of several available sensors the first gives the run's power; the others are recorded too.
 POWER = ("command", "nvml", "powermetrics", "rapl")
 
 

@@ -20,7 +20,7 @@ def saved(version: tuple[int, int] = (1, 0)) -> bytes:
 
 BROKEN = {
     "an open quote": saved().replace(b"'descr'", b"'descr "),
-    "bytes that are no text": saved()[:12] + bytes(range(128, 200)) + saved()[84:],
+    "bytes that are not text": saved()[:12] + bytes(range(128, 200)) + saved()[84:],
     "another magic": b"PK\x03\x04" + saved()[4:],
     "a version that there is not": saved()[:6] + b"\x07\x00" + saved()[8:],
     "a head of 4 GiB": saved((2, 0))[:8] + b"\xff\xff\xff\xff" + saved((2, 0))[12:],

@@ -15,7 +15,7 @@ from fastllmload.simulator.serve import serve
     ("script", "kind", "words"),
     [
         ("kill -9 $$", HostLimitError, "was killed by signal 9 while it started: nothing was measured"),
-        ("kill -11 $$", InternalError, "did not start: it said nothing"),
+        ("kill -11 $$", InternalError, "did not start: nothing on stderr"),
         ("exec sleep 60", HostLimitError, "was not ready within 0.2 s: something holds it up"),
         ("echo broken >&2; exit 1", InternalError, "did not start: broken"),
     ],

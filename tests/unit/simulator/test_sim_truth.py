@@ -225,15 +225,15 @@ def test_a_log_that_was_cut_off_is_read_up_to_the_cut(
         part = load(path)
         assert len(part.events) <= 27 and (part.events["index"] < 9).all()
     path.write_bytes(data[:15])
-    with pytest.raises(RunFolderError, match="cannot be read|no truth log"):
+    with pytest.raises(RunFolderError, match="cannot be read|not a truth log"):
         load(path)
 
 
-def test_what_is_no_truth_log_is_named(tmp_path: Path) -> None:
+def test_another_file_is_reported_as_not_a_truth_log(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="cannot be read"):
         load(tmp_path / "absent")
     (tmp_path / "other").write_bytes(b"something else entirely")
-    with pytest.raises(RunFolderError, match="no truth log of version 2"):
+    with pytest.raises(RunFolderError, match="not a truth log of version 2"):
         load(tmp_path / "other")
     (tmp_path / "other").write_bytes(b"FLLTRUTH" + (2).to_bytes(8, "little") + (9).to_bytes(8, "little"))
     with pytest.raises(RunFolderError, match="unknown kind 9"):

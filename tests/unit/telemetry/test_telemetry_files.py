@@ -165,7 +165,7 @@ def test_a_truncated_file_is_read_or_has_a_sentence(tmp_path, cut):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("{", "is no telemetry index"),
+        ("{", "is not a telemetry index"),
         ('{"version": 99}', "has version 99, this version reads 1"),
         (
             '{"series": [{"name":"a","source_name":"b","source":3,"unit":"","kind":"gauge"}]}',

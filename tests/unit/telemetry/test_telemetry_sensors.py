@@ -89,7 +89,7 @@ def test_no_rapl_says_why(tmp_path):
     assert open_rapl(tmp_path / "nothing").why.startswith("there is no RAPL energy counter under")
     assert open_rapl(tmp_path).why.startswith("there is no RAPL energy counter under")
     write_zone(tmp_path, "intel-rapl:0", "package-0", "garbage")
-    assert open_rapl(tmp_path).why.endswith("cannot be read: it is no number")
+    assert open_rapl(tmp_path).why.endswith("cannot be read: it is not a number")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -298,7 +298,7 @@ def test_lines_that_are_watts(line, value):
 
 @pytest.mark.parametrize("line", ["", "W", "-5", "5 kW", "5 6", "nan", "power: 5 W", "1e3"])
 def test_lines_that_are_none(line):
-    with pytest.raises(SensorError, match="no number of watts"):
+    with pytest.raises(SensorError, match="not a number of watts"):
         watts(line)
 
 
@@ -325,7 +325,7 @@ def test_a_command_that_keeps_printing_is_left_to_run(shell, tmp_path):
 
 def test_garbage_is_told_and_the_good_lines_are_kept(shell):
     sensor = shell("echo 5; echo no; echo 6")
-    with pytest.raises(SensorError, match="no number of watts") as raised:
+    with pytest.raises(SensorError, match="not a number of watts") as raised:
         sensor.read()
     assert [reading.value for reading in raised.value.readings] == [5.0, 6.0]
 

@@ -28,10 +28,10 @@ Parse = Callable[[str], list[tuple[Key, float]]]
 
 
 def watts(line: str) -> list[tuple[Key, float]]:
-    """SensorError for a line that is no power."""
+    """SensorError for a line that is not a power."""
     match = WATTS.fullmatch(line)
     if match is None:
-        raise SensorError("the power command printed a line that is no number of watts")
+        raise SensorError("the power command printed a line that is not a number of watts")
     scale = 1e-3 if (match[2] or "").lower() == "mw" else 1.0
     return [(Key("power_w", "stdout", "W"), float(match[1]) * scale)]
 
@@ -52,7 +52,7 @@ class Command:
         self._last_ns = 0
 
     def read(self) -> list[Reading]:
-        """The lines since the read before; none yet is no failure of a command that keeps printing."""
+        """The lines since the previous read; an empty read is not a failure while the command runs."""
         if self._ended() and not self._lines:
             self._finish()
             self._start()

@@ -1,4 +1,4 @@
-"""This host beside the run: CPU per core, clock and thermal throttling, memory, load, bytes of the interface
+"""Samples this host during the run: CPU per core, clock and thermal throttling, memory, load, bytes of the interface
 that is used.
 
 From /proc and /sys, a few small files per tick. What a machine does not have (a virtual one has no clock and

@@ -27,7 +27,7 @@ def power_line(line: str) -> list[tuple[Key, float]]:
 
 
 def open_powermetrics(interval_s: float, platform: str = sys.platform) -> Command | Absent:
-    """Absent where there is no powermetrics."""
+    """Absent where powermetrics is missing."""
     if platform != "darwin":
         return Absent("powermetrics", "powermetrics is a tool of macOS, and this is not macOS")
     if shutil.which("powermetrics") is None:

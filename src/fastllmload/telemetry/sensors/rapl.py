@@ -70,7 +70,7 @@ class Rapl:
 
 
 def words(problem: BaseException) -> str:
-    return (problem.strerror or "no access").lower() if isinstance(problem, OSError) else "it is no number"
+    return (problem.strerror or "no access").lower() if isinstance(problem, OSError) else "it is not a number"
 
 
 def open_rapl(root: Path = POWERCAP) -> Rapl | Absent:
