@@ -26,13 +26,13 @@ def run(**options: object) -> Run:
     before the first request. A run that was interrupted later is returned with `incomplete` set.
     """
     from fastllmload.cli.options.raw import from_table
-    from fastllmload.cli.options.resolve import settle
+    from fastllmload.cli.options.resolve import resolve_merged
     from fastllmload.engine.run import execute
     from fastllmload.redact import Redactor
 
     given = {name: value for name, value in options.items() if value is not None}
     redact = Redactor([])
-    settings, secret = settle(from_table({"ui": "none", **given}, "", ""), os.environ, redact)
+    settings, secret = resolve_merged(from_table({"ui": "none", **given}, "", ""), os.environ, redact)
     view = FolderRecorder(_view(settings.output.ui, redact))
     execute(settings, secret, view)
     return load(view.folder)

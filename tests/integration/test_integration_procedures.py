@@ -123,7 +123,7 @@ def test_an_interrupted_procedure_keeps_what_it_has_and_says_so(tmp_path: Path) 
         (["capacity", "--slo-ttft-p99", "200", "--initial", "8", "--max", "4"], "--initial 8"),
         (
             ["ttft", "--rate", "5", "--hook", "restart"],
-            "--hook 'restart' is no hook with its command; write NAME=COMMAND",
+            "--hook 'restart' is not a hook with its command; write NAME=COMMAND",
         ),
         (
             ["ttft", "--rate", "5", "--declare", "sut.hardware.count=x", "--declare", "tokenizer.vocabulary=-5"],

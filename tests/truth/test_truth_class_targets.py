@@ -14,7 +14,7 @@ from recording_relay import Recorded, relayed
 
 import fastllmload
 from fastllmload.cli.options.raw import from_table
-from fastllmload.cli.options.resolve import settle
+from fastllmload.cli.options.resolve import resolve_merged
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import save_plan
@@ -122,7 +122,7 @@ def test_a_plan_is_replayed_where_the_command_line_says(tmp_path: Path, servers:
     """
     asked = [{**one, "url": "http://gone:1", "model": MODELS[number]} if "url" in one else {**one, "model": MODELS[0]}
              for number, one in enumerate(classes(servers))]  # fmt: skip
-    settings, _ = settle(
+    settings, _ = resolve_merged(
         from_table({"class": asked, "num_requests": 24, "seed": 4, "url": "http://gone:1"}, "", ""), {}, Redactor([])
     )
     plan = build_classes(settings, phase="measure", endpoints=ENDPOINTS, model=MODELS[0], out_dir=tmp_path / "p")

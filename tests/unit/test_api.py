@@ -62,7 +62,7 @@ def test_inside_a_running_event_loop_and_in_a_thread() -> None:
         ({"rat": 5}, "'rat' is not an option of a run; did you mean rate?"),
         ({"rate": -5}, "rate '-5' is not a rate"),
         ({"rate": 5, "strict": "yes"}, "strict is 'yes'; write true or false"),
-        ({"rate": 5, "num_requests": [1, 2]}, "num_requests holds 2 values and takes one"),
+        ({"rate": 5, "num_requests": [1, 2]}, "num_requests has 2 values and takes one"),
         ({"rate": 5, "concurrency": 2}, "contradict each other"),
         ({"duration": 5}, "--rate is missing"),
     ],

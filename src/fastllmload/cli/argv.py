@@ -1,9 +1,8 @@
-"""Takes secrets out of this process's own argument list, so that `ps` and /proc/<pid>/cmdline do not show
-them.
+"""Hides secrets in this process's argument list from `ps` and /proc/<pid>/cmdline.
 
-The kernel serves /proc/<pid>/cmdline from the process's own memory between `arg_start` and `arg_end`.
-Blanking the bytes there, in place and at equal length, is all it takes. Between `exec` and this call the key
-can be seen: the environment or `--api-key-file` have no such gap.
+The kernel serves /proc/<pid>/cmdline from the process's own memory between `arg_start` and `arg_end`. The bytes
+there are overwritten in place, at equal length. Between `exec` and this call the key is visible; the environment
+and `--api-key-file` have no such gap.
 """
 
 from __future__ import annotations
@@ -59,12 +58,10 @@ def _secrets_of_option(flag: str, value: str) -> list[str]:
 
 
 def hide(secrets: Sequence[str]) -> bool:
-    """Blank *secrets* in this process's argument area and in `sys.argv`; False where the system offers no
-    such area.
-    """
-    secrets = sorted(secrets, key=len, reverse=True)  # one may be a part of another, whose rest would be left
-    for kept in (sys.argv, sys.orig_argv):
-        kept[:] = [_blanked(argument, secrets) for argument in kept]
+    """Blank *secrets* in this process's argument area and in `sys.argv`; False if the system has no such area."""
+    secrets = sorted(secrets, key=len, reverse=True)  # a secret may be part of a longer one, which goes first
+    for arguments in (sys.argv, sys.orig_argv):
+        arguments[:] = [_blanked(argument, secrets) for argument in arguments]
     area = _argument_area()
     if area is None:
         return False
@@ -82,7 +79,7 @@ def _blanked(argument: str, secrets: Sequence[str]) -> str:
 
 
 def _argument_area() -> tuple[int, int] | None:
-    """(address, length) of the argument strings, or None where the kernel does not tell."""
+    """(address, length) of the argument strings, or None where the kernel does not report it."""
     stat = Path("/proc/self/stat")
     if not stat.exists():
         return None
@@ -92,7 +89,7 @@ def _argument_area() -> tuple[int, int] | None:
 
 
 def _overwrite(start: int, content: bytes, secret: bytes) -> bytes:
-    """Put stars over every *secret* in the area at *start* and return the area's new content."""
+    """Overwrite every *secret* in the area at *start* with stars and return the area's new content."""
     position = content.find(secret)
     while position >= 0:
         ctypes.memset(start + position, ord("*"), len(secret))

@@ -1,4 +1,4 @@
-"""A click group whose commands are imported when they are used, with a default command."""
+"""A click group that imports its commands on first use and has a default command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastllmload.cli.options.parsers import nearest
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """Where a command is (`module:attribute`) and what it does in half a line."""
+    """Where a command is defined (`module:attribute`), and a short summary of it."""
 
     source: str
     summary: str
@@ -25,7 +25,7 @@ class LazyCommand:
 
 
 class LazyGroup(click.Group):
-    """Options without a command's name, and nothing at all, are for the *default* command."""
+    """Without a command name, all arguments go to the *default* command."""
 
     def __init__(self, name: str, table: dict[str, LazyCommand], default: str, help: str) -> None:
         super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, command.summary) for name, command in self.table.items()])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands, then the default command's options: they are this command's own in all but name."""
+        """The commands, then the options of the default command, which the group accepts as its own."""
         self.format_commands(ctx, formatter)
         self.table[self.default].load().format_options(ctx, formatter)
         records = [

@@ -1,6 +1,4 @@
-"""The command `fastllmload`: finds the command, turns every way to end into a sentence and an exit code
-(contract).
-"""
+"""The command `fastllmload`: runs a subcommand and turns every outcome into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ import click
 from fastllmload import __version__
 from fastllmload.cli import argv
 from fastllmload.cli.group import LazyCommand, LazyGroup
-from fastllmload.cli.streams import be_patient, open_closed, said_in_vain
+from fastllmload.cli.streams import install_tolerant_streams, output_failure, reopen_closed_streams
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.redact import Redactor
 from fastllmload.report.terminal.outlet import on_screen
@@ -26,7 +24,7 @@ WRONG_INPUT, INTERRUPTED, BUG = 2, 4, 70
 NO_FILES = (errno.EMFILE, errno.ENFILE)
 NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 READERS = ("report", "export", "compare", "compliance")  # commands that read folders and run nothing
-OF_CONTENT = (  # what a folder's content can raise; a NameError, an assertion or an import that fails is a bug of ours
+CONTENT_ERRORS = (  # what a folder's content can raise; a NameError, an AssertionError or an ImportError is a bug
     ArithmeticError,
     AttributeError,
     BufferError,
@@ -38,8 +36,8 @@ OF_CONTENT = (  # what a folder's content can raise; a NameError, an assertion o
     TypeError,
     ValueError,
 )
-SHOWN = 60  # characters of a name that is too long
-LONGEST_SENTENCE = 2000  # characters that are shown of one
+NAME_CHARACTERS = 60  # printed of a file name that is too long
+MESSAGE_CHARACTERS = 2000  # printed of a message that is too long
 
 fastllmload = LazyGroup(
     "fastllmload",
@@ -88,69 +86,68 @@ def _show_version(context: click.Context, asked: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in *arguments* (by default those of the process) and return its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is not None:
-        return _ended(given)
-    open_closed()
-    be_patient()
-    code = _ended(given)
-    unsaid = said_in_vain()
-    return code if unsaid is None else _say(Redactor([]), unsaid, code or WRONG_INPUT)
+        return _run(list(arguments))
+    reopen_closed_streams()
+    install_tolerant_streams()
+    code = _run(sys.argv[1:])
+    failure = output_failure()
+    return code if failure is None else _fail(Redactor([]), failure, code or WRONG_INPUT)
 
 
-def _ended(given: list[str]) -> int:
-    """The exit code, after a sentence for whatever went wrong."""
-    secrets = argv.secrets_of(given)
+def _run(arguments: list[str]) -> int:
+    """Run the command; print a message for whatever went wrong and return the exit code."""
+    secrets = argv.secrets_of(arguments)
     redact = Redactor([*secrets, *_environment_secrets()])
     if secrets:
         argv.hide(secrets)
     _redact_stray_tracebacks(redact)
     try:
-        return _invoke(given, redact)
-    except click.exceptions.Exit as ending:
-        return ending.exit_code
+        return _invoke(arguments, redact)
+    except click.exceptions.Exit as error:
+        return error.exit_code
     except click.ClickException as error:
-        return _say(redact, _usage(error), WRONG_INPUT)
+        return _fail(redact, _usage(error), WRONG_INPUT)
     except FastLLMLoadError as error:
         if error.exit_code == BUG:
             return _bug(redact, error)
-        return _say(redact, str(error), error.exit_code)
+        return _fail(redact, str(error), error.exit_code)
     except OSError as error:
-        sentence = _of_this_host(error)
-        return _bug(redact, error) if sentence is None else _say(redact, sentence, WRONG_INPUT)
+        message = _file_system_message(error)
+        return _bug(redact, error) if message is None else _fail(redact, message, WRONG_INPUT)
     except (KeyboardInterrupt, click.Abort):
-        return _say(redact, "interrupted", INTERRUPTED)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it ends as a sentence and exit code 70
-        folder = _folder_read(given) if isinstance(error, OF_CONTENT) else None
-        return _bug(redact, error) if folder is None else _say(redact, _unreadable(folder, error), WRONG_INPUT)
+        return _fail(redact, "interrupted", INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - any error ends with a message and exit code 70
+        folder = _folder_read(arguments) if isinstance(error, CONTENT_ERRORS) else None
+        return _bug(redact, error) if folder is None else _fail(redact, _unreadable(folder, error), WRONG_INPUT)
 
 
-def _folder_read(given: Sequence[str]) -> str | None:
-    """The first folder that a command which only reads folders was given; None for every other command."""
-    if not given or given[0] not in READERS:
+def _folder_read(arguments: Sequence[str]) -> str | None:
+    """The first folder in the arguments of a command that only reads folders; None for every other command."""
+    if not arguments or arguments[0] not in READERS:
         return None
-    return next((each for each in given[1:] if not each.startswith("-") and os.path.isdir(each)), None)
+    return next((each for each in arguments[1:] if not each.startswith("-") and os.path.isdir(each)), None)
 
 
 def _unreadable(folder: str, error: Exception) -> str:
-    """What a folder holds is what this program wrote, or was changed: a text where a number belongs can meet any line."""
+    """Message for a folder whose files were changed after the run: any line of code can fail on a wrong type."""
     *_, last = traceback.extract_tb(error.__traceback__)
     what = f"{type(error).__name__}: {error}".splitlines()[0][:200].rstrip()
     return (
         f"{folder} cannot be shown: one of its files is not as fastllmload writes it ({what}, at "
-        f"{os.path.basename(last.filename)}:{last.lineno}); if nobody changed it, please report this with the folder"
+        f"{os.path.basename(last.filename)}:{last.lineno}); if it was not changed, please report this with the folder"
     )
 
 
-def _of_this_host(error: OSError) -> str | None:
-    """The sentence for what any command may meet where files are opened; None: it should have been foreseen."""
+def _file_system_message(error: OSError) -> str | None:
+    """Message for a file-system error that any command can hit, or None if it is unexpected and therefore a bug."""
     why = str(error.strerror).lower()
     if error.errno in NO_FILES:
         return f"{why}: raise the limit with 'ulimit -n 4096' and start again"
     if error.errno in NO_NAMES and error.filename is not None:
         name = os.fsdecode(error.filename)
-        shown = name if len(name) <= SHOWN else f"{name[:SHOWN]}..."
-        return f"{why}: {shown}; give a shorter one, or mend the links in it"
+        short = name if len(name) <= NAME_CHARACTERS else f"{name[:NAME_CHARACTERS]}..."
+        return f"{why}: {short}; give a shorter one, or repair the links in it"
     return None
 
 
@@ -159,38 +156,39 @@ def _environment_secrets() -> list[str]:
 
 
 def _invoke(arguments: list[str], redact: Redactor) -> int:
-    """The command's own exit code; click's `standalone_mode` would end the process in ways of its own."""
+    """The command's exit code. Not in click's `standalone_mode`, which would end the process itself."""
     with fastllmload.make_context("fastllmload", arguments, obj=redact) as context:
         code = fastllmload.invoke(context)
     return 0 if code is None else int(code)
 
 
 def _usage(error: click.ClickException) -> str:
-    """click's own sentence, and where to look when it has no proposal."""
+    """click's own message, with a reference to --help when it proposes nothing."""
     sentence = error.format_message().rstrip(".")
     if "id you mean" in sentence or "; " in sentence:
         return sentence
-    context = getattr(error, "ctx", None)  # the parser's own complaints have none
+    context = getattr(error, "ctx", None)  # errors of the parser itself have none
     return f"{sentence}; see {'fastllmload' if context is None else context.command_path} --help"
 
 
-def _say(redact: Redactor, sentence: str, code: int) -> int:
+def _fail(redact: Redactor, sentence: str, code: int) -> int:
+    """Print the error message and return *code*."""
     print(on_screen(shortened(redact(f"fastllmload: {sentence}"))), file=sys.stderr)
     return code
 
 
 def shortened(sentence: str) -> str:
-    """*sentence* without the middle where a value or a line of a file in it makes it longer than a screen."""
-    if len(sentence) <= LONGEST_SENTENCE:
+    """*sentence* without its middle where a quoted value or line makes it longer than a screen."""
+    if len(sentence) <= MESSAGE_CHARACTERS:
         return sentence
-    return f"{sentence[: LONGEST_SENTENCE // 2]} … {sentence[-LONGEST_SENTENCE // 2 :]}"
+    return f"{sentence[: MESSAGE_CHARACTERS // 2]} … {sentence[-MESSAGE_CHARACTERS // 2 :]}"
 
 
 def _bug(redact: Redactor, error: BaseException) -> int:
     trace = "".join(traceback.format_exception(error))
     sys.stderr.write(redact(trace))
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip()
-    return _say(
+    return _fail(
         redact,
         f"this is a bug in fastllmload {__version__}, please report it with the trace above: {what}",
         BUG,
@@ -198,7 +196,7 @@ def _bug(redact: Redactor, error: BaseException) -> int:
 
 
 def _redact_stray_tracebacks(redact: Redactor) -> None:
-    """Also what no `except` sees, in threads and destructors, must not show a key."""
+    """Redact tracebacks that no `except` sees, those of threads and destructors: they must not contain a key."""
 
     def show(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
         sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))

@@ -10,9 +10,7 @@ from fastllmload.cli.options.table import OPTIONS, SECTIONS, RunOption
 
 
 class RunCommand(click.Command):
-    """A command with all options of a run, its help in sections, several words allowed after `--goodput` and
-    labels.
-    """
+    """A command with all options of a run and help in sections; `--goodput` and labels take several words."""
 
     def __init__(
         self, name: str, callback: Callable[..., int], *, help: str, params: Iterable[click.Parameter] = ()
@@ -36,7 +34,7 @@ class RunCommand(click.Command):
                 formatter.write_dl([(_left(option), _right(option)) for option in options])
 
     def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What this command has besides the options of a run, under its name."""
+        """This command's own options, under its name."""
         own = [record for parameter in self.own if (record := parameter.get_help_record(ctx)) is not None]
         if own:
             with formatter.section((self.name or "").capitalize()):
@@ -44,8 +42,8 @@ class RunCommand(click.Command):
 
 
 def click_option(option: RunOption) -> click.Option:
-    """Values stay text: reading them is the same work for the command line and for a config file."""
-    if option.reading is None:
+    """Values stay text; they are parsed later in the same way for the command line and a config file."""
+    if option.parse is None:
         flags = "/".join(filter(None, (option.flags[-1], option.off_flag)))
         return click.Option([*option.flags[:-1], flags, option.parameter], default=None, is_flag=True)
     return click.Option(
@@ -61,9 +59,7 @@ WORD_FLAGS = frozenset(flag for option in OPTIONS if option.words for flag in op
 
 
 def one_flag_per_word(arguments: list[str]) -> list[str]:
-    """`--goodput ttft:200 tpot:50` becomes `--goodput ttft:200 --goodput tpot:50`; a word that begins with -
-    ends it.
-    """
+    """`--goodput ttft:200 tpot:50` becomes `--goodput ttft:200 --goodput tpot:50`, up to a word that begins with -."""
     spread: list[str] = []
     flag: str | None = None
     for position, argument in enumerate(arguments):
@@ -84,8 +80,8 @@ def one_flag_per_word(arguments: list[str]) -> list[str]:
 
 
 def _left(option: RunOption) -> str:
-    shown = [flag for flag in option.flags if not flag.startswith("--")] + [option.flag]
-    text = ", ".join(shown)
+    flags = [flag for flag in option.flags if not flag.startswith("--")] + [option.flag]
+    text = ", ".join(flags)
     if option.off_flag is not None:
         return f"{text} / {option.off_flag}"
     return f"{text} {option.metavar}".strip()

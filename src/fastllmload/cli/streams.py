@@ -1,6 +1,6 @@
-"""Standard output and error for whoever reads them: a reader may leave early, and a terminal may know few characters.
+"""Standard output and error that survive a closed pipe, a full disk and a terminal with a small character set.
 
-Neither changes what a command does or how it ends: `compare ... --fail-if ... | head -1` still fails its gate.
+None of these changes the exit code: `compare ... --fail-if ... | head -1` still fails its gate.
 """
 
 from __future__ import annotations
@@ -12,83 +12,83 @@ import sys
 from typing import TextIO
 
 LAST_STANDARD = 2  # standard error
-PLAINLY = "plainly"  # the error handler
-PLAIN = str.maketrans("▁▂▃▄▅▆▇█░─│└…·–—×µ≤≥→", ".:-=+*%#--|+.---xu<>>")  # noqa: RUF001 - they are meant
+FALLBACK = "plainly"  # the error handler
+ASCII_FOR = str.maketrans("▁▂▃▄▅▆▇█░─│└…·–—×µ≤≥→", ".:-=+*%#--|+.---xu<>>")  # noqa: RUF001 - they are meant
 
 
-def plainly(error: UnicodeError) -> tuple[str, int]:
-    """What the encoding lacks as something near in ASCII, else a question mark."""
+def ascii_fallback(error: UnicodeError) -> tuple[str, int]:
+    """Error handler that replaces what the encoding lacks by a similar ASCII character, or by a question mark."""
     assert isinstance(error, UnicodeEncodeError)
-    near = error.object[error.start : error.end].translate(PLAIN)
-    return "".join(letter if letter.isascii() else "?" for letter in near), error.end
+    similar = error.object[error.start : error.end].translate(ASCII_FOR)
+    return "".join(letter if letter.isascii() else "?" for letter in similar), error.end
 
 
-class PatientStream(io.TextIOWrapper):
-    """Writes to the same buffer as *stream*; when its reader has gone, or what it goes to is full, to nowhere.
+class TolerantStream(io.TextIOWrapper):
+    """Writes to the buffer of *stream*, and discards output once the reader has closed it or the disk is full.
 
-    *refused*: why what was said could not be written (a full disk); a reader that leaves early is no such reason.
+    *failure*: the error that lost output (a full disk); None where the reader closed the pipe.
     """
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
-        codecs.register_error(PLAINLY, plainly)
-        self._stream = stream  # as long as we live: it would close the buffer
+        codecs.register_error(FALLBACK, ascii_fallback)
+        self._stream = stream  # a reference, since its destructor would close the buffer
         super().__init__(
-            stream.buffer, encoding=stream.encoding, errors=PLAINLY, line_buffering=stream.line_buffering
+            stream.buffer, encoding=stream.encoding, errors=FALLBACK, line_buffering=stream.line_buffering
         )  # fmt: skip
-        self.refused: OSError | None = None
+        self.failure: OSError | None = None
 
     def write(self, text: str) -> int:
         try:
             return super().write(text)
         except OSError as error:
-            self._nobody_reads(error)
+            self._discard_rest(error)
             return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
         except OSError as error:
-            self._nobody_reads(error)
+            self._discard_rest(error)
 
-    def _nobody_reads(self, error: OSError) -> None:
-        """What is still buffered goes nowhere too, also when Python flushes once more at exit."""
+    def _discard_rest(self, error: OSError) -> None:
+        """Discard all further output, including what is buffered and what Python flushes at exit."""
         if not isinstance(error, BrokenPipeError):
-            self.refused = error
-        to_nowhere(self)
+            self.failure = error
+        discard_output(self)
 
 
-def to_nowhere(stream: TextIO) -> None:
-    """From now on what is written to *stream* is lost, what is still buffered too."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+def discard_output(stream: TextIO) -> None:
+    """Redirect *stream* to the null device, including what is still buffered."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
-def open_closed() -> None:
-    """Where the caller closed standard input, output or error, nowhere takes its place: a file of the run would get its
-    number, and what is said would go into that file.
+def reopen_closed_streams() -> None:
+    """Open the null device for each of standard input, output and error that the caller closed. Otherwise a file of the
+    run would get that descriptor, and messages would go into it.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD:
         os.set_inheritable(number, True)
         if number == 1:
-            sys.stdout = open(number, "w", closefd=False)  # noqa: SIM115 - as long as we live
+            sys.stdout = open(number, "w", closefd=False)  # noqa: SIM115 - for the life of the process
         elif number == LAST_STANDARD:
             sys.stderr = open(number, "w", closefd=False)  # noqa: SIM115
     os.close(number)
 
 
-def said_in_vain() -> str | None:
-    """Why standard output did not take all that was said; None where it did, or where its reader left."""
+def output_failure() -> str | None:
+    """Message for output that could not be written; None where all was, or where the reader closed the pipe."""
     sys.stdout.flush()
-    if not isinstance(sys.stdout, PatientStream) or sys.stdout.refused is None:
+    if not isinstance(sys.stdout, TolerantStream) or sys.stdout.failure is None:
         return None
-    why = sys.stdout.refused.strerror or str(sys.stdout.refused)
-    return f"standard output did not take all that was said: {why}; send it somewhere else, or make room"
+    why = sys.stdout.failure.strerror or str(sys.stdout.failure)
+    return f"standard output could not be written completely: {why}; redirect it elsewhere, or free space"
 
 
-def be_patient() -> None:
-    """For the process's own standard output and error (`2>&1 | head`); what a caller has put in their place stays."""
+def install_tolerant_streams() -> None:
+    """Replace the process's own standard output and error (`2>&1 | head`), but not streams that a caller has set."""
     if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = PatientStream(sys.stdout)
+        sys.stdout = TolerantStream(sys.stdout)
     if sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr = PatientStream(sys.stderr)
+        sys.stderr = TolerantStream(sys.stderr)

@@ -6,7 +6,7 @@ import pytest
 
 from fastllmload.cli.main import main
 from fastllmload.cli.options.raw import from_command_line, from_table
-from fastllmload.cli.options.resolve import merged, settle
+from fastllmload.cli.options.resolve import merge_config, resolve_merged
 from fastllmload.cli.options.table import BY_PARAMETER
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor
@@ -15,11 +15,11 @@ from fastllmload.redact import Redactor
 def words(*classes, **options):
     given = {"class": classes, **options}
     parameters = {name: found for name, found in given.items() if name in BY_PARAMETER}
-    return settle(merged(from_command_line(parameters)), {}, Redactor([]))[0]
+    return resolve_merged(merge_config(from_command_line(parameters)), {}, Redactor([]))[0]
 
 
 def table(**options):
-    return settle(from_table(options, "", ""), {}, Redactor([]))[0]
+    return resolve_merged(from_table(options, "", ""), {}, Redactor([]))[0]
 
 
 def test_both_ways_say_the_same():
@@ -89,7 +89,7 @@ def test_shares_of_the_rate():
     [
         (["chat"], {}, "class 'chat' has no rate; add rate=RATE"),
         (["chat rate=1", "chat rate=2"], {}, "'chat' is given twice"),
-        (["rate=1 isl=5"], {}, "is no name"),
+        (["rate=1 isl=5"], {}, "is not a name"),
         (["chat rate"], {}, "has 'rate' without a value"),
         (["chat 'rate=1"], {}, "cannot be read"),
         (["chat rate=1 speed=3"], {}, "--class chat: 'speed' is not an option"),
@@ -105,14 +105,14 @@ def test_shares_of_the_rate():
         (["chat rate=1 prompt-form=ids"], {}, "token ids, which openai-chat cannot carry"),
         (["a rate=1 image=32x32 endpoint-type=completions", "b rate=1"], {}, "images, which openai-completions"),
         (["a rate=1 turns=3 tool-turns=0.5 endpoint-type=ollama-completions"], {}, "needs messages"),
-        (["a rate=1 endpoint-type=completions", "b rate=1"], {"endpoint": "/v2/chat"}, "stands for another protocol"),
+        (["a rate=1 endpoint-type=completions", "b rate=1"], {"endpoint": "/v2/chat"}, "belongs to another protocol"),
         (["chat rate=1 max-concurrency=4"], {}, "one run has one cap"),
-        ([""], {}, "--class '' is no name"),
-        (["a share=0.5", "b share=0.6"], {"rate": "10"}, "are 1.1 of the run's --rate; let them make 1"),
-        (["a share=0.5", "b share=0.3"], {"rate": "10"}, "are 0.8 of the run's --rate"),
-        (["a share=0.9", "b share=0.3", "c rate=2"], {"rate": "10"}, "are 1.2 of the run's --rate"),
+        ([""], {}, "--class '' is not a name"),
+        (["a share=0.5", "b share=0.6"], {"rate": "10"}, "add up to 1.1 of the run's --rate; make them add up to 1"),
+        (["a share=0.5", "b share=0.3"], {"rate": "10"}, "add up to 0.8 of the run's --rate"),
+        (["a share=0.9", "b share=0.3", "c rate=2"], {"rate": "10"}, "add up to 1.2 of the run's --rate"),
         (["chat rate=1 header='Authorization: Bearer K'"], {}, "is a credential"),
-        (["chat rate=1 goodput=other/ttft:3"], {}, "leave the class out"),
+        (["chat rate=1 goodput=other/ttft:3"], {}, "write it without a class"),
         (["chat share=0.5"], {}, "give a --rate that does not change"),
         (["chat share=2"], {"rate": "10"}, "write a part of the run's rate"),
         (["chat share=0.5 rate=3"], {"rate": "10"}, "has a rate and a share"),
@@ -140,7 +140,7 @@ def test_what_is_refused(classes, options, said):
         ({"slow-readers": "0.1:20"}, "write for example 0.05:20tok/s"),
         ({"abandon": "5s"}, "write for example ttft:5s"),
         ({"turns": "all"}, "takes what a data set has"),
-        ({"turns": "3", "workload": "csv", "dataset-path": "f"}, "whose requests stand alone"),
+        ({"turns": "3", "workload": "csv", "dataset-path": "f"}, "whose requests are independent"),
         ({"turns": "x"}, "is not a number of turns"),
         ({"turns": "3", "think-time": "-1"}, "is not a think time"),
         ({"turns": "3", "tool-turns": "0.5", "endpoint-type": "completions"}, "needs messages"),

@@ -34,7 +34,7 @@ def test_print_says_what_to_change_and_the_code():
     ]
     assert doctor.print_findings(findings, stream) == 1
     assert stream.getvalue().splitlines()[2].split() == ["->", "mend", "it"]
-    assert stream.getvalue().splitlines()[-1] == "1 to change, 1 worth a look, of 3 checks"
+    assert stream.getvalue().splitlines()[-1] == "1 to change, 1 to consider, of 3 checks"
     assert doctor.print_findings(findings[:1], io.StringIO()) == 0
 
 

@@ -176,7 +176,7 @@ def test_cpus_that_are_none(text):
 
 def test_json_object_stays_the_text_that_it_was():
     assert read.json_object('{"top_k": 5}') == '{"top_k": 5}'
-    for text, why in (("[1]", "no object"), ("{", "not JSON"), ("", "not JSON")):
+    for text, why in (("[1]", "not an object"), ("{", "not JSON"), ("", "not JSON")):
         with pytest.raises(ValueError, match=why):
             read.json_object(text)
 

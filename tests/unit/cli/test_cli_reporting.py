@@ -139,7 +139,7 @@ def test_levels_that_are_not_as_the_report_has_them_are_told(folder: Path, capsy
         assert entry.main(["report", str(place), "--as", form]) == 0
         gone, stray = sorted(capsys.readouterr().err.splitlines(), reverse=True)
         assert "the level levels/000-rate-5 cannot be read" in gone
-        assert stray == "note       levels/000-rate-9 is there, and procedure.json does not name it"
+        assert stray == "note       levels/000-rate-9 exists, and procedure.json does not name it"
     assert entry.main(["report", str(place), "--as", "markdown", "--redact"]) == 0
     told = capsys.readouterr().err
     assert told.startswith("note       2 levels are not as procedure.json has them") and "rate-" not in told

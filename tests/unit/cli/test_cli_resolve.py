@@ -232,7 +232,7 @@ def test_the_command_line_displaces_the_configs_other_loop(tmp_path):
     [
         ("reqest-rate = 5", "'reqest-rate' is not an option of a run; did you mean request-rate?"),
         ("zzz = 5", "see fastllmload run --help"),
-        ("rate = [1, 2]", "holds 2 values and takes one"),
+        ("rate = [1, 2]", "has 2 values and takes one"),
         ("rate = true", "write a number or a string"),
         ("strict = 1", "write true or false"),
         ("rate = ", "is not TOML"),
@@ -258,9 +258,9 @@ def test_a_missing_config(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-u", "http://a:1", "--cacert", "c"], "--cacert does nothing here: no URL is https (http://a:1); write https://"),
+        (["-u", "http://a:1", "--cacert", "c"], "--cacert has no effect: no URL is https (http://a:1); write https://"),
         (["--cert", "c", "--key", "k", "--server-name", "n"],
-         "--cert and --key and --server-name do nothing here: the simulated engine is spoken to without TLS"),
+         "--cert and --key and --server-name have no effect: the simulated engine is used without TLS"),
         (["--unix-socket", "/s", "--insecure"], "add --url https://NAME, or leave it out"),
         (["--class", "a rate=1 url=http://b:2", "--insecure"], "no URL is https (http://b:2)"),
         (["--plan", "p", "-u", "http://a:1", "--class", "a url=http://b:2", "--insecure"], "(http://a:1, http://b:2)"),
@@ -358,8 +358,8 @@ def test_the_key_is_nowhere_in_the_settings():
 
 
 def test_a_key_that_no_header_can_carry():
-    assert "--api-key holds no usable key" in refused("--rate", "1", "--api-key", "a\nb")
-    assert "OPENAI_API_KEY holds no usable key" in refused("--rate", "1", environment={"OPENAI_API_KEY": "k\u00e9"})
+    assert "--api-key has no usable key" in refused("--rate", "1", "--api-key", "a\nb")
+    assert "OPENAI_API_KEY has no usable key" in refused("--rate", "1", environment={"OPENAI_API_KEY": "k\u00e9"})
     assert "give one" in refused("--rate", "1", "--api-key", "a", "--api-key-file", "b")
     assert "cannot be read" in refused("--rate", "1", "--api-key-file", "/nowhere/key")
 
@@ -386,7 +386,7 @@ def test_labels_keep_blanks_and_commas():
     [
         (
             "",
-            "--rate is missing: say how much load to offer, for example fastllmload --rate 500 --duration 30",
+            "--rate is missing: specify how much load to offer, for example fastllmload --rate 500 --duration 30",
         ),
         ("--rate 5 --concurrency 3", "--rate 5 (open loop) and --concurrency 3 (closed loop) contradict"),
         ("--rate 0", "--rate '0' is not a rate"),
@@ -409,7 +409,7 @@ def test_labels_keep_blanks_and_commas():
             "--rate 5 --simulate null=1 --unix-socket /s",
             "--simulate sets up the simulated engine, but --unix-socket names",
         ),
-        ("--rate 5 --unix-socket /s --source-address 127.0.0.2", "--source-address does nothing beside --unix-socket"),
+        ("--rate 5 --unix-socket /s --source-address 127.0.0.2", "--source-address has no effect with --unix-socket"),
         ("--rate 5 --cert c", "--cert is given without --key"),
         ("--rate 5 --key c", "--key is given without --cert"),
         ("--rate 5 --insecure --cacert c", "--insecure trusts every certificate"),
@@ -418,11 +418,11 @@ def test_labels_keep_blanks_and_commas():
         ("--rate 5 --num-prefixes 3", "without --prefix-len"),
         ("--rate 5 --prefix-share 0.5", "--prefix-share is given without --prefix-len"),
         ("--rate 5 --prefix-len 5 --prefix-share 1.5", "is not a share; write a number from 0 to 1 such as 0.8 or 80%"),
-        ("--rate 5 --image 0x5", "--image '0x5' is no size of images"),
+        ("--rate 5 --image 0x5", "--image '0x5' is not an image size"),
         ("--rate 5 --image 5x5 --backend openai", "--image needs --endpoint-type openai-chat"),
         ("--rate 5 --image 5x5 --prompt-form text", "--image goes with --prompt-form words"),
         ("--rate 5 --workload conversation --isl 5", "--isl does not go with --workload conversation"),
-        ("--rate 5 --counting B --tokenizer none", "--counting B counts with the reference tokenizer"),
+        ("--rate 5 --counting B --tokenizer none", "--counting B needs a reference tokenizer"),
         ("--rate 5 --ui live --disable-tqdm", "--ui and --disable-tqdm contradict"),
         ("--rate 5 --goodput ttft:1 ttft:2", "--goodput names 'ttft' twice"),
         ("--rate 5 --gpus 0", "--gpus '0' is not a whole number above 0"),
@@ -437,8 +437,8 @@ def test_labels_keep_blanks_and_commas():
         ),
         ("--rate 5 --dataset-class a", "chooses entries of a data set by their class; add --workload custom or csv"),
         ("--rate 5 --workload batch --dataset-path f --dataset-class a", "add --workload custom or csv"),
-        ("--workload azure --dataset-path f --trace-speed 1e12", "is no speed that a trace can be replayed at"),
-        ("--workload azure --dataset-path f --trace-speed 1e-300", "is no speed that a trace can be replayed at"),
+        ("--workload azure --dataset-path f --trace-speed 1e12", "is not a speed of a trace"),
+        ("--workload azure --dataset-path f --trace-speed 1e-300", "is not a speed of a trace"),
         ("--workload azure --dataset-path f --rate 5 --arrival trace", "has the trace's own instants and no --rate"),
         ("--rate 5 --declare sut.model.nam=m", "did you mean sut.model.name?"),
         ("--rate 5 --declare prefix_cache.enabled=perhaps", "'perhaps' is none of yes, no"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fastllmload.cli.commands.search import confidence, levels, looks, width
-from fastllmload.cli.commands.sweep import axes_of, cell_givens, order_of
+from fastllmload.cli.commands.search import confidence, levels, trial_count, width
+from fastllmload.cli.commands.sweep import axes_of, cell_options, order_of
 from fastllmload.cli.main import main
 from fastllmload.errors import InputError
 
@@ -22,7 +22,12 @@ def test_steps_are_numbers_or_shares() -> None:
 
 @pytest.mark.parametrize(
     ("reading", "good", "value", "bad"),
-    [(looks, "3", 3, "9"), (levels, "12", 12, "1"), (confidence, "95%", 0.95, "0.2"), (confidence, "0.9", 0.9, "1")],
+    [
+        (trial_count, "3", 3, "9"),
+        (levels, "12", 12, "1"),
+        (confidence, "95%", 0.95, "0.2"),
+        (confidence, "0.9", 0.9, "1"),
+    ],
 )
 def test_counts_and_shares_have_ranges(reading: object, good: str, value: float, bad: str) -> None:
     """Out of range is a sentence that says the range."""
@@ -58,16 +63,16 @@ def test_what_cannot_be_varied_is_refused(pairs: tuple[tuple[str, str], ...], wh
 
 def test_switches_are_varied_by_true_and_false() -> None:
     """As in a config file; what is given beside --vary contradicts it."""
-    found = cell_givens({}, {"ignore-eos": "false", "rate": "5"})
+    found = cell_options({}, {"ignore-eos": "false", "rate": "5"})
     assert found["ignore_eos"].state is False and found["rate"].texts == ("5",)
     with pytest.raises(InputError, match="contradict"):
-        cell_givens(found, {"rate": "7"})
+        cell_options(found, {"rate": "7"})
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["search", "--rate", "5"], "a search looks for it"),
+        (["search", "--rate", "5"], "a search finds it"),
         (["search", "--what", "concurrency", "--arrival", "constant"], "belongs to an open loop"),
         (["search", "--min", "9", "--max", "3"], "--min 9 is above --max 3"),
         (["search", "--objective", "p99"], "needs limits"),

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from fastllmload.cli.streams import PLAIN, PatientStream
+from fastllmload.cli.streams import ASCII_FOR, TolerantStream
 
 SHOWN = ("plan", "--rate", "50", "--num-requests", "200", "--show")
 
 
-def patient(encoding: str) -> tuple[PatientStream, io.BytesIO]:
+def patient(encoding: str) -> tuple[TolerantStream, io.BytesIO]:
     inner = io.BytesIO()
-    return PatientStream(io.TextIOWrapper(inner, encoding=encoding)), inner
+    return TolerantStream(io.TextIOWrapper(inner, encoding=encoding)), inner
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_utf8_is_written_as_it_is() -> None:
 
 
 def test_every_plain_sign_is_ascii() -> None:
-    assert all(chr(plain).isascii() and not chr(sign).isascii() for sign, plain in PLAIN.items())
+    assert all(chr(plain).isascii() and not chr(sign).isascii() for sign, plain in ASCII_FOR.items())
 
 
 def begun(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
@@ -124,7 +124,7 @@ def test_where_standard_output_has_no_room(arguments: str) -> None:
     command = f'"$0" -m fastllmload {arguments} > /dev/full'
     ended = subprocess.run(["/bin/sh", "-c", command, sys.executable], capture_output=True, check=False, text=True)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("fastllmload: standard output did not take all that was said: No space left")
+    assert ended.stderr.startswith("fastllmload: standard output could not be written completely: No space left")
     assert len(ended.stderr.splitlines()) == 1
 
 

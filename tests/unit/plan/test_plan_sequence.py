@@ -8,7 +8,7 @@ import json
 import pytest
 
 from fastllmload.cli.options.raw import from_table
-from fastllmload.cli.options.resolve import settle
+from fastllmload.cli.options.resolve import resolve_merged
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.build import build_plan
@@ -129,7 +129,7 @@ APART = [
 
 def plan_of(directory, classes, **options):
     given = {"class": classes, "seed": 5, "model": "m", "url": "http://a", **options}
-    settings, _ = settle(from_table(given, "", ""), {}, Redactor([]))
+    settings, _ = resolve_merged(from_table(given, "", ""), {}, Redactor([]))
     return build_classes(settings, phase="measure", endpoints=ENDPOINTS, model="m", out_dir=directory)
 
 

@@ -1,4 +1,4 @@
-"""`calibrate`: this host's ceiling against the null server, stored for the headroom of later runs."""
+"""`calibrate`: measures this host's ceiling against the null server and stores it for the headroom of later runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`compare`: two sides of runs, with gates; or several systems."""
+"""`compare`: compares two sides of runs, with gates, or several systems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AGAINST = "fastllmload.compare.against"
 
 
 class CompareCommand(click.Command):
-    """Every run after `--against`, up to the next option, is one of that side: each `--against` begins another side."""
+    """A command whose `--against` takes all runs up to the next option; each `--against` begins another side."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         sides: list[list[str]] = []
@@ -58,14 +58,14 @@ class CompareCommand(click.Command):
     type=click.Choice(GATE_MODES),
     default="significant",
     show_default=True,
-    help="When a gate fails: measured beyond the limit and no chance; proven beyond it; measured only.",
+    help="When a gate fails: measured beyond the limit and significant; proven beyond it; measured only.",
 )
 @click.option(
     "--undecided",
     type=click.Choice(("fail", "pass")),
     default="fail",
     show_default=True,
-    help="What a gate does whose limit is broken by runs too short to say whether by chance.",
+    help="Outcome of a gate whose limit is broken by runs too short to tell a difference from chance.",
 )
 @click.option("--different-workload", is_flag=True, help="Compare although the requests differ.")
 @click.option("--systems", is_flag=True, help="Compare as systems (IETF 6), also two: checklist, claims.")
@@ -95,7 +95,7 @@ def compare(runs: tuple[str, ...], against: str | None, **options: Any) -> int:
 
 
 def read_sides(runs: list[str], against: list[list[str]]) -> list[Side]:
-    """InputError unless there are two sides at least."""
+    """The sides, each with a name of its own. InputError unless there are at least two."""
     from fastllmload.compare.side import distinct_names, read_side
 
     if not against and len(runs) == 2:

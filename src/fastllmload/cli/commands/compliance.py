@@ -1,4 +1,4 @@
-"""`compliance`: the verdict of the IETF draft on a finished run or procedure."""
+"""`compliance`: checks a finished run or procedure against the requirements of the IETF draft."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ WIDEST = 120
 def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everything: bool) -> int:
     """Judge the run or procedure in FOLDER by the requirements of the IETF draft on benchmarking LLM serving.
 
-    What holds was seen in the recorded rows and figures, or was declared, which is no proof. Exit code 1 when it is
-    not compliant.
+    A requirement is met when the recorded rows and figures show it, or when it is declared; a declaration is not
+    checked. Exit code 1 when the run is not compliant.
     """
     from dataclasses import replace
 
@@ -48,7 +48,7 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     from fastllmload.records.folder_lock import left_over
 
     evidence = replace(read(folder), others=tuple(read(other) for other in against))
-    refuse_unlike(evidence)
+    validate_same_test(evidence)
     judgement = judge(evidence)
     redact = current_redactor()
     if as_json:
@@ -62,22 +62,22 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     return NOT_COMPLIANT if judgement.verdict == NOT else 0
 
 
-def refuse_unlike(evidence: ComplianceEvidence) -> None:
-    """InputError where a folder is given twice, or one holds another test than the first."""
+def validate_same_test(evidence: ComplianceEvidence) -> None:
+    """InputError where a folder is given twice, or holds a different test than the first."""
     seen = {evidence.folder.resolve()}
     for other in evidence.others:
         if other.folder.resolve() in seen:
             raise InputError(f"{other.folder} is given twice; compare different runs or procedures")
         seen.add(other.folder.resolve())
         if other.test != evidence.test:
-            kinds = [f"the test {one.test}" if one.test else "a run that is no test" for one in (evidence, other)]
+            kinds = [f"the test {one.test}" if one.test else "a run outside of a test" for one in (evidence, other)]
             raise InputError(
                 f"{evidence.folder} is {kinds[0]} and {other.folder} is {kinds[1]}: only the same test can be compared"
             )
 
 
 def show(text: str) -> None:
-    """On standard output, whose reader may leave early (`| head`)."""
+    """Print *text* to standard output, whose reader may close it early (`| head`)."""
     try:
         print(on_screen(text), flush=True)
     except BrokenPipeError:

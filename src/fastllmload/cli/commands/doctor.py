@@ -1,4 +1,4 @@
-"""`doctor`: what of this host stands in the way of a run, and what to change."""
+"""`doctor`: checks whether this host can run a benchmark, and says what to change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATE_US, VERY_LATE_US = 500.0, 5_000.0
 
 @dataclass(frozen=True)
 class HostFinding:
-    """One check. *fix* says what to change, empty when nothing needs to be."""
+    """Result of one check. *fix* says what to change; empty when nothing needs to be changed."""
 
     name: str
     verdict: str
@@ -29,7 +29,7 @@ class HostFinding:
 
 
 def examine(runs: Path) -> list[HostFinding]:
-    """All checks, quick ones first; takes about a second. *runs* is the folder that runs are written to."""
+    """Run all checks, quick ones first; takes about a second. *runs* is the folder that runs are written to."""
     checks: tuple[Callable[[], HostFinding], ...] = (
         open_files,
         ports,
@@ -52,14 +52,14 @@ def examine(runs: Path) -> list[HostFinding]:
 
 
 def print_findings(findings: list[HostFinding], stream: TextIO) -> int:
-    """A line per finding, what to change below it; 1 when something is bad, else 0."""
+    """Print a line per finding with its fix below; returns 1 when something is bad, else 0."""
     for finding in findings:
         stream.write(f"{finding.verdict:<8} {finding.name:<20} {finding.text}\n")
         if finding.fix != "":
             stream.write(f"{'':<8} {'':<20} -> {finding.fix}\n")
     bad = sum(finding.verdict == BAD for finding in findings)
     warned = sum(finding.verdict == WARN for finding in findings)
-    stream.write(f"{bad} to change, {warned} worth a look, of {len(findings)} checks\n")
+    stream.write(f"{bad} to change, {warned} to consider, of {len(findings)} checks\n")
     return 1 if bad else 0
 
 
@@ -148,14 +148,14 @@ def cores() -> HostFinding:
 def steal() -> HostFinding:
     share = probe.steal_share()
     if share is None:
-        return HostFinding("hypervisor steal", UNKNOWN, "/proc/stat does not tell")
+        return HostFinding("hypervisor steal", UNKNOWN, "/proc/stat does not report it")
     text = f"{100 * share:.2f} % of CPU time since boot"
     if share > 0.01:
         return HostFinding(
             "hypervisor steal",
             WARN,
             text,
-            "use a machine with cores of its own: others' load is in your tails",
+            "use a machine with dedicated cores: the load of others is in your tail latencies",
         )
     return HostFinding("hypervisor steal", GOOD, text)
 
@@ -163,7 +163,7 @@ def steal() -> HostFinding:
 def memory() -> HostFinding:
     free = probe.available_memory()
     if free is None:
-        return HostFinding("memory", UNKNOWN, "/proc/meminfo does not tell")
+        return HostFinding("memory", UNKNOWN, "/proc/meminfo does not report it")
     text = f"{free / 1e9:.1f} GB available"
     if free < ENOUGH_MEMORY:
         return HostFinding("memory", WARN, text, "free at least 1 GB")
@@ -174,7 +174,7 @@ def kernel_stamps() -> HostFinding:
     if probe.kernel_stamps():
         return HostFinding("kernel stamps", GOOD, "SO_TIMESTAMPNS works on TCP")
     fix = "leave the sandbox, or use a Linux kernel with SO_TIMESTAMPNS"
-    return HostFinding("kernel stamps", WARN, "none given: stamps are taken in user space", fix)
+    return HostFinding("kernel stamps", WARN, "not available: stamps are taken in user space", fix)
 
 
 def packet_ring() -> HostFinding:

@@ -1,4 +1,4 @@
-"""`export`: a run's rows to a file, to a folder (Parquet) or to standard output."""
+"""`export`: writes a run's rows to a file, to a folder (Parquet) or to standard output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from fastllmload.cli.streams import to_nowhere
+from fastllmload.cli.streams import discard_output
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.files import writing
 from fastllmload.report.terminal.outlet import on_screen
@@ -24,9 +24,9 @@ FORMATS = ("jsonl", "csv", "parquet", "hlog")
 
 
 def export_rows(folder: Path, form: str, output: Path | None, redact: bool = False) -> list[Path]:
-    """Write *form* to *output*, None is standard output, whose reader may leave early; returns what Parquet wrote.
+    """Write *form* to *output* (None: standard output, whose reader may close it early); returns the Parquet files.
 
-    *redact*: host names, URLs and paths are left out.
+    *redact* leaves out host names, URLs and paths.
     """
     from fastllmload.records.folder_lock import left_over
     from fastllmload.records.integrity import EVENTS, ROWS, TEXT, unlisted
@@ -37,7 +37,7 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
         raise RunFolderError(f"{run.lost(ROWS)}; no request of the run can be read")
     if redact:
         run = without_names(run)
-    written = _exported(run, form, output)
+    written = _export(run, form, output)
     for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
         if name in run.damaged:
             click.echo(on_screen(f"note       {run.damaged[name]}{_left(run, name)}"), err=True)
@@ -47,7 +47,7 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
     return written
 
 
-def _exported(run: Run, form: str, output: Path | None) -> list[Path]:
+def _export(run: Run, form: str, output: Path | None) -> list[Path]:
     if form == "parquet":
         return _parquet(run, output)
     if output is None:
@@ -59,7 +59,7 @@ def _exported(run: Run, form: str, output: Path | None) -> list[Path]:
 
 
 def _left(run: Run, name: str) -> str:
-    """What the export holds all the same."""
+    """What the export contains of a damaged file."""
     if name == "requests.npy":
         return f"; written are the {len(run.rows):,} requests before the cut"
     if name == "tokens.npy":
@@ -100,10 +100,10 @@ def _to_standard_output(run: Run, form: str) -> None:
         _write(run, form, sys.stdout.buffer)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # `| head` has seen enough. Python flushes standard output once more at exit: let that go nowhere.
-        to_nowhere(sys.stdout)
+        # The reader (`| head`) closed the pipe. Python flushes standard output once more at exit: discard that too.
+        discard_output(sys.stdout)
     except OSError as error:
-        to_nowhere(sys.stdout)
+        discard_output(sys.stdout)
         raise InputError(f"standard output cannot be written: {error.strerror}; choose a file with -o") from None
 
 
@@ -123,4 +123,4 @@ def _as_text(file: BinaryIO, write: Callable[[io.TextIOWrapper], None]) -> None:
         write(text)
         text.flush()
     finally:
-        text.detach()  # or its end would close *file*
+        text.detach()  # otherwise its destructor would close *file*

@@ -1,4 +1,4 @@
-"""The `plan` commands: build and describe, save, describe a saved one, verify. Nothing is sent."""
+"""The `plan` commands: build, save, describe and verify a plan without sending anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastllmload.cli.group import LazyCommand, LazyGroup
-from fastllmload.cli.options.validation import refuse_stored_secrets
+from fastllmload.cli.options.validation import validate_stored_bodies
 from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError
 
@@ -49,13 +49,13 @@ def save_once(file: Path, **parameters: object) -> int:
 
 @dataclass(frozen=True)
 class Views:
-    """What is made of a plan besides its description: pictures, and the sequence of its requests in a file."""
+    """Optional outputs in addition to a plan's description: charts, and a file with the sequence of its requests."""
 
     show: bool = False
     sequence: Path | None = None
     urls: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of classes with some of their own
 
-    def of(self, plan: Plan) -> None:
+    def write(self, plan: Plan) -> None:
         if self.show:
             from fastllmload.plan.description.picture import show
 
@@ -70,7 +70,7 @@ class Views:
 
 def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
     if file is not None or views.sequence is not None:
-        refuse_stored_secrets(settings, "--sequence" if file is None else "a plan's file")
+        validate_stored_bodies(settings, "--sequence" if file is None else "a plan's file")
     model = _model(settings)
     from fastllmload.endpoint import ENDPOINTS
     from fastllmload.engine.run_plans import build
@@ -84,13 +84,13 @@ def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
         if file is not None:
             save_plan(plan, file)
         _show(plan, settings.load.ramp_share)
-        views.of(plan)
+        views.write(plan)
     if file is not None:
         click.echo(f"{'saved':<14} {file}")
 
 
 def _model(settings: RunSettings) -> str:
-    """A plan holds the model's name in every body; without a connection it cannot be asked for."""
+    """The model's name, which every body contains and which cannot be asked for without a connection."""
     if settings.target.model is not None:
         return settings.target.model
     for one in settings.classes:
@@ -135,7 +135,7 @@ def describe_saved(file: Path, show: bool, sequence: Path | None) -> int:
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
         plan = load_plan(file, Path(folder))
         _show(plan)
-        Views(show, sequence).of(plan)
+        Views(show, sequence).write(plan)
     return 0
 
 
@@ -147,12 +147,12 @@ def verify(file: Path) -> int:
 
 
 def verify_file(file: Path) -> int:
-    """What `verify` does."""
+    """Check every member of the plan in *file* against its digest and print the result."""
     from fastllmload.plan.archive import load_plan
 
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
         plan = load_plan(file, Path(folder))
-        click.echo(f"{file}: {plan.requests:,} requests, every digest is right\n{plan.digest}")
+        click.echo(f"{file}: {plan.requests:,} requests, every digest is correct\n{plan.digest}")
     return 0
 
 

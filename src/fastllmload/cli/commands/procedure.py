@@ -1,4 +1,4 @@
-"""`fastllmload procedure NAME`: the ten tests, each with the options of a run and its own."""
+"""`fastllmload procedure NAME`: runs one of the ten tests, with its own options and those of a run."""
 
 from __future__ import annotations
 
@@ -35,12 +35,17 @@ ABOUT = {
 }
 
 
-SHAPES = {"workload", "dataset_path", "isl", "prefix_len", "turns", "plan", "classes"}  # say what is sent
-OTHERS = {"workload", "dataset_path", "turns", "plan"}  # requests that a test of its own workload never sends
+WORKLOAD_OPTIONS = {"workload", "dataset_path", "isl", "prefix_len", "turns", "plan", "classes"}  # say what is sent
+FOREIGN_WORKLOAD_OPTIONS = {
+    "workload",
+    "dataset_path",
+    "turns",
+    "plan",
+}  # never sent by a test with its own workload
 
 
 class ProcedureCommand(RunCommand):
-    """A run's options behind those of the test, under headings of their own."""
+    """A test's command: help shows the test's options first, then those of a run."""
 
     def __init__(self, name: str, own: tuple[RunOption, ...]) -> None:
         self.of_test = own
@@ -48,7 +53,7 @@ class ProcedureCommand(RunCommand):
             name,
             lambda **parameters: start(name, parameters),
             help=ABOUT[name] + "\n\nThe options of a run say what is sent where; the target is the simulated engine "
-            "when there is no --url. The same command with the same --output goes on where it was stopped.",
+            "when there is no --url. The same command with the same --output continues where it was stopped.",
             params=[click_option(option) for option in (*own, *COMMON)],
         )
 
@@ -64,7 +69,7 @@ class ProcedureCommand(RunCommand):
 
 
 class Procedures(click.Group):
-    """A command for each test, made when it is asked for."""
+    """A group with one command per test, each made on first use."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
@@ -98,9 +103,9 @@ procedure = Procedures(
 
 
 def start(name: str, parameters: Mapping[str, object]) -> int:
-    """Exit code of the test *name*."""
+    """Run the test *name*; returns its exit code."""
     from fastllmload.cli.commands.run import current_redactor
-    from fastllmload.cli.options.resolve import apart, settle
+    from fastllmload.cli.options.resolve import resolve_merged, split_own_options
     from fastllmload.experiment.console import Console
     from fastllmload.experiment.level.settings import changed
     from fastllmload.experiment.preparation.hooks import terminal
@@ -109,11 +114,11 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     from fastllmload.procedure.tests import test_named
 
     redact = current_redactor()
-    given, own = apart(parameters, (*TESTS[name], *COMMON))
+    given, own = split_own_options(parameters, (*TESTS[name], *COMMON))
     test = test_named(name)
-    refuse_shapes(test, given)
-    settings, secret = settle(given, os.environ, redact, complete=False)
-    if test.workload is not None and not SHAPES & given.keys():
+    validate_workload_options(test, given)
+    settings, secret = resolve_merged(given, os.environ, redact, complete=False)
+    if test.workload is not None and not WORKLOAD_OPTIONS & given.keys():
         settings = changed(settings, workload={"name": test.workload})
     fields = read(TESTS[name], own)
     for field, value in (
@@ -125,7 +130,7 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
         if value is not None and field in test.parameters.__struct_fields__:
             fields.setdefault(field, value)
     terms = read(COMMON, own)
-    commands = hooks_of(terms.get("hooks", ()))
+    commands = hook_commands(terms.get("hooks", ()))
     folder = settings.output.directory
     runs = terms.get("runs")
     conducted = conduct if runs is None else partial(conduct_runs, runs=runs)
@@ -148,11 +153,11 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     )
 
 
-def refuse_shapes(test: ProcedureTest, given: RawOptions) -> None:
-    """InputError where other requests are asked for than those that the draft has *test* send."""
+def validate_workload_options(test: ProcedureTest, given: RawOptions) -> None:
+    """InputError where options ask for other requests than those that the draft prescribes for *test*."""
     if test.sends is None:
         return
-    for parameter in sorted(OTHERS & given.keys()):
+    for parameter in sorted(FOREIGN_WORKLOAD_OPTIONS & given.keys()):
         one = given[parameter]
         if parameter != "workload" or one.texts != (test.sends,):
             raise InputError(
@@ -161,7 +166,7 @@ def refuse_shapes(test: ProcedureTest, given: RawOptions) -> None:
 
 
 def fixed_length(osl: str | None, name: str) -> int | None:
-    """`--osl` for tests whose output length is one number."""
+    """The output length of `--osl` as one number. InputError for a distribution where the test needs one number."""
     if osl is None:
         return None
     if not osl.isdigit() and name in ("capacity", "long-context"):
@@ -177,29 +182,29 @@ def read(options: tuple[RunOption, ...], found: Mapping[str, Any]) -> dict[str, 
         if text is None or text == ():
             continue
         assert option.field is not None
-        if option.reading is None:
+        if option.parse is None:
             fields[option.field] = option.on if text else option.off
         elif option.multiple:
-            fields[option.field] = tuple(reading_of(option, each) for each in text)
+            fields[option.field] = tuple(parse_value(option, each) for each in text)
         else:
-            fields[option.field] = reading_of(option, text)
+            fields[option.field] = parse_value(option, text)
     return fields
 
 
-def reading_of(option: RunOption, text: str) -> object:
-    reading: Callable[[str], object] | None = option.reading
-    assert reading is not None
+def parse_value(option: RunOption, text: str) -> object:
+    parse: Callable[[str], object] | None = option.parse
+    assert parse is not None
     try:
-        return reading(text)
+        return parse(text)
     except ValueError as problem:
         raise InputError(f"{option.flag} {text!r} {problem}") from None
 
 
-def hooks_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def hook_commands(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Hook name → command."""
     from fastllmload.experiment.preparation.hooks import HOOKS
 
     for name, _ in pairs:
         if name not in HOOKS:
-            raise InputError(f"--hook {name}=... is no hook; the hooks are {', '.join(HOOKS)}")
+            raise InputError(f"--hook {name}=... is not a hook; the hooks are {', '.join(HOOKS)}")
     return dict(pairs)

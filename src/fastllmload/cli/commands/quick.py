@@ -1,4 +1,4 @@
-"""`fastllmload quick`: asiai's short benchmark, with the options of a run that say who is asked, and how."""
+"""`fastllmload quick`: runs asiai's short benchmark, with the options of a run that do not change what is sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 
 from fastllmload.cli.options.parsers import count
-from fastllmload.cli.options.resolve import merged, settle
+from fastllmload.cli.options.resolve import merge_config, resolve_merged
 from fastllmload.cli.options.table import value
 from fastllmload.cli.options.validation import PLANNED
 from fastllmload.cli.run_command import RunCommand, click_option
@@ -24,7 +24,7 @@ def start(**parameters: object) -> int:
     from fastllmload.cli.options.raw import from_command_line
 
     runs = read_runs(parameters.pop("runs"))
-    raw_options = merged(from_command_line(parameters))
+    raw_options = merge_config(from_command_line(parameters))
     for parameter, given in raw_options.items():
         if parameter in DECIDED:
             raise InputError(
@@ -32,7 +32,7 @@ def start(**parameters: object) -> int:
                 "or use fastllmload run"
             )
     redact = current_redactor()
-    settings, secret = settle(raw_options, os.environ, redact, complete=False)
+    settings, secret = resolve_merged(raw_options, os.environ, redact, complete=False)
     from fastllmload.quick.bench import bench
     from fastllmload.quick.protocol import RUNS
 
@@ -52,6 +52,6 @@ quick = RunCommand(
     "quick",
     start,
     help="asiai's short benchmark: one warm-up request, a few requests of each prompt type, one at a time, at "
-    "temperature 0; median tokens/s first, power beside it. Several --url are measured one after another.",
+    "temperature 0; reports median tokens/s, then power. Several --url are measured one after another.",
     params=[click_option(option) for option in OWN],
 )

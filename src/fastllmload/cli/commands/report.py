@@ -1,4 +1,4 @@
-"""`report`: a run or a procedure, shown again in any of its forms."""
+"""`report`: reports again on a run or a procedure, in any of the report forms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "js
 
 
 def report_on(folder: Path, form: str, output: Path | None, redact: bool, secrets: Redactor) -> None:
-    """Write *form* of the report to *output*, None is standard output, whose reader may leave early."""
+    """Write *form* of the report to *output* (None: standard output, whose reader may close it early)."""
     from fastllmload.procedure.reshow import shown_again
     from fastllmload.records.folder_lock import tidy
     from fastllmload.report.documents.subject import subject_of
@@ -42,15 +42,13 @@ def report_on(folder: Path, form: str, output: Path | None, redact: bool, secret
         write(readable(secrets(text_of(subject, form)), form), output)
         warn(subject, form, secrets)
     if not subject.is_procedure:
-        told_unlisted(as_written(subject), secrets)
+        warn_of_unlisted(stored_document(subject), secrets)
     if tidied is not None:
         click.echo(on_screen(f"note       {tidied}"), err=form != "terminal")
 
 
 def readable(text: str, form: str) -> str:
-    """*text* of a report without what a terminal would obey. A page has escaped it already; in JSON it becomes \\u...,
-    which says the same.
-    """
+    """*text* of a report without terminal control characters. HTML has escaped them already; JSON gets \\u escapes."""
     if form == "html" or text.isprintable():
         return text
     if form == "json":
@@ -58,8 +56,8 @@ def readable(text: str, form: str) -> str:
     return on_screen(text)
 
 
-def told_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
-    """On standard error: a folder whose files nobody can compare with what the run wrote."""
+def warn_of_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
+    """Warn on standard error where the run's document does not list the files of its folder."""
     from fastllmload.records.integrity import unlisted
 
     text = unlisted(document)
@@ -67,15 +65,15 @@ def told_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
         click.echo(on_screen(secrets(f"note       {text}")), err=True)
 
 
-def as_written(subject: Subject) -> Mapping[str, Any]:
-    """The run's document as its folder has it: what is published lists no files."""
+def stored_document(subject: Subject) -> Mapping[str, Any]:
+    """The run's document as stored in its folder; a redacted one lists no files."""
     from fastllmload.records.run import read_manifest
 
     return read_manifest(subject.folder) if subject.redacted else subject.document
 
 
 def refresh(subject: Subject, secrets: Redactor) -> None:
-    """Write the report files of a run's folder again: of a killed run for the first time."""
+    """Write the report files of a run's folder again; for a killed run, for the first time."""
     if subject.is_procedure or subject.redacted:
         return
     from fastllmload.report.documents.files import write_again
@@ -86,20 +84,22 @@ def refresh(subject: Subject, secrets: Redactor) -> None:
 
 
 def warn(subject: Subject, form: str, secrets: Redactor) -> None:
-    """Say which files of the run are not whole. Forms that need only run.json look at sizes, not at contents."""
+    """Warn of damaged files of the run. Forms that need only run.json check sizes, not contents."""
     if subject.is_procedure:
         warn_of_levels(subject, secrets)
         return
     from fastllmload.records.integrity import not_whole
 
-    damage = subject.run.damage if form in OF_ROWS else not_whole(subject.folder, as_written(subject), False).values()
+    damage = (
+        subject.run.damage if form in OF_ROWS else not_whole(subject.folder, stored_document(subject), False).values()
+    )
     for problem in damage:
         click.echo(on_screen(secrets(f"note       {problem}")), err=True)
 
 
 def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
-    """Say which levels of a procedure are not as its tables have them: gone, not whole, not listed. Their names tell
-    loads, so that of a report for publication only their number is told.
+    """Warn of levels that differ from the procedure's tables: missing, damaged or not listed. A redacted report gives
+    only their number, since their names reveal loads.
     """
     from fastllmload.report.documents.subject import procedure_document
 
@@ -126,7 +126,7 @@ def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[st
 
 
 def show(subject: Subject, secrets: Redactor) -> None:
-    """The closing summary, as wide and as coloured as the terminal allows."""
+    """Print the summary, with the width and the colors that the terminal has."""
     from fastllmload.report.terminal.outlet import Outlet
     from fastllmload.report.terminal.screen import write_summary
 
@@ -152,7 +152,7 @@ def text_of(subject: Subject, form: str) -> str:
 
 
 def whole(subject: Subject) -> Subject:
-    """*subject*, of a procedure that has not come to its end with what its document lacks."""
+    """*subject*; for a procedure that did not finish, completed by what its document lacks."""
     if not subject.is_procedure:
         return subject
     from dataclasses import replace
@@ -172,13 +172,13 @@ def of_procedure(subject: Subject, form: str) -> str:
 
 
 def named(document: Mapping[str, Any]) -> dict[str, Any]:
-    """*document* with section and title, which an early end may have left unsaid."""
+    """*document* with section and title, which a procedure that ended early may not have written."""
     from fastllmload.procedure.tests import NAMES, test_named
 
     name = str(document.get("procedure"))
     test = test_named(name) if name in NAMES else None
-    said = {"section": test.section, "title": test.title} if test is not None else {"section": "5", "title": name}
-    return {**said, **document, "manifest": {"declarations": {}, **(document.get("manifest") or {})}}
+    default = {"section": test.section, "title": test.title} if test is not None else {"section": "5", "title": name}
+    return {**default, **document, "manifest": {"declarations": {}, **(document.get("manifest") or {})}}
 
 
 def write(text: str, output: Path | None) -> None:
@@ -192,5 +192,5 @@ def write(text: str, output: Path | None) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # `| head` has seen enough. Python flushes standard output once more at exit: let that go nowhere.
+        # The reader (`| head`) closed the pipe. Python flushes standard output once more at exit: discard that too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

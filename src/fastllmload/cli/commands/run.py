@@ -1,6 +1,4 @@
-"""The commands' bodies: each resolves its arguments, imports what does the work, calls it and returns an exit
-code.
-"""
+"""Commands `run`, `report`, `export` and `doctor`: each imports what does the work, calls it, returns an exit code."""
 
 from __future__ import annotations
 
@@ -62,7 +60,7 @@ run = RunCommand("run", run_once, help="One run: offer the load, measure, judge 
     "--declare, --price-per-hour.",
 )
 def report(run_folder: Path, form: str, output: Path | None, redact: bool) -> int:
-    """Report again on the run, or the procedure, in folder RUN; also on one that did not come to its end."""
+    """Report again on the run, or the procedure, in folder RUN; also on one that did not finish."""
     from fastllmload.cli.commands.report import report_on
 
     report_on(run_folder, form, output, redact, current_redactor())
@@ -101,12 +99,10 @@ def export(run_folder: Path, form: str, output: Path | None, redact: bool) -> in
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
-    help="Folder whose disk is tried.",
+    help="Folder whose disk is checked.",
 )
 def doctor(runs: Path) -> int:
-    """Check this host: limits, ports, clock, permissions, and say what to change. Exit code 1 if something
-    must be.
-    """
+    """Check this host (limits, ports, clock, permissions) and say what to change. Exit code 1 if a check is bad."""
     from fastllmload.cli.commands.doctor import examine, print_findings
 
     return print_findings(examine(runs), sys.stdout)

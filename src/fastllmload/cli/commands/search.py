@@ -10,18 +10,18 @@ from pathlib import Path
 import click
 
 from fastllmload import quantities
-from fastllmload.cli.commands.procedure import read as read_options
+from fastllmload.cli.commands.procedure import read as parse_options
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options.procedure import pause
 from fastllmload.cli.options.table import OPTIONS, RunOption, switch, value
 from fastllmload.cli.run_command import RunCommand, click_option
 from fastllmload.errors import InputError
 
-LEAST_LOOKS, MOST_LOOKS, MOST_LEVELS = 1, 6, 100
+LEAST_TRIALS, MOST_TRIALS, MOST_LEVELS = 1, 6, 100
 
 
 def width(text: str) -> tuple[float, bool]:
-    """`5%` of the level, or a number of levels: (step, whether it is a share)."""
+    """`5%` of the level, or an absolute number: (step, whether it is a share)."""
     step = text.strip()
     share = step.endswith("%")
     found = (quantities.share(step) or -1.0) if share else read.positive(step)
@@ -30,11 +30,11 @@ def width(text: str) -> tuple[float, bool]:
     return found, share
 
 
-def looks(text: str) -> int:
+def trial_count(text: str) -> int:
     found = read.count(text)
-    if not LEAST_LOOKS <= found <= MOST_LOOKS:
+    if not LEAST_TRIALS <= found <= MOST_TRIALS:
         raise ValueError(
-            f"is out of range; each look lasts twice as long as the one before, so write 1 to {MOST_LOOKS}"
+            f"is out of range; each trial lasts twice as long as the one before, so write 1 to {MOST_TRIALS}"
         )
     return found
 
@@ -63,19 +63,19 @@ OWN: tuple[RunOption, ...] = (
     value("--min", "minimum", read.positive, "LEVEL", "Lowest level. Default 1."),
     value("--max", "maximum", read.positive, "LEVEL", "Highest level. Default 1024."),
     value("--step", "step", width, "STEP", "Resolution of the answer: a number, or a share of the level. Default 5%."),
-    value("--level-duration", "level_s", read.seconds, "TIME", "Length of the first look at a level. Default 60s."),
-    value("--runs", "looks", looks, "COUNT",
-          "Looks at a level that noise leaves undecided, each twice as long as the one before. Default 3."),
+    value("--level-duration", "level_s", read.seconds, "TIME", "Length of the first trial of a level. Default 60s."),
+    value("--runs", "looks", trial_count, "COUNT",  # prose: allow, the field of SearchParameters
+          "Most trials of a level that noise leaves undecided, each twice as long as the one before. Default 3."),
     value("--max-levels", "levels", levels, "COUNT", "Default 12."),
-    value("--confidence", "confidence", confidence, "SHARE", "That the interval holds the truth. Default 0.95."),
+    value("--confidence", "confidence", confidence, "SHARE", "Confidence of the interval. Default 0.95."),
     switch("--interleave", "interleave",
-           "Looks at the ends of the bracket again between two looks at a level, in a drawn order."),
+           "Measures the ends of the bracket again between two trials of a level, in random order."),
     value("--preset", "preset", read.text, "NAME", "Of smooth goodput: sg-default or sg-fig6."),
 )  # fmt: skip
-ABOUT_IT: tuple[RunOption, ...] = (
+GENERAL: tuple[RunOption, ...] = (
     value("--settle", "settle_s", pause, "TIME", "Pause between two levels. Default 5s."),
 )
-NOT_OF_A_SEARCH = (
+NOT_IN_A_SEARCH = (
     "rate", "concurrency", "num_requests", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps",
     "plan", "save_plan", "repetition", "trace_speed", "trace_from", "trace_to", "trace_loop",
 )  # fmt: skip
@@ -84,28 +84,28 @@ OPEN_LOOP = ("arrival", "burstiness", "max_concurrency")
 
 
 class SearchCommand(RunCommand):
-    """The search's own options before those of a run."""
+    """The command `search`: help shows its own options before those of a run."""
 
     def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Search"):
             formatter.write_dl(
-                [(f"{option.flag} {option.metavar}".strip(), option.help) for option in (*OWN, *ABOUT_IT)]
+                [(f"{option.flag} {option.metavar}".strip(), option.help) for option in (*OWN, *GENERAL)]
             )
 
 
 def start(**parameters: object) -> int:
-    """Exit code: 0 found; 1 no level holds, or --strict and the answer is open at an end."""
+    """Exit code: 0 found; 1 no level passes, or --strict and the answer is open at an end."""
     from fastllmload.cli.commands.run import current_redactor
-    from fastllmload.cli.options.resolve import apart, settle
+    from fastllmload.cli.options.resolve import resolve_merged, split_own_options
     from fastllmload.experiment.console import Console
     from fastllmload.search.run import SearchTerms, conduct_search
     from fastllmload.search.trials import SearchParameters
 
-    given, texts = apart(parameters, (*OWN, *ABOUT_IT))
-    own, around = read_options(OWN, texts), read_options(ABOUT_IT, texts)
-    refuse_load(given, own.get("what") == "concurrency")
+    given, texts = split_own_options(parameters, (*OWN, *GENERAL))
+    own, around = parse_options(OWN, texts), parse_options(GENERAL, texts)
+    validate_load_options(given, own.get("what") == "concurrency")
     redact = current_redactor()
-    settings, secret = settle(given, os.environ, redact, complete=False)
+    settings, secret = resolve_merged(given, os.environ, redact, complete=False)
     if "step" in own:
         own["step"], own["step_share"] = own["step"]
     if settings.load.duration is not None:
@@ -117,17 +117,17 @@ def start(**parameters: object) -> int:
     return conduct_search(settings, secret, SearchParameters(**own), terms, console)
 
 
-def refuse_load(given: Mapping[str, object], closed: bool) -> None:
-    """The load of a level is the search's own."""
+def validate_load_options(given: Mapping[str, object], closed: bool) -> None:
+    """InputError for options that set the load of a run: a search sets the load of each level."""
     for parameter in OPEN_LOOP if closed else ():
         if parameter in given:
             flag = f"--{parameter.replace('_', '-')}"
-            raise InputError(f"{flag} belongs to an open loop; leave it out, or take --what rate")
-    for parameter in NOT_OF_A_SEARCH:
+            raise InputError(f"{flag} belongs to an open loop; leave it out, or use --what rate")
+    for parameter in NOT_IN_A_SEARCH:
         if parameter in given:
             flag = next(option.flag for option in OPTIONS if option.parameter == parameter)
             raise InputError(
-                f"{flag} sets the load of a run, but a search looks for it; leave it out and give --min and --max"
+                f"{flag} sets the load of a run, but a search finds it; leave it out and give --min and --max"
             )
 
 
@@ -136,7 +136,7 @@ search = SearchCommand(
     start,
     help="The highest rate or concurrency at which objectives hold, as an interval.\n\n"
     "Levels are measured for --level-duration each; one that noise leaves undecided is measured again, longer. The "
-    "winner is measured afresh. A level at which the client was the limit never counts against the system. The same "
-    "command with the same --output goes on where it was stopped.",
-    params=[click_option(option) for option in (*OWN, *ABOUT_IT)],
+    "best level is measured again at the end. A level at which the client was the limit never counts against the "
+    "system. The same command with the same --output continues where it was stopped.",
+    params=[click_option(option) for option in (*OWN, *GENERAL)],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from fastllmload.cli.commands.procedure import read as read_options
+from fastllmload.cli.commands.procedure import read as parse_options
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options.procedure import pause
 from fastllmload.cli.options.raw import RawOptions, from_table
@@ -18,7 +18,7 @@ from fastllmload.cli.options.table import RunOption, config_names, several, swit
 from fastllmload.cli.run_command import RunCommand, click_option
 from fastllmload.errors import InputError
 
-MOST_CELLS = 1_000
+MOST_COMBINATIONS = 1_000
 NOT_VARIED = ("output", "ui", "disable_tqdm", "strict", "save_plan", "api_key", "api_key_file", "repetition", "config")
 TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -32,19 +32,19 @@ def runs(text: str) -> int:
 
 OWN: tuple[RunOption, ...] = (
     several("--vary", "vary", read.axis, "NAME=V1,V2,...",
-            "Any option of a run with its values; repeat for a grid. Values that hold a comma are set apart by ';': "
+            "Any option of a run with its values; repeat for a grid. Values that contain a comma are separated by ';': "
             "isl='uniform:128,512;256'."),
     value("--runs", "runs", runs, "COUNT", "Runs of each combination, at other instants. Default 1."),
-    switch("--interleave", "interleave", "Goes through all combinations before any is run again."),
-    switch("--shuffle", "shuffle", "Runs in an order drawn from --seed; with --interleave, within each round."),
+    switch("--interleave", "interleave", "Runs all combinations once before any is run again."),
+    switch("--shuffle", "shuffle", "Runs in a random order from --seed; with --interleave, within each round."),
     switch("--same-requests", "same_requests",
-           "Sends the same requests in every run; by default each has its own, for the sake of prefix caches."),
+           "Sends the same requests in every run; by default each run has its own, so that prefix caches do not help."),
     value("--settle", "settle_s", pause, "TIME", "Pause between two runs. Default 5s."),
 )  # fmt: skip
 
 
 class SweepCommand(RunCommand):
-    """The sweep's own options before those of a run."""
+    """The command `sweep`: help shows its own options before those of a run."""
 
     def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Sweep"):
@@ -60,7 +60,7 @@ def values_of(name: str, text: str) -> list[str]:
 
 
 def axes_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
-    """Option name → values. InputError for a name that is no option, is not to be varied, or stands there twice."""
+    """Option name → values. InputError for a name that is not an option, cannot be varied, or is given twice."""
     names, axes, seen = config_names(), {}, set[str]()
     for name, text in pairs:
         key = name.removeprefix("--")
@@ -76,16 +76,16 @@ def axes_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
     count = 1
     for found in axes.values():
         count *= len(found)
-    if count > MOST_CELLS:
-        raise InputError(f"--vary makes {count:,} combinations, at most {MOST_CELLS:,} are taken; vary less")
+    if count > MOST_COMBINATIONS:
+        raise InputError(f"--vary makes {count:,} combinations, at most {MOST_COMBINATIONS:,} are taken; vary less")
     return axes
 
 
-def cell_givens(base: RawOptions, values: Mapping[str, str]) -> RawOptions:
-    """*base* with the values of one combination. InputError for an option that is given beside."""
+def cell_options(base: RawOptions, values: Mapping[str, str]) -> RawOptions:
+    """*base* with the values of one combination. InputError for a varied option that *base* also has."""
     names = config_names()
     typed: dict[str, object] = {
-        key: TRUTH.get(text.lower(), text) if key in names and names[key][0].reading is None else text
+        key: TRUTH.get(text.lower(), text) if key in names and names[key][0].parse is None else text
         for key, text in values.items()
     }
     varied = from_table(typed, "--vary ", " of --vary")
@@ -96,7 +96,7 @@ def cell_givens(base: RawOptions, values: Mapping[str, str]) -> RawOptions:
 
 
 def order_of(shuffle: bool, interleave: bool) -> str:
-    """Of the runs. Both switches: drawn anew within each round, so that both promises hold."""
+    """Order of the runs. With both switches, each round is shuffled again."""
     from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED
 
     if interleave:
@@ -107,18 +107,18 @@ def order_of(shuffle: bool, interleave: bool) -> str:
 def start(**parameters: object) -> int:
     """Exit code: 0; 1 with --strict and a run that is not valid."""
     from fastllmload.cli.commands.run import current_redactor
-    from fastllmload.cli.options.resolve import apart, settle
+    from fastllmload.cli.options.resolve import resolve_merged, split_own_options
     from fastllmload.experiment.console import Console
     from fastllmload.sweep.run import Cell, SweepTerms, conduct_sweep
 
     redact = current_redactor()
-    base, texts = apart(parameters, OWN)
-    own = read_options(OWN, texts)
+    base, texts = split_own_options(parameters, OWN)
+    own = parse_options(OWN, texts)
     axes = axes_of(own.get("vary", ()))
     cells, secret = [], None
     for combination in itertools.product(*axes.values()):
         values = dict(zip(axes, combination, strict=True))
-        settings, secret = settle(cell_givens(base, values), os.environ, redact)
+        settings, secret = resolve_merged(cell_options(base, values), os.environ, redact)
         cells.append(Cell(tuple(values.items()), settings))
     first = cells[0].settings.output
     terms = SweepTerms(
@@ -135,8 +135,8 @@ def start(**parameters: object) -> int:
 sweep = SweepCommand(
     "sweep",
     start,
-    help="One run for every combination of the varied options, with one table and one page of all of them.\n\n"
+    help="One run for every combination of the varied options, with one table and one page for all of them.\n\n"
     "fastllmload sweep --vary rate=10,20,40 --vary osl=128,512 --duration 60. The same command with the same --output "
-    "goes on where it was stopped.",
+    "continues where it was stopped.",
     params=[click_option(option) for option in OWN],
 )

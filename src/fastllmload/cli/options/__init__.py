@@ -1,1 +1,1 @@
-"""Options as one table, the parsers of their values, and the rules between them."""
+"""The options of a run as one table, the parsers of their values, and the rules for combining them."""

@@ -1,4 +1,4 @@
-"""Classes of traffic: `--class "chat rate=40 isl=512 goodput=ttft:200"`, and [[class]] in a config file."""
+"""Reads request classes: `--class "chat rate=40 isl=512 goodput=ttft:200"`, and [[class]] in a config file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastllmload import quantities
 from fastllmload.cli.options.rate_curve import spread_rate
 from fastllmload.cli.options.raw import RawOption, RawOptions, from_table
 from fastllmload.cli.options.table import SECTIONS, config_names
-from fastllmload.cli.options.validation import refuse_user_behavior
+from fastllmload.cli.options.validation import validate_user_behavior
 from fastllmload.errors import InputError
 from fastllmload.redact import secret_header
 from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, Workload
@@ -22,35 +22,35 @@ from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, 
 Fields = dict[str, object]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 MOST = 1000
-ROUNDED = 1e-6  # of shares that are written with a few digits
+SHARE_TOLERANCE = 1e-6  # of a sum of shares that are written with a few digits
 EXAMPLE = '--class "chat rate=40 isl=512 goodput=ttft:200"'
 OWN = (
     "rate", "rate_series", "arrival", "burstiness", "model", "endpoint", "endpoint_type", "url", "header", "goodput"
 )  # fmt: skip
-WHOLE = ("tokenizer", "streaming", "counting", "context_limit")  # one run counts and reads all answers alike
-CLOSED = "classes are open loops, so that what one sends never depends on how fast another is answered"
+RUN_WIDE = ("tokenizer", "streaming", "counting", "context_limit")  # one run counts and reads all answers alike
+OPEN_LOOP = "classes are open loops, so that what one sends never depends on how fast another is answered"
 REFUSED = {  # parameter: why a class cannot have its own, and what to do
-    "concurrency": f"{CLOSED}; give it a rate, or run a closed loop by itself with --concurrency",
-    "max_concurrency": "one run has one cap on what is in flight; say --max-concurrency for the whole run",
+    "concurrency": f"{OPEN_LOOP}; give it a rate, or run a closed loop by itself with --concurrency",
+    "max_concurrency": "one run has one cap on what is in flight; give --max-concurrency for the whole run",
     "unix_socket": "a class goes to the run's socket, or to a url=http://HOST:PORT of its own",
 }
 PLANS: tuple[tuple[str, type[Any]], ...] = (("load", Load), ("workload", Workload), ("behaviour", UserBehavior))
 
 
 def allowed() -> set[str]:
-    """Parameters that a class may have of its own."""
+    """Parameters that may differ between classes."""
     own = {option.parameter for name in ("Workload", "Users") for option in SECTIONS[name]
-           if (option.field or "").partition(".")[2] not in WHOLE}  # fmt: skip
+           if (option.field or "").partition(".")[2] not in RUN_WIDE}  # fmt: skip
     return own | set(OWN)
 
 
-def tables_of(given: RawOption) -> list[Mapping[str, object]]:
-    """One table per class, from words `NAME key=value ...` or from TOML."""
-    return [*(worded(given.where, text) for text in given.texts), *given.tables]
+def class_tables(given: RawOption) -> list[Mapping[str, object]]:
+    """One table per class, from `NAME key=value ...` or from TOML."""
+    return [*(class_from_text(given.where, text) for text in given.texts), *given.tables]
 
 
-def worded(where: str, text: str) -> dict[str, object]:
-    """`chat rate=40 header='X-Priority: 1'`; what is repeated becomes a list."""
+def class_from_text(where: str, text: str) -> dict[str, object]:
+    """Table of `chat rate=40 header='X-Priority: 1'`; a repeated key gets a list."""
     try:
         name, *words = shlex.split(text) or [""]
     except ValueError as problem:
@@ -62,15 +62,15 @@ def worded(where: str, text: str) -> dict[str, object]:
             raise InputError(f"{where} {text!r} has {word!r} without a value; write for example {EXAMPLE}")
         before = table.get(key)
         table[key] = (
-            switched(key, value) if before is None else [*(before if isinstance(before, list) else [before]), value]
+            switch_value(key, value) if before is None else [*(before if isinstance(before, list) else [before]), value]
         )
     return table
 
 
-def switched(key: str, value: str) -> object:
-    """A word for a switch (`ignore-eos=false`) as TOML has it; every other word as it is."""
+def switch_value(key: str, value: str) -> object:
+    """The value of a switch (`ignore-eos=false`) as a boolean, as in TOML; any other value unchanged."""
     option = config_names().get(key)
-    if option is None or option[0].reading is not None:
+    if option is None or option[0].parse is not None:
         return value
     return {"true": True, "false": False}.get(value, value)
 
@@ -78,12 +78,12 @@ def switched(key: str, value: str) -> object:
 def with_classes(
     settings: RunSettings, raw_options: RawOptions, fields: Fields, read: Callable[[RawOptions], Fields], seconds: float
 ) -> RunSettings:
-    """*settings* with the classes that *givens* has; *fields* are the run's own, *read* reads a class's."""
+    """*settings* with the classes of *raw_options*; *fields* are those of the run, *read* gives those of a class."""
     if "class" not in raw_options:
         return settings
     if fields.get("load.concurrency") is not None:
-        raise InputError(f"--concurrency does not go with --class: {CLOSED}; give each class a rate")
-    tables = tables_of(raw_options["class"])
+        raise InputError(f"--concurrency does not go with --class: {OPEN_LOOP}; give each class a rate")
+    tables = class_tables(raw_options["class"])
     if len(tables) > MOST:
         raise InputError(f"--class is given {len(tables)} times; {MOST} classes are the most")
     found: list[TrafficClass] = []
@@ -94,7 +94,7 @@ def with_classes(
             raise InputError(f"--class {one.name!r} is given twice; keep one")
         found.append(one)
         goodput += [(f"{one.name}/{name}", limit) for name, limit in objectives]
-    _refuse_shares(tables)
+    _validate_shares(tables)
     if all(one.urls for one in found):
         for parameter in ("url", "unix_socket", "simulate"):
             if parameter in raw_options:
@@ -115,29 +115,31 @@ def with_classes(
 
 
 def replayed_urls(given: RawOption, read: Callable[[RawOptions], Fields]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Where classes of a saved plan go. All else of theirs is in the plan: InputError for anything but `url`."""
+    """URLs of the classes of a saved plan. The plan has everything else: InputError for any key but `url`."""
     found: dict[str, tuple[str, ...]] = {}
-    for table in tables_of(given):
+    for table in class_tables(given):
         rest = dict(table)
         name = rest.pop("name", None)
         mine = from_table(rest, f"--class {name}: ", f" of class {name}")
         other = [each for parameter, each in mine.items() if parameter != "url"]
         if other or "url" not in mine or not isinstance(name, str):
             what = f"{other[0].where} is" if other else "the rest of a class is"
-            raise InputError(f"{what} part of the plan that --plan replays; write only where: --class 'NAME url=URL'")
+            raise InputError(
+                f"{what} part of the plan that --plan replays; write only the target: --class 'NAME url=URL'"
+            )
         if name in found:
             raise InputError(f"--class {name!r} is given twice; keep one, with several url= if need be")
         found[name] = urls_of(read(mine))
     return tuple(found.items())
 
 
-def _refuse_shares(tables: Sequence[Mapping[str, object]]) -> None:
-    """Shares are parts of one whole: more than it cannot be sent, and less is another rate than the one that was said."""
+def _validate_shares(tables: Sequence[Mapping[str, object]]) -> None:
+    """InputError for shares that exceed 1, or that are all given and do not make 1: the run's rate would be another."""
     read = [quantities.share(str(table["share"])) for table in tables if "share" in table]
-    parts = [share for share in read if share is not None]  # the class of another one is refused by name
-    whole = math.fsum(parts)
-    if parts and (whole > 1 + ROUNDED or (len(parts) == len(tables) and whole < 1 - ROUNDED)):
-        raise InputError(f"the shares of the classes are {whole:.6g} of the run's --rate; let them make 1")
+    shares = [share for share in read if share is not None]  # shared_rate() has refused what is not a share
+    total = math.fsum(shares)
+    if shares and (total > 1 + SHARE_TOLERANCE or (len(shares) == len(tables) and total < 1 - SHARE_TOLERANCE)):
+        raise InputError(f"the shares of the classes add up to {total:.6g} of the run's --rate; make them add up to 1")
 
 
 def one_class(
@@ -151,17 +153,17 @@ def one_class(
     rest = dict(table)
     name = rest.pop("name", None)
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
-        raise InputError(f"--class {name!r} is no name; write letters, digits, _ . - first, for example {EXAMPLE}")
+        raise InputError(f"--class {name!r} is not a name; write letters, digits, _ . - first, for example {EXAMPLE}")
     share = rest.pop("share", None)
     mine = from_table(rest, f"--class {name}: ", f" of class {name}")
     for parameter, given in mine.items():
         if parameter in REFUSED:
             raise InputError(f"{given.where} is refused: {REFUSED[parameter]}")
         if parameter not in allowed():
-            raise InputError(f"{given.where} cannot differ between classes; say it for the whole run")
+            raise InputError(f"{given.where} cannot differ between classes; give it for the whole run")
     own = read(mine)
     spread_rate(mine, own, seconds)
-    refuse_user_behavior(mine, {field: run[field] for field in run if field.startswith(("target.", "client."))} | own)
+    validate_user_behavior(mine, {field: run[field] for field in run if field.startswith(("target.", "client."))} | own)
     if share is not None:
         own["load.rate"] = shared_rate(name, share, mine, run)
     load = load_of(name, settings, own)
@@ -172,11 +174,13 @@ def one_class(
         model=text_of(own, "target.model"), endpoint_path=text_of(own, "target.endpoint_path"), headers=headers,
         endpoint_type=text_of(own, "target.endpoint_type"), urls=urls_of(own),
     )  # fmt: skip
-    refuse_protocol(one, settings)
+    validate_protocol(one, settings)
     objectives: Any = own.get("output.goodput", ())
     for objective, _ in objectives:
         if "/" in objective:
-            raise InputError(f"goodput of class {name} names {objective!r}; leave the class out, it is {name}'s own")
+            raise InputError(
+                f"goodput of class {name} names {objective!r}; write it without a class, it applies to {name}"
+            )
     return one, objectives
 
 
@@ -185,18 +189,22 @@ def urls_of(own: Fields) -> tuple[str, ...]:
     return tuple(urls)
 
 
-def refuse_protocol(one: TrafficClass, settings: RunSettings) -> None:
-    """InputError for a workload that the class's protocol cannot carry, wherever the two were said."""
-    spoken = one.endpoint_type or settings.target.endpoint_type
-    if one.workload.prompt_form == "ids" and spoken != "openai-completions":
-        raise InputError(f"class {one.name!r} sends token ids, which {spoken} cannot carry; give it prompt-form=words")
-    if one.workload.image is not None and spoken != "openai-chat":
-        raise InputError(f"class {one.name!r} sends images, which {spoken} cannot carry; use endpoint-type=openai-chat")
-    if one.workload.tool_turns and spoken not in ("openai-chat", "ollama-chat"):
-        raise InputError(f"class {one.name!r} has tool turns, which need messages; {spoken} has none")
+def validate_protocol(one: TrafficClass, settings: RunSettings) -> None:
+    """InputError for a workload that the class's protocol cannot carry; both may come from the run or the class."""
+    protocol = one.endpoint_type or settings.target.endpoint_type
+    if one.workload.prompt_form == "ids" and protocol != "openai-completions":
+        raise InputError(
+            f"class {one.name!r} sends token ids, which {protocol} cannot carry; give it prompt-form=words"
+        )
+    if one.workload.image is not None and protocol != "openai-chat":
+        raise InputError(
+            f"class {one.name!r} sends images, which {protocol} cannot carry; use endpoint-type=openai-chat"
+        )
+    if one.workload.tool_turns and protocol not in ("openai-chat", "ollama-chat"):
+        raise InputError(f"class {one.name!r} has tool turns, which need messages; {protocol} has none")
     if one.endpoint_path is None and settings.target.endpoint_path is not None and one.endpoint_type is not None:
         raise InputError(
-            f"class {one.name!r} speaks {spoken}, but the run's --endpoint {settings.target.endpoint_path} stands for "
+            f"class {one.name!r} uses {protocol}, but the run's --endpoint {settings.target.endpoint_path} belongs to "
             "another protocol; give the class its own endpoint=/PATH"
         )
 
@@ -208,7 +216,7 @@ def text_of(own: Fields, field: str) -> str | None:
 
 
 def values_of(group: str, settings: RunSettings, own: Fields) -> dict[str, Any]:
-    """The run's settings of *group* with the class's own on top."""
+    """The run's settings of *group*, overridden by those of the class."""
     found: dict[str, Any] = msgspec.structs.asdict(getattr(settings, group))
     for field, value in own.items():
         if field.startswith(f"{group}."):
@@ -217,11 +225,11 @@ def values_of(group: str, settings: RunSettings, own: Fields) -> dict[str, Any]:
 
 
 def load_of(name: str, settings: RunSettings, own: Fields) -> Load:
-    """The run's load with the class's own rate, process and count; the length is the run's."""
+    """The run's load with the class's rate, arrival process and count; the duration is the run's."""
     from fastllmload.cli.options.parsers import TRACES
 
-    nobody: Fields = {"load.rate": None, "load.rate_curve": None, "load.num_requests": None}
-    load = Load(**values_of("load", settings, nobody | own))
+    unset: Fields = {"load.rate": None, "load.rate_curve": None, "load.num_requests": None}
+    load = Load(**values_of("load", settings, unset | own))
     workload = own.get("workload.name", settings.workload.name)
     if load.rate is None and workload not in TRACES:
         raise InputError(f"class {name!r} has no rate; add rate=RATE, or share=SHARE of the run's --rate")
@@ -231,7 +239,7 @@ def load_of(name: str, settings: RunSettings, own: Fields) -> Load:
 
 
 def shared_rate(name: str, share: object, mine: RawOptions, run: Fields) -> float:
-    """Its part of the run's --rate: independent Poisson streams, which together are one."""
+    """The class's part of the run's --rate. Independent Poisson processes add up to one of the summed rate."""
     rate = run.get("load.rate")
     part = quantities.share(str(share))
     if part is None or not 0 < part <= 1:
@@ -244,7 +252,7 @@ def shared_rate(name: str, share: object, mine: RawOptions, run: Fields) -> floa
 
 
 def headers_of(name: str, own: Fields) -> tuple[tuple[str, str], ...]:
-    """A plan keeps the headers of its classes, so none of them may be a secret."""
+    """The class's headers. InputError for a credential, since a plan stores the headers of its classes."""
     headers: Any = own.get("target.headers", ())
     for header, _ in headers:
         if secret_header(header):

@@ -1,4 +1,4 @@
-"""Readings: from the text of one option to its value. A ValueError ends the sentence "--option text ..."."""
+"""Parsers from the text of one option to its value. The text of a ValueError completes "--option text ..."."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 def known(value: float | None, what: str) -> float:
-    """The *value* of a quantity; ValueError with *what* where the text was none."""
+    """*value*, or ValueError with *what* where the text could not be parsed."""
     if value is None:
         raise ValueError(what)
     return value
@@ -82,15 +82,15 @@ def positive(text: str) -> float:
 
 
 def speed(text: str) -> float:
-    """How many times as fast a trace is replayed; beyond these bounds no instant of it means anything."""
+    """Factor of a trace's speed; outside of these bounds the replayed instants are meaningless."""
     value = positive(text)
     if not 1e-3 <= value <= 1e6:
-        raise ValueError("is no speed that a trace can be replayed at; write a factor from 0.001 to 1000000")
+        raise ValueError("is not a speed of a trace; write a factor from 0.001 to 1000000")
     return value
 
 
 def share(text: str) -> float:
-    what = "is not a share; write a number from 0 up to, but not, 1 such as 0.1 or 10%"
+    what = "is not a share; write a number from 0 to below 1 such as 0.1 or 10%"
     value = known(quantities.share(text), what)
     if not 0 <= value < 1:
         raise ValueError(what)
@@ -153,7 +153,7 @@ def images(text: str) -> tuple[int, int, int]:
     width, height, count = (int(one or 1) for one in found.groups()) if found is not None else (0, 0, 0)
     if not (1 <= width <= 16384 and 1 <= height <= 16384 and count >= 1):
         raise ValueError(
-            "is no size of images; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384"
+            "is not an image size; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384"
         )
     return width, height, count
 
@@ -168,7 +168,7 @@ def seconds(text: str) -> float:
 
 
 def warmup(text: str) -> dict[str, object]:
-    """`100` requests, `10000tok` tokens, `30s`, joined by commas; what is not named asks for nothing."""
+    """`100` requests, `10000tok` tokens, `30s`, joined by commas; an amount that is not named is 0."""
     fields: dict[str, object] = {"load.warmup_requests": 0, "load.warmup_tokens": 0}
     for part in text.replace(" ", "").split(","):
         tokens, requests = quantities.tokens(part.lower()), quantities.number(part)
@@ -209,7 +209,7 @@ def url(text: str) -> str:
     if "://" not in text:
         raise ValueError("has no scheme; write for example http://localhost:8000")
     if parts.scheme not in ("http", "https"):
-        raise ValueError(f"has the scheme {parts.scheme!r}, and only http and https are spoken here")
+        raise ValueError(f"has the scheme {parts.scheme!r}, and only http and https are supported")
     if parts.hostname is None or parts.hostname == "" or port == 0:
         raise ValueError("names no host and port; write for example http://localhost:8000")
     if not parts.path.isascii():
@@ -222,21 +222,21 @@ def url(text: str) -> str:
 
 
 def page(text: str) -> str:
-    """URL of one page; without a path that of a metrics page."""
+    """URL of a metrics page; the path is /metrics if the text has none."""
     found = url(text)
     return found if urlsplit(found).path != "" else f"{found}/metrics"
 
 
 def metric(text: str) -> str:
     if METRIC.fullmatch(text) is None:
-        raise ValueError("is no name of a Prometheus metric; write for example vllm:num_requests_swapped")
+        raise ValueError("is not a Prometheus metric name; write for example vllm:num_requests_swapped")
     return text
 
 
 def interval(text: str) -> float:
     value = seconds(text)
     if not 0.1 <= value <= 3600:
-        raise ValueError("is no interval to sample at; write a time from 100ms to 1h")
+        raise ValueError("is not a sampling interval; write a time from 100ms to 1h")
     return value
 
 
@@ -245,12 +245,12 @@ def listen(text: str) -> str:
     host, _, port = text.strip().rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     if not port.isdecimal() or not 1 <= int(port) <= 65535 or (":" in bare) != host.startswith("["):
-        raise ValueError("is no place to serve at; write PORT or HOST:PORT such as 9400 or 0.0.0.0:9400")
+        raise ValueError("is not an address to listen on; write PORT or HOST:PORT such as 9400 or 0.0.0.0:9400")
     return f"{host or '127.0.0.1'}:{int(port)}"
 
 
 def header(text: str) -> tuple[str, str]:
-    """`Name: value`, fit to stand in a request as it is."""
+    """`Name: value`, valid for a request as it is."""
     name, colon, value = text.partition(":")
     value = value.strip()
     if colon == "" or TOKEN.fullmatch(name.strip()) is None:
@@ -271,12 +271,12 @@ def hook(text: str) -> tuple[str, str]:
     """A change of the server and the shell command that makes it."""
     name, equals, command = text.partition("=")
     if equals == "" or name.strip() == "" or command.strip() == "":
-        raise ValueError("is no hook with its command; write NAME=COMMAND, such as restart='systemctl restart vllm'")
+        raise ValueError("is not a hook with its command; write NAME=COMMAND, such as restart='systemctl restart vllm'")
     return name.strip(), command.strip()
 
 
 def axis(text: str) -> tuple[str, str]:
-    """An option of `--vary` and its values, not yet told apart."""
+    """An option of `--vary` and the text of its values, not yet split."""
     if "=" not in text or text.startswith("="):
         raise ValueError("names no option with its values; write NAME=V1,V2, such as rate=10,20,40")
     return pair(text)
@@ -309,7 +309,7 @@ def prefill_deadline(text: str) -> tuple[tuple[float, float], ...]:
             pairs.append((float(count_from_zero(tokens)), milliseconds(limit)))
         except ValueError:
             raise ValueError(
-                "is no deadline; write milliseconds (100) or INPUT_TOKENS:MS pairs (256:80,4096:400)"
+                "is not a deadline; write milliseconds (100) or INPUT_TOKENS:MS pairs (256:80,4096:400)"
             ) from None
     if len({tokens for tokens, _ in pairs}) != len(pairs):
         raise ValueError("names a length twice; write INPUT_TOKENS:MS pairs such as 256:80,4096:400")
@@ -323,7 +323,7 @@ def cpus(text: str) -> tuple[int, ...]:
         low, dash, high = part.partition("-")
         if not low.isdecimal() or (dash != "" and not high.isdecimal()):
             raise ValueError("is not a list of CPUs; write for example 0,2-3")
-        if len(high or low) > 4:  # nobody has ten thousand; a slip must not fill the memory
+        if len(high or low) > 4:  # a typing error must not fill the memory
             raise ValueError(f"names {high or low}, which is beyond any machine; write for example 0,2-3")
         chosen += range(int(low), int(high if dash != "" else low) + 1)
     if len(set(chosen)) != len(chosen) or not chosen:
@@ -361,7 +361,7 @@ def json_object(text: str) -> str:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not JSON ({error}); write an object such as '{{\"top_k\": 5}}'") from None
     if not isinstance(value, dict):
-        raise ValueError("is JSON but no object; write for example '{\"top_k\": 5}'")
+        raise ValueError("is JSON but not an object; write for example '{\"top_k\": 5}'")
     return text
 
 
@@ -386,15 +386,15 @@ def text(value: str) -> str:
 
 
 def one_of(*names: str, also: dict[str, str] | None = None) -> Callable[[str], str]:
-    """A reading that takes *names*, and the spellings *also* for some of them."""
+    """A parser that accepts *names*, and the alternative spellings *also* for some of them."""
     meanings = {**{name: name for name in names}, **(also or {})}
 
-    def reading(value: str) -> str:
+    def parse(value: str) -> str:
         if value not in meanings:
             raise ValueError(f"is not one of {', '.join(names)}{_nearest(value, meanings)}")
         return meanings[value]
 
-    return reading
+    return parse
 
 
 def _nearest(value: str, names: dict[str, str]) -> str:
@@ -405,13 +405,13 @@ def _nearest(value: str, names: dict[str, str]) -> str:
 
 
 def nearest(value: str, names: list[str]) -> str:
-    """`; did you mean X?`, or nothing when no name is near."""
+    """`; did you mean X?`, or nothing when no name is similar."""
     return _nearest(value, {name: name for name in names})
 
 
 def arrival(text: str) -> str:
-    """A process's name; `onoff` may carry its periods, which the process itself checks. `ramp`: Poisson whose rate
-    rises; `trace`: the instants of the trace that is replayed.
+    """Name of an arrival process; `onoff` may carry its periods, which are checked later. `ramp` is Poisson with a
+    rising rate, `trace` uses the instants of the replayed trace.
     """
     one_of("poisson", "constant", "uniform", "gamma", "bursty", "onoff", "ramp", "trace")(text.partition(":")[0])
     return text

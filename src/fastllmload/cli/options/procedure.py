@@ -1,6 +1,6 @@
-"""The options that procedures add to those of a run: one table, as `options` is for runs.
+"""The options that procedures add to those of a run, as tables of the same kind.
 
-An option's `field` is the name of a field of the test's parameters; `COMMON` ones are about how any test is conducted.
+An option's `field` names a field of the test's parameters; those in `COMMON` apply to every test.
 `--duration` and `--num-requests`, options of a run, are the length and the size of a level.
 """
 
@@ -23,7 +23,7 @@ RANGE = (
     value("--step", "step", read.positive, "LEVEL", "Resolution of the answer."),
 )
 CAPACITY = value("--capacity", "capacity", read.positive, "LOAD",
-                 "What the system can do, when it is known; measured first when it is not given.")  # fmt: skip
+                 "Capacity of the system, if known; measured first when it is not given.")  # fmt: skip
 CAPACITY_SOURCE = value("--capacity-source", "capacity_source", read.text, "TEXT", "Where that figure is from.")
 
 
@@ -81,7 +81,7 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
         value("--slo-ttft-p99", "slo_ttft_p99_ms", read.milliseconds, "MS",
               "Objective by which the capacity is measured when it is not given."),
         value("--initial", "initial", read.count, "COUNT", "Concurrency tried first for the capacity. Default 8."),
-        switch("--isolated", "isolated", "Confirms that nobody else uses the system and that it can be recovered."),
+        switch("--isolated", "isolated", "Confirms that no other load uses the system and that it can be recovered."),
     ),
     "long-context": (
         value("--lengths", "lengths", counts, "LIST", "Context lengths in tokens. Default 1024,2048 ... 131072."),
@@ -96,11 +96,11 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
 }  # fmt: skip
 
 COMMON = (
-    switch("--quick", "quick", "Scales durations and counts down, for trying out; the result does not conform."),
+    switch("--quick", "quick", "Scales durations and counts down for a trial; the result does not conform."),
     several("--hook", "hooks", read.hook, "NAME=COMMAND", "Shell command for a change of the server between phases."),
     value("--hook-timeout", "hook_s", read.seconds, "TIME", "Longest that a hook's command may take. Default 15m."),
     value("--runs", "runs", count_of_runs, "COUNT",
-          "The whole test so many times, each at arrival instants of its own: median, mean and interval over runs."),
+          "Repeats the test COUNT times, each with its own arrival instants: median, mean and interval over runs."),
     value("--settle", "settle_s", pause, "TIME", "Pause between two levels. Default 5s."),
-    switch("--allow-nonconforming", "allow_nonconforming", "Goes on without declarations that the draft demands."),
+    switch("--allow-nonconforming", "allow_nonconforming", "Runs without declarations that the draft demands."),
 )  # fmt: skip

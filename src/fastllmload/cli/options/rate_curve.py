@@ -1,4 +1,4 @@
-"""A rate that changes with time, from the several ways to write one to the fields of a run."""
+"""Converts the options for a rate that changes with time to the fields of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Fields = dict[str, object]  # "load.rate" -> value
 
 
 def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float) -> None:
-    """The mean of a rate that changes stands for it wherever one number is needed."""
+    """Set `load.rate` to the mean of a changing rate, for all uses that need one number."""
     _join_ramp(raw_options, fields)
     written = fields.get("load.rate_curve")
     if not isinstance(written, str):
@@ -32,7 +32,7 @@ def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float)
 
 
 def _join_ramp(raw_options: RawOptions, fields: Fields) -> None:
-    """vLLM's three words for a ramp."""
+    """Convert vLLM's three ramp options to a rate curve."""
     strategy, start, end = (fields.pop(f"load.ramp_{name}", None) for name in ("strategy", "start", "end"))
     if fields.get("load.arrival") == "ramp":
         del fields["load.arrival"]

@@ -1,4 +1,4 @@
-"""What the user gave, as text, and where: on the command line or in a config file."""
+"""Options as text, with their origin: command line, config file or environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastllmload.files import parse_toml, read_open, read_text
 
 @dataclass(frozen=True)
 class RawOption:
-    """One option as it was given. *texts*: one or more, unread; *state* instead of them for a switch."""
+    """One option as it was given. *texts*: one or more, not parsed; *state* instead of them for a switch."""
 
     option: RunOption
     where: str
@@ -24,7 +24,10 @@ class RawOption:
 
 
 RawOptions = dict[str, RawOption]  # by parameter
-TOML_KINDS = {"dict": "table", "list": "list"}  # in a sentence: what stands in one may be a credential
+TOML_KINDS = {
+    "dict": "table",
+    "list": "list",
+}  # names for messages, which must not show the content: it may be a credential
 
 
 def from_command_line(parameters: Mapping[str, object]) -> RawOptions:
@@ -42,16 +45,14 @@ def from_command_line(parameters: Mapping[str, object]) -> RawOptions:
 
 
 def from_config(path: str, more: Sequence[RunOption] = ()) -> RawOptions:
-    """The entries of the TOML file *path*; InputError for a file that cannot be read or a key that is no
-    option of a run and none of *more*.
+    """The entries of the TOML file *path*; InputError for a file that cannot be read or a key that is neither an
+    option of a run nor one of *more*.
     """
     return from_table(_toml(path), f"--config {path}: ", f" in {path}", more)
 
 
-def from_table(table: Mapping[str, object], before: str, behind: str, more: Sequence[RunOption] = ()) -> RawOptions:
-    """Options by name with typed values, `-` or `_` in the names. *before* and *behind* say in a sentence about an
-    entry where it stands.
-    """
+def from_table(table: Mapping[str, object], prefix: str, suffix: str, more: Sequence[RunOption] = ()) -> RawOptions:
+    """Options by name with typed values, `-` or `_` in the names. *prefix* and *suffix* locate an entry in a message."""
     names = config_names() | {name: (one, False) for one in more for name in (one.name, one.parameter)}
     raw_options: RawOptions = {}
     for key, found in table.items():
@@ -59,9 +60,9 @@ def from_table(table: Mapping[str, object], before: str, behind: str, more: Sequ
             known = sorted(name for name in names if "_" not in name)
             near = nearest(key, known)
             what, where = ("of this command", "its --help") if more else ("of a run", "fastllmload run --help")
-            raise InputError(f"{before}{key!r} is not an option {what}{near or f'; see {where}'}")
+            raise InputError(f"{prefix}{key!r} is not an option {what}{near or f'; see {where}'}")
         option, opposite = names[key]
-        where = f"{key}{behind}"
+        where = f"{key}{suffix}"
         if option.name == "class" and isinstance(found, list | tuple) and found and isinstance(found[0], dict):
             raw_options["class"] = RawOption(option, where, tables=tuple(found))
             continue
@@ -72,7 +73,7 @@ def from_table(table: Mapping[str, object], before: str, behind: str, more: Sequ
 
 
 def _toml(path: str) -> dict[str, object]:
-    """`-` is the standard input."""
+    """The document in the file *path*; `-` is the standard input."""
     try:
         text = read_open(sys.stdin.buffer).decode() if path == "-" else read_text(path)
         return parse_toml(text)
@@ -83,21 +84,21 @@ def _toml(path: str) -> dict[str, object]:
 
 
 def _from_toml(option: RunOption, where: str, found: object, opposite: bool) -> RawOption:
-    if option.reading is None:
+    if option.parse is None:
         if not isinstance(found, bool):
             raise InputError(f"{where} is {found!r}; write true or false")
         return RawOption(option, where, state=found is not opposite)
     entries = list(found) if isinstance(found, list | tuple) else [found]
-    if isinstance(found, dict) and (option.words or option.reading in (axis, hook)):  # [metadata] NAME = VALUE, [hook]
+    if isinstance(found, dict) and (option.words or option.parse in (axis, hook)):  # [metadata] NAME = VALUE, [hook]
         joint = ":" if option.name == "goodput" else "="
         entries = [f"{name}{joint}{_text(where, entry)}" for name, entry in found.items()]
     if len(entries) != 1 and not option.multiple:
-        raise InputError(f"{where} holds {len(entries)} values and takes one")
+        raise InputError(f"{where} has {len(entries)} values and takes one")
     return RawOption(option, where, tuple(_text(where, entry) for entry in entries))
 
 
 def _text(where: str, entry: object) -> str:
     if isinstance(entry, bool) or not isinstance(entry, (str, int, float)):
-        shown = repr(entry) if isinstance(entry, bool) else f"a {TOML_KINDS.get(type(entry).__name__, 'date or time')}"
-        raise InputError(f"{where} holds {shown}; write a number or a string")
+        kind = repr(entry) if isinstance(entry, bool) else f"a {TOML_KINDS.get(type(entry).__name__, 'date or time')}"
+        raise InputError(f"{where} is {kind}; write a number or a string")
     return str(entry)

@@ -1,4 +1,4 @@
-"""From what the user gave to RunSettings and Secret: sources merged, values read, contradictions refused."""
+"""Makes RunSettings and Secret from options: merges the sources, parses the values and validates them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastllmload.cli.options.parsers import TRACES
 from fastllmload.cli.options.rate_curve import spread_rate
 from fastllmload.cli.options.raw import RawOption, RawOptions, from_command_line, from_config
 from fastllmload.cli.options.table import BY_PARAMETER, RunOption
-from fastllmload.cli.options.validation import refuse_idle_security, refuse_stored_secrets, validate_run
+from fastllmload.cli.options.validation import validate_run, validate_stored_bodies, validate_tls_options
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 from fastllmload.redact import Redactor, body_secrets, class_secrets, table_secrets, url_secrets, written_header
@@ -33,23 +33,21 @@ Fields = dict[str, object]  # "load.rate" -> value
 def resolve(
     parameters: Mapping[str, object], environment: Mapping[str, str], redactor: Redactor
 ) -> tuple[RunSettings, Secret | None]:
-    """The run that *parameters* ask for and its API key; InputError in one sentence. Secrets are told to
-    *redactor*.
-    """
-    return settle(merged(from_command_line(parameters)), environment, redactor)
+    """The settings that *parameters* ask for, and the API key. Adds all secrets to *redactor*. InputError."""
+    return resolve_merged(merge_config(from_command_line(parameters)), environment, redactor)
 
 
-def settle(
+def resolve_merged(
     raw_options: RawOptions, environment: Mapping[str, str], redactor: Redactor, complete: bool = True
 ) -> tuple[RunSettings, Secret | None]:
-    """What `resolve` gives, from options that are collected already.
+    """The same as `resolve`, from options that are already merged.
 
-    Not *complete*: what says how much load to offer, and for how long, may be missing; a procedure decides it.
+    Not *complete*: load and duration may be missing; a procedure decides them.
     """
     _add_environment(raw_options, environment)
-    _tell_secrets(raw_options, redactor)
+    _register_secrets(raw_options, redactor)
     secret = _api_key(raw_options, redactor)
-    fields = _read(raw_options)
+    fields = _parse(raw_options)
     spread_rate(raw_options, fields, DEFAULT_SECONDS)
     validate_run(raw_options, fields, complete)
     if "unix_socket" in raw_options and "target.urls" not in fields:
@@ -59,26 +57,26 @@ def settle(
     elif "class" in raw_options:
         raise InputError("--class belongs to a run; a procedure has its own traffic")
     if "plan" in raw_options and "class" in raw_options:
-        fields["output.plan_urls"] = replayed_urls(raw_options["class"], _read)
+        fields["output.plan_urls"] = replayed_urls(raw_options["class"], _parse)
         settings = _settings(fields)
     else:
-        settings = with_classes(_settings(fields), raw_options, fields, _read, _seconds(fields))
-    refuse_idle_security(raw_options, settings)
+        settings = with_classes(_settings(fields), raw_options, fields, _parse, _seconds(fields))
+    validate_tls_options(raw_options, settings)
     if settings.output.save_plan is not None:
-        refuse_stored_secrets(settings, "--save-plan")
+        validate_stored_bodies(settings, "--save-plan")
     return settings, secret
 
 
 def _seconds(fields: Fields) -> float:
-    """Length of the run, as far as a rate that changes needs one."""
+    """Duration of the run for a changing rate."""
     found = fields.get("load.duration", DEFAULT_SECONDS)
     assert isinstance(found, float)
     return found
 
 
-def merged(command: RawOptions, more: Sequence[RunOption] = ()) -> RawOptions:
-    """Config file below command line; an option on the command line also displaces its rivals in the file. The file
-    may also hold *more* options, of the command that takes those of a run.
+def merge_config(command: RawOptions, more: Sequence[RunOption] = ()) -> RawOptions:
+    """Options of the config file, overridden by those of the command line; one there also removes its rivals in the
+    file. *more*: the command's own options, which the file may contain too.
     """
     if "config" not in command:
         return command
@@ -90,13 +88,17 @@ def merged(command: RawOptions, more: Sequence[RunOption] = ()) -> RawOptions:
     return config | command
 
 
-def apart(parameters: Mapping[str, object], own: Sequence[RunOption]) -> tuple[RawOptions, dict[str, object]]:
-    """click's *parameters* of a command with options of its *own* beside those of a run: both kinds, each from the
-    command line or else from the config file; the own ones by parameter, as click gives them.
+def split_own_options(
+    parameters: Mapping[str, object], own: Sequence[RunOption]
+) -> tuple[RawOptions, dict[str, object]]:
+    """Split click's *parameters* into options of a run and the command's *own*, which are returned as click gives
+    them. Both come from the command line or else from the config file.
     """
     names = {option.parameter for option in own}
     found = {name: parameters[name] for name in names}
-    raw_options = merged(from_command_line({key: each for key, each in parameters.items() if key not in names}), own)
+    raw_options = merge_config(
+        from_command_line({key: each for key, each in parameters.items() if key not in names}), own
+    )
     for option in own:
         given = raw_options.pop(option.parameter, None)
         if given is not None and found[option.parameter] in (None, ()):
@@ -115,8 +117,8 @@ def _add_environment(raw_options: RawOptions, environment: Mapping[str, str]) ->
             raw_options[parameter] = RawOption(BY_PARAMETER[parameter], name, (found,))
 
 
-def _tell_secrets(raw_options: RawOptions, redactor: Redactor) -> None:
-    """Before anything is read: the sentence about a wrong value must not show it either."""
+def _register_secrets(raw_options: RawOptions, redactor: Redactor) -> None:
+    """Runs before anything is parsed, since a message about a wrong value must not show a secret either."""
     for text in _texts(raw_options, "api_key"):
         redactor.add(text)
     for text in _texts(raw_options, "header"):
@@ -154,7 +156,7 @@ def _api_key(raw_options: RawOptions, redactor: Redactor) -> Secret | None:
     if key is None:
         return None
     if key == "" or any(not 33 <= ord(letter) <= 126 for letter in key):
-        raise InputError(f"{where} holds no usable key: it is empty or has characters that no header may carry")
+        raise InputError(f"{where} has no usable key: it is empty or has characters that no header may carry")
     return Secret(key)
 
 
@@ -167,50 +169,50 @@ def _first_line(path: str) -> str:
         raise InputError(f"--api-key-file {path} is not text; put the key on its first line") from None
 
 
-def _read(raw_options: RawOptions) -> Fields:
+def _parse(raw_options: RawOptions) -> Fields:
     fields: Fields = {}
     setter: dict[str, RawOption] = {}
     for parameter, given in raw_options.items():
         if parameter in ("config", "api_key", "api_key_file", "class"):
             continue
-        for field, found in _value(given).items():
+        for field, found in _parse_option(given).items():
             if field in fields and fields[field] != found:
                 raise InputError(f"{setter[field].where} and {given.where} contradict each other; give one")
             fields[field], setter[field] = found, given
     return fields
 
 
-def _value(given: RawOption) -> Fields:
+def _parse_option(given: RawOption) -> Fields:
     option = given.option
-    if option.reading is None:
+    if option.parse is None:
         value = option.on if given.state is True else option.off
         return {} if option.field is None or value is None else {option.field: value}
     texts = _split_words(given) if option.words else given.texts
-    values = tuple(_one(given, text) for text in texts)
+    values = tuple(_parse_text(given, text) for text in texts)
     if option.field is None:
         (value,) = values
-        assert isinstance(value, dict)  # a reading without a field gives fields
+        assert isinstance(value, dict)  # a parser without a field returns fields
         return value
     return {option.field: values if option.multiple else values[0]}
 
 
 def _split_words(given: RawOption) -> tuple[str, ...]:
-    """`"ttft:200 tpot:50"` and `ttft:200,tpot:50` are several objectives; labels may hold both."""
+    """`"ttft:200 tpot:50"` and `ttft:200,tpot:50` are several objectives; labels may contain blanks and commas."""
     if given.option.name != "goodput":
         return given.texts
     return tuple(word for text in given.texts for word in text.replace(",", " ").split()) or ("",)
 
 
-def _one(given: RawOption, text: str) -> object:
-    assert given.option.reading is not None
+def _parse_text(given: RawOption, text: str) -> object:
+    assert given.option.parse is not None
     try:
-        return given.option.reading(text)
+        return given.option.parse(text)
     except ValueError as error:
         raise InputError(f"{given.where} {text!r} {error}") from None
 
 
 def _complete(raw_options: RawOptions, fields: Fields) -> None:
-    """The end of a load that was given none."""
+    """Set the default duration of a load that has no end."""
     if "plan" in raw_options:
         return
     own_end = fields.get("workload.name") in TRACES and not {"load.rate", "load.concurrency"} & fields.keys()

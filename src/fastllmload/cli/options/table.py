@@ -1,4 +1,4 @@
-"""The options of a run: one table that command line, config file and help text are all read from."""
+"""The options of a run: one table for command line, config file and help text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastllmload.cli.options import parsers as read
 
 CHAT, COMPLETIONS = "openai-chat", "openai-completions"
-# vLLM's and the other tools' words for the same two protocols
+# Names that vLLM and other tools have for the same two protocols
 BACKENDS = {"chat": CHAT, "openai-chat-completions": CHAT, "chat_completions": CHAT, "vllm-chat": CHAT}
 BACKENDS |= dict.fromkeys(("completions", "openai", "vllm", "lmdeploy", "scalellm", "text_completions"), COMPLETIONS)
 BACKENDS |= dict.fromkeys(("sglang", "llama.cpp"), COMPLETIONS)
@@ -20,15 +20,15 @@ BACKENDS |= {"ollama": OLLAMA[0], "ollama-completions": OLLAMA[1]}
 class RunOption:
     """One option. *flags*: the first long one names it in messages and config files, the others are aliases.
 
-    *field* is `group.name` of RunSettings; None when *reading* gives a dict of such fields itself. A switch
-    has no *reading* but *on*, its field's value when it stands there; *off_flag* means the opposite.
+    *field* is `group.name` of RunSettings; None when *parse* returns a dict of such fields. A switch has no *parse*
+    but *on*, the field's value when it is given; *off_flag* means the opposite.
     """
 
     flags: tuple[str, ...]
     section: str
     field: str | None
     help: str
-    reading: Callable[[str], object] | None = None
+    parse: Callable[[str], object] | None = None
     metavar: str = ""
     multiple: bool = False
     words: bool = False  # several words may follow one flag
@@ -54,16 +54,16 @@ class RunOption:
         return tuple(flag for flag in self.flags if flag.startswith("--") and flag != self.flag)
 
 
-def value(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
-    return RunOption(tuple(flags.split()), "", field, help, reading, metavar)
+def value(flags: str, field: str | None, parse: Callable[[str], object], metavar: str, help: str) -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, parse, metavar)
 
 
-def several(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
-    return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True)
+def several(flags: str, field: str | None, parse: Callable[[str], object], metavar: str, help: str) -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, parse, metavar, multiple=True)
 
 
-def words(flags: str, field: str | None, reading: Callable[[str], object], metavar: str, help: str) -> RunOption:
-    return RunOption(tuple(flags.split()), "", field, help, reading, metavar, multiple=True, words=True)
+def words(flags: str, field: str | None, parse: Callable[[str], object], metavar: str, help: str) -> RunOption:
+    return RunOption(tuple(flags.split()), "", field, help, parse, metavar, multiple=True, words=True)
 
 
 def switch(flags: str, field: str, help: str, *, on: object = True, off: object = False, no: str = "") -> RunOption:
@@ -76,7 +76,7 @@ WORKLOAD = read.one_of(*read.STANDARD, *read.FAIRNESS, *read.TRACES, *read.DATAS
 SECTIONS: dict[str, tuple[RunOption, ...]] = {
     "Target": (
         several("-u --url --base-url --target", "target.urls", read.url, "URL",
-                "Server to load; several are dealt round robin. Without one the simulated engine is driven. "
+                "Server to load; several are used round robin. Default: the simulated engine. "
                 "[env OPENAI_BASE_URL]"),
         value("-m --model --served-model-name", "target.model", read.text, "NAME",
               "Model name sent; asked from /v1/models when absent."),
@@ -91,7 +91,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--unix-socket", "target.unix_socket", read.path, "PATH",
               "Connects to this socket instead of a port."),
         several("--source-address", "target.source_addresses", read.text, "ADDRESS",
-                "Local address to connect from; several multiply the ports there are."),
+                "Local address to connect from; several multiply the available ports."),
         switch("--insecure", "target.insecure", "Accepts any TLS certificate."),
         value("--cacert", "target.cacert", read.path, "FILE", "Trusted certificates, PEM."),
         value("--cert", "target.client_cert", read.path, "FILE", "Client certificate, PEM."),
@@ -99,10 +99,10 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--server-name", "target.server_name", read.text, "NAME",
               "TLS server name when not the URL's host."),
         switch("--no-model-check", "target.model_check",
-               "Sends a model name that the server's list of models does not have: an alias, a router's.", on=False,
+               "Accepts a model name that is not in the server's list: an alias, a router's.", on=False,
                off=True),
         value("--preflight-timeout", "target.preflight_timeout", read.seconds, "TIME",
-              "Limit of each question before the run. Default 10s for the list of models, 30s for the first answer."),
+              "Limit of each probe before the run. Default 10s for the list of models, 30s for the first answer."),
         words("--simulate", "target.simulate", read.pair, "NAME=VALUE",
               "Option of `fastllmload simulate` for the engine that the run starts."),
     ),
@@ -111,7 +111,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Open loop: requests per second; inf sends all at once. Or a rate that changes: ramp:10,100, "
               "exponential:1,64, steps:10,20,40 or 10x60,20x60, spikes:BASE,PEAK,EVERY,LENGTH, day:LOW,HIGH,24h."),
         value("--rate-series", "load.rate_curve", read.rate_series, "FILE",
-              "Rate from lines of time,rate in FILE, straight between them."),
+              "Rate from lines of time,rate in FILE, interpolated linearly."),
         value("--ramp-up-strategy", "load.ramp_strategy", read.one_of("linear", "exponential"), "NAME",
               "With the next two: rises over the duration, as --rate ramp:... or exponential:..."),
         value("--ramp-up-start-rps", "load.ramp_start", read.rate, "RATE", "Where a ramp begins."),
@@ -121,15 +121,15 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--burstiness --arrival-smoothness", "load.burstiness", read.positive, "SHAPE",
               "Gamma shape of the gaps; 1 is Poisson, less is burstier."),
         value("-c --concurrency --num-concurrent", "load.concurrency", read.count, "COUNT",
-              "Closed loop: so many in flight, a freed slot sends at once."),
+              "Closed loop: COUNT requests in flight; the next is sent when one ends."),
         value("--max-concurrency", "load.max_concurrency", read.count, "COUNT",
-              "Cap under open loop; what waits is still measured from its intended instant."),
+              "Cap under open loop; a request that waits is still measured from its scheduled instant."),
         value("-n --num-requests --num-prompts --request-count --num-samples", "load.num_requests",
               read.count,
               "COUNT",
-              "Ends after so many requests; with --duration, whichever ends first."),
+              "Ends after COUNT requests; with --duration, whichever ends first."),
         value("-d --duration --benchmark-duration --max-seconds", "load.duration", read.seconds, "TIME",
-              "Sends for so long: 200ms, 30s, 5m, 1h, 1d. Default 60s when nothing bounds the run."),
+              "How long to send: 200ms, 30s, 5m, 1h, 1d. Default 60s when nothing bounds the run."),
         value("--warmup --num-warmups --warmup-requests", None, read.warmup, "AMOUNT",
               "Requests, tokens (10000tok) or time (30s) before the clock; 0 for none."),
         value("--ramp-share", "load.ramp_share", read.share, "SHARE",
@@ -137,11 +137,11 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--timeout --request-timeout-seconds", "load.timeout", read.seconds, "TIME",
               "Per request. Default 600s."),
         value("--grace", "load.grace", read.seconds, "TIME",
-              "Waits so long for what is in flight at the end."),
+              "How long to wait for requests in flight at the end."),
         value("--stop-on-failures", "load.stop_on_failures", read.share, "SHARE",
               "Stops sending when more than this share of the last 100 requests failed."),
         value("--repetition", "load.repetition", read.count_from_zero, "NUMBER",
-              "The same requests at other instants; 0, the default, is the first."),
+              "Sends the same requests at other instants; 0 (default) is the first repetition."),
     ),
     "Workload": (
         value("--workload --dataset-name", "workload.name", WORKLOAD, "NAME",
@@ -153,9 +153,9 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--dataset-class", "workload.dataset_class", read.text, "NAME",
               "Only the data set's entries of this class (custom, csv)."),
         value("--trace-speed", "workload.trace_speed", read.speed, "FACTOR",
-              "Replays a trace so many times as fast as it was recorded."),
-        value("--trace-from", "workload.trace_from", read.seconds, "TIME", "Starts so far into a trace."),
-        value("--trace-to", "workload.trace_to", read.seconds, "TIME", "Ends so far into a trace."),
+              "Replays a trace FACTOR times as fast as it was recorded."),
+        value("--trace-from", "workload.trace_from", read.seconds, "TIME", "Where in the trace to start."),
+        value("--trace-to", "workload.trace_to", read.seconds, "TIME", "Where in the trace to end."),
         switch("--trace-loop", "workload.trace_loop", "Starts a trace again until --duration or --num-requests."),
         value("--isl --input-len --random-input-len --prompt-tokens", "workload.isl", read.lengths, "LENGTHS",
               "Prompt tokens: 256, uniform:128,512, normal:550,150, lognormal:5.5,1.0,32,4096."),
@@ -171,16 +171,16 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--counting", "workload.counting", read.one_of("A", "B"), "OPTION",
               "Tokens of answers, IETF 4.4.2: A (default) as the server counts them, B by --tokenizer."),
         value("--context-limit", "workload.context_limit", read.count, "TOKENS",
-              "Most tokens of prompt and answer together; asked from /v1/models where it says so."),
+              "Most tokens of prompt and answer together; default from /v1/models, if given there."),
         switch("--stream", "workload.streaming",
-               "Streamed answers (default) or whole ones.", no="--no-stream"),
+               "Streamed answers (default), or one response body each.", no="--no-stream"),
         value("--continuous-usage", "workload.continuous_usage", read.one_of("auto", "on", "token-ids", "off"), "NAME",
               "Usage (on) or token-ids in every event of a stream, so that the tokens of each are known; auto: what the "
               "server takes."),
         switch("--ignore-eos", "workload.ignore_eos",
                "Asks for the full output length (default).", no="--no-ignore-eos"),
         value("--temperature", "workload.temperature", read.temperature, "NUMBER",
-              "Default 0; none leaves it to the server."),
+              "Default 0; none omits it from the request."),
         value("--extra-body --extra-request-body", "workload.extra_body", read.json_object, "JSON",
               "Object merged into every request body."),
         value("--prefix-len", "workload.prefix_len", read.count_from_zero, "TOKENS",
@@ -190,7 +190,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--prefix-share", "workload.prefix_share", read.part, "SHARE",
               "Part of the requests with a shared prefix; the others have one of their own. Default 1."),
         value("--prefix-zipf", "workload.prefix_zipf", read.exponent, "EXPONENT",
-              "Prefix k is chosen as often as 1/k^EXPONENT; 0 (default): all alike."),
+              "Prefix k is chosen in proportion to 1/k^EXPONENT; 0 (default): all equally often."),
         value("--image", "workload.image", read.images, "WIDTHxHEIGHT[:COUNT]",
               "Synthetic PNG images in every chat prompt, no two alike."),
     ),
@@ -208,20 +208,20 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--tool-turns", "workload.tool_turns", read.part, "SHARE",
               "Part of the later turns that bring the result of a tool call."),
         value("--cancel-share --request-cancellation-rate", "behaviour.cancel_share", read.part, "SHARE",
-              "Part of the users who leave before the end, by plan."),
+              "Part of the users who cancel before the end, as planned."),
         value("--cancel-after --request-cancellation-delay", "behaviour.cancel_after", read.cancel_after, "AMOUNT",
-              "When they leave: after 20tok or 2s."),
+              "When they cancel: after 20tok or 2s."),
         value("--slow-readers", "behaviour.slow_readers", read.slow_readers, "SHARE:RATE",
               "Part of the users who read no faster than 20tok/s or 2kB/s: 0.05:20tok/s."),
         value("--abandon", "behaviour.abandon", read.abandon, "METRIC:TIME",
-              "Users leave when a deadline passes: ttft:5s, e2e:30s."),
+              "Users cancel when a deadline passes: ttft:5s, e2e:30s."),
     ),
     "Client": (
         value("--workers", "client.workers", read.workers, "COUNT", "Worker processes; auto by default."),
-        value("--pin", "client.pin", read.cpus, "CPUS", "One CPU per worker: 0,2-3. The rest of the run keeps off them."),
+        value("--pin", "client.pin", read.cpus, "CPUS", "One CPU per worker: 0,2-3. Other processes of the run avoid them."),
         value("--timestamps", "client.timestamps", read.one_of("auto", "tap", "kernel", "user"), "SOURCE",
               "Receive stamps from the kernel, a packet ring before TCP (tap; needs CAP_NET_RAW) or user space; auto "
-              "(default): tap where the kernel has none (TLS) or no core is left beside the workers', if permitted."),
+              "(default): tap where the kernel has none (TLS) or where the workers use all cores, if permitted."),
         value("--transport", "client.transport", read.one_of("auto", "reactor", "asyncio"), "NAME",
               "auto (default), reactor or asyncio."),
         value("--decode", "client.decode", read.one_of("fast", "strict"), "MODE",
@@ -237,7 +237,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
     ),
     "Telemetry": (
         several("--telemetry-url --scrape --server-metrics", "telemetry.urls", read.page, "URL",
-                "Metrics page in Prometheus text, sampled beside the run; by default each target's own /metrics."),
+                "Metrics page in Prometheus text, sampled during the run; default: /metrics of each target."),
         several("--scrape-metric", "telemetry.metrics", read.metric, "NAME",
                 "Further series of these pages, by the server's name."),
         value("--telemetry-interval", "telemetry.interval", read.interval, "TIME", "Default 1s."),
@@ -247,7 +247,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               read.one_of("auto", "none", "nvml", "rapl", "powermetrics", "command"), "SENSOR",
               "auto (NVML, then RAPL, of a target on this machine), none, nvml, rapl, powermetrics, command."),
         value("--power-command", "telemetry.power_command", read.text, "COMMAND",
-              "Shell line that prints watts, once or again and again."),
+              "Shell command that prints watts, once or repeatedly."),
         value("--gpu-index", "telemetry.gpus", read.gpus, "GPUS", "GPUs of NVML: 0,2-3. Default all."),
         value("--prometheus", "telemetry.prometheus", read.listen, "[HOST:]PORT",
               "Serves the run's own counters and histograms there; host 127.0.0.1 by default."),
@@ -265,19 +265,19 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--reading-speed", "output.reading_speed", read.positive, "RATE",
               "Tokens per second of the reader whose idle latency is measured. Default 20."),
         switch("--ttft-net-adjusted", "output.ttft_net_adjusted",
-               "Adds TTFT less one round trip of the network, beside TTFT."),
+               "Also reports TTFT less one network round trip."),
         value("-o --output --result-dir --artifact-dir", "output.directory", read.path, "DIR",
               "Run folder. Default runs/<time>-<digest>."),
-        words("--metadata", "output.metadata", read.pair, "NAME=VALUE", "Free label, kept in the run."),
+        words("--metadata", "output.metadata", read.pair, "NAME=VALUE", "Free label, stored with the run."),
         words("--declare", "output.declare", read.pair, "NAME=VALUE",
-              "Declaration that the methodology asks of you."),
+              "Declaration that the methodology asks for."),
         value("--gpus", "output.gpus", read.count, "COUNT", "GPUs of the target; gives tokens/s per GPU."),
         value("--price-per-hour", "output.price_per_hour", read.positive, "PRICE",
               "What the whole target costs per hour; gives tokens per unit of money."),
         value("--save-plan", "output.save_plan", read.path, "FILE", "Writes the plan to FILE too."),
         value("--plan", "output.plan", read.path, "FILE", "Sends this saved plan instead of building one."),
         value("--config", None, read.path, "FILE",
-              "TOML with the same names, - for the standard input; the command line wins."),
+              "TOML with the same names, - for the standard input; the command line has priority."),
         value("--ui", "output.ui", read.one_of("auto", "live", "plain", "none"), "MODE",
               "auto (default), live, plain or none."),
         switch("--disable-tqdm", "output.ui", "The same as --ui plain.", on="plain", off=None),

@@ -1,4 +1,4 @@
-"""Options of a run that contradict each other, or that do nothing beside others: refused in one sentence each."""
+"""Refuses options of a run that contradict each other, or that have no effect in combination with others."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ PLANNED = (
     "slow_readers",
     "abandon",
 )
-NAMING = ("custom", "csv")  # data sets whose entries can have a class
-SECURITY = ("insecure", "cacert", "cert", "key", "server_name")
-OWN_TEXT = STANDARD[2:4]  # conversation, code-completion: with a file or without
+WITH_CLASSES = ("custom", "csv")  # data sets whose entries can have a class
+TLS_OPTIONS = ("insecure", "cacert", "cert", "key", "server_name")
+OWN_PROMPTS = STANDARD[2:4]  # conversation, code-completion: with a file or without
 EXAMPLE = "fastllmload --rate 500 --duration 30"
 Fields = dict[str, object]  # "load.rate" -> value
 
@@ -54,8 +54,8 @@ def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True)
             f"--rate {rate:g} (open loop) and --concurrency {concurrency} (closed loop) contradict each "
             "other; give one, or cap an open loop with --max-concurrency"
         )
-    _refuse_for_closed_loop(raw_options)
-    _refuse_beside_plan(raw_options)
+    _validate_closed_loop(raw_options)
+    _validate_plan_options(raw_options)
     replays = fields.get("workload.name") in TRACES
     if (
         complete
@@ -65,34 +65,34 @@ def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True)
         and not replays
         and "class" not in raw_options
     ):
-        raise InputError(f"--rate is missing: say how much load to offer, for example {EXAMPLE}")
+        raise InputError(f"--rate is missing: specify how much load to offer, for example {EXAMPLE}")
     if rate == math.inf and "plan" not in raw_options and "num_requests" not in raw_options:
-        raise InputError("--rate inf sends everything at once and needs to know how much; add --num-requests COUNT")
+        raise InputError("--rate inf sends everything at once and needs a number of requests; add --num-requests COUNT")
     if rate == math.inf and "arrival" in raw_options:
         raise InputError(
             f"{raw_options['arrival'].where} says how arrivals are spread, and --rate inf sends everything at once; "
             "leave one of them out"
         )
-    refuse_user_behavior(raw_options, fields)
-    _refuse_target(raw_options, fields)
-    _refuse_client(raw_options, fields)
-    _refuse_telemetry(raw_options, fields)
-    _refuse_twice(fields)
-    _refuse_declarations(fields)
+    validate_user_behavior(raw_options, fields)
+    _validate_target(raw_options, fields)
+    _validate_client(raw_options, fields)
+    _validate_telemetry(raw_options, fields)
+    _validate_unique_names(fields)
+    _validate_declarations(fields)
 
 
-def _refuse_for_closed_loop(raw_options: RawOptions) -> None:
+def _validate_closed_loop(raw_options: RawOptions) -> None:
     if "concurrency" not in raw_options:
         return
     for parameter in ("arrival", "burstiness", "max_concurrency"):
         if parameter in raw_options:
             raise InputError(
-                f"{raw_options[parameter].where} belongs to an open loop and does nothing beside --concurrency; "
+                f"{raw_options[parameter].where} belongs to an open loop and has no effect with --concurrency; "
                 "leave it out, or give --rate instead of --concurrency"
             )
 
 
-def _refuse_beside_plan(raw_options: RawOptions) -> None:
+def _validate_plan_options(raw_options: RawOptions) -> None:
     if "plan" not in raw_options:
         return
     for parameter in (*PLANNED, "seed", "save_plan"):
@@ -100,7 +100,7 @@ def _refuse_beside_plan(raw_options: RawOptions) -> None:
             raise InputError(f"{raw_options[parameter].where} is part of the plan that --plan replays; leave it out")
 
 
-def _refuse_target(raw_options: RawOptions, fields: Fields) -> None:
+def _validate_target(raw_options: RawOptions, fields: Fields) -> None:
     if "url" in raw_options and "simulate" in raw_options:
         raise InputError(
             f"--simulate sets up the simulated engine, but {raw_options['url'].where} names a target; give one"
@@ -110,10 +110,10 @@ def _refuse_target(raw_options: RawOptions, fields: Fields) -> None:
         raise InputError(f"--simulate sets up the simulated engine, but {where} names a target; give one")
     if "unix_socket" in raw_options and "source_address" in raw_options:
         where = raw_options["source_address"].where
-        raise InputError(f"{where} does nothing beside --unix-socket, which has no ports; leave it out")
+        raise InputError(f"{where} has no effect with --unix-socket, which has no ports; leave it out")
     if ("cert" in raw_options) != ("key" in raw_options):
-        missing, there = ("--key", "--cert") if "cert" in raw_options else ("--cert", "--key")
-        raise InputError(f"{there} is given without {missing}; a client certificate needs both")
+        missing, present = ("--key", "--cert") if "cert" in raw_options else ("--cert", "--key")
+        raise InputError(f"{present} is given without {missing}; a client certificate needs both")
     if "insecure" in raw_options and "cacert" in raw_options and fields["target.insecure"] is True:
         raise InputError("--insecure trusts every certificate and --cacert only some; give one")
     protocol = fields.get("target.endpoint_type", "openai-chat")
@@ -121,19 +121,19 @@ def _refuse_target(raw_options: RawOptions, fields: Fields) -> None:
     if fields.get("workload.prompt_form") == "ids" and not completions:
         raise InputError("--prompt-form ids needs --endpoint-type openai-completions: chat messages are text")
     if "image" in raw_options and protocol != "openai-chat":
-        raise InputError("--image needs --endpoint-type openai-chat: only its messages hold images")
+        raise InputError("--image needs --endpoint-type openai-chat: only its messages can contain images")
     if "image" in raw_options and fields.get("workload.prompt_form", "words") != "words":
         raise InputError(f"--image goes with --prompt-form words, not {fields['workload.prompt_form']}")
     if fields.get("workload.counting") == "B" and fields.get("workload.tokenizer") == "none":
         raise InputError(
-            "--counting B counts with the reference tokenizer, and --tokenizer none says that there is none"
+            "--counting B needs a reference tokenizer, and --tokenizer none leaves it out; give one of the two"
         )
 
 
-def refuse_idle_security(raw_options: RawOptions, settings: RunSettings) -> None:
-    """InputError for TLS options of a run that speaks no TLS to anybody: who gives them believes that it does."""
+def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None:
+    """InputError for TLS options of a run that connects to no target with TLS."""
     given = [
-        raw_options[each].where for each in SECURITY if each in raw_options and raw_options[each].state is not False
+        raw_options[each].where for each in TLS_OPTIONS if each in raw_options and raw_options[each].state is not False
     ]
     named = dict.fromkeys(
         (
@@ -146,17 +146,17 @@ def refuse_idle_security(raw_options: RawOptions, settings: RunSettings) -> None
     if not given or any(url.lower().startswith("https://") for url in named):
         return
     if not named:
-        why = "the simulated engine is spoken to without TLS; name a target with --url https://HOST"
+        why = "the simulated engine is used without TLS; name a target with --url https://HOST"
     elif "unix_socket" in raw_options and "url" not in raw_options:
-        why = "a socket is spoken to without TLS unless a URL says otherwise; add --url https://NAME"
+        why = "a socket is used without TLS unless the URL is https; add --url https://NAME"
     else:
         why = f"no URL is https ({', '.join(named)}); write https://"
-    does, it = ("does", "it") if len(given) == 1 else ("do", "them")
-    raise InputError(f"{' and '.join(given)} {does} nothing here: {why}, or leave {it} out")
+    has, it = ("has", "it") if len(given) == 1 else ("have", "them")
+    raise InputError(f"{' and '.join(given)} {has} no effect: {why}, or leave {it} out")
 
 
-def refuse_stored_secrets(settings: RunSettings, where: str) -> None:
-    """InputError where *where* stores every body of a plan and all of them carry a credential."""
+def validate_stored_bodies(settings: RunSettings, where: str) -> None:
+    """InputError where the option *where* stores all bodies of a plan and they contain a credential."""
     for workload in (settings.workload, *(one.workload for one in settings.classes)):
         if workload.extra_body is not None and public_body(workload.extra_body) != workload.extra_body:
             raise InputError(
@@ -165,18 +165,18 @@ def refuse_stored_secrets(settings: RunSettings, where: str) -> None:
             )
 
 
-def _refuse_client(raw_options: RawOptions, fields: Fields) -> None:
+def _validate_client(raw_options: RawOptions, fields: Fields) -> None:
     workers, pin = fields.get("client.workers"), fields.get("client.pin")
     if isinstance(workers, int) and isinstance(pin, tuple) and workers != len(pin):
         raise InputError(f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each")
-    _refuse_trace(raw_options, fields)
+    _validate_workload(raw_options, fields)
     for parameter in ("num_prefixes", "prefix_share", "prefix_zipf"):
         if parameter in raw_options and fields.get("workload.prefix_len", 0) == 0:
             where = raw_options[parameter].where
-            raise InputError(f"{where} is given without --prefix-len; say how long a shared prefix is")
+            raise InputError(f"{where} is given without --prefix-len; add the length of a shared prefix")
 
 
-def _refuse_telemetry(raw_options: RawOptions, fields: Fields) -> None:
+def _validate_telemetry(raw_options: RawOptions, fields: Fields) -> None:
     sampled = ("telemetry_url", "scrape_metric", "telemetry_interval", "power", "power_command", "gpu_index")
     if fields.get("telemetry.enabled") is False:
         for parameter in sampled:
@@ -193,10 +193,10 @@ def _refuse_telemetry(raw_options: RawOptions, fields: Fields) -> None:
         fields["telemetry.power"] = "nvml"
 
 
-def _refuse_trace(raw_options: RawOptions, fields: Fields) -> None:
-    """A trace brings lengths and instants; what would change them silently is refused."""
+def _validate_workload(raw_options: RawOptions, fields: Fields) -> None:
+    """InputError for options that would change a trace's or data set's own lengths, prompts or instants."""
     name = fields.get("workload.name")
-    _refuse_own_instants(raw_options, fields)
+    _validate_trace_arrival(raw_options, fields)
     if name in TRACES:
         if "dataset_path" not in raw_options:
             raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
@@ -211,24 +211,24 @@ def _refuse_trace(raw_options: RawOptions, fields: Fields) -> None:
             )
         return
     if name in DATASETS:
-        _refuse_dataset(raw_options, str(name))
-    elif name in OWN_TEXT:
-        _refuse_own_text(raw_options, str(name))
+        _validate_dataset(raw_options, str(name))
+    elif name in OWN_PROMPTS:
+        _validate_own_prompts(raw_options, str(name))
     elif "dataset_path" in raw_options:
-        known = " or ".join((*TRACES, *DATASETS, *OWN_TEXT))
+        known = " or ".join((*TRACES, *DATASETS, *OWN_PROMPTS))
         raise InputError(f"{raw_options['dataset_path'].where} is the file of a workload; add --workload {known}")
-    if "dataset_class" in raw_options and name not in NAMING:
+    if "dataset_class" in raw_options and name not in WITH_CLASSES:
         raise InputError(
             f"{raw_options['dataset_class'].where} chooses entries of a data set by their class; add --workload "
-            f"{' or '.join(NAMING)}"
+            f"{' or '.join(WITH_CLASSES)}"
         )
     for parameter in ("trace_speed", "trace_from", "trace_to", "trace_loop"):
         if parameter in raw_options:
             raise InputError(f"{raw_options[parameter].where} goes with a trace; add --workload {' or '.join(TRACES)}")
 
 
-def _refuse_own_instants(raw_options: RawOptions, fields: Fields) -> None:
-    """`--arrival trace` asks for what a trace does anyway; it is no process that a rate could have."""
+def _validate_trace_arrival(raw_options: RawOptions, fields: Fields) -> None:
+    """Drop `--arrival trace`, which is what a trace workload does anyway; InputError without one, or with a rate."""
     if fields.get("load.arrival") != "trace":
         return
     if fields.get("workload.name") not in TRACES:
@@ -240,13 +240,13 @@ def _refuse_own_instants(raw_options: RawOptions, fields: Fields) -> None:
     del fields["load.arrival"]
 
 
-def _refuse_dataset(raw_options: RawOptions, name: str) -> None:
+def _validate_dataset(raw_options: RawOptions, name: str) -> None:
     if "dataset_path" not in raw_options:
         raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
-    _refuse_own_text(raw_options, name)
+    _validate_own_prompts(raw_options, name)
 
 
-def _refuse_own_text(raw_options: RawOptions, name: str) -> None:
+def _validate_own_prompts(raw_options: RawOptions, name: str) -> None:
     for parameter in ("isl", "prefix_len", "num_prefixes", "prefix_share", "prefix_zipf", "prompt_form", "image"):
         if parameter in raw_options:
             raise InputError(
@@ -254,7 +254,7 @@ def _refuse_own_text(raw_options: RawOptions, name: str) -> None:
             )
 
 
-def _refuse_twice(fields: Fields) -> None:
+def _validate_unique_names(fields: Fields) -> None:
     for field, flag in (
         ("output.goodput", "--goodput"),
         ("output.declare", "--declare"),
@@ -269,8 +269,8 @@ def _refuse_twice(fields: Fields) -> None:
                 raise InputError(f"{flag} names {name!r} twice; keep one")
 
 
-def _refuse_declarations(fields: Fields) -> None:
-    """A declaration with a slip of the hand declares nothing: it is told before the run, not found in its report."""
+def _validate_declarations(fields: Fields) -> None:
+    """InputError for an unknown declaration, so that a typing error is reported before the run, not after it."""
     declared = fields.get("output.declare", ())
     assert isinstance(declared, tuple)
     if declared:
@@ -281,13 +281,13 @@ def _refuse_declarations(fields: Fields) -> None:
             raise InputError("; ".join(wrong))
 
 
-WITH_TURNS = ("think_time", "history", "tool_turns")
-CONVERSING = ("sharegpt", "custom")  # data sets that can have conversations
+TURN_OPTIONS = ("think_time", "history", "tool_turns")
+WITH_CONVERSATIONS = ("sharegpt", "custom")  # data sets that can have conversations
 
 
-def refuse_user_behavior(raw_options: RawOptions, fields: Fields) -> None:
-    """InputError for options of the run, or of one class of it, that mean nothing together."""
-    _refuse_conversations(raw_options, fields)
+def validate_user_behavior(raw_options: RawOptions, fields: Fields) -> None:
+    """InputError for user behavior of the run, or of one class, whose options do not go together."""
+    _validate_conversations(raw_options, fields)
     share, after = fields.get("behaviour.cancel_share", 0.0), fields.get("behaviour.cancel_after")
     if share and after is None:
         raise InputError("--cancel-share needs --cancel-after, for example 20tok or 2s")
@@ -295,30 +295,34 @@ def refuse_user_behavior(raw_options: RawOptions, fields: Fields) -> None:
         raise InputError("--cancel-after needs --cancel-share, for example 0.1")
     if fields.get("behaviour.slow_readers") is not None:
         if fields.get("client.transport") == "asyncio":
-            raise InputError("--slow-readers needs sockets that are read by ourselves, not --transport asyncio")
+            raise InputError("--slow-readers needs the reactor's own sockets, not --transport asyncio; leave one out")
         urls = fields.get("target.urls", ())
         assert isinstance(urls, tuple)
         if any(url.startswith("https:") for url in urls):
-            raise InputError("--slow-readers reads plain connections only, and --url is https")
+            raise InputError("--slow-readers works on plain connections only, and --url is https; leave one out")
 
 
-def _refuse_conversations(raw_options: RawOptions, fields: Fields) -> None:
+def _validate_conversations(raw_options: RawOptions, fields: Fields) -> None:
     name = fields.get("workload.name", "synthetic-uniform")
     if fields.get("workload.turns") is None:
-        for parameter in WITH_TURNS:
+        for parameter in TURN_OPTIONS:
             if parameter in raw_options:
                 raise InputError(f"{raw_options[parameter].where} belongs to conversations; add --turns COUNT")
         return
     if name in TRACES or name in ("batch", "csv"):
-        raise InputError(f"--turns does not go with --workload {name}, whose requests stand alone")
+        raise InputError(f"--turns does not go with --workload {name}, whose requests are independent")
     if fields.get("workload.prompt_form") in ("ids", "native"):
-        raise InputError("--turns needs prompts of text: no reply can be put behind token ids; leave --prompt-form out")
-    told = name in CONVERSING or (name == "conversation" and fields.get("workload.dataset_path") is not None)
-    if fields["workload.turns"] == "all" and not told:
-        known = " or ".join(CONVERSING)
+        raise InputError(
+            "--turns needs prompts of text: a reply cannot be appended to token ids; leave --prompt-form out"
+        )
+    recorded = name in WITH_CONVERSATIONS or (
+        name == "conversation" and fields.get("workload.dataset_path") is not None
+    )
+    if fields["workload.turns"] == "all" and not recorded:
+        known = " or ".join(WITH_CONVERSATIONS)
         raise InputError(f"--turns all takes what a data set has; add --workload {known}, or give a number")
-    if fields.get("workload.tool_turns") and (told or name == "conversation"):
-        raise InputError("--tool-turns makes synthetic ones, of synthetic-uniform and synthetic-skewed; leave it out")
+    if fields.get("workload.tool_turns") and (recorded or name == "conversation"):
+        raise InputError("--tool-turns works with synthetic-uniform and synthetic-skewed only; leave it out")
     completions = str(fields.get("target.endpoint_type", "openai-chat"))
     if fields.get("workload.tool_turns") and completions in ("openai-completions", "ollama-generate"):
         raise InputError(f"--tool-turns needs messages, which {completions} does not have; use a chat endpoint")
