@@ -1,4 +1,4 @@
-"""Do runs differ, and by how much: two sides or several systems, with intervals, tests and gates.
+"""Compares two sides of runs or several systems, with intervals, tests and gates.
 
-With one run a side what varies within the run decides; with several, the run is the unit (procedures 3).
+With one run a side, intervals come from the variation within the run; with several, the run is the unit (procedures 3).
 """

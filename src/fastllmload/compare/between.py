@@ -1,4 +1,4 @@
-"""Several runs a side: the run is the unit (procedures 3.4). Requests of one run depend on each other; runs do not."""
+"""Compares sides with several runs. The run is the unit (procedures 3.4): requests of one run are not independent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fastllmload.errors import InputError
 from fastllmload.statistics.student import t_quantile, t_two_sided
 from fastllmload.statistics.two_samples import Difference, hedges_g, mann_whitney, paired_t, welch
 
-DUST = 1e-9  # of the values: rounding of a float
+ROUNDING = 1e-9  # relative error of a float
 TESTS = ("auto", "welch", "paired", "mann-whitney")
 LEAST_RUNS = 3  # below it the spread between runs is hardly known (procedures 3)
 
 
 def pairs_of(base: Side, new: Side) -> list[int] | None:
-    """Position in *new* of the partner of each run of *base*, by plan; None unless plans pair up one to one."""
+    """Position in *new* of the run with the same plan as each run of *base*; None unless they pair one to one."""
     if len(base.runs) != len(new.runs) or len(base.runs) < 2:
         return None
     partners = [[k for k, y in enumerate(new.runs) if same_plan(x, y)] for x in base.runs]
@@ -30,7 +30,7 @@ def pairs_of(base: Side, new: Side) -> list[int] | None:
 
 
 def chosen_test(asked: str, base: Side, new: Side) -> str:
-    """What "auto" means here: one run against several, pairs by arrival seed, else Welch."""
+    """The test for "auto": one run against several, paired by arrival seed where possible, else Welch."""
     if 1 in (len(base.runs), len(new.runs)):
         return "one against several"
     pairs = pairs_of(base, new)
@@ -43,7 +43,7 @@ def chosen_test(asked: str, base: Side, new: Side) -> str:
 
 
 def change_between(base: Sequence[float], new: Sequence[float], test: str, pairs: Sequence[int] | None) -> Change:
-    """From one value per run; *test* as `chosen_test` gave it."""
+    """The change, from one value per run; *test* is a result of `chosen_test`."""
     middle = float(np.mean(base)), float(np.mean(new))
     if test == "one against several":
         return _one_against_several(base, new, middle)
@@ -57,11 +57,11 @@ def change_between(base: Sequence[float], new: Sequence[float], test: str, pairs
 
 
 def alike(base: Sequence[float], partners: Sequence[float]) -> bool:
-    """Whether all pairs differ by one amount that is not 0: a request or token at the edge of the window, the same plan on
-    both sides. Nothing can be learnt from such differences about how far runs differ by chance.
+    """Whether all pairs differ by the same amount other than 0, such as one request at the edge of the window. Such
+    differences contain no information on the variation between runs.
     """
     gaps = np.subtract(partners, base)
-    return bool(gaps.any() and np.ptp(gaps) <= DUST * float(np.abs([*base, *partners]).max()))
+    return bool(gaps.any() and np.ptp(gaps) <= ROUNDING * float(np.abs([*base, *partners]).max()))
 
 
 def _change(found: Difference, middle: tuple[float, float], p: float | None, effect: float | None, test: str) -> Change:
@@ -71,7 +71,7 @@ def _change(found: Difference, middle: tuple[float, float], p: float | None, eff
 
 
 def _one_against_several(base: Sequence[float], new: Sequence[float], middle: tuple[float, float]) -> Change:
-    """A single run among runs like those of the other side would lie this far off (Crawford and Howell 1998)."""
+    """Test of one run against the distribution of several runs (Crawford and Howell 1998)."""
     several = np.asarray(new if len(base) == 1 else base, np.float64)
     if len(several) < LEAST_RUNS:
         return undecided(*middle, f"one run against {len(several)}: give at least {LEAST_RUNS} runs on one side")

@@ -1,4 +1,4 @@
-"""How a figure changed from one side to the other: the difference, its interval, its test, its effect size."""
+"""The change of a figure between two sides: difference, interval, test and effect size."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LEAST_P = 1e-300
 class Change:
     """*difference* is in the figure's unit (new - base), *relative* is new / base - 1; both with 95 % intervals.
 
-    *p* is two-sided, *p_holm* allows for all the figures that were compared. *effect*: Hedges' g over runs, or the
-    chance that a request of the new side takes longer than one of the base (*effect_kind*). *why_not* says why there is
-    no interval, *lacking* which side needs how many requests for one; the differences stand even then. *pairs*: how many
-    requests were compared with themselves; None where requests were not paired. *clocks*: how far the true difference of the
-    two runs may lie below and above, as their events' times lie between bounds; the interval and *p* allow for it.
+    *p* is two-sided, *p_holm* is adjusted for all compared figures. *effect*: Hedges' g over runs, or the probability
+    that a request of the new side takes longer than one of the base (*effect_kind*). *why_not*: why the interval is missing;
+    *lacking*: which side needs how many requests for one. The differences are set in that case too. *pairs*: number of
+    paired requests; None where requests were not paired. *clocks*: how far below and above the true difference may lie,
+    since events' times are known within bounds only; the interval and *p* allow for it.
     """
 
     difference: float | None
@@ -47,14 +47,14 @@ class Change:
 
     @property
     def open_by_clocks(self) -> bool:
-        """A difference that would be worth a word, had the events' times said that there is one."""
+        """Whether the difference is noteworthy, but within the bounds of the events' times."""
         if self.clocks is None or self.difference is None or self.relative is None:
             return False
         return abs(self.relative) >= NOTEWORTHY and abs(self.difference) <= self.clocks[self.difference < 0]
 
     def measured_within(self, below: float, above: float, base: float) -> Change:
-        """The same where the true difference may lie so far *below* and *above*, in the figure's unit: both ends of the
-        interval move out, and p is that of a difference so much nearer to 0 (in the normal limit: rather larger).
+        """The change, where the true difference may lie up to *below* lower and *above* higher (in the figure's unit). The
+        interval is widened by both, and p is that of a difference nearer to 0 by as much (normal limit: conservative).
         """
         if self.interval is None or self.difference is None:
             return replace(self, clocks=(below, above))
@@ -65,14 +65,14 @@ class Change:
         return replace(self, interval=ends, relative_interval=relative, p=p, clocks=(below, above))
 
     def adjusted(self, p_holm: float) -> Change:
-        """The same among other tests."""
+        """The change with its p adjusted for multiple tests."""
         return replace(self, p_holm=p_holm)
 
 
 def _p_nearer(p: float, difference: float, by: float) -> float:
-    """p of a *difference* that is nearer to 0 *by* so much."""
-    left, normal = (1 - by / abs(difference) if difference else 0.0), NormalDist()
-    return 2 * normal.cdf(left * normal.inv_cdf(max(p, LEAST_P) / 2)) if left > 0 else 1.0
+    """p of a *difference* moved towards 0 *by* an amount."""
+    ratio, normal = (1 - by / abs(difference) if difference else 0.0), NormalDist()
+    return 2 * normal.cdf(ratio * normal.inv_cdf(max(p, LEAST_P) / 2)) if ratio > 0 else 1.0
 
 
 def undecided(base: float | None, new: float | None, why_not: str, lacking: tuple[str, int] | None = None) -> Change:

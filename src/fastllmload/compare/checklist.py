@@ -1,4 +1,4 @@
-"""The methodology's checklist of a fair comparison (IETF 6.4): each item computed from the runs, or declared."""
+"""Fills in the draft's checklist of a fair comparison (IETF 6.4) from the runs and their declarations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastllmload.declarations import of_simulated_engine, strings
 
 BOUNDARY = "sut.boundary"
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
-APART_S = 3600.0  # between runs that count as made at the same time
+SAME_TIME_S = 3600.0  # most between the starts of runs that count as made at the same time
 YES, NO, DECLARED, NOT_DECLARED = "yes", "NO", "declared", "not declared"
 SUCCESS = ("goodput", "prefill_deadline", "decode_deadline", "reading_speed")
 WARM_UP = ("warmup_requests", "warmup_tokens", "warmup_seconds", "ramp_share")
@@ -31,19 +31,19 @@ class ChecklistItem:
 
 
 def stated(side: Side, key: str) -> str | None:
-    """What is declared of a system, by the tester or by the tool of its own engine: the same in all its runs, or None."""
-    said = {declared_of(document).get(key) for document in side.documents}
-    return said.pop() if len(said) == 1 else None
+    """Value of the declaration *key* of a system; None where it is missing or differs between its runs."""
+    values = {declared_of(document).get(key) for document in side.documents}
+    return values.pop() if len(values) == 1 else None
 
 
 def declared_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """Declarations of a run: the tool's of its simulated engine, and over them the tester's."""
+    """Declarations of a run: those of the simulated engine, overridden by those of the user."""
     simulated = bool((document.get("target") or {}).get("simulated"))
     return (of_simulated_engine() if simulated else {}) | strings(document.get("declarations"))
 
 
 def hardware(side: Side) -> tuple[str | None, ...]:
-    """As declared, and the number of GPUs that the figures were normalised by."""
+    """Declared hardware, and the number of GPUs that the figures are normalised by."""
     asked = {str(_setting(document, "output", "gpus")) for document in side.documents}
     return (*(stated(side, key) for key in HARDWARE), " or ".join(sorted(asked)))
 
@@ -53,7 +53,7 @@ def _setting(document: Any, section: str, key: str) -> Any:
 
 
 def unequal_systems(sides: list[Side]) -> list[str]:
-    """In what the workloads of systems differ: in their rules, or in what was sent (IETF 6.1)."""
+    """Differences between the systems' workloads, in their rules or in the requests sent (IETF 6.1)."""
     return list(dict.fromkeys([*differences(sides), *unequal_requests(sides)]))
 
 
@@ -86,16 +86,16 @@ def _judged(name: str, holds: bool, evidence: str) -> ChecklistItem:
 def _same(name: str, sides: list[Side], section: str, keys: tuple[str, ...]) -> ChecklistItem:
     found = [{key: _setting(document, section, key) for key in keys} for side in sides for document in side.documents]
     unequal = [key for key in keys if any(each[key] != found[0][key] for each in found)]
-    shown = ", ".join(f"{key} {found[0][key]}" for key in keys if found[0][key] not in (None, [], 0))
-    return _judged(name, not unequal, f"{', '.join(unequal)} differ" if unequal else shown or "none set")
+    values = ", ".join(f"{key} {found[0][key]}" for key in keys if found[0][key] not in (None, [], 0))
+    return _judged(name, not unequal, f"{', '.join(unequal)} differ" if unequal else values or "none set")
 
 
 def _declared(name: str, sides: list[Side], key: str) -> ChecklistItem:
-    said = {side.name: stated(side, key) for side in sides}
-    if None in said.values():
-        gone = ", ".join(side for side, value in said.items() if value is None)
-        return ChecklistItem(name, NOT_DECLARED, f"declare {key} for {gone}")
-    return ChecklistItem(name, DECLARED, ", ".join(f"{side}: {value}" for side, value in said.items()))
+    declared = {side.name: stated(side, key) for side in sides}
+    if None in declared.values():
+        missing = ", ".join(side for side, value in declared.items() if value is None)
+        return ChecklistItem(name, NOT_DECLARED, f"declare {key} for {missing}")
+    return ChecklistItem(name, DECLARED, ", ".join(f"{side}: {value}" for side, value in declared.items()))
 
 
 def _hardware(sides: list[Side]) -> ChecklistItem:
@@ -121,11 +121,11 @@ def _at_the_same_time(sides: list[Side]) -> ChecklistItem:
         times = [datetime.datetime.fromisoformat(each) for each in begun]
     except ValueError:
         return ChecklistItem("same time", NOT_DECLARED, "a run does not say when it began")
-    apart = (max(times) - min(times)).total_seconds()
-    minutes = max(1, math.ceil(apart / 60))
-    told = f"all runs began within {f'{minutes:,} minutes' if minutes > 1 else 'a minute'}"
+    span = (max(times) - min(times)).total_seconds()
+    minutes = max(1, math.ceil(span / 60))
+    evidence = f"all runs began within {f'{minutes:,} minutes' if minutes > 1 else 'a minute'}"
     if shared == {"no"}:
-        return ChecklistItem("same time", DECLARED, f"no resources are shared; {told}")
+        return ChecklistItem("same time", DECLARED, f"no resources are shared; {evidence}")
     if None in shared:
-        return ChecklistItem("same time", NOT_DECLARED, f"declare comparison.shared_resources; {told}")
-    return _judged("same time", apart <= APART_S, f"resources are shared; {told}")
+        return ChecklistItem("same time", NOT_DECLARED, f"declare comparison.shared_resources; {evidence}")
+    return _judged("same time", span <= SAME_TIME_S, f"resources are shared; {evidence}")

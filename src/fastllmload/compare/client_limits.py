@@ -1,5 +1,5 @@
-"""What the client's side of two single runs leaves open: events whose times lie between bounds, and a host that other work
-took from a server that ran on it.
+"""Limits that the client sets to a comparison of two single runs: bounds of events' times, and a busy host that also ran
+the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LATE_HOST = "host_hiccups"  # reason of a certificate: a thread that only sleeps
 
 
 def within_clocks(figure: ComparedFigure, base: Mapping[str, Any], new: Mapping[str, Any], change: Change) -> Change:
-    """*change* less sure by what the times of both runs leave open; as it is where a run.json does not say."""
+    """*change*, widened by the bounds of both runs' times; unchanged where a run.json does not have them."""
     known, value = [figure.clocks(document) for document in (base, new)], figure.value(base)
     if known[0] is None or known[1] is None or value is None:
         return change
@@ -28,8 +28,7 @@ def within_clocks(figure: ComparedFigure, base: Mapping[str, Any], new: Mapping[
 def starved_server(figure: ComparedFigure, runs: Sequence[RunRecord]) -> str | None:
     """Why the first token of single *runs* cannot be compared; None where it can.
 
-    A wait for the first token is a few waits for a processor long, so runs of one engine on a busy host differ in TTFT
-    by far more than in TPOT.
+    TTFT contains only a few waits for a processor, so on a busy host it varies far more from run to run than TPOT.
     """
     if figure.metric not in FIRST_TOKEN:
         return None
@@ -38,7 +37,7 @@ def starved_server(figure: ComparedFigure, runs: Sequence[RunRecord]) -> str | N
         if late is not None and on_this_host(run.document):
             lateness = quantity(float(late.get("value") or 0.0) / 1000)
             return (
-                f"the server of {run.folder} ran on the client's host, where other work kept it waiting for a processor "
+                f"the server of {run.folder} ran on the client's host, where other processes delayed it "
                 f"(a thread that only sleeps was {lateness} ms late at P99); repeat on a quiet host, or 3 runs a side"
             )
     return None

@@ -1,4 +1,4 @@
-"""Two sides compared: the same workload or a refusal, then one row per figure."""
+"""Compares two sides: refuses unequal workloads, then makes one row per figure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Row:
 
     @property
     def result(self) -> str:
-        """In one word or two, by the claim rule."""
+        """The result by the claim rule, in one or two words."""
         if self.change.difference is None:
             return "no value"
         if self.change.interval is None:
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """*workload*: in what the workloads differ, empty when they are the same; *notes*: what a reader must know."""
+    """*workload*: differences between the workloads, empty when they are the same; *notes*: caveats for the reader."""
 
     base: Side
     new: Side
@@ -72,7 +72,7 @@ class Comparison:
 
     @property
     def paired_by(self) -> str | None:
-        """By what the requests of two single runs were paired; None where they were not."""
+        """How the requests of two single runs were paired; None where they were not."""
         if not any(row.change.pairs for row in self.rows):
             return None
         digests = [run.digest for run in (self.base.first, self.new.first)]
@@ -80,14 +80,14 @@ class Comparison:
         return f"their number in {named}"
 
 
-def refuse_unless_same(sides: list[Side], allowed: bool) -> list[str]:
-    """In what the workloads differ. InputError when they do and that was not *allowed*."""
+def validate_workloads(sides: list[Side], allowed: bool) -> list[str]:
+    """Differences between the workloads. InputError when there are any that are not *allowed*."""
     found = differences(sides)
     if found and not allowed:
         listed = "".join(f"\n  {line}" for line in found)
         raise InputError(
             f"the runs were not given the same workload, so they cannot be compared:{listed}\n"
-            "Repeat one side with the other's settings, or give --different-workload to compare all the same"
+            "Repeat one side with the other's settings, or give --different-workload to compare them nevertheless"
         )
     return found
 
@@ -100,10 +100,10 @@ def compare(
     different_workload: bool = False,
     also: Sequence[str] = (),
 ) -> Comparison:
-    """*names* of figures, the standard ones by default, and *also* others. InputError for unequal workloads and unknown
-    figures.
+    """Compare the figures *names* (default: the standard ones) and *also* others. InputError for unequal workloads and
+    unknown figures.
     """
-    workload = refuse_unless_same([base, new], different_workload)
+    workload = validate_workloads([base, new], different_workload)
     documents = [*base.documents, *new.documents]
     figures = [figure_of(name, documents[0]) for name in names] or standard_figures(documents)
     figures += [figure for name in also if (figure := figure_of(name, documents[0])) not in figures]
@@ -119,7 +119,7 @@ def compare(
 
 
 def measured(figure: ComparedFigure, side: Side) -> MeasuredFigure:
-    """The interval over runs; of a single run, the one within it."""
+    """The figure on *side*, with the interval over its runs or, for a single run, the interval within it."""
     values = tuple(figure.value(document) for document in side.documents)
     known = [value for value in values if value is not None]
     if len(known) < len(values):
@@ -132,7 +132,7 @@ def measured(figure: ComparedFigure, side: Side) -> MeasuredFigure:
 
 def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Row]:
     runs = [load(side.first.folder) for side in (base, new)]
-    damage = next((told for run in runs if (told := run.lost(ROWS, EVENTS, TEXT)) is not None), None)
+    damage = next((text for run in runs if (text := run.lost(ROWS, EVENTS, TEXT)) is not None), None)
     series = [RunSeries(run.intact, side.name) for run, side in zip(runs, (base, new), strict=True)]
     paired = same_plan(base.first, new.first)
     rows = []
@@ -154,7 +154,7 @@ def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Ro
 
 
 def only_bounded(figure: ComparedFigure, base: Side, new: Side) -> str | None:
-    """Which run has only a bound of the figure, as requests of it did not end; None where all have its value."""
+    """Message for a run with only a bound of the figure, since requests did not end; None where all have its value."""
     for run in (*base.runs, *new.runs):
         least = figure.at_least(run.document)
         if least is not None:
@@ -166,7 +166,7 @@ def _between(figure: ComparedFigure, base: Side, new: Side, test: str) -> Row:
     a, b = measured(figure, base), measured(figure, new)
     x, y = [v for v in a.runs if v is not None], [v for v in b.runs if v is not None]
     if a.value is None or b.value is None:
-        missing = undecided(a.value, b.value, "some run has no such value")
+        missing = undecided(a.value, b.value, "a run has no such value")
         return Row(figure, a, b, missing)
     open_ended = only_bounded(figure, base, new)
     if open_ended is not None:
@@ -175,7 +175,7 @@ def _between(figure: ComparedFigure, base: Side, new: Side, test: str) -> Row:
 
 
 def with_holm(rows: list[Row]) -> list[Row]:
-    """Every p adjusted for all the figures that have one."""
+    """The rows with p adjusted by Holm's method over all figures that have one."""
     tested = [row for row in rows if row.change.p is not None]
     adjusted = holm([row.change.p for row in tested if row.change.p is not None])
     by_row = {id(row): p for row, p in zip(tested, adjusted, strict=True)}
@@ -187,7 +187,7 @@ def with_holm(rows: list[Row]) -> list[Row]:
 
 def _notes(base: Side, new: Side, test: str) -> list[str]:
     runs = (*base.runs, *new.runs)
-    notes = [told for run in runs for told in not_whole(run.folder, run.document, contents=False).values()]
+    notes = [text for run in runs for text in not_whole(run.folder, run.document, contents=False).values()]
     notes += [f"{run.folder} is incomplete ({run.document.get('status')})" for run in runs if not run.complete]
     doubtful: dict[str, list[str]] = {}
     for run in runs:
@@ -199,46 +199,46 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
     ]
     kinds = [sorted({gaps_of(run.document) for run in side.runs if has_gaps(run.document)}) for side in (base, new)]
     if kinds[0] != kinds[1] and all(kinds):
-        told = " and ".join(f"{', '.join(kind)} of {side.name}" for kind, side in zip(kinds, (base, new), strict=True))
-        notes.append(f"gaps of unlike kinds: {told} (metrics 3.4), so what is called itl compares unlike things")
+        both = " and ".join(f"{', '.join(kind)} of {side.name}" for kind, side in zip(kinds, (base, new), strict=True))
+        notes.append(f"gaps of different kinds: {both} (metrics 3.4), so the values of itl are not comparable")
     fewest = min(len(base.runs), len(new.runs))
     if test in (WITHIN, PAIRED):
         allowed = f" ({100 * BETWEEN_RUNS:g} % standard error is allowed for it)" if test == PAIRED else ""
         notes.append(
-            f"one run a side: how runs differ from each other is not known{allowed}; 3 or more a side would show it"
+            f"one run a side: the variation between runs is not known{allowed}; give 3 or more a side to measure it"
         )
     elif fewest < LEAST_RUNS:
-        notes.append(f"{fewest} runs on a side: the spread between runs is hardly known; give at least {LEAST_RUNS}")
+        notes.append(f"{fewest} runs on a side: the variation between runs is uncertain; give at least {LEAST_RUNS}")
     notes += [f"{run.folder}: {text}" for run in runs for text in doubt_texts(run.document)]
     notes += reasoning_notes(base, new)
     notes += repeated_arrivals([base, new])
-    both = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
-    if both:
-        notes.append(f"the same run is on both sides: {', '.join(both)}")
+    shared = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
+    if shared:
+        notes.append(f"the same run is on both sides: {', '.join(shared)}")
     if test == "mann-whitney":
         notes += _too_few_ranks(len(base.runs), len(new.runs))
     return list(dict.fromkeys(notes))
 
 
 def reasoning_notes(base: Side, new: Side) -> list[str]:
-    """Which figures count the reasoning, and which answers were nothing else; none where nobody reasons."""
+    """Notes on figures that include reasoning, and on answers that are all reasoning; empty without reasoning."""
     thinking = [side for side in (base, new) if any(reasoned(run.document) for run in side.runs)]
     other = [side for side in (base, new) if side not in thinking]
     runs = (*base.runs, *new.runs)
     notes = [text for run in runs if (text := legend(run.document)) is not None]
     if thinking and other:
         notes.append(
-            f"answers of {thinking[0].name} reason, those of {other[0].name} do not: ttft is after the reasoning on "
-            "one side; ttft_any is alike on both"
+            f"answers of {thinking[0].name} have reasoning, those of {other[0].name} do not: ttft includes the reasoning "
+            "on one side only; ttft_any is comparable"
         )
     return notes + [f"{run.folder}: {text}" for run in runs if (text := alone_text(run.document)) is not None]
 
 
 def repeated_arrivals(sides: Sequence[Side]) -> list[str]:
-    """Of sides with several runs, some of them at the same drawn arrivals."""
+    """A note for each side with several runs at the same random arrivals."""
     return [
-        f"{side.name}: {len(side.runs)} runs at {count} arrival sequence{'s' * (count > 1)}: they say nothing of other "
-        "arrivals; repeat with --repetition 1, 2 ..."
+        f"{side.name}: {len(side.runs)} runs at {count} arrival sequence{'s' * (count > 1)}: the result does not cover "
+        "other arrivals; repeat with --repetition 1, 2 ..."
         for side in sides
         if (count := side.independent) < len(side.runs)
     ]
@@ -250,4 +250,4 @@ def _too_few_ranks(n: int, m: int) -> list[str]:
     smallest = 2 / comb(n + m, n)
     if smallest < 0.05:
         return []
-    return [f"Mann-Whitney of {n} against {m} runs gives p = {smallest:.2g} at least: nothing can ever be significant"]
+    return [f"Mann-Whitney of {n} against {m} runs gives p = {smallest:.2g} at least: no difference can be significant"]

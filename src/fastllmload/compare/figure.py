@@ -1,4 +1,4 @@
-"""The figures that can be compared: names such as `p99_ttft_ms`, `output_tok_s`, `success_rate`."""
+"""Resolves names of figures to compare, such as `p99_ttft_ms`, `output_tok_s`, `success_rate`."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ STANDARD = (
     "req_s",
     "success_rate",
 )
-LATENCIES = 8  # of STANDARD, before the rates
+LATENCY_COUNT = 8  # of STANDARD, before the rates
 OF_REASONING = tuple(f"{statistic}_{metric}_ms" for metric in ("ttft_any", "tpot_any") for statistic in ("p50", "p99"))
 
 
 @dataclass(frozen=True)
 class ComparedFigure:
-    """*name* as shown; *metric* is its entry of `metrics`, *statistic* None where that is a single number.
+    """*name* as printed; *metric*: its entry of `metrics`; *statistic*: None where the entry is a single number.
 
-    *scale*: of the entry's unit to the name's (a metric in s asked for in ms: 1000).
+    *scale*: factor from the entry's unit to that of the name (a metric in s requested in ms: 1000).
     """
 
     name: str
@@ -49,11 +49,11 @@ class ComparedFigure:
 
     @property
     def is_share(self) -> bool:
-        """Differences of shares are given in points: a relative change of a failure rate misleads."""
+        """Whether differences are printed in points, as relative changes of a failure rate are misleading."""
         return self.unit == "share"
 
     def value(self, document: Mapping[str, Any]) -> float | None:
-        """From a run.json; None where the run has none."""
+        """The figure's value in a run.json; None where the run has none."""
         entry = entry_of(document, self.metric)
         if entry is None:
             return None
@@ -61,12 +61,12 @@ class ComparedFigure:
         return None if found is None else float(found) * self.scale
 
     def at_least(self, document: Mapping[str, Any]) -> float | None:
-        """What is known of it where requests that did not end can move it; None where the value stands."""
+        """Lower bound where requests that did not end could change the value; None where they could not."""
         found = ((entry_of(document, self.metric) or {}).get("unfinished_bounds") or {}).get(self.statistic)
         return None if found is None else float(found["low"]) * self.scale
 
     def clocks(self, document: Mapping[str, Any]) -> tuple[float, float] | None:
-        """How far below and above it the true value may lie, as the events' times lie between bounds; None: not known."""
+        """How far below and above the true value may lie, given the bounds of events' times; None if not known."""
         value = self.value(document)
         ends = ((entry_of(document, self.metric) or {}).get("bounds") or {}).get(self.statistic)
         if value is None or ends is None:
@@ -74,14 +74,14 @@ class ComparedFigure:
         return max(value - ends[0] * self.scale, 0.0), max(ends[1] * self.scale - value, 0.0)
 
     def interval(self, document: Mapping[str, Any]) -> tuple[float, float] | None:
-        """Its 95 % interval within that run."""
+        """The figure's 95 % interval within that run."""
         found = (entry_of(document, self.metric) or {}).get("ci95")
         ends = found.get(self.statistic) if isinstance(found, Mapping) else found
         return None if ends is None or None in ends else (float(ends[0]) * self.scale, float(ends[1]) * self.scale)
 
 
 def entry_of(document: Mapping[str, Any], metric: str) -> Mapping[str, Any] | None:
-    """`itl` stands for the gaps under whatever option was chosen, as in the flat keys."""
+    """Entry of *metric*; `itl` means the gaps by whichever option the run used, as in the flat keys."""
     metrics = document.get("metrics") or {}
     if metric == "request_goodput":
         return {"value": document.get("request_goodput"), "unit": "requests/s"}
@@ -92,17 +92,17 @@ def entry_of(document: Mapping[str, Any], metric: str) -> Mapping[str, Any] | No
 
 
 def gaps_of(document: Mapping[str, Any]) -> str:
-    """`itl`, `tbc` or `itl_b`: what the gaps of that run are, by how the server delivered."""
+    """`itl`, `tbc` or `itl_b`: which kind the run's gaps are, by how the server delivered tokens."""
     return str(((document.get("metrics") or {}).get("share_single") or {}).get("pooled_as") or "itl")
 
 
 def has_gaps(document: Mapping[str, Any]) -> bool:
-    """Whether any gap was seen; answers that are all reasoning have none."""
+    """Whether the run has any gap; answers that are all reasoning have none."""
     return bool(((document.get("metrics") or {}).get(gaps_of(document)) or {}).get("n"))
 
 
 def figure_of(name: str, document: Mapping[str, Any]) -> ComparedFigure:
-    """The figure called *name*, as the run of *document* has it. InputError names what is near."""
+    """The figure *name* of the run *document*. InputError for an unknown name, with similar ones."""
     metrics = document.get("metrics") or {}
     scalar = OTHER_NAMES.get(name, name)
     entry = entry_of(document, scalar)
@@ -113,7 +113,7 @@ def figure_of(name: str, document: Mapping[str, Any]) -> ComparedFigure:
     if statistic is None or metric is None or found is None or "p50" not in found:
         near = difflib.get_close_matches(name, known_names(metrics), 3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"such as {', '.join(STANDARD[:3])}, output_tok_s"
-        raise InputError(f"{name!r} is no figure of these runs; {hint}")
+        raise InputError(f"{name!r} is not a figure of these runs; {hint}")
     has = str(found.get("unit", ""))
     scale = {("s", "ms"): 1e3, ("ms", "s"): 1e-3}.get((has, unit or has), 1.0)
     return ComparedFigure(name, metric, STATISTICS[statistic], unit or has, scale)
@@ -131,7 +131,7 @@ def parsed(name: str) -> tuple[str | None, str | None, str | None]:
 
 
 def known_names(metrics: Mapping[str, Any]) -> list[str]:
-    """Every name that `figure_of` takes for these *metrics*."""
+    """All names that `figure_of` accepts for these *metrics*."""
     names = ["request_goodput", *(name for name, ours in OTHER_NAMES.items() if "value" in metrics.get(ours, {}))]
     for metric, entry in metrics.items():
         if "value" in entry:
@@ -145,12 +145,12 @@ def known_names(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def standard_figures(documents: list[Mapping[str, Any]]) -> list[ComparedFigure]:
-    """STANDARD, as far as every run has a value, those of any token where a run has reasoning, and goodput where objectives
-    were set.
+    """The STANDARD figures that every run has, those of any token if a run has reasoning, and goodput if objectives were
+    set.
     """
     known = known_names(documents[0].get("metrics") or {})
     more = OF_REASONING if any((document.get("counts") or {}).get("reasoned") for document in documents) else ()
-    names = (*STANDARD[:LATENCIES], *more, *STANDARD[LATENCIES:], "request_goodput")
+    names = (*STANDARD[:LATENCY_COUNT], *more, *STANDARD[LATENCY_COUNT:], "request_goodput")
     figures = [figure_of(name, documents[0]) for name in names if name in known]
     if len({str(objectives(document)) for document in documents}) > 1:  # goodput of other objectives is another figure
         figures = [figure for figure in figures if figure.metric != "request_goodput"]
@@ -158,5 +158,5 @@ def standard_figures(documents: list[Mapping[str, Any]]) -> list[ComparedFigure]
 
 
 def objectives(document: Mapping[str, Any]) -> Any:
-    """What `--goodput` asked for."""
+    """The objectives given with `--goodput`."""
     return ((document.get("config") or {}).get("output") or {}).get("goodput")

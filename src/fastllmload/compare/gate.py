@@ -1,15 +1,15 @@
-"""Gates for continuous integration: `p99_ttft_ms > +5%` fails the comparison (exit code 1).
+"""Judges gates for continuous integration: `p99_ttft_ms > +5%` fails the comparison (exit code 1).
 
-A limit with a sign is about the change (`+5%`, `-20ms`, `+3`), one without is about the new side's own value (`> 200`, of
-shares also `< 99%`). A unit must be the figure's own: a rule that is about something else would pass for ever.
-A gate fails when the measured figure breaks the limit *and* chance is no explanation; what chance means is the mode:
+A limit with a sign applies to the change (`+5%`, `-20ms`, `+3`), one without applies to the new side's value (`> 200`,
+for shares also `< 99%`). Its unit must be that of the figure, as a gate with a wrong unit would always pass.
+A gate fails when the measured figure breaks the limit *and* chance does not explain it, as the mode defines:
 
 * significant (default): the change differs from 0 (p < 0.05 after Holm over the gates, and the interval excludes 0);
 * proven: the whole interval lies beyond the limit itself;
 * measured: the measured figure alone decides, however noisy.
 
-Where the limit is broken but the runs cannot carry an interval, the gate is undecided: nobody knows whether it is
-chance. That counts as failed unless asked otherwise: a run too short for its gate must not let a regression through.
+Where the limit is broken but the runs are too short for an interval, the gate is undecided. That counts as failed by
+default, so that a short run does not let a regression through.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fastllmload.statistics.two_samples import holm
 
 MODES = ("significant", "proven", "measured")
 PASSED, FAILED, UNDECIDED = "passed", "FAILED", "UNDECIDED"
-UNITS = {  # of a figure: those that its limit may have
+UNITS = {  # unit of a figure: units that its limit may have
     "ms": ("ms", "s"), "share": ("points", "%"), "tokens/s": ("tokens/s",), "requests/s": ("requests/s",),
 }  # fmt: skip
 FORM = re.compile(
@@ -36,7 +36,7 @@ FORM = re.compile(
 
 @dataclass(frozen=True)
 class Gate:
-    """*figure* *beyond* *limit*: `<` or `>`; *about* is "relative", "difference" or "value"; *unit* as it was written."""
+    """A limit of *figure*, an upper one if *above*; *about*: "relative", "difference" or "value"; *unit* as written."""
 
     text: str
     figure: str
@@ -48,7 +48,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class GateResult:
-    """*outcome* is one of PASSED, FAILED, UNDECIDED; *why* in a few words."""
+    """*outcome*: PASSED, FAILED or UNDECIDED; *why*: a short reason."""
 
     gate: Gate
     outcome: str
@@ -56,7 +56,7 @@ class GateResult:
 
 
 def parse_gate(text: str) -> Gate:
-    """InputError for anything but `FIGURE > LIMIT`."""
+    """Parse `FIGURE > LIMIT`. InputError for any other text."""
     match = FORM.fullmatch(text)
     if match is None:
         raise InputError(
@@ -72,7 +72,7 @@ def parse_gate(text: str) -> Gate:
     return Gate(text.strip(), figure, beyond.startswith(">"), limit * unit_scale, about, unit)
 
 
-def refuse_other_unit(gate: Gate, figure: ComparedFigure) -> None:
+def validate_unit(gate: Gate, figure: ComparedFigure) -> None:
     """InputError for a limit in a unit that *figure* does not have."""
     mine = UNITS.get(figure.unit, ())
     if gate.unit in (None, *mine) or (gate.unit == "%" and gate.about == "relative"):
@@ -83,11 +83,11 @@ def refuse_other_unit(gate: Gate, figure: ComparedFigure) -> None:
 
 
 def judge_gates(gates: Sequence[Gate], comparison: Comparison, mode: str) -> list[GateResult]:
-    """In the order of *gates*; *comparison* has a row for each of their figures."""
+    """Results in the order of *gates*; *comparison* must have a row for each of their figures."""
     rows = {row.figure.name: row for row in comparison.rows} | {row.figure.metric: row for row in comparison.rows}
     chosen = [rows[gate.figure] for gate in gates]
     for gate, row in zip(gates, chosen, strict=True):
-        refuse_other_unit(gate, row.figure)
+        validate_unit(gate, row.figure)
     tested = [k for k, row in enumerate(chosen) if row.change.p is not None]
     adjusted = dict(zip(tested, holm([chosen[k].change.p or 0.0 for k in tested]), strict=True))
     return [
@@ -104,24 +104,24 @@ def _judged(gate: Gate, row: Row, mode: str) -> GateResult:
     value, interval = _of(gate, row)
     if value is None:
         return GateResult(gate, UNDECIDED, row.change.why_not or "there is no such value")
-    said = f"measured {_text(gate, row, value)}"
+    why = f"measured {_text(gate, row, value)}"
     if not _beyond(gate, value):
-        return GateResult(gate, PASSED, said)
+        return GateResult(gate, PASSED, why)
     if mode == "measured":
-        return GateResult(gate, FAILED, said)
+        return GateResult(gate, FAILED, why)
     if interval is None:
-        return GateResult(gate, UNDECIDED, f"{said}, but {row.change.why_not or 'no interval'}")
+        return GateResult(gate, UNDECIDED, f"{why}, but {row.change.why_not or 'no interval'}")
     low, high = (_text(gate, row, end) for end in interval)
-    said += f", 95 % interval {low} to {high}"
+    why += f", 95 % interval {low} to {high}"
     if gate.about == "value" or mode == "proven":
-        sure = _beyond(gate, interval[0] if gate.above else interval[1])
+        proven = _beyond(gate, interval[0] if gate.above else interval[1])
         return GateResult(
-            gate, FAILED if sure else PASSED, said if sure else f"{said}: not beyond the limit for certain"
+            gate, FAILED if proven else PASSED, why if proven else f"{why}: not beyond the limit for certain"
         )
     p = row.change.p_holm
-    sure = p is not None and p < SIGNIFICANT and row.change.excludes_zero
-    chance = "" if p is None else f", p {p:.3g}"
-    return GateResult(gate, FAILED if sure else PASSED, said + chance + ("" if sure else ": may be chance"))
+    significant = p is not None and p < SIGNIFICANT and row.change.excludes_zero
+    why += "" if p is None else f", p {p:.3g}"
+    return GateResult(gate, FAILED if significant else PASSED, why + ("" if significant else ": may be chance"))
 
 
 def _of(gate: Gate, row: Row) -> tuple[float | None, tuple[float, float] | None]:

@@ -1,4 +1,4 @@
-"""The values behind a figure, request by request in order of time, of one run."""
+"""Gives the values that a figure of one run is computed from, by request in order of time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Stretches:
-    """Amounts of equal stretches of a window of *seconds*; requests last *lasting_s* on average."""
+    """Amounts in equal parts of a window of *seconds*; requests last *lasting_s* on average."""
 
     amounts: Floats
     seconds: float
@@ -36,7 +36,7 @@ class Stretches:
 
 
 class RunSeries:
-    """Of one run, computed when asked for and kept."""
+    """The series of one run, each computed on first use."""
 
     def __init__(self, run: Run, name: str) -> None:
         self.run, self.name = run, name
@@ -51,7 +51,7 @@ class RunSeries:
 
     @cached_property
     def latencies(self) -> dict[str, npt.NDArray[Any]]:
-        """By metric: ns, or null, of each request of the latency population."""
+        """Metric → ns, or null, of each request of the latency population."""
         mine = self.chosen_rows
         rows, output, timed = self.run.rows[mine], self.tokens.output[mine], spaced(self.run, self.tokens.timed)[mine]
         found = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
@@ -65,12 +65,12 @@ class RunSeries:
 
     @cached_property
     def gaps(self) -> Sample:
-        """The same as a sample, in ns."""
+        """`pooled` as a sample, in ns."""
         found = self.pooled.gaps
         return Sample(found.ns, np.sort(found.ns), found.first)
 
     def sample(self, figure: ComparedFigure) -> Sample | None:
-        """None where the figure is not made of values of requests."""
+        """The figure's values; None where it is not computed from values of requests."""
         if figure.metric in GAPS:
             return self.gaps if len(self.gaps.values) else None
         if figure.metric not in self.latencies:
@@ -95,7 +95,7 @@ class RunSeries:
         return ok
 
     def rates(self, figure: ComparedFigure) -> Stretches | None:
-        """None where the figure is no rate of requests or tokens."""
+        """Amounts of a rate over the window; None where the figure is not a rate of requests or tokens."""
         if self.window is None or self.window.seconds <= 0:
             return None
         rows = self.run.rows
@@ -108,13 +108,13 @@ class RunSeries:
         return Stretches(exact, self.window.seconds, mean_time_s(rows[ok]))
 
     def tokens_by_event(self, window: Window, ok: Mask) -> Floats:
-        """float64[BATCHES]: every token at the time of its event. Two runs of one plan differ by little else."""
+        """float64[BATCHES]: every token counted at the time of its event, the main difference of runs of one plan."""
         events = self.run.events
-        kept = np.flatnonzero(BEARING[events["kind"]] & ok[events["row"]])
-        row, weight = events["row"][kept], stated_tokens(events["tokens"][kept], 1).astype(np.float64)
-        whole = np.bincount(row, weight, len(ok))
-        each = np.maximum(self.tokens.output, 0) / np.maximum(whole, 1)
-        return amounts_by_stretch(events["t_ns"][kept], weight * each[row], window)
+        chosen = np.flatnonzero(BEARING[events["kind"]] & ok[events["row"]])
+        row, weight = events["row"][chosen], stated_tokens(events["tokens"][chosen], 1).astype(np.float64)
+        total = np.bincount(row, weight, len(ok))
+        each = np.maximum(self.tokens.output, 0) / np.maximum(total, 1)
+        return amounts_by_stretch(events["t_ns"][chosen], weight * each[row], window)
 
 
 def in_unit(figure: ComparedFigure, ns: float, unit: str) -> float:

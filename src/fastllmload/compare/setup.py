@@ -1,4 +1,4 @@
-"""What differs between the sides besides the workload: target, host, versions, declarations, settings."""
+"""Lists differences between the sides other than the workload: target, host, versions, declarations, settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fastllmload.compare.side import Side
 
 SECTIONS = ("tool", "config", "target", "environment", "declarations", "metadata")
-EVERY_RUN_ITS_OWN = {
+PER_RUN = {  # entries that differ between any two runs
     "config.output.directory",
     "config.output.ui",
     "config.output.save_plan",
@@ -32,13 +32,13 @@ class SetupDifference:
 
 
 def manifest_diff(sides: list[Side]) -> list[SetupDifference]:
-    """Entries whose values are not the same set on every side, by name."""
+    """Entries, by name, whose sets of values differ between the sides."""
     flat = [[dict(_entries(document)) for document in side.documents] for side in sides]
     keys = sorted({key for runs in flat for run in runs for key in run})
     found = []
     for key in keys:
         values = tuple(" or ".join(sorted({run.get(key, "-") for run in runs})) for runs in flat)
-        if len(set(values)) > 1 and key not in EVERY_RUN_ITS_OWN:
+        if len(set(values)) > 1 and key not in PER_RUN:
             found.append(SetupDifference(key, values))
     return found
 

@@ -1,4 +1,4 @@
-"""The runs of each side: folders of runs, or folders that hold such folders."""
+"""Reads the runs of each side from run folders, or from folders that contain run folders."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ class RunRecord:
         return found
 
     def same_as(self, other: RunRecord) -> bool:
-        """Whether both are one measurement, such as a copy of its folder: begun at the same instants, with the same
-        figures.
-        """
+        """Whether both are the same measurement, such as a copied folder: same start instants and same figures."""
         mine, theirs = self.document, other.document
         begun = [[phase.get("start_ns") for phase in each.get("phases") or ()] for each in (mine, theirs)]
         when = [(each.get("environment") or {}).get("time_utc") for each in (mine, theirs)]
@@ -48,7 +46,7 @@ class RunRecord:
 
     @property
     def drawn(self) -> bool:
-        """Its arrivals were drawn from a seed."""
+        """Whether its arrivals are random, from a seed."""
         return drawn_from_a_seed(((self.document.get("plan") or {}).get("description") or {}).get("load"))
 
 
@@ -65,7 +63,7 @@ class Side:
 
     @property
     def independent(self) -> int:
-        """Runs that look at something new: those at the same drawn arrivals are one look at these arrivals."""
+        """Number of independent runs: runs with the same random arrivals count once."""
         if not all(run.drawn for run in self.runs):
             return len(self.runs)
         return len({run.digest for run in self.runs})
@@ -76,7 +74,7 @@ class Side:
 
 
 def read_side(paths: list[str]) -> Side:
-    """A side of the runs at *paths*; `NAME=FOLDER` names it. RunFolderError for a folder without any run."""
+    """The side of the runs at *paths*; `NAME=FOLDER` names it. RunFolderError for a folder without runs."""
     name, folders = "", []
     for path in paths:
         label, split, rest = path.partition("=")
@@ -101,27 +99,31 @@ def _shown(paths: list[str]) -> str:
 def runs_in(folder: Path) -> list[Path]:
     """*folder* itself if it is a run's, else the run folders in it, by name."""
     if not folder.is_dir():
-        raise RunFolderError(f"{folder} does not exist or is no folder; give a run folder, or one that holds runs")
+        raise RunFolderError(
+            f"{folder} does not exist or is not a folder; give a run folder, or one that contains runs"
+        )
     if (folder / "run.json").exists():
         return [folder]
     found = [each for each in runs_below(folder) if (each / "run.json").exists()]
     if not found and (folder / "levels").is_dir():
-        raise RunFolderError(f"{folder} is no run: {levels_words(folder / 'levels')}")
+        raise RunFolderError(f"{folder} is not a run: {levels_words(folder / 'levels')}")
     if not found:
-        raise RunFolderError(f"{folder} is no run folder and holds none: there is no run.json in it or one level below")
+        raise RunFolderError(
+            f"{folder} is not a run folder and contains none: run.json is missing, there and one level below"
+        )
     return found
 
 
 def levels_words(place: Path) -> str:
-    """Which of the runs in *place*, the levels of a test, search or sweep, to give instead of it."""
+    """Advice which runs in *place*, the levels of a test, search or sweep, to give instead."""
     levels = [each for each in runs_below(place) if (each / "run.json").exists()]
     if len(levels) == 1:
-        return f"it holds one level; give that, {levels[0]}"
-    return f"it holds {len(levels) or 'no'} levels{f'; give single ones of {place}' if levels else ''}"
+        return f"it contains one level; give that, {levels[0]}"
+    return f"it contains {len(levels) or 'no'} levels{f'; give single ones of {place}' if levels else ''}"
 
 
 def read_run(folder: Path) -> RunRecord:
-    """Its run.json; the numbers of a run that ended before they were written are computed."""
+    """The run.json of *folder*; figures are computed where the run ended before they were written."""
     document = read_manifest(folder)
     if not document.get("metrics"):
         document = {**document, **measure(load(folder))}
@@ -129,7 +131,7 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def distinct_names(sides: list[Side]) -> list[Side]:
-    """Sides whose names are all different: those that are not get their number."""
+    """The sides with distinct names: equal names get a number."""
     names = [side.name for side in sides]
     return [
         Side(f"{side.name}#{k + 1}", side.runs) if names.count(side.name) > 1 else side for k, side in enumerate(sides)

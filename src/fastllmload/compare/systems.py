@@ -1,5 +1,5 @@
-"""Two systems or more, by the methodology's rules (IETF 6, procedures 3): equal set-ups, three runs each, no claim
-without a test that carries it.
+"""Compares two or more systems by the draft's rules (IETF 6, procedures 3): equal set-ups, three runs each, and no claim
+without a significant test.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NORMALISED = {"tok_per_gpu_s": "gpus", "tok_s_per_dollar_hour": "price_per_hour"
 
 @dataclass(frozen=True)
 class Systems:
-    """*pairs* in the order of the sides; p adjusted over all of them. *normalised*: figures per GPU and per price."""
+    """*pairs*: in the order of the sides, with p adjusted over all. *normalised*: figures per GPU and per price."""
 
     sides: list[Side]
     figures: list[ComparedFigure]
@@ -35,11 +35,11 @@ class Systems:
     notes: list[str]
 
     def measured(self, figure: ComparedFigure) -> list[MeasuredFigure]:
-        """One per system."""
+        """The figure of each system."""
         return [measured(figure, side) for side in self.sides]
 
     def claims(self) -> list[str]:
-        """The sentences that the tests carry; none for systems with fewer than 3 independent runs."""
+        """A sentence per significant difference; none for systems with fewer than 3 independent runs."""
         return [
             claim(row, pair)
             for pair in self.pairs
@@ -52,18 +52,20 @@ class Systems:
 def compare_systems(
     sides: list[Side], names: Sequence[str] = (), test: str = "auto", different_workload: bool = False
 ) -> Systems:
-    """InputError lists everything in which the set-ups are unequal where the methodology says MUST."""
+    """Compare the systems. InputError lists all inequalities of the set-ups where the draft says MUST."""
     unequal = [] if different_workload else unequal_systems(sides)
     unequal += unequal_boundary(sides)
     same_hardware = len({hardware(side) for side in sides}) == 1
     normalised = normalised_figures(sides)
     if not same_hardware and not normalised:
         unequal.append(
-            "hardware: it differs and nothing is normalised; measure every system with --gpus or --price-per-hour"
+            "hardware: it differs and no figure is normalised; measure every system with --gpus or --price-per-hour"
         )
     if unequal:
         listed = "".join(f"\n  {line}" for line in unequal)
-        raise InputError(f"these systems were not measured alike (IETF 6.1), so they cannot be compared:{listed}")
+        raise InputError(
+            f"these systems were not measured in the same way (IETF 6.1), so they cannot be compared:{listed}"
+        )
     chosen = list(names) + [figure.name for figure in normalised if figure.name not in names] if names else []
     pairs = [compare(a, b, chosen, test, different_workload, [figure.name for figure in normalised])
              for a, b in combinations(sides, 2)]  # fmt: skip
@@ -75,17 +77,17 @@ def compare_systems(
 
 
 def unequal_boundary(sides: list[Side]) -> list[str]:
-    """Boundaries that are not known to be equal. Where nobody declares one, the checklist says so."""
-    said = {side.name: stated(side, BOUNDARY) for side in sides}
-    if len(set(said.values())) < 2:
+    """A sentence where the declared boundaries differ. The checklist covers the case that none is declared."""
+    declared = {side.name: stated(side, BOUNDARY) for side in sides}
+    if len(set(declared.values())) < 2:
         return []
-    gone = [name for name, value in said.items() if value is None]
-    told = f"{BOUNDARY}: " + ", ".join(f"{value or 'not declared'} for {name}" for name, value in said.items())
-    return [f"{told}; measure {', '.join(gone)} with --declare {BOUNDARY}=..." if gone else told]
+    missing = [name for name, value in declared.items() if value is None]
+    text = f"{BOUNDARY}: " + ", ".join(f"{value or 'not declared'} for {name}" for name, value in declared.items())
+    return [f"{text}; measure {', '.join(missing)} with --declare {BOUNDARY}=..." if missing else text]
 
 
 def normalised_figures(sides: list[Side]) -> list[ComparedFigure]:
-    """Those that every run of every system has; what is divided by the same everywhere would say nothing new."""
+    """Normalised figures that every run has, except those with the same divisor everywhere, which add nothing."""
     documents = [document for side in sides for document in side.documents]
     unlike = [name for name, by in NORMALISED.items() if len({divisor(each, by) for each in documents}) > 1]
     figures = [figure_of(name, documents[0]) for name in unlike if name in (documents[0].get("metrics") or {})]
@@ -97,7 +99,7 @@ def divisor(document: Mapping[str, Any], name: str) -> Any:
 
 
 def together(pairs: list[Comparison]) -> list[Comparison]:
-    """Holm over the figures of all pairs."""
+    """The pairs with p adjusted by Holm's method over the figures of all pairs."""
     rows = with_holm([row for pair in pairs for row in pair.rows])
     found, taken = [], 0
     for pair in pairs:
@@ -120,13 +122,15 @@ def notes_of(sides: list[Side], pairs: list[Comparison]) -> list[str]:
 
 
 def token_notes(sides: list[Side]) -> list[str]:
-    """Tokens that each system's own tokenizer counted are no common unit."""
+    """A note where each system counts tokens with its own tokenizer, so that they have no common unit."""
     documents = [document for side in sides for document in side.documents]
     models = {str((document.get("target") or {}).get("model")) for document in documents}
     options = {str(((document.get("config") or {}).get("workload") or {}).get("counting")) for document in documents}
     if options == {"B"} or len(models) == 1:
         return []
-    return ["tokens are counted by each system itself (option A): figures per token have units of each system's own"]
+    return [
+        "tokens are counted by each system itself (option A): figures per token have a different unit in each system"
+    ]
 
 
 def middle(found: MeasuredFigure) -> float | None:
@@ -136,7 +140,7 @@ def middle(found: MeasuredFigure) -> float | None:
 
 
 def claim(row: Row, pair: Comparison) -> str:
-    """One sentence with everything that it rests on."""
+    """One sentence with the figures and the test that support it."""
     better, worse = (pair.new, pair.base) if row.result == "better" else (pair.base, pair.new)
     values = {pair.base.name: row.base.value, pair.new.name: row.new.value}
     ends, p = row.change.interval or (0.0, 0.0), row.change.p_holm or 0.0

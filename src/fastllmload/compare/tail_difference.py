@@ -1,7 +1,7 @@
-"""Differences so large that no interval is needed: every twentieth of one run lies beyond every twentieth of the other.
+"""Tests whether every twentieth of one run lies beyond every twentieth of the other.
 
-Runs that carry no interval of a figure may still differ beyond doubt. If both were alike, their twentieths would be
-mixed: of e independent ones a side, all of one side lie above all of the other with probability 2 / C(2e, e).
+This shows large differences of runs that are too short for an interval. If both runs were equal, their twentieths would
+be mixed: of e independent ones a side, all of one side lie beyond all of the other with probability 2 / C(2e, e).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fastllmload.statistics.interval import BULK, DRIFTING, LEAST_INDEPENDENT, S
 APART = "every twentieth of one run beyond every twentieth of the other"
 
 
-def all_apart(figure: ComparedFigure, a: Sample, b: Sample, values: tuple[float, float]) -> Change | None:
-    """None unless they are all apart, and too many to be so by chance.
+def change_of_separated(figure: ComparedFigure, a: Sample, b: Sample, values: tuple[float, float]) -> Change | None:
+    """The change where all twentieths are separated, and there are too many for chance; else None.
 
     The interval spans the differences of all twentieths: conservative, as the true value of a run lies below or above
     all of e independent twentieths with probability 2^(1 - e).
@@ -39,7 +39,7 @@ def all_apart(figure: ComparedFigure, a: Sample, b: Sample, values: tuple[float,
 
 
 def independent(sample: Sample) -> int:
-    """How many of its twentieths are as good as independent; 0 for too few requests to tell, or a run that drifts."""
+    """Effective number of independent twentieths; 0 for too few requests, or a run that drifts."""
     if sample.units < LEAST_INDEPENDENT:
         return 0
     shares = [above_share(sample, sample.edges(), q) for q in BULK]
@@ -50,14 +50,14 @@ def independent(sample: Sample) -> int:
 
 
 def by_twentieth(figure: ComparedFigure, sample: Sample) -> npt.NDArray[np.float64]:
-    """float64[BATCHES]: the figure of each stretch of requests."""
+    """float64[BATCHES]: the figure of each twentieth of the requests."""
     parts = np.split(sample.values, sample.edges()[1:-1])
     q = LEVELS.get(figure.statistic or "")
     return np.array([part.mean() if q is None else np.quantile(part, q) for part in parts], np.float64)
 
 
 def figure_unit(figure: ComparedFigure, sample: Sample, value: float) -> float:
-    """How many of the series' own units one of the figure's is."""
+    """Factor from the figure's unit to that of the series."""
     q = LEVELS.get(figure.statistic or "")
     own = float(sample.values.mean()) if q is None else sample.at(q)
     return own / value if value else 1.0

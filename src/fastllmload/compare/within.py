@@ -1,8 +1,8 @@
-"""One run a side: what varies within the runs says how far the difference may be chance.
+"""Compares one run a side, with intervals from the variation within the runs.
 
-Blocks of requests in order of time are resampled. When both sides were sent the same plan, requests are compared with
-themselves (`compare.paired`). What changes from run to run (placement,
-caches, clocks, neighbours) is not in a single run: such a comparison never says more than "these two runs differ".
+Blocks of requests in order of time are resampled. When both sides were sent the same plan, requests are paired
+(`compare.paired`). Variation between runs (placement, caches, clocks, neighbours) does not appear in a single run: such
+a comparison only shows that these two runs differ.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fastllmload.compare.change import Change, plain, scaled, undecided
 from fastllmload.compare.figure import LEVELS, ComparedFigure
 from fastllmload.compare.paired import change_of_pairs, pairs_of_requests
 from fastllmload.compare.series import RunSeries
-from fastllmload.compare.tail_difference import all_apart, figure_unit
+from fastllmload.compare.tail_difference import change_of_separated, figure_unit
 from fastllmload.statistics.batches import BATCHES, MOST_CORRELATED, LongRun, batch_edges, long_run
 from fastllmload.statistics.bootstrap import block_weights, resampled_means, resampled_percentiles
 from fastllmload.statistics.interval import NotEstimable, Sample, intervals, rate_interval
@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 RESAMPLES = 2000
 WITHIN = "block bootstrap within one run a side"
 FEW_BLOCKS = math.sqrt(BATCHES / (BATCHES - 1))
-MOST_PAIRS = 2_000_000  # values looked at for the effect size
+MOST_PAIRS = 2_000_000  # values used for the effect size
 
 
 def change_within(
@@ -42,13 +42,13 @@ def change_within(
         pairs = pairs_of_requests(a, b, base.requests(figure), new.requests(figure)) if paired else None
         if pairs is not None:
             found = change_of_pairs(figure, pairs, values, superiority(a, b))
-            return found if found.why_not is None else all_apart(figure, a, b, values) or found
+            return found if found.why_not is None else change_of_separated(figure, a, b, values) or found
         lacking = next(((series.name, why) for series in (base, new) if (why := _lacking(figure, series))), None)
         if lacking is None:
             return change_of_samples(figure, a, b, values, paired)
         name, why = lacking
         needs = None if why.needed is None else (name, why.needed)
-        return all_apart(figure, a, b, values) or undecided(*values, f"{name}: {why.reason}", needs)
+        return change_of_separated(figure, a, b, values) or undecided(*values, f"{name}: {why.reason}", needs)
     if figure.metric in ("success_rate", "completion_rate", "fail_rate"):
         return _of_shares(figure, base, new, values, paired)
     return _of_rates(figure, base, new, values, paired)
@@ -72,7 +72,7 @@ def change_of_samples(
         differences = (drawn[1] - drawn[0]) / figure_unit(figure, a, values[0])
         return _absolute(values, differences, superiority(a, b))
     logs = np.log(drawn[1]) - np.log(drawn[0])
-    low, high, p = expanded(logs, math.log(values[1] / values[0]), carried_over(figure, a, b))
+    low, high, p = expanded(logs, math.log(values[1] / values[0]), correlation_factor(figure, a, b))
     relative = (math.expm1(low), math.expm1(high))
     ends = (relative[0] * values[0], relative[1] * values[0])
     return Change(*plain(*values), ends, relative, WITHIN, p, None, superiority(a, b), "superiority")
@@ -90,36 +90,38 @@ def _resampled(figure: ComparedFigure, sample: Sample, weights: Floats) -> Float
     return resampled_percentiles(sample.values, sample.edges(), LEVELS[figure.statistic or ""], weights)
 
 
-def carried_over(figure: ComparedFigure, a: Sample, b: Sample) -> float:
-    """How much wider for what neighbouring blocks share: (1 + r) / (1 - r) of the variance, r of the difference."""
+def correlation_factor(figure: ComparedFigure, a: Sample, b: Sample) -> float:
+    """Factor on the standard error for correlated blocks: the variance times (1 + r) / (1 - r), r of the difference."""
     blocks = [_by_block(figure, each) for each in (a, b)]
-    apart = blocks[1] - blocks[0]
-    apart -= apart.mean()
-    squares = float(np.dot(apart, apart))
-    r = min(max(float(np.dot(apart[1:], apart[:-1])) / squares, 0.0), MOST_CORRELATED) if squares > 0 else 0.0
+    centred = blocks[1] - blocks[0]
+    centred -= centred.mean()
+    squares = float(np.dot(centred, centred))
+    r = min(max(float(np.dot(centred[1:], centred[:-1])) / squares, 0.0), MOST_CORRELATED) if squares > 0 else 0.0
     return math.sqrt((1 + r) / (1 - r))
 
 
 def _by_block(figure: ComparedFigure, sample: Sample) -> Floats:
-    """What each block does to the figure: its share of values above it, or its mean, relative to the whole."""
+    """Contribution of each block to the figure: its share of values above it, or its mean, relative to all."""
     edges, q = sample.edges(), LEVELS.get(figure.statistic or "")
     values = sample.values if q is None else sample.values > sample.at(q)
     blocks = [values[begin:end] for begin, end in pairwise(edges.tolist())]
-    means = np.array([block.mean() if len(block) else values.mean() for block in blocks])  # an empty one says nothing
+    means = np.array(
+        [block.mean() if len(block) else values.mean() for block in blocks]
+    )  # an empty block gets the mean
     relative: Floats = means / means.mean() if means.any() else means
     return relative
 
 
 def _absolute(values: tuple[float, float], drawn: Floats, effect: float) -> Change:
-    """Where a logarithm does not exist."""
+    """Change without logarithms, for values that are not positive."""
     low, high, p = expanded(drawn, values[1] - values[0])
     return Change(*plain(*values), (low, high), scaled((low, high), values[0]), WITHIN, p, None, effect, "superiority")
 
 
 def expanded(drawn: Floats, observed: float, wider: float = 1.0) -> tuple[float, float, float]:
-    """(low, high, p): the expanded percentile interval (Hesterberg 2015), and the p of the same reading.
+    """(low, high, p): the expanded percentile interval (Hesterberg 2015), and the p that corresponds to it.
 
-    Deviations are widened for n - 1 of n blocks and by *wider*, and the percentiles go out to where Student's t would.
+    Deviations are widened for n - 1 of n blocks and by *wider*, and the percentiles are those of Student's t.
     """
     deviations = np.sort(drawn - drawn.mean()) * (FEW_BLOCKS * wider)
     normal = NormalDist()
@@ -142,7 +144,7 @@ def _of_shares(
 ) -> Change:
     outcomes = [series.successes() for series in (base, new)]
     if min(len(each) for each in outcomes) < 4 * BATCHES:
-        return undecided(*values, "too few requests to see how their failures depend on each other")
+        return undecided(*values, "too few requests to estimate the correlation of their failures")
     if all(each.all() for each in outcomes) or not any(each.any() for each in outcomes):
         return Change(0.0, 0.0, (0.0, 0.0), None, "all alike", 1.0)
     drawn = [
@@ -161,7 +163,7 @@ def _of_rates(
     for series in (base, new):
         found = series.rates(figure)
         if found is None:
-            return undecided(*values, "one run a side says nothing of how this figure varies; compare several runs")
+            return undecided(*values, "one run a side does not show how this figure varies; compare several runs")
         estimate = rate_interval(found.amounts, found.seconds, found.lasting_s)
         if isinstance(estimate, NotEstimable):
             return undecided(*values, f"{series.name}: {estimate.reason}")

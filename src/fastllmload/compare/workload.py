@@ -1,4 +1,4 @@
-"""Did all sides get the same requests, in the same order, at the same instants, under the same rules?"""
+"""Checks that all sides were sent the same requests, in the same order, at the same instants, under the same rules."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fastllmload.compare.side import RunRecord, Side
 from fastllmload.errors import RunFolderError
 from fastllmload.records.npy import read_array
 
-# Of every body, so the plan's digest differs with them
-NAMES_OF_THE_TARGET = ("model", "endpoint", "continuous_usage", "token_ids")
-RULES = {  # settings outside the plan that change what is asked or what counts; the plan's digest covers the requests
+# Part of every body, so that the plan's digest depends on them
+TARGET_NAMES = ("model", "endpoint", "continuous_usage", "token_ids")
+RULES = {  # settings that change what is sent or counted and are not covered by the plan's digest
     "load": ("max_concurrency", "warmup_requests", "warmup_tokens", "warmup_seconds", "ramp_share", "timeout", "grace"),
     "workload": ("counting", "turns", "think_time", "history", "tool_turns"),
     "behaviour": None,
@@ -24,18 +24,18 @@ RULES = {  # settings outside the plan that change what is asked or what counts;
 
 INSTANT = "t_sched_ns"
 Sequence = Mapping[str, npt.NDArray[Any]]
-FINDINGS = ("deviations", "exact", "special_tokens", "tokenizer_facts")  # what followed from the settings, at length
+FINDINGS = ("deviations", "exact", "special_tokens", "tokenizer_facts")  # details that follow from the settings
 
 
 def description(run: RunRecord) -> Mapping[str, Any]:
-    """What the plan says of itself, less what names the target."""
+    """The plan's description without the names of the target."""
     plan = run.document.get("plan") or {}
     found = dict(plan.get("description") or {})
-    return {key: value for key, value in found.items() if key not in NAMES_OF_THE_TARGET}
+    return {key: value for key, value in found.items() if key not in TARGET_NAMES}
 
 
 def sequence(run: RunRecord) -> Sequence | None:
-    """One record per request in the order of the plan, less its instant; None where the folder has no schedule."""
+    """One record per request in the order of the plan, without its instant; None if the folder has no schedule."""
     try:
         found = read_array(run.folder / "plan" / "schedule.npy")
     except RunFolderError:
@@ -47,10 +47,10 @@ def sequence(run: RunRecord) -> Sequence | None:
 
 
 def same_plan(a: RunRecord, b: RunRecord) -> bool:
-    """Equal digests; or, of targets of different names, equal descriptions, instants and requests."""
+    """Whether digests are equal or, for targets with different names, descriptions, instants and requests are."""
     if a.digest is not None and a.digest == b.digest:
         return True
-    named_alike = all(_named(a, key) == _named(b, key) for key in NAMES_OF_THE_TARGET)
+    named_alike = all(_described_as(a, key) == _described_as(b, key) for key in TARGET_NAMES)
     if named_alike or description(a) != description(b):
         return False
     hashes = [(run.document.get("plan") or {}).get("schedule_hash") for run in (a, b)]
@@ -60,41 +60,39 @@ def same_plan(a: RunRecord, b: RunRecord) -> bool:
     return (
         hashes[0] == hashes[1]
         and len(one["input_tokens"]) == len(other["input_tokens"])
-        and _parted(one, other) is None
+        and _first_difference(one, other) is None
     )
 
 
 def _by_class(found: Sequence) -> Iterator[tuple[int, Sequence]]:
-    """The requests of each class in their order: how classes mix follows the instants, which repetitions have of their
-    own.
-    """
+    """The requests of each class, in order. The order across classes depends on the instants of a repetition."""
     classes = found.get("request_class", np.zeros_like(found["input_tokens"]))
     for number in np.unique(classes):
         yield int(number), {name: column[classes == number] for name, column in found.items()}
 
 
-def _first_unlike(a: Sequence | None, b: Sequence | None) -> int | None:
-    """The same class by class; None also where one is not known."""
+def _first_difference_by_class(a: Sequence | None, b: Sequence | None) -> int | None:
+    """Number of the first request of a class that differs; None where all are equal or a sequence is not known."""
     if a is None or b is None:
         return None
     mine, theirs = dict(_by_class(a)), dict(_by_class(b))
-    found = [_parted(mine[number], theirs[number]) for number in mine.keys() & theirs.keys()]
+    found = [_first_difference(mine[number], theirs[number]) for number in mine.keys() & theirs.keys()]
     return min((number for number in found if number is not None), default=None)
 
 
-def _parted(a: Sequence, b: Sequence) -> int | None:
-    """Number of the first request that is another; None where both are the same as far as both go."""
+def _first_difference(a: Sequence, b: Sequence) -> int | None:
+    """Number of the first request that differs; None where both are equal up to the length of the shorter."""
     common = min(len(each["input_tokens"]) for each in (a, b))
     unequal = [np.flatnonzero(a[name][:common] != b[name][:common]) for name in a.keys() & b.keys()]
     return min((int(found[0]) for found in unequal if len(found)), default=None)
 
 
-def _named(run: RunRecord, key: str) -> Any:
+def _described_as(run: RunRecord, key: str) -> Any:
     return ((run.document.get("plan") or {}).get("description") or {}).get(key)
 
 
 def differences(sides: list[Side]) -> list[str]:
-    """One sentence for everything in which the workloads differ, rules included; empty when they are the same."""
+    """One sentence per difference between the workloads, including their rules; empty when they are the same."""
     found: list[str] = []
     for side in sides[1:]:
         found += [*_unequal(sides[0], side, _rules), *_requests_between(sides[0], side)]
@@ -102,63 +100,67 @@ def differences(sides: list[Side]) -> list[str]:
 
 
 def unequal_requests(sides: list[Side]) -> list[str]:
-    """What breaks "same requests, same order, same seeds" (IETF 6.1); empty when systems were sent the same.
+    """Violations of "same requests, same order, same seeds" (IETF 6.1); empty when systems were sent the same.
 
-    Repetition k of one system was sent what repetition k of each other was, and the repetitions of one system had the
-    same requests as far as both went: only their instants are their own (procedures 0.13).
+    Repetition k of each system must have been sent the same. Repetitions of one system must have the same requests, up to
+    the length of the shorter, and may differ in their instants (procedures 0.13).
     """
-    found = [told for side in sides[1:] for told in _requests_between(sides[0], side)]
-    return list(dict.fromkeys([*found, *(told for side in sides for told in unequal_repetitions(side.runs))]))
+    found = [text for side in sides[1:] for text in _requests_between(sides[0], side)]
+    return list(dict.fromkeys([*found, *(text for side in sides for text in unequal_repetitions(side.runs))]))
 
 
 def unequal_repetitions(runs: tuple[RunRecord, ...]) -> list[str]:
-    """Which of *runs* were not sent the requests of the first, as far as both went."""
+    """A sentence for each of *runs* that was sent other requests than the first, up to the length of the shorter."""
     found = []
     for run in runs[1:]:
         pair = f"{runs[0].folder} and {run.folder}"
-        seeds = [_named(each, "seed") for each in (runs[0], run)]
-        parted = _first_unlike(sequence(runs[0]), sequence(run))
+        seeds = [_described_as(each, "seed") for each in (runs[0], run)]
+        differing = _first_difference_by_class(sequence(runs[0]), sequence(run))
         if seeds[0] != seeds[1]:
             found.append(
-                f"{pair} are of seeds {seeds[0]} and {seeds[1]}: repetitions have one --seed, and --repetition"
+                f"{pair} have seeds {seeds[0]} and {seeds[1]}: give repetitions the same --seed, and --repetition"
             )
-        elif parted is not None:
-            found.append(f"{pair} were sent other requests, from number {parted} on")
+        elif differing is not None:
+            found.append(f"{pair} were sent different requests, from number {differing} on")
     return found
 
 
 def _requests_between(a: Side, b: Side) -> Iterator[str]:
-    """Every run has one on the other side that was sent the same; how often each plan was repeated does not matter."""
-    alone = [[x for x in one.runs if not any(same_plan(x, y) for y in other.runs)] for one, other in ((a, b), (b, a))]
-    if not any(alone):
+    """Differences in requests: each run needs one with the same plan on the other side, however often it is repeated."""
+    unmatched = [
+        [x for x in one.runs if not any(same_plan(x, y) for y in other.runs)] for one, other in ((a, b), (b, a))
+    ]
+    if not any(unmatched):
         return
-    if all(len(found) == len(side.runs) for found, side in zip(alone, (a, b), strict=True)):
+    if all(len(found) == len(side.runs) for found, side in zip(unmatched, (a, b), strict=True)):
         described = list(_unequal(a, b, _described))
         digests = [", ".join(sorted({(run.digest or "none")[:12] for run in side.runs})) for side in (a, b)]
         yield from described or [f"requests: plan {digests[0]} in {a.name}, {digests[1]} in {b.name}"]
         return
-    pairs = [*zip(*alone, strict=False)]
+    pairs = [*zip(*unmatched, strict=False)]
     yield from (_pair(x, y) for x, y in pairs)
-    for left, other in zip(alone, (b, a), strict=True):
-        yield from (f"{run.folder} has no like in {other.name}: {_load(run)}" for run in left[len(pairs) :])
+    for left, other in zip(unmatched, (b, a), strict=True):
+        yield from (f"{run.folder} has no counterpart in {other.name}: {_load(run)}" for run in left[len(pairs) :])
 
 
 def _pair(x: RunRecord, y: RunRecord) -> str:
-    """In what two runs that stand for each other were sent different things."""
+    """Sentence on the differences between the requests of two corresponding runs."""
     sides = Side(str(x.folder), (x,)), Side(str(y.folder), (y,))
-    told = list(_unequal(*sides, _described)) or [f"plan {(x.digest or 'none')[:12]} and {(y.digest or 'none')[:12]}"]
-    return f"{x.folder} and {y.folder} were not sent the same: {'; '.join(told)}"
+    unequal = list(_unequal(*sides, _described)) or [
+        f"plan {(x.digest or 'none')[:12]} and {(y.digest or 'none')[:12]}"
+    ]
+    return f"{x.folder} and {y.folder} were not sent the same: {'; '.join(unequal)}"
 
 
 def _load(run: RunRecord) -> str:
-    """`arrivals 42/arrivals/2`, `plan 0123456789ab`: what tells a repetition from another."""
+    """`arrivals 42/arrivals/2` or `plan 0123456789ab`: what identifies a repetition."""
     arrivals = (description(run).get("load") or {}).get("arrivals") or {}
     stream = arrivals.get("stream")
     return f"arrivals {stream}" if stream else f"plan {(run.digest or 'none')[:12]}"
 
 
 def _unequal(a: Side, b: Side, entries: Callable[[RunRecord], Mapping[str, Any]]) -> Iterator[str]:
-    """Entries by name, where the values on one side are not those on the other."""
+    """A sentence for each entry, by name, whose values differ between the sides."""
     known = {run.folder: entries(run) for run in (*a.runs, *b.runs)}
     for key in sorted({key for found in known.values() for key in found}):
         left, right = ({repr(known[run.folder].get(key)) for run in side.runs} for side in (a, b))
@@ -177,7 +179,7 @@ def _rules(run: RunRecord) -> dict[str, Any]:
 
 
 def _described(run: RunRecord) -> dict[str, Any]:
-    """What the plan says of itself, flat."""
+    """The plan's description as a flat dict."""
     return dict(_flat(description(run), ""))
 
 

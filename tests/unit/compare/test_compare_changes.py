@@ -17,8 +17,8 @@ from fastllmload.compare.comparison import Comparison, Row, compare
 from fastllmload.compare.figure import ComparedFigure, figure_of, known_names
 from fastllmload.compare.paired import PAIRED
 from fastllmload.compare.side import Side, read_side
-from fastllmload.compare.tail_difference import all_apart
-from fastllmload.compare.within import carried_over, expanded, superiority
+from fastllmload.compare.tail_difference import change_of_separated
+from fastllmload.compare.within import correlation_factor, expanded, superiority
 from fastllmload.errors import InputError
 from fastllmload.statistics.interval import Sample
 
@@ -62,7 +62,7 @@ def test_gaps_of_unlike_kinds_are_told(folders: dict[str, Side]) -> None:
     metrics["tbc"], metrics["itl"] = metrics["itl"], {**metrics["itl"], "n": 0}
     record = replace(other.first, document={**other.first.document, "metrics": metrics})
     found = compare(first, replace(other, runs=[record]), ["p50_itl_ms"])
-    assert any(f"gaps of unlike kinds: itl of {first.name} and tbc of {other.name}" in note for note in found.notes)
+    assert any(f"gaps of different kinds: itl of {first.name} and tbc of {other.name}" in note for note in found.notes)
 
 
 def test_nothing_is_found_between_runs_of_one_speed(folders: dict[str, Side]) -> None:
@@ -118,7 +118,7 @@ def test_pairs_that_are_none_are_refused() -> None:
 def test_mann_whitney_of_three_and_three_is_warned_of() -> None:
     found = compare(side("a", [1.0, 2.0, 3.0]), side("b", [11.0, 12.0, 13.0]), test="mann-whitney")
     assert not any(each.change.shown for each in found.rows)
-    assert any("nothing can ever be significant" in note for note in found.notes)
+    assert any("no difference can be significant" in note for note in found.notes)
 
 
 def test_one_run_against_several() -> None:
@@ -230,24 +230,24 @@ def drifting(level: float, seed: int) -> Sample:
 def test_what_lies_wholly_apart_needs_no_interval() -> None:
     """Twice as slow in every twentieth of the run: a difference, though neither run carries an interval."""
     figure, a, b = ComparedFigure("p99", "x", "p99", "ms"), drifting(10.0, 1), drifting(20.0, 2)
-    found = all_apart(figure, a, b, (a.at(0.99), b.at(0.99)))
+    found = change_of_separated(figure, a, b, (a.at(0.99), b.at(0.99)))
     assert found is not None and found.p is not None and found.p < 0.01
     assert found.relative_interval is not None and found.relative_interval[0] < 1.0 < found.relative_interval[1]
-    assert all_apart(figure, a, drifting(10.1, 3), (a.at(0.99), a.at(0.99))) is None
+    assert change_of_separated(figure, a, drifting(10.1, 3), (a.at(0.99), a.at(0.99))) is None
 
 
 def test_a_run_that_only_rises_is_never_apart() -> None:
     """Values that are worth one or two independent ones prove nothing, however far away."""
     rising = np.linspace(100.0, 1000.0, 2000)
     figure, a, b = ComparedFigure("p50", "x", "p50", "ms"), drifting(10.0, 1), Sample(rising, rising)
-    assert all_apart(figure, a, b, (10.0, 550.0)) is None
+    assert change_of_separated(figure, a, b, (10.0, 550.0)) is None
 
 
 def test_runs_of_one_queue_are_never_wholly_apart() -> None:
     rng = np.random.default_rng(6)
     for _ in range(100):
         a, b = pair(rng, 1000, 0.7, 0.0, False)
-        assert all_apart(ComparedFigure("p50", "x", "p50", "ms"), a, b, (1.0, 1.0)) is None
+        assert change_of_separated(ComparedFigure("p50", "x", "p50", "ms"), a, b, (1.0, 1.0)) is None
 
 
 @pytest.mark.parametrize("statistic", ["mean", "p50"])
@@ -259,7 +259,7 @@ def test_a_block_whose_requests_have_no_values_says_nothing_of_its_neighbours(st
     each[empty] = 0
     first = np.concatenate([[0], np.cumsum(each)])
     samples = [Sample(values, np.sort(values), first) for values in rng.integers(1_000, 2_000, (2, int(first[-1])))]
-    wider = carried_over(ComparedFigure(f"{statistic}_itl_ms", "itl", statistic, "ms"), samples[0], samples[1])
+    wider = correlation_factor(ComparedFigure(f"{statistic}_itl_ms", "itl", statistic, "ms"), samples[0], samples[1])
     assert 1.0 <= wider < 2.0
 
 

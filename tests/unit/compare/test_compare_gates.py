@@ -19,7 +19,7 @@ from fastllmload.compare.gate import (
     GateResult,
     judge_gates,
     parse_gate,
-    refuse_other_unit,
+    validate_unit,
 )
 from fastllmload.compare.side import Side
 from fastllmload.errors import InputError
@@ -76,7 +76,7 @@ def test_a_limit_of_another_unit_is_refused(rule: str, said: str) -> None:
         gate.figure
     ]
     with pytest.raises(InputError, match=said):
-        refuse_other_unit(gate, ComparedFigure(gate.figure, gate.figure, None, unit))
+        validate_unit(gate, ComparedFigure(gate.figure, gate.figure, None, unit))
 
 
 @pytest.mark.parametrize("rule", ["p99_ttft_ms > 200tokens/s", "p99_ttft_ms > 20points"])
@@ -88,7 +88,7 @@ def test_it_is_refused_before_anything_is_judged(rule: str) -> None:
 def test_the_level_of_a_share_may_be_in_percent() -> None:
     gate = parse_gate("success_rate < 99%")
     assert (gate.about, gate.limit) == ("value", pytest.approx(0.99))
-    refuse_other_unit(gate, ComparedFigure("success_rate", "success_rate", None, "share"))
+    validate_unit(gate, ComparedFigure("success_rate", "success_rate", None, "share"))
 
 
 def test_a_clear_rise_fails_in_every_mode() -> None:

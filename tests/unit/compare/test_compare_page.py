@@ -53,12 +53,12 @@ def test_the_forest_shows_where_the_change_is(pages: dict[str, str]) -> None:
 
 
 def test_unlike_workloads_are_said_first(pages: dict[str, str]) -> None:
-    assert "UNLIKE WORKLOADS" in pages["c"] and "No. What follows compares unlike things." in pages["c"]
+    assert "DIFFERENT WORKLOADS" in pages["c"] and "No. The figures below are not comparable." in pages["c"]
 
 
 def test_a_side_with_damaged_files_is_not_drawn(pages: dict[str, str]) -> None:
     page = pages["cut"]
-    assert "cut is not drawn: files of its runs are damaged." in page and "tokens.npy is cut: " in page
+    assert "cut is not plotted: files of its runs are damaged." in page and "tokens.npy is cut: " in page
     assert "NOT ESTIMABLE" in page
 
 

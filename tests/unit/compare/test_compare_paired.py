@@ -18,11 +18,11 @@ from fastllmload.compare.paired import (
     BETWEEN_RUNS,
     LEAST_DF,
     Pairs,
-    _grown,
-    _wandering,
-    carrying,
+    _backlog_errors,
+    _merged_blocks,
     change_of_pairs,
     drifted_apart,
+    effective_blocks,
     pairs_of_requests,
 )
 from fastllmload.compare.report.json import document
@@ -99,7 +99,7 @@ def test_what_lasts_longer_than_a_block_widens_the_interval(monkeypatch: pytest.
     rng = np.random.default_rng(12)
     made = [[np.exp(0.2 * level_walk(rng, 150)) for _ in range(2)] for _ in range(30)]
     together = [mean_interval(a, b) for a, b in made]
-    monkeypatch.setattr(paired, "ALIKE", 1.0)
+    monkeypatch.setattr(paired, "CORRELATED", 1.0)
     alone = [mean_interval(a, b) for a, b in made]
     ratios = [one / other for one, other in zip(together, alone, strict=True) if one and other]
     assert len(ratios) > 15 and min(ratios) >= 1 and max(ratios) > 1.2
@@ -126,8 +126,8 @@ def test_runs_that_drift_apart_have_no_difference_to_claim() -> None:
 
 
 def test_blocks_that_share_nothing_are_not_taken_together() -> None:
-    assert _grown(np.tile([1.0, -1.0], 10)) == []
-    (twos, _), (fours, n) = _grown(np.repeat([1.0, 2.0, 5.0, 4.0, 3.0], 4))
+    assert _merged_blocks(np.tile([1.0, -1.0], 10)) == []
+    (twos, _), (fours, n) = _merged_blocks(np.repeat([1.0, 2.0, 5.0, 4.0, 3.0], 4))
     assert n == 5 and min(twos, fours) > 1
 
 
@@ -187,7 +187,7 @@ def test_few_partners_or_numbers_that_repeat_are_no_pairs() -> None:
 def test_a_spread_that_rests_on_one_block_has_few_degrees_of_freedom() -> None:
     even = np.random.default_rng(7).standard_normal(20)
     one = np.where(np.arange(20) == 3, 10.0, 0.01 * even)
-    assert carrying(even) > 8 and carrying(one) < 4
+    assert effective_blocks(even) > 8 and effective_blocks(one) < 4
 
 
 def test_the_comparison_says_that_requests_were_paired_and_by_what(tmp_path: Path) -> None:
@@ -226,10 +226,10 @@ def test_plain_differences_are_judged_where_both_levels_wander() -> None:
     """Both levels grow tenfold, and the difference with them: about one ratio nothing is left of how far it may go."""
     rng, grown = np.random.default_rng(22), np.linspace(0.1, 1.0, N)
     a, b = (grown * share + 0.001 * rng.standard_normal(N) for share in (1.0, 1.05))
-    (factor, df), *others = _wandering(Pairs(sample(a), sample(b), 1.0))
+    (factor, df), *others = _backlog_errors(Pairs(sample(a), sample(b), 1.0))
     assert not others and factor > 20 and df == LEAST_DF
     steady = a - grown + 1.0
-    assert _wandering(Pairs(sample(steady), sample(b), 1.0)) == []
+    assert _backlog_errors(Pairs(sample(steady), sample(b), 1.0)) == []
 
 
 def test_what_a_batch_does_to_the_time_of_a_token_is_no_backlog() -> None:

@@ -96,12 +96,12 @@ def test_three_systems_are_compared_in_pairs_and_holm_covers_all() -> None:
         ({"declarations": {**DECLARED_ALL, "sut.boundary": "compound_system"}}, "sut.boundary: model_engine for a"),
         (
             {"declarations": {**DECLARED_ALL, "sut.hardware.count": "8"}},
-            "hardware: it differs and nothing is normalised",
+            "hardware: it differs and no figure is normalised",
         ),
     ],
 )
 def test_unequal_set_ups_are_refused(parts: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match="were not measured alike") as refused:
+    with pytest.raises(InputError, match="were not measured in the same way") as refused:
         compare_systems([system("a", FAST), system("b", SLOW, **parts)])
     assert said in str(refused.value)
 
@@ -167,7 +167,7 @@ def test_the_checklist_is_computed_or_declared() -> None:
 
 def test_tokens_of_unlike_tokenizers_are_labelled() -> None:
     found = compare_systems([system("a", FAST), system("b", SLOW)], ["p99_ttft_ms"])
-    assert any("units of each system's own" in note for note in found.notes)
+    assert any("a different unit in each system" in note for note in found.notes)
 
 
 def test_the_command_prints_and_writes_all_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,7 +211,7 @@ def test_runs_at_the_same_arrivals_are_not_independent(digests: list[str], proce
         [at_arrivals(name, p99, digests, process) for name, p99 in (("a", FAST), ("b", SLOW))], ["p99_ttft_ms"]
     )
     assert len(found.claims()) == claims
-    told = [note for note in found.notes if "say nothing of other arrivals" in note]
+    told = [note for note in found.notes if "does not cover other arrivals" in note]
     assert len(told) == (0 if claims else 2)
     last = lines(found, 200)[-1]
     assert last.startswith("claim: a is better") if claims else "too few independent runs" in last

@@ -92,11 +92,15 @@ def test_a_folder_of_levels_is_no_side_and_what_was_cut_off_is_no_run_of_one(tmp
     """A search or sweep has levels at several loads; beside them may lie what a killed start left of one."""
     for name in ("000-rate-5", "000-rate-5.cut-1"):
         write_run(tmp_path / "sweep" / "levels" / name, 1, n=20)
-    with pytest.raises(RunFolderError, match="sweep is no run: it holds one level; give that, .*levels/000-rate-5$"):
+    with pytest.raises(
+        RunFolderError, match="sweep is not a run: it contains one level; give that, .*levels/000-rate-5$"
+    ):
         read_side([str(tmp_path / "sweep")])
     write_run(tmp_path / "search" / "levels" / "000-rate-5", 1, n=20)
     write_run(tmp_path / "search" / "levels" / "001-rate-9", 2, n=20)
-    with pytest.raises(RunFolderError, match="search is no run: it holds 2 levels; give single ones of .*levels$"):
+    with pytest.raises(
+        RunFolderError, match="search is not a run: it contains 2 levels; give single ones of .*levels$"
+    ):
         read_side([str(tmp_path / "search")])
     assert [each.folder.name for each in read_side([str(tmp_path / "sweep" / "levels")]).runs] == ["000-rate-5"]
 
@@ -117,7 +121,7 @@ def test_the_numbers_of_a_run_without_any_are_computed(tmp_path: Path) -> None:
 def test_bad_folders(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="does not exist"):
         read_side([str(tmp_path / "none")])
-    with pytest.raises(RunFolderError, match="holds none"):
+    with pytest.raises(RunFolderError, match="contains none"):
         read_side([str(tmp_path)])
     folder = str(write_run(tmp_path / "r", 1, n=5))
     with pytest.raises(InputError, match="given twice"):

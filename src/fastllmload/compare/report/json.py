@@ -1,4 +1,4 @@
-"""A comparison as JSON."""
+"""Renders a comparison as a JSON document."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def document(comparison: Comparison, gates: Sequence[GateResult]) -> dict[str, A
 
 
 def _paired(comparison: Comparison) -> dict[str, Any] | None:
-    """By what requests were paired, and how many of each figure; None where they were not."""
+    """How requests were paired, and how many per figure; None where they were not."""
     if comparison.paired_by is None:
         return None
     pairs = {row.figure.name: row.change.pairs for row in comparison.rows if row.change.pairs}

@@ -1,4 +1,4 @@
-"""A comparison as one page: workload first, then the gates, the differences as a forest plot, both sides' curves, set-up."""
+"""Renders a comparison as an HTML page: workload, gates, differences as a forest plot, curves of both sides, set-up."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ CURVES = {
     "e2e": "End to end",
 }
 TONES = {FAILED: "invalid", UNDECIDED: "suspect", PASSED: "valid"}
-WORDS = {
+MEANINGS = {
     FAILED: "A limit is broken, and chance does not explain it.",
     UNDECIDED: "A limit is broken, but these runs cannot say whether by chance.",
     PASSED: "No limit is broken, as far as these runs can tell.",
 }
-ANYTHING = 10_000  # characters of a line of text
+NO_WRAP = 10_000  # characters of a line of text
 
 
 def page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
-    """The page's text. RunFolderError for rows of another version."""
+    """The HTML text. RunFolderError for rows of another version."""
     sections = [
         PageSection("Same workload?", [*_workload(comparison)]),
         *([PageSection("Gates", [_gates(gates)])] if gates else []),
@@ -60,13 +60,13 @@ def page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
 
 def _head(title: str, comparison: Comparison, gates: Sequence[GateResult]) -> PageHead:
     word, meaning, tone = _verdict(comparison, gates)
-    told = [VerdictReason("note", text.removeprefix("note: ")) for text in explained(comparison, ANYTHING)]
+    notes = [VerdictReason("note", text.removeprefix("note: ")) for text in explained(comparison, NO_WRAP)]
     return PageHead(
         title,
         verdict=word,
         meaning=meaning,
         tone=tone,
-        reasons=told,
+        reasons=notes,
         facts={
             "Base": side_text(comparison.base),
             "New": side_text(comparison.new),
@@ -81,12 +81,12 @@ def _head(title: str, comparison: Comparison, gates: Sequence[GateResult]) -> Pa
 
 
 def _verdict(comparison: Comparison, gates: Sequence[GateResult]) -> tuple[str, str, str]:
-    """Word, sentence, tone: of the gates where there are some, else of the figures."""
+    """(word, sentence, tone) of the gates if there are any, else of the figures."""
     if comparison.workload:
-        return "unlike workloads", "The sides were not given the same requests: this compares unlike things.", "suspect"
+        return "different workloads", "The sides were not sent the same requests and are not comparable.", "suspect"
     if gates:
         worst = next(name for name in (FAILED, UNDECIDED, PASSED) if any(each.outcome == name for each in gates))
-        return f"gates {worst.lower()}", WORDS[worst], TONES[worst]
+        return f"gates {worst.lower()}", MEANINGS[worst], TONES[worst]
     found = {row.result for row in comparison.rows}
     if found >= {"better", "worse"}:
         return "mixed", "Some figures are better and some worse.", "suspect"
@@ -95,20 +95,20 @@ def _verdict(comparison: Comparison, gates: Sequence[GateResult]) -> tuple[str, 
     if "better" in found:
         return "better", "The new side is better in what could be shown.", "valid"
     if found <= {"not estimable", "no value"}:
-        return "not estimable", "These runs carry no interval: nothing can be said of chance.", "suspect"
-    return "no difference shown", "That is no proof that there is none: see how wide the intervals are.", "note"
+        return "not estimable", "These runs are too short for an interval, so chance cannot be excluded.", "suspect"
+    return "no difference shown", "This does not prove that there is none: see how wide the intervals are.", "note"
 
 
 def _workload(comparison: Comparison) -> list[PageTable | str]:
     if comparison.workload:
         return [
-            "No. What follows compares unlike things.",
+            "No. The figures below are not comparable.",
             PageTable(["Differs in"], [[each] for each in comparison.workload]),
         ]
     digests = {run.digest for side in (comparison.base, comparison.new) for run in side.runs}
     if len(digests) == 1:
         return ["Yes: all runs were sent one plan, the same requests at the same instants."]
-    return ["Yes: the same settings on both sides. Instants and prompts were drawn anew for some runs (other seeds)."]
+    return ["Yes: the same settings on both sides. Some runs have other instants and prompts (other seeds)."]
 
 
 def _gates(gates: Sequence[GateResult]) -> PageTable:
@@ -117,14 +117,14 @@ def _gates(gates: Sequence[GateResult]) -> PageTable:
 
 def _method(comparison: Comparison) -> str:
     return (
-        "A line is the 95 % interval of the change from base to new. Better and worse are said only with p < 0.05 after "
+        "A line is the 95 % interval of the change from base to new. Better and worse are reported only with p < 0.05 after "
         f"Holm over all figures of the table, and an interval without 0. Test: {test_text(comparison)}."
     )
 
 
 def _forest(comparison: Comparison) -> Forest:
     effects = [_effect(row) for row in comparison.rows]
-    return Forest(effects, ("base", "new"), list(reasons(comparison, ANYTHING)))
+    return Forest(effects, ("base", "new"), list(reasons(comparison, NO_WRAP)))
 
 
 def _effect(row: Row) -> Effect:
@@ -132,46 +132,46 @@ def _effect(row: Row) -> Effect:
     change = row.change.difference if share else row.change.relative
     ends = row.change.interval if share else row.change.relative_interval
     low, high = (None, None) if ends is None else (100 * ends[0], 100 * ends[1])
-    told = change_text(row), interval_text(row), p_text(row)
+    texts = change_text(row), interval_text(row), p_text(row)
     middle = None if change is None else 100 * change
     return Effect(
-        row.figure.name, quantity(row.base.value), quantity(row.new.value), middle, low, high, told, row.result
+        row.figure.name, quantity(row.base.value), quantity(row.new.value), middle, low, high, texts, row.result
     )
 
 
 def _curves(comparison: Comparison) -> list[Plot | str]:
-    """Of the requests of the latency population; a side with a damaged run has none."""
+    """Curves of the requests of the latency population; a side with a damaged run has none."""
     sides = (comparison.base, comparison.new)
-    drawn = [values_of(side) for side in sides]
-    told: list[Plot | str] = []
-    for side, each in zip(sides, drawn, strict=True):
+    values = [values_of(side) for side in sides]
+    parts: list[Plot | str] = []
+    for side, each in zip(sides, values, strict=True):
         if not each:
-            told.append(f"{side.name} is not drawn: files of its runs are damaged.")
+            parts.append(f"{side.name} is not plotted: files of its runs are damaged.")
     compared = {row.figure.metric for row in comparison.rows}
     for metric, title in CURVES.items():
         if metric in OF_REASONING and metric not in compared:
             continue
         series = [
             PlotSeries(label if side.name == label else f"{label}: {side.name}", each[metric])
-            for label, side, each in zip(("base", "new"), sides, drawn, strict=True)
+            for label, side, each in zip(("base", "new"), sides, values, strict=True)
             if len(each.get(metric, ()))
         ]
         if series:
-            told.append(Plot("cdf", title, series, y=PlotAxis(unit="ms")))
-    return told
+            parts.append(Plot("cdf", title, series, y=PlotAxis(unit="ms")))
+    return parts
 
 
 def values_of(side: Side) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """ms by metric, of all runs of the side; empty where a run is damaged."""
+    """Metric → ms of all runs of the side; empty where a run is damaged."""
     found: dict[str, list[np.ndarray[tuple[int], np.dtype[np.float64]]]] = {name: [] for name in CURVES}
     for each in side.runs:
         run = load(each.folder, contents=False)
         if run.lost(ROWS, EVENTS):
             return {}
         latencies = RunSeries(run, side.name).latencies
-        for name, kept in found.items():
-            kept.append(without_nulls(latencies[name]) / 1e6)
-    return {name: np.concatenate(kept) for name, kept in found.items()}
+        for name, parts in found.items():
+            parts.append(without_nulls(latencies[name]) / 1e6)
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def _setup(comparison: Comparison) -> PageTable | str:

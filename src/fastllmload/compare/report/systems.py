@@ -1,4 +1,4 @@
-"""A comparison of systems as lines for a terminal, as Markdown, and as JSON."""
+"""Renders a comparison of systems as lines for a terminal, as Markdown, and as JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lines(found: Systems, width: int) -> list[str]:
             "",
         ]
     text += ["checklist of a fair comparison (IETF 6.4)", *_checklist(found, width), ""]
-    for line in _said(found):
+    for line in _summary(found):
         text += wrap(line, width, subsequent_indent="      ")
     return text
 
@@ -76,11 +76,11 @@ def _checklist(found: Systems, width: int) -> Iterator[str]:
         yield from wrap(f"{item.state:<13}{item.name}: {item.evidence}", width, subsequent_indent=" " * 13)
 
 
-def _said(found: Systems) -> Iterator[str]:
+def _summary(found: Systems) -> Iterator[str]:
     if found.normalised:
         yield f"normalised: {', '.join(figure.name for figure in found.normalised)}: {NORMALISATION}"
     elif found.same_hardware:
-        yield "normalised: nothing; the hardware is the same, as far as it is declared"
+        yield "normalised: none; the declared hardware is the same"
     open_items = [item.name for item in found.checklist if item.state in (NO, NOT_DECLARED)]
     if open_items:
         yield f"open before publication: {', '.join(open_items)}"
@@ -92,14 +92,14 @@ def _said(found: Systems) -> Iterator[str]:
 
 
 def why_none(found: Systems) -> str:
-    """Why there is no claim: too few runs for any, or no test that carries one."""
+    """Why no claim is made: too few runs, or no significant test."""
     if min(side.independent for side in found.sides) < LEAST_RUNS and len(found.sides) == 2:
         return "There are too few independent runs for any"
     return "No figure differs with p < 0.05 after Holm and an interval without 0"
 
 
 def markdown(found: Systems) -> str:
-    """Everything that a published comparison has to show."""
+    """Everything that a published comparison must contain."""
     names = [side.name for side in found.sides]
     body = [f"## {' against '.join(names)}", "", *(f"- {side_text(side)}" for side in found.sides), ""]
     body += ["Median over runs, and 95 % interval of the mean.", "", *table_of(system_cells(found)), ""]
@@ -113,7 +113,7 @@ def markdown(found: Systems) -> str:
             "",
         ]
     body += ["### Checklist (IETF 6.4)", "", *table_of([["item", "state", "evidence"], *_items(found)]), ""]
-    body += [f"- {line}" for line in _said(found)]
+    body += [f"- {line}" for line in _summary(found)]
     if found.manifest:
         body += ["", "### Differences in configuration", "", *manifest_table(found.manifest, names)]
     return "\n".join(body) + "\n"

@@ -1,4 +1,4 @@
-"""A comparison as lines for a terminal, and as Markdown."""
+"""Renders a comparison as lines for a terminal, and as Markdown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _sides(comparison: Comparison, width: int) -> Iterator[str]:
     for label, side in (("base", comparison.base), ("new", comparison.new)):
         yield f"{label:<9}{side_text(side)}"
     if comparison.workload:
-        yield "DIFFERENT WORKLOADS: what follows compares unlike things"
+        yield "DIFFERENT WORKLOADS: the figures below are not comparable"
         yield from (f"         {line}" for line in comparison.workload)
     else:
         yield "workload the same on both sides"
@@ -54,16 +54,16 @@ def _sides(comparison: Comparison, width: int) -> Iterator[str]:
 
 
 def test_text(comparison: Comparison) -> str:
-    """The test of the comparison, and the figures that Welch's t judged in place of a paired one."""
-    said = TESTS.get(comparison.test, comparison.test)
+    """The test of the comparison, and the figures that were tested by Welch's t instead of a paired one."""
+    name = TESTS.get(comparison.test, comparison.test)
     if comparison.paired_by is not None:
         pairs = sorted({row.change.pairs for row in comparison.rows if row.change.pairs})
         many = f"{pairs[0]:,}" if len(pairs) == 1 else f"{pairs[0]:,} to {pairs[-1]:,}"
         return f"requests paired by {comparison.paired_by}: {many} pairs in {BATCHES} blocks of consecutive ones"
     if comparison.test != "paired":
-        return said
+        return name
     alike = ", ".join(row.figure.name for row in comparison.rows if row.change.test == "welch")
-    return f"{said}; Welch's t where all pairs differ by one amount: {alike}" if alike else said
+    return f"{name}; Welch's t where all pairs differ by one amount: {alike}" if alike else name
 
 
 def side_text(side: Side) -> str:
@@ -85,7 +85,7 @@ def differences_text(found: list[SetupDifference], sides: list[Side]) -> Iterato
 
 
 def _short(values: Sequence[str], most: int = 48) -> list[str]:
-    """*values*, which differ, so short that where they begin to differ can be seen."""
+    """The different *values*, shortened around the place where they begin to differ."""
     if max(map(len, values)) <= most:
         return list(values)
     alike = takewhile(lambda each: len(set(each)) == 1, zip(*values, strict=False))
@@ -139,7 +139,7 @@ def p_text(row: Row) -> str:
 
 
 def aligned(table: list[list[str]]) -> list[str]:
-    """Columns apart by two spaces; the first and the last to the left, the others to the right."""
+    """Lines with columns two spaces apart; the first and the last are left-aligned, the others right-aligned."""
     widths = [max(len(row[k]) for row in table) for k in range(len(table[0]))]
     last = len(widths) - 1
     return [
@@ -151,7 +151,7 @@ def aligned(table: list[list[str]]) -> list[str]:
 
 
 def explained(comparison: Comparison, width: int) -> Iterator[str]:
-    """What the table comes to, and the notes."""
+    """Summary of the table, and the notes."""
     shown = [row for row in comparison.rows if row.change.shown]
     tested = sum(row.change.p is not None for row in comparison.rows)
     if shown:
@@ -162,19 +162,19 @@ def explained(comparison: Comparison, width: int) -> Iterator[str]:
     else:
         text = (
             f"No difference is shown at p < 0.05 after Holm over {tested} figures. That does not prove the sides equal: "
-            "a difference as large as the ends of an interval may have gone unseen."
+            "a difference within the intervals is possible."
         )
     yield from wrap(text, width)
     hidden = [f"{row.figure.name} {change_text(row)}" for row in comparison.rows if row.change.open_by_clocks]
     if hidden:
-        text = f"The times of both runs leave open whether there is a difference: {', '.join(hidden)}."
+        text = f"The times of both runs are too imprecise to show a difference: {', '.join(hidden)}."
         yield from wrap(text, width)
     for note in comparison.notes:
         yield from wrap(f"note: {note}", width, subsequent_indent="      ")
 
 
 def reasons(comparison: Comparison, width: int) -> Iterator[str]:
-    """Why figures are not estimable, and what would help."""
+    """Why figures are not estimable, and what to do about it."""
     needing: dict[str, list[str]] = {}
     missing: dict[str, list[str]] = {}
     for row in comparison.rows:
@@ -190,7 +190,7 @@ def reasons(comparison: Comparison, width: int) -> Iterator[str]:
 
 
 def markdown(comparison: Comparison, gates: Sequence[GateResult]) -> str:
-    """For a pull request: the table, what differs, the gates."""
+    """Text for a pull request: the table, the differences, the gates."""
     head = [f"## {comparison.new.name} against {comparison.base.name}", ""]
     if gates:
         outcomes = [each.outcome for each in gates]
