@@ -1,1 +1,1 @@
-"""How well a finished run or procedure followed the methodology: requirements, checks, verdict."""
+"""Checks a finished run or procedure against the requirements of the draft and gives a verdict."""

@@ -1,6 +1,6 @@
-"""When a requirement counts: the words of its `applies`, each a question to the evidence.
+"""Evaluates the conditions in a requirement's `applies`, each with an argument ("test ttft").
 
-A word is followed by what it asks for ("test ttft"); all words of a requirement must hold.
+A requirement applies when all of its conditions hold.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from fastllmload.compliance import facts
 from fastllmload.compliance.evidence import ComplianceEvidence
 
-Reason = str | None  # None: it applies
+Reason = str | None  # why the requirement does not apply; None where it does
 FAMILIES = {  # a figure of run.json that every run has where the family of metrics was computed
     "blog": "req_s_makespan",
     "asiai": "gen_tok_s",
@@ -52,8 +52,8 @@ def kind(evidence: ComplianceEvidence, name: str) -> Reason:
 
 
 def boundary(evidence: ComplianceEvidence, name: str) -> Reason:
-    said = facts.boundary(evidence)
-    return unless(said == name, f"the boundary is {said or 'not declared'}, not {name}")
+    declared = facts.boundary(evidence)
+    return unless(declared == name, f"the boundary is {declared or 'not declared'}, not {name}")
 
 
 def load(evidence: ComplianceEvidence, name: str) -> Reason:
@@ -62,7 +62,7 @@ def load(evidence: ComplianceEvidence, name: str) -> Reason:
 
 
 def start(evidence: ComplianceEvidence, name: str) -> Reason:
-    return unless(facts.cold_start(evidence) == (name == "cold"), f"this is no {name} start")
+    return unless(facts.cold_start(evidence) == (name == "cold"), f"this is not a {name} start")
 
 
 def topology(evidence: ComplianceEvidence, name: str) -> Reason:
@@ -98,18 +98,18 @@ def counting(evidence: ComplianceEvidence, name: str) -> Reason:
 
 def cache(evidence: ComplianceEvidence, _: str) -> Reason:
     if evidence.test == "prefix-cache":
-        return "the test of the cache itself fills it in a phase of its own"
+        return "the test of the cache fills it in its own phase"
     warm = evidence.declared.get("prefix_cache.state") == "warm"
     return unless(warm, "no warm prefix cache is declared to be under test")
 
 
 def stamps(evidence: ComplianceEvidence, _: str) -> Reason:
-    return unless(facts.server_stamps(evidence), "no time stamp of a server is part of a client metric")
+    return unless(facts.server_stamps(evidence), "no client metric contains a time stamp of the server")
 
 
 def server_timing(evidence: ComplianceEvidence, _: str) -> Reason:
     measured = any((run.get("metrics.server_ttft.n") or 0) > 0 for run in evidence.runs)
-    return unless(measured, "the server told no durations of its own")
+    return unless(measured, "the server reported no durations")
 
 
 def adjusted(evidence: ComplianceEvidence, _: str) -> Reason:
@@ -129,8 +129,8 @@ def percentile(evidence: ComplianceEvidence, name: str) -> Reason:
 def report(evidence: ComplianceEvidence, name: str) -> Reason:
     from fastllmload.compliance.checks.reports import minimum, sections
 
-    there = minimum(evidence) if name == "minimum" else sections(evidence)
-    return unless(bool(there), f"the folder holds no {name} report (fastllmload report writes one)")
+    found = minimum(evidence) if name == "minimum" else sections(evidence)
+    return unless(bool(found), f"the folder contains no {name} report (fastllmload report writes one)")
 
 
 def lengths(evidence: ComplianceEvidence, _: str) -> Reason:
@@ -160,11 +160,11 @@ QUESTIONS: dict[str, Callable[[ComplianceEvidence, str], Reason]] = {
 
 
 def why_not(evidence: ComplianceEvidence, words: Sequence[str]) -> Reason:
-    """The first reason for which a requirement does not count here; None when it does. ValueError: an unknown word."""
+    """The first reason why a requirement does not apply; None when it does. ValueError for an unknown condition."""
     for word in words:
         question, _, rest = word.partition(" ")
         if question not in QUESTIONS:
-            raise ValueError(f"applies = {word!r} is no condition that is known")
+            raise ValueError(f"applies = {word!r} is not a known condition")
         reason = QUESTIONS[question](evidence, rest)
         if reason is not None:
             return reason
@@ -172,7 +172,7 @@ def why_not(evidence: ComplianceEvidence, words: Sequence[str]) -> Reason:
 
 
 def number(text: str | None) -> float | None:
-    """The number that a declaration begins with; None where it begins with none."""
+    """The number at the beginning of a declaration; None without one."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Deviations that a report names even where no key word is broken (procedures.md 5)."""
+"""Lists deviations that a report names even where no key word is violated (procedures.md 5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 
 
 def deviations(evidence: ComplianceEvidence) -> list[str]:
-    """Sentences, each once, in the order in which they were met."""
+    """Different sentences, in the order in which they are found."""
     found: list[str] = []
     if evidence.simulated and evidence.procedure is None:
         found.append("the target was the tool's own simulated engine, not a system")
@@ -20,11 +20,11 @@ def deviations(evidence: ComplianceEvidence) -> list[str]:
 
 
 def of_run(run: MeasuredRun) -> list[str]:
-    """Of one run."""
+    """Deviations of one run."""
     where = "" if run.entry is None else f" (level {run.name})"
     found = []
     if run.get("plan.description.streaming") is False:
-        found.append(f"answers were not streamed{where}: there is no time to first token")
+        found.append(f"answers were not streamed{where}: TTFT is not measured")
     estimated = int(run.get("counts.output_tokens_source.estimate") or 0)
     if estimated:
         found.append(f"{estimated:,} output counts are estimated from bytes{where}")
@@ -32,7 +32,7 @@ def of_run(run: MeasuredRun) -> list[str]:
     if warmup is not None and run.entry is None:
         found.append(str(warmup))
     if facts.discarded_repetitions(run):
-        found.append(f"the client was the limit{where}: nothing here tells of the system's saturation")
+        found.append(f"the client was the limit{where}: the run shows nothing about the system's saturation")
     if run.get("config.load.max_concurrency") is not None:
         found.append(f"--max-concurrency {run.get('config.load.max_concurrency')} makes the loop not open{where}")
     by_workload = [text for one in facts.workloads(run) for text in one.get("deviations") or ()]

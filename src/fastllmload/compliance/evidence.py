@@ -1,4 +1,4 @@
-"""What a verdict rests on: the run folders of a run or procedure, read; never what was merely intended."""
+"""Reads the evidence for a verdict from the folders of a run or procedure: what happened, not what was configured."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was me
 OF_SEVERAL_RUNS = ("search.json", "sweep.json")
 REPEATED = "runs.json"  # a test that was repeated: a procedure in each of its folders
 PLAN, SCHEDULE = "plan/plan.json", "plan/schedule.npy"
-PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # of a plan's record, which may have more
+PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # fields that a plan's record must have
 AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
 Mask = npt.NDArray[np.bool_]
 Column = npt.NDArray[Any]
 
 
 class DamagedFolder(Exception):
-    """A file that a check needs is not as the run left it; the message is the sentence about it."""
+    """A file that a check needs is damaged; the message says which and how."""
 
 
 class Rows:
-    """Some rows of a run, column by column: a column is copied when it is asked for, whole rows never are."""
+    """Some rows of a run. Columns are copied on first use, complete rows never."""
 
     def __init__(self, rows: npt.NDArray[Any], at: npt.NDArray[np.intp]) -> None:
         self._rows, self._at = rows, at
@@ -57,7 +57,7 @@ class Rows:
         return self._columns[name]
 
     def where(self, chosen: Mask) -> Rows:
-        """Those of them for which *chosen* is true."""
+        """The rows for which *chosen* is true."""
         return Rows(self._rows, self._at[chosen])
 
 
@@ -74,7 +74,7 @@ class MeasuredRun:
         return dig(self.run.manifest, path)
 
     def need(self, *names: str) -> None:
-        """NotWhole unless these files of the run's folder are as the run left them."""
+        """DamagedFolder if one of these files of the run's folder is damaged."""
         damage = self.run.lost(*names)
         if damage is not None:
             raise DamagedFolder(damage)
@@ -109,7 +109,7 @@ class MeasuredRun:
 
     @cached_property
     def planned(self) -> npt.NDArray[Any] | None:
-        """plan/schedule.npy: instants (-1 in a closed loop) and lengths; None where there is none that can be read."""
+        """plan/schedule.npy: instants (-1 in a closed loop) and lengths; None where it cannot be read."""
         self.need(SCHEDULE)
         try:
             found = read_array(self.run.directory / "plan" / "schedule.npy")
@@ -121,7 +121,7 @@ class MeasuredRun:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """plan/plan.json; empty where the folder has none that can be read."""
+        """plan/plan.json; empty where it cannot be read."""
         self.need(PLAN)
         try:
             found = parse_json(read_regular(self.run.directory / "plan" / "plan.json"))
@@ -131,17 +131,17 @@ class MeasuredRun:
 
     @property
     def auxiliary(self) -> bool:
-        """A level that only finds the capacity or the throughput that others refer to."""
+        """Whether the level only finds the capacity or the throughput that other levels refer to."""
         return self.entry is not None and AUXILIARY.search(self.name) is not None
 
     @property
     def closed(self) -> bool:
-        """A closed loop, by the settings or by what the plan says of itself."""
+        """Whether the load is a closed loop, by the settings or the plan's description."""
         return self.get("config.load.concurrency") is not None or self.get("plan.description.load.loop") == "closed"
 
     @property
     def seconds(self) -> float | None:
-        """How long requests were sent in the measure phase, the ramp included; None where it is not known."""
+        """Duration of sending in the measure phase, ramp included; None where it is not known."""
         phase = self.run.phase("measure")
         if phase is None or phase.end_ns is None:
             return None
@@ -155,7 +155,7 @@ def rows_of(run: Run, phase: int) -> Rows:
 
 @dataclass
 class ContentEvents:
-    """Of the events that carry content: their count, first and last time, per row; 0 where a row has none."""
+    """Per row: number, first and last time of the events that carry content; 0 where a row has none."""
 
     count: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
@@ -163,7 +163,7 @@ class ContentEvents:
     ascending: bool = True
 
     def add(self, row: Column, t: Column) -> None:
-        """The next events, grouped by row as in the file."""
+        """Add the next events, grouped by row as in the file."""
         low, before = int(row[0]), int(self.last[row[0]])
         known = int(self.first[low])
         counts = np.bincount(row - row[0])
@@ -182,7 +182,7 @@ BLANK = np.arange(len(layout.EVENT_NAMES)) == layout.EVENT_WHITESPACE
 
 
 def content_events(run: Run) -> ContentEvents:
-    """Content and tool-call events; whitespace counts once content has begun. In pieces: a run may have 10^8 events."""
+    """Content and tool-call events; whitespace counts after the first content. In pieces, as runs have up to 10^8 events."""
     n = len(run.rows)
     found = ContentEvents(np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64))
     begun = np.ascontiguousarray(run.rows["t_first"])
@@ -206,8 +206,8 @@ def content_of(events: npt.NDArray[Any], begun: Column) -> tuple[Column, Column]
 @dataclass(frozen=True)
 class ComplianceEvidence:
     """*runs*: measured runs in order; *procedure*: procedure.json, None for a plain run; *warmups*: its preparation
-    runs; *others*: what it is compared with; *absent*: folders of levels that are gone or
-    damaged; *why*: why each cannot be read; *strays*: sentences about levels that were measured and are not listed.
+    runs; *others*: what it is compared with; *absent*: folders of levels that are missing or damaged; *why*: why each
+    cannot be read; *strays*: sentences about levels that were measured and are not listed.
     """
 
     folder: Path
@@ -218,14 +218,14 @@ class ComplianceEvidence:
     absent: tuple[str, ...] = ()
     why: Mapping[str, str] = field(default_factory=dict)
     strays: tuple[str, ...] = ()
-    said: dict[str, RequirementOutcome] = field(
+    outcomes: dict[str, RequirementOutcome] = field(
         default_factory=dict, compare=False, repr=False
     )  # by check and parameters
 
     @cached_property
     def levels(self) -> tuple[MeasuredRun, ...]:
-        """Runs that the test itself is about: without those that find a capacity for it, and without those that were
-        too short and measured again for longer.
+        """Runs that the test reports on: without those that only find a capacity, and without those that were too short
+        and measured again for longer.
         """
         last = {ATTEMPT.sub("", run.name): run for run in self.runs if not run.auxiliary}
         return tuple(last.values())
@@ -244,7 +244,7 @@ class ComplianceEvidence:
         return next((value for run in self.runs if (value := run.get(path)) is not None), None)
 
     def every(self, path: str) -> list[Any]:
-        """Different values at *path* over all runs, None included."""
+        """Distinct values at *path* of all runs, including None."""
         found: list[Any] = []
         for run in self.runs:
             value = run.get(path)
@@ -254,12 +254,12 @@ class ComplianceEvidence:
 
     @cached_property
     def simulated(self) -> bool:
-        """The target was the tool's own simulated engine."""
+        """Whether the target was the tool's simulated engine."""
         return bool(self.first("target.simulated"))
 
     @cached_property
     def declared(self) -> dict[str, str]:
-        """What the tool says of its own engine, then the run's declarations, then the procedure's."""
+        """Declarations of the simulated engine, overridden by those of the runs, overridden by the procedure's."""
         found = of_simulated_engine() if self.simulated else {}
         gpus = self.first("config.output.gpus")
         if gpus is not None:
@@ -270,7 +270,7 @@ class ComplianceEvidence:
 
 
 def dig(document: Any, path: str) -> Any:
-    """The value behind *path*, whose parts are joined by dots; None as soon as one is not there."""
+    """The value at the dotted *path*; None where a part is missing."""
     for part in path.split("."):
         if not isinstance(document, dict):
             return None
@@ -279,29 +279,30 @@ def dig(document: Any, path: str) -> Any:
 
 
 def of_run(run: Run) -> ComplianceEvidence:
-    """A plain run."""
+    """Evidence of a plain run."""
     return ComplianceEvidence(run.directory, (MeasuredRun(run),))
 
 
 def read(folder: Path) -> ComplianceEvidence:
-    """The run or procedure in *folder*. InputError when it is neither."""
+    """Evidence of the run or procedure in *folder*. InputError when it is neither."""
     if not folder.is_dir():
-        raise InputError(f"{folder} does not exist or is no folder; give the folder of a run or of a procedure")
+        raise InputError(f"{folder} does not exist or is not a folder; give the folder of a run or of a procedure")
     if (folder / PROCEDURE).is_file():
         return read_procedure(folder)
     if (folder / REPEATED).is_file():
-        raise InputError(f"{folder} holds several runs of one test; judge each, beginning with {folder / 'run-1'}")
+        raise InputError(f"{folder} contains several runs of one test; judge each, beginning with {folder / 'run-1'}")
     for name in OF_SEVERAL_RUNS:
         if (folder / name).is_file():
             what = name.removesuffix(".json")
             raise InputError(
-                f"{folder} holds a {what}, which is no test of the draft; judge one of the runs in {folder / 'levels'}"
+                f"{folder} contains a {what}, which is not a test of the draft; judge one of the runs in "
+                f"{folder / 'levels'}"
             )
     return of_run(load(folder))
 
 
 def read_procedure(folder: Path) -> ComplianceEvidence:
-    """procedure.json and the runs that it names; a level's folder that is gone is listed, not an error."""
+    """Evidence from procedure.json and the runs that it names; a missing level is listed in `absent`, not an error."""
     path = folder / PROCEDURE
     try:
         document = parse_json(read_regular(path))
@@ -326,19 +327,19 @@ def read_procedure(folder: Path) -> ComplianceEvidence:
 
 
 def strays_of(folder: Path, document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Levels of a procedure that came to its end which its list does not name: by their folders, and by the numbers
-    that are left out. Until the end a folder may be there before its entry.
+    """Sentences on unlisted levels of a finished procedure: folders without an entry, and missing numbers. While a
+    procedure runs, a folder may exist before its entry.
     """
     if document.get("status") != DONE:
         return ()
     entries = [entry for entry in document.get("levels") or () if isinstance(entry, dict)]
     listed = {str(entry.get("folder")) for entry in entries}
-    there = [f"levels/{place.name}" for place in runs_below(folder / "levels")]
+    present = [f"levels/{place.name}" for place in runs_below(folder / "levels")]
     numbers = {entry["number"] for entry in entries if isinstance(entry.get("number"), int)}
     return (
-        *(f"{place} is there, and {PROCEDURE} does not name it" for place in there if place not in listed),
+        *(f"{place} exists, and {PROCEDURE} does not name it" for place in present if place not in listed),
         *(
-            f"{PROCEDURE} names no level {number}, but a later one"
+            f"{PROCEDURE} names a later level, but not level {number}"
             for number in range(max(numbers, default=0))
             if number not in numbers
         ),
@@ -346,7 +347,7 @@ def strays_of(folder: Path, document: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def readable(folder: Path) -> Run | str:
-    """The run in *folder*, or why none can be read: a level that was lost or damaged is told, not raised."""
+    """The run in *folder*, or a message why it cannot be read."""
     try:
         run = load(folder)
     except RunFolderError as problem:

@@ -1,4 +1,4 @@
-"""Facts that conditions and checks ask for: read from what happened, or from a declaration where nothing shows them."""
+"""Derives facts that conditions and checks need, from the recorded evidence or else from declarations."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def boundary(evidence: ComplianceEvidence) -> str | None:
 
 
 def loop(evidence: ComplianceEvidence) -> str:
-    """open, closed, or mixed where levels differ."""
+    """`open`, `closed`, or `mixed` where levels differ."""
     kinds = {"closed" if run.closed else "open" for run in evidence.levels}
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
 def workloads(run: MeasuredRun) -> list[dict[str, Any]]:
-    """The plan's description of what was sent, one for each class of traffic; at least one, which may be empty."""
+    """The plan's description of the workload, one per request class; at least one, which may be empty."""
     classes = run.get("plan.description.classes") or ()
     found = [one.get("workload") for one in classes if isinstance(one, dict)] or [run.get("plan.description.workload")]
     return [one if isinstance(one, dict) else {} for one in found]
 
 
 def workload(run: MeasuredRun) -> dict[str, Any]:
-    """The same as one table: of classes, what they agree on, and their different words joined."""
+    """The workload as one table; values that differ between classes are joined."""
     first, *others = workloads(run)
     merged = dict(first)
     for other in others:
@@ -54,21 +54,21 @@ def kinds(evidence: ComplianceEvidence) -> set[str]:
 
 
 def protocol(evidence: ComplianceEvidence) -> str | None:
-    """sse or ndjson for streamed answers, "whole" where they were not streamed; "sse and ndjson" where classes differ."""
+    """`sse` or `ndjson` for streamed answers, `whole` for others; "sse and ndjson" where classes differ."""
     if evidence.first("plan.description.streaming") is False:
         return "whole"
     classes = [one for run in evidence.runs for one in run.get("target.classes") or ()]
-    spoken = {str(one.get("endpoint_type")) for one in classes if isinstance(one, dict)}
-    spoken = spoken or {str(evidence.first("target.endpoint_type") or evidence.first("plan.description.endpoint"))}
-    found = {PROTOCOLS.get(name) for name in spoken}
+    types = {str(one.get("endpoint_type")) for one in classes if isinstance(one, dict)}
+    types = types or {str(evidence.first("target.endpoint_type") or evidence.first("plan.description.endpoint"))}
+    found = {PROTOCOLS.get(name) for name in types}
     return None if None in found else " and ".join(sorted(map(str, found), reverse=True))
 
 
 def topology(evidence: ComplianceEvidence) -> str | None:
-    """single-machine when every address is a loopback one or a local socket; a declaration says it where given."""
-    said = evidence.declared.get("topology")
-    if said and not evidence.simulated:
-        return said
+    """The declared topology, else single-machine when all addresses are loopback ones or local sockets."""
+    declared = evidence.declared.get("topology")
+    if declared and not evidence.simulated:
+        return declared
     if evidence.first("config.target.unix_socket") is not None:
         return "single-machine"
     addresses = [address for run in evidence.runs for address in run.get("target.addresses") or ()]
@@ -78,12 +78,12 @@ def topology(evidence: ComplianceEvidence) -> str | None:
 
 
 def cold_start(evidence: ComplianceEvidence) -> bool:
-    """Declared, by the tester or by the procedure."""
+    """Whether the user or the procedure declares a cold start."""
     return evidence.declared.get("cold_start") == "yes" or bool(evidence.asked("cold_start"))
 
 
 def itl_option(evidence: ComplianceEvidence) -> str | None:
-    """direct, A, B or C where all levels agree; None where none is stated; the names joined by a comma else."""
+    """direct, A, B or C where all levels agree, else the names joined by commas; None where none is recorded."""
     found = {str(run.get("metrics.share_single.itl_option") or "") for run in evidence.runs}
     return ", ".join(sorted(found)) or None
 
@@ -94,7 +94,7 @@ def server_stamps(evidence: ComplianceEvidence) -> bool:
 
 
 def token_sources(evidence: ComplianceEvidence) -> dict[str, int]:
-    """Successful requests by where their output count comes from: usage, tokenizer, estimate, none."""
+    """Number of successful requests by the source of their output count: usage, tokenizer, estimate, none."""
     total = {"usage": 0, "tokenizer": 0, "estimate": 0, "none": 0}
     for run in evidence.runs:
         for name, number in (run.get("counts.output_tokens_source") or {}).items():
@@ -103,7 +103,7 @@ def token_sources(evidence: ComplianceEvidence) -> dict[str, int]:
 
 
 def counting_option(evidence: ComplianceEvidence) -> str | None:
-    """A: by each server's own usage; B: by the reference tokenizer; None where neither holds throughout."""
+    """A: all by the server's usage; B: all by the reference tokenizer; else None."""
     sources = token_sources(evidence)
     if sources["usage"] and not (sources["tokenizer"] or sources["estimate"] or sources["none"]):
         return "A"
@@ -113,7 +113,7 @@ def counting_option(evidence: ComplianceEvidence) -> str | None:
 
 
 def leading_content(evidence: ComplianceEvidence) -> int:
-    """Requests whose first content came behind whitespace or reasoning."""
+    """Number of requests whose first content came after whitespace or reasoning."""
     return sum(
         int(np.count_nonzero((rows["leading_events"] > 0) | (rows["reasoning_events"] > 0)))
         for rows in (run.ok for run in evidence.runs)
@@ -121,14 +121,14 @@ def leading_content(evidence: ComplianceEvidence) -> int:
 
 
 def sends_tools(evidence: ComplianceEvidence) -> bool:
-    """Tool definitions in the bodies, or tool calls in the answers."""
+    """Whether bodies contain tool definitions, or answers contain tool calls."""
     bodies = any("tools" in str(run.get("config.workload.extra_body") or "") for run in evidence.runs)
     return bodies or any(bool((run.measure["flags"] & layout.FLAG_TOOL).any()) for run in evidence.runs)
 
 
 def counted(entry: Mapping[str, Any]) -> bool:
-    """Whether a level, by its entry in procedure.json, says something of the system although the client was late: it passes
-    or fails whatever the client did late, and what it passes was offered in full.
+    """Whether a level, by its entry in procedure.json, is evidence on the system although the client was late: its
+    decision does not depend on the lateness, or it passes and was offered in full.
     """
     criteria = entry.get("criteria") or {}
     held = entry.get("saturated") is False and entry.get("steady") is True and criteria.get("offered_in_full") is True
@@ -136,7 +136,7 @@ def counted(entry: Mapping[str, Any]) -> bool:
 
 
 def discarded_repetitions(run: MeasuredRun) -> bool:
-    """The client was the limit, and what was seen says nothing of the system."""
+    """Whether the client was the limit, so that the run is not evidence on the system."""
     return bool(run.get("certificate.generator_limited")) and not counted(run.entry or {})
 
 

@@ -1,16 +1,16 @@
-"""What became of one requirement on one piece of evidence: three truth values, and what each rests on."""
+"""The outcome of one requirement: a state, its reason and a remedy."""
 
 from __future__ import annotations
 
 import msgspec
 
-# What a check or a binding can say, in the order in which reports count them.
-TRUE = "true"  # seen in what happened
-DECLARED = "declared"  # the tester says so; a declaration is no proof
+# The states, in the order in which reports count them.
+TRUE = "true"  # the recorded evidence shows it
+DECLARED = "declared"  # the user declares it; a declaration is not checked
 SHOWN = "shown"  # a capability of the tool that a test of the project proves; this run did not need it
 FALSE = "false"
-UNDECLARED = "undeclared"  # only the tester can say, and did not
-UNCHECKED = "unchecked"  # nothing covers it
+UNDECLARED = "undeclared"  # only the user can know, and did not declare it
+UNCHECKED = "unchecked"  # no check covers it
 INAPPLICABLE = "not applicable"
 STATES = (TRUE, DECLARED, SHOWN, FALSE, UNDECLARED, UNCHECKED, INAPPLICABLE)
 
@@ -18,7 +18,7 @@ HOLDS = frozenset({TRUE, DECLARED, SHOWN, INAPPLICABLE})
 
 
 class RequirementOutcome(msgspec.Struct, frozen=True):
-    """*reason*: what was seen, with its figures. *remedy*: what to do where it does not hold."""
+    """*reason*: what was found, with figures. *remedy*: what to do where the requirement does not hold."""
 
     state: str
     reason: str = ""
@@ -26,7 +26,7 @@ class RequirementOutcome(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Neither false, nor undeclared, nor unchecked."""
+        """Whether the state is neither false, nor undeclared, nor unchecked."""
         return self.state in HOLDS
 
 
@@ -47,5 +47,5 @@ def inapplicable(reason: str) -> RequirementOutcome:
 
 
 def judged(holds: bool, reason: str, remedy: str = "") -> RequirementOutcome:
-    """True or false by *holds*, with the same reason: figures read the same either way."""
+    """True or false by *holds*, with the same reason for both."""
     return true(reason) if holds else false(reason, remedy)

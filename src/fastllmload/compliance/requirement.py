@@ -1,10 +1,10 @@
-"""The requirements as data: `requirements/*.toml`, one table each, in the order of their documents.
+"""Reads the requirements from `requirements/*.toml`, one table each, in the order of their documents.
 
 level   MUST, MUST NOT, REQUIRED, SHOULD, RECOMMENDED, MAY, or DEFINITION for a statement without a key word
 basis   keyword, governed (an item under a sentence with a key word), imperative, definition, example, informal;
         only keyword and governed enter a verdict
 subject who must do it: tool, report, tester, sut
-applies conditions that must all hold for it to count; `applies.py` knows the words
+applies conditions that must all hold for it to count; `applies.py` defines them
 check   a function of `checks/`, called with the table `with`; declare: keys of `declarations.toml`;
 metric  a name of run.json "metrics" with its statistics; all_of: other ids; shown_by: a test of the project that proves
         a capability which this evidence does not exercise
@@ -25,7 +25,7 @@ IN_VERDICT = ("keyword", "governed")
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One statement of a source document in words of our own, and what it is bound to."""
+    """One statement of a source document, paraphrased, and what it is checked by."""
 
     id: str
     section: str
@@ -53,18 +53,18 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def in_verdict(self) -> bool:
-        """MAY and statements without a key word in the draft never count (procedures.md 5)."""
+        """Whether it counts; MAY and statements without a key word of the draft never do (procedures.md 5)."""
         return self.basis in IN_VERDICT and (self.must or self.should)
 
     @property
     def bound(self) -> bool:
-        """Whether anything at all covers it."""
+        """Whether any check, declaration, metric, other requirement or test covers it."""
         return any((self.check, self.declare, self.metric, self.all_of, self.shown_by))
 
 
 @functools.cache
 def requirements() -> tuple[Requirement, ...]:
-    """All of them, in the order of the sources."""
+    """All requirements, in the order of the sources."""
     found: list[Requirement] = []
     folder = resources.files(__package__).joinpath("requirements")
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):

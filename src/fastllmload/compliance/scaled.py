@@ -1,4 +1,4 @@
-"""What `--quick` makes smaller: there the first thing to do is to leave it out."""
+"""Changes the remedy of checks that fail because `--quick` scales the test down."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ SCALED = frozenset(
 
 
 def with_remedy(evidence: ComplianceEvidence, check: str, outcome: RequirementOutcome) -> RequirementOutcome:
-    """*outcome* of *check* with what to do about a test that was scaled down; its own remedy may ask for less than the
-    tester gave.
-    """
+    """*outcome* of *check*; where a scaled-down test caused it, the remedy is first to leave out --quick."""
     if outcome.holds or check not in SCALED or not evidence.asked("quick"):
         return outcome
     least = f"; where that is not enough: {outcome.remedy}" if outcome.remedy else ""

@@ -1,4 +1,4 @@
-"""A judgement for a terminal: verdict, counts, what does not hold and what to do about it, deviations."""
+"""Renders a judgement for a terminal: verdict, counts, unmet requirements with remedies, deviations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fastllmload.declarations import by_key
 
 LABEL = 13
 LEVELS = (("MUST", "must"), ("SHOULD", "should"))
-NO_PROOF = "what is declared was said by the tester and is no proof"
+NOT_VERIFIED = "declared: stated by the user and not verified"
 
 
 def lines(judgement: ComplianceJudgement, everything: bool = False, width: int = 100) -> Iterator[str]:
-    """The report; *everything*: every requirement in one line each, behind it."""
+    """The report; *everything* appends one line per requirement."""
     yield labelled("verdict", judgement.verdict.upper())
     yield from paragraph("of", scope(judgement.evidence), width)
     yield from counted(judgement, width)
@@ -24,17 +24,17 @@ def lines(judgement: ComplianceJudgement, everything: bool = False, width: int =
         yield ""
         yield from unmet(finding, width)
     yield from together(judgement.unmet, width)
-    if judgement.beside:
+    if judgement.informative:
         yield ""
-        yield from paragraph("beside", "without a key word in the draft, so they decide nothing:", width)
-    for finding in judgement.beside:
+        yield from paragraph("other", "without a key word in the draft, so without effect on the verdict:", width)
+    for finding in judgement.informative:
         remedy = f"; do: {finding.outcome.remedy}" if finding.outcome.remedy else ""
-        said = f"{finding.requirement.id} {finding.outcome.state}: {finding.outcome.reason}{remedy}"
-        yield from paragraph("", said, width)
-    told = summary(judgement)["deviations"]
-    if told:
+        text = f"{finding.requirement.id} {finding.outcome.state}: {finding.outcome.reason}{remedy}"
+        yield from paragraph("", text, width)
+    deviations = summary(judgement)["deviations"]
+    if deviations:
         yield ""
-    for text in told:
+    for text in deviations:
         yield from paragraph("deviation", text, width)
     if everything:
         yield ""
@@ -46,17 +46,17 @@ def labelled(label: str, text: str) -> str:
 
 
 def counted(judgement: ComplianceJudgement, width: int) -> Iterator[str]:
-    """How many hold, by what, of those that enter the verdict and of all."""
-    told = summary(judgement)
+    """How many requirements hold, of those that enter the verdict and of all, by state."""
+    found = summary(judgement)
     for label, key in LEVELS:
-        tally = told[key]
-        open_ = [f"{len(tally[state])} {state}" for state in STATES if tally.get(state)]
-        told_open = f"; {', '.join(open_)}" if open_ else ""
-        yield from paragraph(label, f"{tally['hold']} of {tally['of']} hold{told_open}", width)
-    parts = [f"{number} {state}" for state, number in told["counts"].items() if number]
-    yield from paragraph("all", f"{sum(told['counts'].values())} statements: {', '.join(parts)}", width)
-    if told["counts"][DECLARED]:
-        yield labelled("", NO_PROOF)
+        tally = found[key]
+        unmet = [f"{len(tally[state])} {state}" for state in STATES if tally.get(state)]
+        suffix = f"; {', '.join(unmet)}" if unmet else ""
+        yield from paragraph(label, f"{tally['hold']} of {tally['of']} hold{suffix}", width)
+    parts = [f"{number} {state}" for state, number in found["counts"].items() if number]
+    yield from paragraph("all", f"{sum(found['counts'].values())} statements: {', '.join(parts)}", width)
+    if found["counts"][DECLARED]:
+        yield labelled("", NOT_VERIFIED)
 
 
 def unmet(finding: RequirementFinding, width: int) -> Iterator[str]:
@@ -70,14 +70,14 @@ def unmet(finding: RequirementFinding, width: int) -> Iterator[str]:
 
 
 def paragraph(label: str, text: str, width: int) -> Iterator[str]:
-    """*text* wrapped behind the label's column; words are never cut, so that options can be copied."""
+    """*text* wrapped in the column after the label; words are not broken, so that options can be copied."""
     parts = wrap(text, max(30, width - LABEL), break_long_words=False, break_on_hyphens=False) or [""]
     yield labelled(label, parts[0])
     yield from (labelled("", part) for part in parts[1:])
 
 
 def together(findings: Sequence[RequirementFinding], width: int) -> Iterator[str]:
-    """All declarations that are missing, as options of the next run."""
+    """All missing declarations, as options for the next run."""
     keys = list(dict.fromkeys(key for finding in findings for key in missing_keys(finding)))
     if len(keys) < 2:
         return
@@ -88,7 +88,7 @@ def together(findings: Sequence[RequirementFinding], width: int) -> Iterator[str
 
 
 def missing_keys(finding: RequirementFinding) -> list[str]:
-    """Keys of declarations in the remedy of an undeclared requirement."""
+    """Keys of the declarations named in the remedy of an undeclared requirement."""
     if finding.outcome.state != UNDECLARED:
         return []
     return [key for key in by_key() if f"{key}=" in finding.outcome.remedy]
@@ -106,5 +106,5 @@ def one_line(finding: RequirementFinding) -> str:
 
 
 def short(asked: Requirement) -> str:
-    """The level; a statement that never enters a verdict in small letters."""
+    """The level, in lower case for a statement that never enters a verdict."""
     return asked.level if asked.in_verdict else asked.level.lower()

@@ -1,8 +1,8 @@
-"""The verdict on a run or procedure: every requirement that applies, judged; the three words of the draft (IETF 2).
+"""Judges a run or procedure by every requirement that applies, and gives one of the draft's three verdicts (IETF 2).
 
-A test is not compliant when any MUST, MUST NOT or REQUIRED of it is false or undeclared; unconditionally compliant when
-those and all of SHOULD and RECOMMENDED hold; conditionally compliant between. Only key words of the draft count, as
-procedures.md 5 has it; the other statements are judged and reported beside.
+A test is not compliant when any MUST, MUST NOT or REQUIRED is false or undeclared; unconditionally compliant when those
+and all of SHOULD and RECOMMENDED hold; else conditionally compliant. Only key words of the draft count (procedures.md
+5); the other statements are judged and reported without effect on the verdict.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ UNCONDITIONAL, CONDITIONAL, NOT = "unconditionally compliant", "conditionally co
 
 @dataclass(frozen=True)
 class RequirementFinding:
-    """One requirement and what became of it."""
+    """One requirement and its outcome."""
 
     requirement: Requirement
     outcome: RequirementOutcome
 
     def entry(self) -> dict[str, Any]:
-        """As plain values."""
+        """The finding as plain values."""
         asked, found = self.requirement, self.outcome
         return {
             "id": asked.id,
@@ -67,18 +67,18 @@ class ComplianceJudgement:
     deviations: tuple[str, ...]
 
     def of(self, chosen: Callable[[Requirement], bool]) -> list[RequirementFinding]:
-        """Findings of the requirements that enter the verdict and that *chosen* takes."""
+        """Findings of the requirements that enter the verdict and for which *chosen* is true."""
         return [found for found in self.findings if found.requirement.in_verdict and chosen(found.requirement)]
 
     @property
     def unmet(self) -> list[RequirementFinding]:
-        """What enters the verdict and does not hold, MUST-class first."""
+        """Findings that enter the verdict and do not hold, MUST-class first."""
         broken = [found for found in self.of(lambda _: True) if not found.outcome.holds]
         return sorted(broken, key=lambda found: not found.requirement.must)
 
     @property
-    def beside(self) -> list[RequirementFinding]:
-        """What the draft says without a key word, and does not hold: it decides nothing, and is told."""
+    def informative(self) -> list[RequirementFinding]:
+        """Findings without a key word of the draft that do not hold; they have no effect on the verdict."""
         return [
             found
             for found in self.findings
@@ -87,29 +87,29 @@ class ComplianceJudgement:
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """Why there can be no compliance whatever the requirements say, also for what is compared with."""
+        """Reasons that exclude compliance whatever the requirements' outcomes, also of compared folders."""
         others = (f"{other.folder}: {why}" for other in self.evidence.others for why in cut_short(other))
         return (*cut_short(self.evidence), *others)
 
     @property
     def verdict(self) -> str:
-        """One of the draft's three."""
+        """One of the draft's three verdicts."""
         if self.unfinished or any(found.requirement.must for found in self.unmet):
             return NOT
         return CONDITIONAL if self.unmet else UNCONDITIONAL
 
 
 def cut_short(evidence: ComplianceEvidence) -> tuple[str, ...]:
-    """It did not come to its end, is damaged, lacks a level, or was scaled down on purpose."""
+    """Reasons why the evidence is incomplete: not finished, damaged, without a level, or scaled down."""
     damage = tuple(damage for run in evidence.runs for damage in run.run.damage)
     if evidence.procedure is None:
         cut = any(run.run.incomplete for run in evidence.runs)
-        return (*damage, *(("the run did not come to its end",) if cut else ()))
+        return (*damage, *(("the run did not finish",) if cut else ()))
     status = evidence.asked("status")
-    found = [] if status == "done" else [f"the procedure ended as {status}; start it again to go on"]
+    found = [] if status == "done" else [f"the procedure ended as {status}; start it again to continue"]
     for place in evidence.absent:
         why = evidence.why.get(place)
-        found.append(f"the level {place} is gone from its folder, or damaged{f': {why}' if why else ''}")
+        found.append(f"the level {place} is missing or damaged{f': {why}' if why else ''}")
     found += [f"{stray}: no level may be left out" for stray in evidence.strays]
     if evidence.asked("quick"):
         found.append("--quick scales the test down, which makes its report non-conforming")
@@ -117,7 +117,7 @@ def cut_short(evidence: ComplianceEvidence) -> tuple[str, ...]:
 
 
 def judge(evidence: ComplianceEvidence) -> ComplianceJudgement:
-    """Every requirement on *evidence*."""
+    """Judge *evidence* by every requirement."""
     found: dict[str, RequirementOutcome] = {}
     for requirement in requirements():
         outcome_of(evidence, requirement, found, ())
@@ -128,11 +128,11 @@ def judge(evidence: ComplianceEvidence) -> ComplianceJudgement:
 def outcome_of(
     evidence: ComplianceEvidence, requirement: Requirement, found: dict[str, RequirementOutcome], asked: Sequence[str]
 ) -> RequirementOutcome:
-    """Of one requirement, kept in *found*; *asked*: the requirements that wait for it. ValueError for a circle."""
+    """Outcome of one requirement, stored in *found*; *asked*: requirements that depend on it. ValueError for a cycle."""
     if requirement.id in found:
         return found[requirement.id]
     if requirement.id in asked:
-        raise ValueError(f"{' -> '.join((*asked, requirement.id))}: a requirement rests on itself")
+        raise ValueError(f"{' -> '.join((*asked, requirement.id))}: a requirement depends on itself")
     reason = applicable(evidence, requirement)
     if isinstance(reason, RequirementOutcome):
         outcome = reason
@@ -151,7 +151,7 @@ def outcome_of(
 
 
 def applicable(evidence: ComplianceEvidence, requirement: Requirement) -> str | RequirementOutcome | None:
-    """Why it does not apply, None where it does; unchecked where what decides it is damaged."""
+    """Why it does not apply, None where it does; an unchecked outcome where files that decide it are damaged."""
     try:
         return why_not(evidence, requirement.applies)
     except DamagedFolder as problem:
@@ -159,7 +159,7 @@ def applicable(evidence: ComplianceEvidence, requirement: Requirement) -> str | 
 
 
 def unread(problem: DamagedFolder) -> RequirementOutcome:
-    return RequirementOutcome(UNCHECKED, str(problem), "judge a whole copy of the folder, or measure again")
+    return RequirementOutcome(UNCHECKED, str(problem), "judge an intact copy of the folder, or measure again")
 
 
 def by_id() -> dict[str, Requirement]:
@@ -181,7 +181,7 @@ def joined(parts: dict[str, RequirementOutcome]) -> RequirementOutcome:
 
 
 def bound(evidence: ComplianceEvidence, requirement: Requirement) -> RequirementOutcome:
-    """What the check, the metric or the declaration says; unchecked where there is none."""
+    """Outcome of the check, the metric or the declaration; unchecked where there is none."""
     if requirement.check is not None:
         return checked(evidence, requirement.check, requirement.params)
     if requirement.metric is not None:
@@ -191,32 +191,34 @@ def bound(evidence: ComplianceEvidence, requirement: Requirement) -> Requirement
         return declared(evidence, requirement.declare)
     if requirement.shown_by is not None:
         return inapplicable("this evidence does not exercise it")
-    return RequirementOutcome(UNCHECKED, "nothing covers it", "judge it yourself")
+    return RequirementOutcome(UNCHECKED, "no check covers it", "judge it yourself")
 
 
 def checked(evidence: ComplianceEvidence, name: str, params: dict[str, Any]) -> RequirementOutcome:
-    """Several statements ask for the same thing: it is looked at once."""
+    """Outcome of the check *name*, computed once for all requirements that use it with the same parameters."""
     key = f"{name} {params}"
-    if key not in evidence.said:
+    if key not in evidence.outcomes:
         try:
-            evidence.said[key] = with_remedy(evidence, name, CHECKS[name](evidence, **params))
+            evidence.outcomes[key] = with_remedy(evidence, name, CHECKS[name](evidence, **params))
         except DamagedFolder as problem:
-            evidence.said[key] = unread(problem)
-    return evidence.said[key]
+            evidence.outcomes[key] = unread(problem)
+    return evidence.outcomes[key]
 
 
 def declared(evidence: ComplianceEvidence, keys: Sequence[str]) -> RequirementOutcome:
-    """All of *keys* are declared; the remedies of those that are not."""
-    said = evidence.declared
-    lacking = [key for key in keys if key not in said]
-    if lacking:
-        remedy = "; ".join(by_key()[key].remedy for key in lacking)
-        return undeclared(f"{', '.join(lacking)} {'are' if len(lacking) > 1 else 'is'} not declared", remedy)
-    return RequirementOutcome(DECLARED, ", ".join(f"{key}={said[key]}" for key in keys))
+    """Declared if all of *keys* are; else undeclared, with the remedies of the missing ones."""
+    values = evidence.declared
+    missing = [key for key in keys if key not in values]
+    if missing:
+        remedy = "; ".join(by_key()[key].remedy for key in missing)
+        return undeclared(f"{', '.join(missing)} {'are' if len(missing) > 1 else 'is'} not declared", remedy)
+    return RequirementOutcome(DECLARED, ", ".join(f"{key}={values[key]}" for key in keys))
 
 
 def fallen_back(outcome: RequirementOutcome, requirement: Requirement) -> RequirementOutcome:
-    """A capability that the evidence did not exercise is shown by a test of the project; a remedy of the data wins."""
+    """*outcome*, replaced by a test of the project where the evidence does not exercise the capability; the requirement's
+    own remedy has priority.
+    """
     if outcome.state == INAPPLICABLE and requirement.shown_by is not None:
         return RequirementOutcome(SHOWN, f"by {requirement.shown_by}; {outcome.reason}")
     if requirement.remedy and not outcome.holds:
@@ -225,7 +227,7 @@ def fallen_back(outcome: RequirementOutcome, requirement: Requirement) -> Requir
 
 
 def summary(judgement: ComplianceJudgement) -> dict[str, Any]:
-    """The `compliance` of run.json and procedure.json: verdict, counts, ids of what does not hold."""
+    """The `compliance` entry of run.json and procedure.json: verdict, counts, ids of unmet requirements."""
     counts = Counter(found.outcome.state for found in judgement.findings)
     evidence = judgement.evidence
     return {
@@ -240,14 +242,14 @@ def summary(judgement: ComplianceJudgement) -> dict[str, Any]:
 
 
 def scope(evidence: ComplianceEvidence) -> str:
-    """What was judged, in half a sentence."""
+    """What was judged, as a phrase."""
     if evidence.test:
         return f"the test {evidence.test} of the IETF draft, with what it asks of every test"
-    return "what the IETF draft asks of every test; a single run is no complete test of the draft"
+    return "what the IETF draft asks of every test; a single run is not a complete test of the draft"
 
 
 def tally(findings: Sequence[RequirementFinding]) -> dict[str, Any]:
-    """How many hold, and the ids of those that do not."""
+    """Number of findings that hold, and the ids of those that do not."""
     return {
         "hold": sum(found.outcome.holds and found.outcome.state != INAPPLICABLE for found in findings),
         "of": sum(found.outcome.state != INAPPLICABLE for found in findings),
@@ -259,20 +261,20 @@ def tally(findings: Sequence[RequirementFinding]) -> dict[str, Any]:
 
 
 def document(judgement: ComplianceJudgement, everything: bool = False) -> dict[str, Any]:
-    """The summary with what to do about each unmet requirement, and what is `beside`; *everything*: with all 653."""
-    whole = summary(judgement) | {
-        "unmet": [found.entry() for found in judgement.unmet],
-        "beside": [found.entry() for found in judgement.beside],
+    """The summary with the unmet requirements and the informative findings; *everything* adds all requirements."""
+    found = summary(judgement) | {
+        "unmet": [each.entry() for each in judgement.unmet],
+        "beside": [each.entry() for each in judgement.informative],  # prose: allow, a key of the document
     }
     if everything:
-        whole["requirements"] = [found.entry() for found in judgement.findings]
-    return whole
+        found["requirements"] = [each.entry() for each in judgement.findings]
+    return found
 
 
 def compliance_of(evidence: ComplianceEvidence) -> dict[str, Any]:
     """The `compliance` entry for a document that is being written.
 
-    A level of a procedure by itself is judged by nobody: what it lacks (a warm-up of its own) the procedure has.
+    A single level of a procedure is not judged: what it lacks, such as a warm-up, belongs to the procedure.
     """
     if evidence.procedure is None and evidence.first("metadata.level") is not None:
         return {"verdict": None, "scope": "a level of a procedure, judged with it"}

@@ -216,7 +216,7 @@ def test_answers_without_an_answer_token_have_no_gaps_to_name(check: Callable[[C
         ([192], TRUE, "0 of 400"),
         ([0, 192], FALSE, "200 of 400 requests with a shared prefix did not find it"),
         ([99], FALSE, "400 of 400"),  # less than half of a prefix is another one's beginning
-        ([-1, 192], FALSE, "of 200 requests with a shared prefix the server does not say"),
+        ([-1, 192], FALSE, "for 200 requests with a shared prefix the server does not report"),
     ],
 )
 def test_a_warm_cache_is_one_in_which_the_server_found_every_prefix(
@@ -232,7 +232,7 @@ def test_a_warm_cache_is_one_in_which_the_server_found_every_prefix(
 
 def test_a_warm_cache_needs_something_that_prompts_share(tmp_path: Path) -> None:
     found = said(plain(), tmp_path, "prefixes_cached")
-    assert found.state == FALSE and "nothing could be filled in" in found.reason
+    assert found.state == FALSE and "could not be filled" in found.reason
 
 
 def test_short_answers_are_those_that_the_procedure_says_it_left_out(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_short_answers_are_those_that_the_procedure_says_it_left_out(tmp_path: P
     rows["completion_tokens"][rows["phase"] == layout.MEASURE] = np.where(np.arange(100) < 7, 20, 60)
     cases.levels[1].remeasured()
     found = said(cases, tmp_path / "untold", "long_enough_outputs", tokens=50)
-    assert found.state == FALSE and "7 requests generated fewer than 50 tokens, and 0 were left out" in found.reason
+    assert found.state == FALSE and "7 requests generated fewer than 50 tokens, and 0 were excluded" in found.reason
     document(cases)["findings"]["levels"] = [{"short": 0}, {"short": 7}, {"short": 0}, {"short": 0}]
     assert said(cases, tmp_path / "told", "long_enough_outputs", tokens=50).state == TRUE
     rows["completion_tokens"][rows["phase"] == layout.MEASURE] = 20

@@ -78,7 +78,7 @@ def test_a_procedure_is_judged_with_its_levels(tmp_path: Path, capsys: pytest.Ca
         if file.is_file():
             file.unlink()
     assert main(["compliance", str(folder)]) == 1
-    assert "levels/001 is gone" in capsys.readouterr().out
+    assert "levels/001 is missing" in capsys.readouterr().out
 
 
 def test_two_systems_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +145,7 @@ def test_a_level_that_cannot_be_read_is_told(name: str, tmp_path: Path, capsys: 
     (folder / "preparation" / "01-001-warm-up").mkdir(parents=True)
     assert main(["compliance", str(folder)]) == 1
     told = capsys.readouterr()
-    assert "levels/001 is gone" in told.out and name in told.out and told.err == ""
+    assert "levels/001 is missing" in told.out and name in told.out and told.err == ""
 
 
 def test_what_is_damaged_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +155,7 @@ def test_what_is_damaged_was_measured(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["compliance", str(folder)]) == 1
     told = " ".join(capsys.readouterr().out.split())
     assert "no level was measured" not in told
-    assert "levels/000/tokens.npy" in told and "bring its files back as they were, or measure it again" in told
+    assert "levels/000/tokens.npy" in told and "restore its files, or measure it again" in told
 
 
 def test_a_reader_may_leave_early(tmp_path: Path) -> None:
@@ -176,8 +176,8 @@ def changed(folder: Path, **entries: Any) -> None:
 
 
 @pytest.mark.parametrize(("keep", "words"), [
-    (slice(1, None), "levels/000 is there, and procedure.json does not name it"),
-    (slice(None, -1), "is there, and procedure.json does not name it"),
+    (slice(1, None), "levels/000 exists, and procedure.json does not name it"),
+    (slice(None, -1), "exists, and procedure.json does not name it"),
 ])  # fmt: skip
 def test_a_level_that_was_taken_from_the_list_is_told(
     keep: slice, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -203,7 +203,7 @@ def test_a_level_that_is_gone_from_the_list_and_the_folder_leaves_its_number(
     shutil.rmtree(folder / "levels" / "000")
     capsys.readouterr()
     assert main(["compliance", str(folder)]) == 1
-    assert "procedure.json names no level 0, but a later one" in capsys.readouterr().out
+    assert "procedure.json names a later level, but not level 0" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("folder_name", "status"), [("levels/007.cut-1", "done"), ("levels/007", "running")])
@@ -225,7 +225,7 @@ def test_what_has_no_key_word_is_told_beside(tmp_path: Path, capsys: pytest.Capt
     folder = written_procedure(cases, tmp_path / "p")
     main(["compliance", str(folder)])
     told = " ".join(capsys.readouterr().out.split())
-    assert "beside without a key word" in told
+    assert "other without a key word" in told
     assert "IETF-5.3.2-b false:" in told and "it lasted 4.0 s, asked are 60 s; do: --duration 60" in told
     main(["compliance", str(folder), "--json"])
     beside = json.loads(capsys.readouterr().out)["beside"]
@@ -245,7 +245,7 @@ def test_a_folder_is_not_compared_with_itself_or_with_another_test(
         ([run, run], "run is given twice"),
         ([run, other, other], "other is given twice"),
         ([first, second], "is the test ttft and"),
-        ([run, first], "is a run that is no test and"),
+        ([run, first], "is a run outside of a test and"),
     ):
         options = [word for folder in against[1:] for word in ("--against", folder)]
         assert main(["compliance", against[0], *options]) == 2

@@ -70,12 +70,12 @@ def test_the_repetition_without_its_like_is_named(
     outcome = CHECKS["same_requests"](evidence)
     assert outcome.state == FALSE and who in outcome.reason and words in outcome.reason
     assert "--repetition" in outcome.remedy
-    assert f"was like {tmp_path / who}" in CHECKS["same_load"](evidence).reason
+    assert f"has the load of {tmp_path / who}" in CHECKS["same_load"](evidence).reason
     assert any(who in sentence for sentence in by_compare(evidence))
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [("lengths", "other requests, from number 7"), ("seed", "seeds 42 and 7")]
+    ("change", "words"), [("lengths", "different requests, from number 7"), ("seed", "seeds 42 and 7")]
 )
 def test_repetitions_of_one_system_have_one_sequence(change: str, words: str, tmp_path: Path) -> None:
     """Systems that were both sent three unlike sequences were not sent the same requests three times."""

@@ -104,7 +104,7 @@ def test_what_is_declared_is_called_so(tmp_path: Path) -> None:
     judgement = judged(plain(), tmp_path)
     assert state(judgement, "IETF-4.8.1-c") == DECLARED
     assert state(judgement, "IETF-4.2.6-b") == TRUE
-    assert "no proof" in "\n".join(lines(judgement))
+    assert "not verified" in "\n".join(lines(judgement))
 
 
 def test_what_a_run_does_not_exercise_is_shown_by_a_test(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_other_tests_do_not_apply(tmp_path: Path) -> None:
     """A plain run is judged by what is asked of every test."""
     judgement = judged(plain(), tmp_path)
     assert state(judgement, "IETF-5.2.2.1-b") == INAPPLICABLE
-    assert "no complete test" in document(judgement)["scope"]
+    assert "not a complete test" in document(judgement)["scope"]
 
 
 def test_a_requirement_without_a_binding_is_unchecked(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_conjunction_is_as_weak_as_its_weakest_part() -> None:
 
 def test_an_unknown_condition_is_an_error(tmp_path: Path) -> None:
     """A slip in the data must not make a requirement vanish."""
-    with pytest.raises(ValueError, match="no condition"):
+    with pytest.raises(ValueError, match="not a known condition"):
         why_not(plain().evidence(tmp_path), ["whenever it suits"])
 
 

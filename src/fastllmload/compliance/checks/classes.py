@@ -1,4 +1,4 @@
-"""Request classes of a mixed load: how many, how large, in which shares (IETF 5.6.2)."""
+"""Checks request classes of a mixed load: their number, lengths and shares (IETF 5.6.2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mixed(run: MeasuredRun) -> bool:
 
 @check
 def classes_least(evidence: ComplianceEvidence, /, least: int) -> RequirementOutcome:
-    """A level has so many classes."""
+    """A level has at least *least* classes."""
     most = max((len(np.unique(run.measure["request_class"])) for run in evidence.levels), default=0)
     return judged(most >= least, f"{most} classes in one level", f"measure a mix of {least} or more")
 
@@ -57,8 +57,8 @@ def class_shares(evidence: ComplianceEvidence, /) -> RequirementOutcome:
         counts = np.bincount(run.measure["request_class"], minlength=len(stated))
         n = int(counts.sum())
         off = [abs(c / n - s) > ERRORS * math.sqrt(s * (1 - s) / n) for c, s in zip(counts, stated, strict=False)]
-        told = ", ".join(f"{c / n:.1%}" for c in counts)
-        return judged(not any(off) and len(counts) == len(stated), f"shares: {told}", "use the mix of the test")
+        measured = ", ".join(f"{c / n:.1%}" for c in counts)
+        return judged(not any(off) and len(counts) == len(stated), f"shares: {measured}", "use the mix of the test")
 
     return each(evidence, judge, levels=True)
 
@@ -72,7 +72,7 @@ def shares_of(run: MeasuredRun) -> list[float]:
 
 @check
 def requests_per_class(evidence: ComplianceEvidence, /, least: int) -> RequirementOutcome:
-    """So many requests of every class, in levels that have several classes."""
+    """At least *least* requests of every class, in levels with several classes."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         if not mixed(run):

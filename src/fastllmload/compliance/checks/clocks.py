@@ -1,4 +1,4 @@
-"""Clocks: resolution and form of stamps, synchronisation where two clocks meet (IETF 4.2.1, 4.7)."""
+"""Checks clocks: resolution and format of stamps, synchronisation where two clocks are used (IETF 4.2.1, 4.7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastllmload.records.integrity import ROWS
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,}Z")
 STAMPS = ("t_dispatch", "t_submit", "t_first", "t_last", "t_end")
-ENOUGH = 10_000  # rows whose stamps settle a resolution
+ENOUGH = 10_000  # rows that are examined for the resolution
 
 
 @check
@@ -43,7 +43,7 @@ def stamp_unit(run: MeasuredRun) -> int | None:
 
 @check
 def iso_times(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Wall-clock instants of phases have the form with milliseconds and Z."""
+    """Wall-clock instants of phases are written with milliseconds and Z."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         written = [phase.get("start_utc") for phase in run.get("phases") or () if phase.get("start_utc")]
@@ -57,7 +57,7 @@ def iso_times(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def synchronised(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Offset of two clocks at most 10 ms, where both clocks are in one figure."""
+    """The offset of two clocks is at most 10 ms, where a figure uses both."""
     if not facts.server_stamps(evidence):
         return true("every figure is from one clock, the client's; nothing has to be synchronised")
     offset = number(evidence.declared.get("clock.offset_ms"))
@@ -72,22 +72,22 @@ def synchronised(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def synchronisation_stated(evidence: ComplianceEvidence, /, key: str) -> RequirementOutcome:
-    """Method or accuracy: one client clock says both by itself, else they are declared."""
+    """Method or accuracy of synchronisation is declared, unless there is one client clock only."""
     if not facts.server_stamps(evidence):
         return true("one client clock (CLOCK_MONOTONIC): no method is needed and nothing is added to the accuracy")
-    said = evidence.declared.get(key)
-    if said is None:
+    value = evidence.declared.get(key)
+    if value is None:
         return undeclared(f"{key} is not declared", by_key()[key].remedy)
-    return true(f"declared: {said}")
+    return true(f"declared: {value}")
 
 
 @check
 def inherent(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """On one machine there is one clock; a declared method of synchronisation contradicts that."""
-    said = evidence.declared.get("clock.method", "").lower()
+    """One machine has one clock, so no method of synchronisation may be declared."""
+    method = evidence.declared.get("clock.method", "").lower()
     return judged(
-        said in ("", "inherent", "none"),
-        f"one machine, one clock{f'; declared is {said}' if said else ''}",
+        method in ("", "inherent", "none"),
+        f"one machine, one clock{f'; declared is {method}' if method else ''}",
         "leave out clock.method, or declare topology=distributed",
     )
 

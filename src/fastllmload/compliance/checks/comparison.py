@@ -1,4 +1,4 @@
-"""Whether compared systems were measured alike (IETF 6)."""
+"""Checks that compared systems were measured in the same way (IETF 6)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fastllmload.plan.pace import drawn_from_a_seed
 
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
 RUNS = 3
-APART_S = 3600.0  # between two runs that count as at the same time
-MOST_TOLD = 3
-ALIKE = (
+SAME_TIME_S = 3600.0  # most between two runs that count as at the same time
+MOST_SENTENCES = 3
+MEASURE_EQUALLY = (
     "measure every repetition with every system, with the same options, --seed and --repetition (or one --plan FILE), "
     "and give all of them"
 )
@@ -31,18 +31,18 @@ def together(evidence: ComplianceEvidence) -> tuple[ComplianceEvidence, ...]:
 
 
 def systems(evidence: ComplianceEvidence) -> list[list[ComplianceEvidence]]:
-    """What is compared, by system: what is declared of it tells one from another; the URL only where nothing does."""
-    by_words: dict[str, list[ComplianceEvidence]] = {}
+    """The compared evidence by system. Systems differ in their declarations or, where these are equal, in their URL."""
+    by_declarations: dict[str, list[ComplianceEvidence]] = {}
     for one in together(evidence):
-        words = {key: said for key, said in one.declared.items() if key.startswith(("sut.", "software."))}
-        by_words.setdefault(text([words, one.first("config.target.simulate")]), []).append(one)
-    if len(by_words) > 1:
-        return list(by_words.values())
-    by_place: dict[str, list[ComplianceEvidence]] = {}
+        declared = {key: value for key, value in one.declared.items() if key.startswith(("sut.", "software."))}
+        by_declarations.setdefault(text([declared, one.first("config.target.simulate")]), []).append(one)
+    if len(by_declarations) > 1:
+        return list(by_declarations.values())
+    by_url: dict[str, list[ComplianceEvidence]] = {}
     for one in together(evidence):
-        place = None if one.simulated else one.first("target.urls")
-        by_place.setdefault(text(place), []).append(one)
-    return list(by_place.values())
+        url = None if one.simulated else one.first("target.urls")
+        by_url.setdefault(text(url), []).append(one)
+    return list(by_url.values())
 
 
 def text(value: Any) -> str:
@@ -50,12 +50,12 @@ def text(value: Any) -> str:
 
 
 def begun(one: ComplianceEvidence) -> str:
-    """Which measurement it is: the same in a copy of its folder."""
+    """Identity of the measurement, which is the same in a copy of its folder."""
     return text([[run.get("environment.time_utc"), run.get("phases")] for run in one.runs])
 
 
 def drawn(one: ComplianceEvidence) -> str | None:
-    """Its arrivals, where a seed draws them."""
+    """Identity of the arrivals, where they are random; else None."""
     seeded = any(drawn_from_a_seed(run.get("plan.description.load")) for run in one.runs)
     return text([run.get("plan.digest") for run in one.runs]) if seeded else None
 
@@ -64,32 +64,33 @@ def same(evidence: ComplianceEvidence, values: list[Any], what: str, remedy: str
     """All *values*, one per system, are equal and known."""
     known = all(value not in (None, "", [], [None]) for value in values)
     equal = all(value == values[0] for value in values)
-    told = " and ".join(dict.fromkeys(str(value)[:60] for value in values))
-    return judged(known and equal, f"{what}: {told}", remedy)
+    distinct = " and ".join(dict.fromkeys(str(value)[:60] for value in values))
+    return judged(known and equal, f"{what}: {distinct}", remedy)
 
 
 def sides_of(evidence: ComplianceEvidence) -> list[list[ComplianceEvidence]]:
-    """The systems; each folder by itself where nothing tells systems apart."""
+    """The systems; each folder by itself where systems cannot be distinguished."""
     found = systems(evidence)
     return found if len(found) > 1 else [[one] for one in together(evidence)]
 
 
 @check
 def same_requests(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Repetition k of a system was sent what repetition k of each other was: `compare.workload.unequal_requests`."""
-    gone = [str(one.folder) for one in together(evidence) if not one.levels]
-    if gone:
-        return false(f"nothing was measured in {', '.join(gone)}", "measure it again")
+    """Repetition k of each system was sent the same requests (`compare.workload.unequal_requests`)."""
+    empty = [str(one.folder) for one in together(evidence) if not one.levels]
+    if empty:
+        return false(f"nothing was measured in {', '.join(empty)}", "measure it again")
     sides = sides_of(evidence)
     fewest = min(len(one.levels) for one in together(evidence))
-    told = list(dict.fromkeys(sentence for k in range(fewest) for sentence in unequal_levels(sides, k)))
-    more = f"; and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
-    return judged(not told, "; ".join(told[:MOST_TOLD]) + more or "request sequences are equal", ALIKE)
+    unequal = list(dict.fromkeys(sentence for k in range(fewest) for sentence in unequal_levels(sides, k)))
+    more = f"; and {len(unequal) - MOST_SENTENCES} more" if len(unequal) > MOST_SENTENCES else ""
+    reason = "; ".join(unequal[:MOST_SENTENCES]) + more or "request sequences are equal"
+    return judged(not unequal, reason, MEASURE_EQUALLY)
 
 
 def unequal_levels(sides: list[list[ComplianceEvidence]], k: int) -> list[str]:
-    """In what level *k* of a test, or a run, was sent other requests. Tests that find their loads themselves have the
-    same requests at instants of their own: that the loads differ is another requirement's matter (IETF 6.1-d).
+    """Differences between the requests of level *k* of a test, or of a run. Tests that find their own loads have the same
+    requests at other instants; different loads are covered by another requirement (IETF 6.1-d).
     """
     runs = [[one.levels[k] for one in side] for side in sides]
     for run in (run for side in runs for run in side):
@@ -106,30 +107,30 @@ def unequal_levels(sides: list[list[ComplianceEvidence]], k: int) -> list[str]:
 
 @check
 def same_boundary(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    silent = [str(one.folder) for one in together(evidence) if facts.boundary(one) is None]
-    if silent:
-        return undeclared(f"the boundary is not declared for {', '.join(silent)}", by_key()["sut.boundary"].remedy)
+    missing = [str(one.folder) for one in together(evidence) if facts.boundary(one) is None]
+    if missing:
+        return undeclared(f"the boundary is not declared for {', '.join(missing)}", by_key()["sut.boundary"].remedy)
     return same(evidence, [facts.boundary(one) for one in together(evidence)], "boundary", "compare equal boundaries")
 
 
 @check
 def same_load(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Load model, rate or concurrency, bounds, arrival stream: every repetition of a system has one of each other."""
+    """Each repetition has one with the same load on every other system: model, rate or concurrency, bounds, arrivals."""
     sides = sides_of(evidence)
     found = [{text(one.every("plan.description.load")): one for one in side} for side in sides]
     known = all(one.first("plan.description.load") is not None for one in together(evidence))
-    alone = [
-        f"no run of {other[0].folder} was like {one.folder}"
-        for side, loads in zip(sides, found, strict=True)
+    unmatched = [
+        f"no run of {other[0].folder} has the load of {one.folder}"
+        for side, own in zip(sides, found, strict=True)
         for other, others in zip(sides, found, strict=True)
-        for load, one in loads.items()
+        for load, one in own.items()
         if load not in others and other is not side
     ]
-    told = ", ".join(dict.fromkeys(words for one in together(evidence) for words in map(load_words, one.runs)))
-    return judged(known and not alone, "; ".join([f"load: {told}", *dict.fromkeys(alone)]), ALIKE)
+    loads = ", ".join(dict.fromkeys(text for one in together(evidence) for text in map(load_text, one.runs)))
+    return judged(known and not unmatched, "; ".join([f"load: {loads}", *dict.fromkeys(unmatched)]), MEASURE_EQUALLY)
 
 
-def load_words(run: MeasuredRun) -> str:
+def load_text(run: MeasuredRun) -> str:
     """`40 requests/s, poisson, 42/arrivals`, `8 slots`."""
     described = run.get("plan.description.load") or {}
     if described.get("concurrency") is not None:
@@ -140,13 +141,13 @@ def load_words(run: MeasuredRun) -> str:
 
 
 def hardware_of(evidence: ComplianceEvidence) -> list[dict[str, str | None]]:
-    """As declared, of each that is compared."""
+    """Declared hardware of each compared run or procedure."""
     return [{key: one.declared.get(key) for key in HARDWARE} for one in together(evidence)]
 
 
 @check
 def comparable_hardware(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Equal hardware, or a declared way of normalising."""
+    """Hardware is equal, or a normalisation is declared."""
     found = hardware_of(evidence)
     if any(None in one.values() for one in found):
         return undeclared(
@@ -185,8 +186,8 @@ def intervals(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def repeated(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """At least three independent runs of each system: a procedure is one run however many levels it has, a copy of a
-    folder none, and runs at the same drawn arrivals are one look at these arrivals.
+    """At least three independent runs of each system. A procedure counts as one run, a copied folder does not count, and
+    runs with the same random arrivals count once.
     """
     counts, arrivals = [], []
     for side in systems(evidence):
@@ -194,20 +195,20 @@ def repeated(evidence: ComplianceEvidence, /) -> RequirementOutcome:
         sequences = {drawn(one) for one in runs.values()}
         counts.append(len(runs))
         arrivals.append(len(runs) if None in sequences else len(sequences))
-    told = f"runs per system: {', '.join(map(str, counts))}"
+    reason = f"runs per system: {', '.join(map(str, counts))}"
     if arrivals != counts:
-        told += f"; arrival sequences per system: {', '.join(map(str, arrivals))}"
+        reason += f"; arrival sequences per system: {', '.join(map(str, arrivals))}"
     return judged(
-        min(arrivals) >= RUNS, told, f"measure {RUNS} each, with --repetition 0, 1, 2 and give all with --against"
+        min(arrivals) >= RUNS, reason, f"measure {RUNS} each, with --repetition 0, 1, 2 and give all with --against"
     )
 
 
 @check
 def same_setting(evidence: ComplianceEvidence, /, paths: list[str]) -> RequirementOutcome:
-    """Values of run.json that must be equal over all systems."""
+    """These values of run.json are equal for all systems."""
     found = [[one.every(path) for path in paths] for one in together(evidence)]
     alike = all(one == found[0] for one in found)
-    return judged(alike, f"{', '.join(paths)} {'are equal' if alike else 'differ'}", "measure both alike")
+    return judged(alike, f"{', '.join(paths)} {'are equal' if alike else 'differ'}", "measure both in the same way")
 
 
 @check
@@ -221,16 +222,18 @@ def same_time(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     if shared == "no":
         return RequirementOutcome(DECLARED, "no resources are shared")
     times = [datetime.datetime.fromisoformat(str(one.first("environment.time_utc"))) for one in together(evidence)]
-    apart = (max(times) - min(times)).total_seconds()
-    return judged(apart <= APART_S, f"the runs began {apart / 60:,.0f} minutes apart", "measure them side by side")
+    span = (max(times) - min(times)).total_seconds()
+    return judged(
+        span <= SAME_TIME_S, f"the runs began {span / 60:,.0f} minutes apart", "measure them at the same time"
+    )
 
 
 @check
 def differences_known(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """What differs between the manifests is computed, and each side is in the document."""
-    gone = [str(one.folder) for one in together(evidence) if one.first("config") is None]
-    if gone:
-        return false(f"no configuration in {', '.join(gone)}", "measure with this version")
+    """Every run has its configuration, so that differences can be listed."""
+    missing = [str(one.folder) for one in together(evidence) if one.first("config") is None]
+    if missing:
+        return false(f"no configuration in {', '.join(missing)}", "measure with this version")
     first = together(evidence)[0].first("config")
     parts = sorted(
         {part for one in evidence.others for part in first if first[part] != (one.first("config") or {}).get(part)}

@@ -1,4 +1,4 @@
-"""What must be said openly: safety systems, refusals, deviations, what was declared before the first request."""
+"""Checks required disclosures: safety systems, refusals, deviations, declarations before the first request."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ FILTERS = ("guardrails.input_filter", "guardrails.output_filter")
 @check
 def declared_as(evidence: ComplianceEvidence, /, key: str, values: list[str], remedy: str = "") -> RequirementOutcome:
     """A declaration has one of *values*."""
-    said = evidence.declared.get(key)
-    if said is None:
+    value = evidence.declared.get(key)
+    if value is None:
         return undeclared(f"{key} is not declared", by_key()[key].remedy)
-    if said not in values:
-        return false(f"{key} is declared as {said}", remedy or f"it is to be {' or '.join(values)}")
-    return RequirementOutcome(DECLARED, said)
+    if value not in values:
+        return false(f"{key} is declared as {value}", remedy or f"it is to be {' or '.join(values)}")
+    return RequirementOutcome(DECLARED, value)
 
 
 @check
 def guardrails_stated(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Something is said about the safety systems, if only that there are none."""
-    said = [f"{key}={evidence.declared[key]}" for key in FILTERS if key in evidence.declared]
-    if not said:
+    """Safety systems are declared, even if only that there are none."""
+    values = [f"{key}={evidence.declared[key]}" for key in FILTERS if key in evidence.declared]
+    if not values:
         return undeclared("nothing is declared about safety systems", by_key()[FILTERS[0]].remedy)
-    return RequirementOutcome(DECLARED, ", ".join(said))
+    return RequirementOutcome(DECLARED, ", ".join(values))
 
 
 @check
@@ -44,43 +44,43 @@ def refusals_counted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def disabled_noted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Safety systems that are off are named: that the configuration is "disabled" does not say which."""
+    """Disabled safety systems are named; the configuration "disabled" alone does not name them."""
     off = [key for key in FILTERS if evidence.declared.get(key) == "disabled"]
     configuration = evidence.declared.get("guardrails.configuration")
     if not off and configuration != "disabled":
         return inapplicable("no safety system is declared to be disabled")
-    told = ", ".join(f"{key}={evidence.declared.get(key, 'not declared')}" for key in FILTERS)
+    filters = ", ".join(f"{key}={evidence.declared.get(key, 'not declared')}" for key in FILTERS)
     if not off:
-        return false(f"the configuration is disabled, but {told}", by_key()[FILTERS[0]].remedy)
-    return RequirementOutcome(DECLARED, told)
+        return false(f"the configuration is disabled, but {filters}", by_key()[FILTERS[0]].remedy)
+    return RequirementOutcome(DECLARED, filters)
 
 
 @check
 def before_sending(evidence: ComplianceEvidence, /, key: str) -> RequirementOutcome:
-    """A declaration that stood in the document before the first request; what was added afterwards does not count."""
-    said = evidence.declared.get(key)
-    if said is None:
+    """A declaration was in the document before the first request; later additions do not count."""
+    value = evidence.declared.get(key)
+    if value is None:
         return undeclared(f"{key} is not declared", by_key()[key].remedy)
     allowed = by_key()[key].values
-    if allowed and said not in allowed:
-        return false(f"{key} is declared as {said}", f"declare one of {', '.join(allowed)}")
-    return RequirementOutcome(DECLARED, said)
+    if allowed and value not in allowed:
+        return false(f"{key} is declared as {value}", f"declare one of {', '.join(allowed)}")
+    return RequirementOutcome(DECLARED, value)
 
 
 @check
 def in_scope(evidence: ComplianceEvidence, /, key: str, value: str) -> RequirementOutcome:
-    """What lies outside the methodology's scope is labelled: a declaration that says so breaks the statement."""
-    said = evidence.declared.get(key)
-    if said is None:
+    """The declaration *key* has *value*; any other value is outside the draft's scope and must be labelled."""
+    declared = evidence.declared.get(key)
+    if declared is None:
         return undeclared(f"{key} is not declared", by_key()[key].remedy)
-    if said != value:
-        return false(f"{key} is {said}: outside the methodology's scope", "label the report so")
-    return RequirementOutcome(DECLARED, said)
+    if declared != value:
+        return false(f"{key} is {declared}: outside the methodology's scope", "label the report so")
+    return RequirementOutcome(DECLARED, declared)
 
 
 @check
 def engine_alone(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Nothing of a gateway shows: no TLS, no refused, limited or unauthorised request."""
+    """No sign of a gateway: no TLS, and no refused or rate-limited request."""
     if facts.boundary(evidence) != "model_engine":
         return inapplicable("the boundary is not model_engine")
 
@@ -95,7 +95,7 @@ def engine_alone(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def thresholds_given(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Objectives in the document are those that the tester gave."""
+    """The document has objectives exactly when the user gave some."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         asked, judged_by = run.get("config.output.goodput") or [], run.get("slo")
@@ -112,7 +112,7 @@ def cached_without_sharing(evidence: ComplianceEvidence, /) -> RequirementOutcom
         described = facts.workload(run)
         sharing = any(described.get(part) for part in ("prefix_len", "system_prompt", "contexts"))
         if sharing or run.get("plan.description.conversations") or facts.kinds(evidence) != {"standard"}:
-            return inapplicable("the workload shares beginnings, or its text is not the tool's")
+            return inapplicable("the workload has shared prefixes, or its text is not generated by the tool")
         cached = int(run.ok["cached_tokens"].clip(min=0).sum())
         return judged(
             not cached, f"{cached:,} prompt tokens came from a cache", "use another --seed or restart the server"

@@ -1,4 +1,4 @@
-"""Figures in run.json, and tables, plots, findings and sentences in procedure.json."""
+"""Checks figures in run.json, and tables, plots, findings and sentences in procedure.json."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEEDED = {"p99": 1_000, "p999": 10_000}
 
 @check
 def field(evidence: ComplianceEvidence, /, path: str, remedy: str = "measure with this version") -> RequirementOutcome:
-    """A value stands at *path* of every run.json."""
+    """Every run.json has a value at *path*."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         value = run.get(path)
@@ -27,7 +27,7 @@ def field(evidence: ComplianceEvidence, /, path: str, remedy: str = "measure wit
 def fields(
     evidence: ComplianceEvidence, /, paths: list[str], remedy: str = "measure with this version"
 ) -> RequirementOutcome:
-    """Values stand at all *paths* of every run.json."""
+    """Every run.json has values at all *paths*."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         gone = [path for path in paths if run.get(path) is None]
@@ -65,12 +65,12 @@ def figures(
 
 @check
 def measured(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
-    """Every run.json says what *name* is, or that it was not measured: silence is neither."""
+    """Every run.json has *name*, or states that it was not measured."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         found = run.get(name)
         if not isinstance(found, dict):
-            return false(f"{name} is neither given nor said to be not measured", "measure with this version")
+            return false(f"{name} is neither given nor marked as not measured", "measure with this version")
         value = found.get("value", found.get("p50"))
         return true(f"{name} is {'not measured' if value is None else shown(value)}")
 
@@ -79,7 +79,7 @@ def measured(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
 
 @check
 def samples(evidence: ComplianceEvidence, /, name: str, percentile: str) -> RequirementOutcome:
-    """As many samples as the percentile needs; with fewer it is in the document, flagged, and does not count."""
+    """There are as many samples as the percentile needs; with fewer it is flagged in the document and does not count."""
     needed = NEEDED[percentile]
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
@@ -91,13 +91,15 @@ def samples(evidence: ComplianceEvidence, /, name: str, percentile: str) -> Requ
 
 @check
 def flagged(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Distributions carry their number of samples and name the percentiles that have too few."""
+    """Distributions state their number of samples and the percentiles with too few."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         metrics = run.get("metrics") or {}
         spread = [name for name, found in metrics.items() if isinstance(found, dict) and "p999" in found]
-        silent = [name for name in spread if "n" not in metrics[name] or "insufficient" not in metrics[name]]
-        return judged(bool(spread) and not silent, f"{len(spread)} distributions with their samples", "measure again")
+        unflagged = [name for name in spread if "n" not in metrics[name] or "insufficient" not in metrics[name]]
+        return judged(
+            bool(spread) and not unflagged, f"{len(spread)} distributions with their samples", "measure again"
+        )
 
     return each(evidence, judge)
 
@@ -119,7 +121,7 @@ def buckets(evidence: ComplianceEvidence, /, edges: list[int]) -> RequirementOut
 
 @check
 def table(evidence: ComplianceEvidence, /, columns: list[str], rows: list[str] | None = None) -> RequirementOutcome:
-    """procedure.json has a table with these columns, and with rows whose labels hold these words, in this order."""
+    """procedure.json has a table with these columns, and with rows whose labels contain these words, in this order."""
     found = tables_with(evidence, columns)
     wanted = [label.casefold() for label in rows or ()]
     for candidate in found:
@@ -134,7 +136,7 @@ def table(evidence: ComplianceEvidence, /, columns: list[str], rows: list[str] |
 
 
 def tables_with(evidence: ComplianceEvidence, columns: list[str]) -> list[dict[str, Any]]:
-    """Tables whose columns begin with *columns*, in their order; others may stand between."""
+    """Tables whose columns begin with *columns*, in their order, possibly with others in between."""
     found = []
     for candidate in evidence.asked("tables") or ():
         place = iter([str(column).casefold() for column in candidate.get("columns") or ()])
@@ -147,23 +149,23 @@ def tables_with(evidence: ComplianceEvidence, columns: list[str]) -> list[dict[s
 def plot(evidence: ComplianceEvidence, /, words: list[str]) -> RequirementOutcome:
     """procedure.json has a plot whose id or title has one of *words*."""
     for candidate in evidence.asked("plots") or ():
-        said = f"{candidate.get('id')} {candidate.get('title')} {candidate.get('kind')}".casefold()
-        if any(word in said for word in words) and candidate.get("series"):
+        label = f"{candidate.get('id')} {candidate.get('title')} {candidate.get('kind')}".casefold()
+        if any(word in label for word in words) and candidate.get("series"):
             return true(f"plot {candidate.get('title')!r}")
     return false("no such plot", "let the procedure run to its end")
 
 
 @check
 def finding(evidence: ComplianceEvidence, /, names: list[str], words: list[str] | None = None) -> RequirementOutcome:
-    """procedure.json has one of the findings *names*, a column or a row that begins so, or a sentence with *words*."""
+    """procedure.json has one of the findings, columns or rows *names*, or a sentence with one of *words*."""
     values = evidence.asked("findings") or {}
     for name in names:
         if name in values:
             return true(f"{name} is {shown(values[name])}")
     for candidate in evidence.asked("tables") or ():
         labels = [*candidate.get("columns", ()), *(row[0] for row in candidate.get("rows") or () if row)]
-        said = [str(label).casefold().replace("_", " ") for label in labels]
-        if any(label.startswith(name.casefold().replace("_", " ")) for label in said for name in names):
+        texts = [str(label).casefold().replace("_", " ") for label in labels]
+        if any(text.startswith(name.casefold().replace("_", " ")) for text in texts for name in names):
             return true(f"in the table {candidate.get('title')!r}")
     sentences = " | ".join(str(text) for text in evidence.asked("sentences") or ()).casefold()
     if any(word.casefold() in sentences for word in words or ()):
@@ -184,7 +186,7 @@ def reported(evidence: ComplianceEvidence, /, names: list[str]) -> RequirementOu
 
 @check
 def figures_there(evidence: ComplianceEvidence, /, names: list[str]) -> RequirementOutcome:
-    """Every run.json has these metrics, measured or said to be null."""
+    """Every run.json has these metrics, measured or null."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         gone = [name for name in names if not isinstance(run.get(f"metrics.{name}"), dict)]
@@ -195,11 +197,11 @@ def figures_there(evidence: ComplianceEvidence, /, names: list[str]) -> Requirem
 
 @check
 def has(evidence: ComplianceEvidence, /, name: str, key: str) -> RequirementOutcome:
-    """A metric says *key* of itself."""
+    """The entry of a metric has *key*."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
-        said = run.get(f"metrics.{name}.{key}")
-        return judged(said is not None, f"{name}: {key} is {shown(said)}", "measure with this version")
+        value = run.get(f"metrics.{name}.{key}")
+        return judged(value is not None, f"{name}: {key} is {shown(value)}", "measure with this version")
 
     return each(evidence, judge)
 
@@ -228,20 +230,20 @@ def preset(evidence: ComplianceEvidence, /, name: str, alpha: float, speed: floa
 
 @check
 def not_events(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Output counts are the server's, a tokenizer's or estimates from the text: never the number of events."""
+    """Output counts come from the server, a tokenizer or estimates from the text, never from the number of events."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         sources = run.get("counts.output_tokens_source") or {}
         known = set(sources) <= {"usage", "tokenizer", "estimate", "none"} and bool(sources)
-        told = ", ".join(f"{number:,} from {name}" for name, number in sources.items() if number)
-        return judged(known, f"output tokens: {told or 'none'}", "measure with this version")
+        counts = ", ".join(f"{number:,} from {name}" for name, number in sources.items() if number)
+        return judged(known, f"output tokens: {counts or 'none'}", "measure with this version")
 
     return each(evidence, judge)
 
 
 @check
 def power_window(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Power was sampled beside this run alone: its telemetry has its own beginning and end."""
+    """Power was sampled during this run only: telemetry ended with it."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         if run.get("metrics.power_w.value") is None:
@@ -256,7 +258,7 @@ def power_window(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def delay_small(evidence: ComplianceEvidence, /, us: float) -> RequirementOutcome:
-    """From the kernel's stamp to the program: little work while timing."""
+    """P99 of the delay from the kernel's stamp to the program is below *us* microseconds."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         late = run.get("certificate.socket_to_user_us.p99")

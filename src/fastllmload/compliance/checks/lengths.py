@@ -1,4 +1,4 @@
-"""Lengths and shares of the standard workloads, as they were drawn (IETF appendix A)."""
+"""Checks lengths and shares of the standard workloads, as planned (IETF appendix A)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def targets(
     within: float = 0.05,
     enough: int = 2_000,
 ) -> RequirementOutcome:
-    """Lengths asked for (*side*: input or output) lie in [least, most]; with *enough* of them mean and median fit too.
+    """Target lengths (*side*: input or output) lie in [least, most]; with *enough* of them mean and median fit too.
 
-    *within*: the share by which the median may differ. The mean may differ by 4 standard errors, or by *within*.
+    *within*: relative error allowed for the median. The mean may differ by 4 standard errors, or by *within*.
     """
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         if facts.workload(run).get("isl" if side == "input" else "osl") is None:
-            return inapplicable("the plan does not say its lengths")
+            return inapplicable("the plan does not state its lengths")
         lengths = run.measure[f"{side}_target"][run.measure["turn"] == 0].astype(np.float64)
         if not len(lengths):
             return inapplicable("no request was planned")
@@ -51,7 +51,7 @@ def targets(
 
 
 def too_far(lengths: npt.NDArray[np.float64], mean: float | None, median: float | None, within: float) -> str | None:
-    """What is off, as a sentence; None when nothing is."""
+    """A sentence on a wrong mean or median; None when both fit."""
     if median is not None and abs(float(np.median(lengths)) - median) > within * median:
         return f"the median length is {float(np.median(lengths)):,.0f}, to be near {median:,.0f}"
     if mean is not None:
@@ -66,13 +66,13 @@ def fixed_output(evidence: ComplianceEvidence, /, tokens: int | None = None) -> 
     """All requests ask for the same output length, *tokens* where it is given."""
     lengths = {int(n) for run in evidence.runs for n in np.unique(run.measure["output_target"])}
     fits = len(lengths) == 1 and (tokens is None or lengths == {tokens})
-    shown = ", ".join(str(n) for n in sorted(lengths)[:4]) or "no"
-    return judged(fits, f"output lengths asked for: {shown}", f"give --osl {tokens or 256}")
+    first = ", ".join(str(n) for n in sorted(lengths)[:4]) or "no"
+    return judged(fits, f"output lengths asked for: {first}", f"give --osl {tokens or 256}")
 
 
 @check
 def shares_no_prefix(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """No shared beginnings were asked for."""
+    """No shared prefix is configured."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         length = int(facts.workload(run).get("prefix_len") or 0)
@@ -83,7 +83,7 @@ def shares_no_prefix(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def share_drawn(evidence: ComplianceEvidence, /, path: str, share: float) -> RequirementOutcome:
-    """The plan states *share* of requests with a shared beginning, and so many have one, to 4 standard errors."""
+    """The plan states *share* as the fraction of requests with a shared prefix, and it has it within 4 standard errors."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         stated = dig(facts.workload(run), path)
@@ -94,15 +94,15 @@ def share_drawn(evidence: ComplianceEvidence, /, path: str, share: float) -> Req
             return true(f"the plan states a share of {share:g}")
         drawn = float(np.mean(planned["prefix_tokens"] > 0))
         off = ERRORS * math.sqrt(share * (1 - share) / len(planned))
-        told = f"{drawn:.1%} of {len(planned):,} requests share a beginning, to be {share:.0%}"
-        return judged(abs(drawn - share) <= off, told, "use the standard workload")
+        reason = f"{drawn:.1%} of {len(planned):,} requests have a shared prefix, to be {share:.0%}"
+        return judged(abs(drawn - share) <= off, reason, "use the standard workload")
 
     return each(evidence, judge)
 
 
 @check
 def choices_follow(evidence: ComplianceEvidence, /, exponent: float) -> RequirementOutcome:
-    """How often each context was chosen fits Zipf's law with *exponent* (chi-square below its 99.99% point)."""
+    """The frequencies of contexts fit Zipf's law with *exponent* (chi-square below its 99.99% quantile)."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         chosen = np.asarray(dig(facts.workload(run), "contexts.chosen") or [], np.float64)
@@ -122,7 +122,7 @@ def choices_follow(evidence: ComplianceEvidence, /, exponent: float) -> Requirem
 
 @check
 def contexts(evidence: ComplianceEvidence, /, count: int, least: int, most: int) -> RequirementOutcome:
-    """So many repository contexts, each of a length in [least, most]."""
+    """*count* repository contexts, each with a length in [least, most]."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         lengths = dig(facts.workload(run), "contexts.tokens") or []

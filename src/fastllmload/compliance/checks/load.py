@@ -1,4 +1,4 @@
-"""How requests were offered: a schedule fixed beforehand and kept, a loop that is what it is called (IETF 4.2)."""
+"""Checks how requests were sent: a schedule that was fixed before the run and kept, and the load model (IETF 4.2)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def schedule_kept(evidence: ComplianceEvidence, /) -> RequirementOutcome:
             return inapplicable("the load is a closed loop")
         planned, start = run.planned, run.run.phase("measure")
         if planned is None or start is None:
-            return false("the folder holds no schedule", "keep plan/schedule.npy")
+            return false("the folder contains no schedule", "keep plan/schedule.npy")
         known = (run.plan.get("members") or {}).get("t_sched.npy")
         if known is None or array_hash(planned["t_sched_ns"]) != known:
             return false("plan/schedule.npy does not have the digest that plan.json states", "keep the plan as it was")
@@ -46,7 +46,7 @@ def schedule_kept(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def arrivals_redrawn(evidence: ComplianceEvidence, /, names: list[str]) -> RequirementOutcome:
-    """Open loop with one of the processes *names*: drawing again from its stream gives the same instants."""
+    """Open loop with one of the processes *names*: its seed gives the same instants again."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         arrivals = run.get("plan.description.load.arrivals") or {}
@@ -59,19 +59,19 @@ def arrivals_redrawn(evidence: ComplianceEvidence, /, names: list[str]) -> Requi
         starts = starts[starts >= 0]  # later turns of a conversation are due when the one before is answered
         again = redrawn(arrivals, len(starts))
         if again is None:
-            return false("the schedule cannot be drawn again from what plan.json says", "keep plan/ as it was")
+            return false("the schedule cannot be drawn again from plan.json", "keep plan/ as it was")
         same = np.array_equal(again, starts[: len(again)])
         return judged(
             same,
             f"{len(again):,} instants drawn again from {arrivals.get('stream')!r} are {'' if same else 'not '}the same",
-            "measure again: the instants are not those of the process that is named",
+            "measure again: the instants are not those of the named process",
         )
 
     return each(evidence, judge)
 
 
 def redrawn(arrivals: dict[str, Any], count: int) -> npt.NDArray[np.int64] | None:
-    """The first instants of a renewal process; None where its description does not suffice or nothing is due."""
+    """The first instants of an arrival process; None where its description is insufficient or nothing is due."""
     name, rate, stream = arrivals.get("name"), arrivals.get("rate"), arrivals.get("stream")
     if not count or not isinstance(rate, int | float) or stream is None:
         return None
@@ -91,7 +91,7 @@ def responses_do_not_delay(evidence: ComplianceEvidence, /) -> RequirementOutcom
         if run.closed:
             return inapplicable("the load is a closed loop")
         if run.get("config.load") is None:
-            return false("what load was asked for is not recorded", "keep run.json as it was")
+            return false("the configured load is not recorded", "keep run.json as it was")
         cap = run.get("config.load.max_concurrency")
         if cap is not None:
             return false(f"--max-concurrency {cap} lets responses delay requests", "leave out --max-concurrency")
@@ -112,7 +112,7 @@ def responses_do_not_delay(evidence: ComplianceEvidence, /) -> RequirementOutcom
 
 
 def lag_p99_us(run: MeasuredRun, after_ns: int = 0) -> float | None:
-    """From the rows of the whole measure phase that were due after *after_ns*."""
+    """P99 of the lag of all requests of the measure phase that were due after *after_ns*."""
     rows = run.measure.where((run.measure["t_dispatch"] > 0) & (run.measure["t_sched"] > after_ns))
     if not len(rows):
         return None
@@ -121,7 +121,7 @@ def lag_p99_us(run: MeasuredRun, after_ns: int = 0) -> float | None:
 
 @check
 def concurrent(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Requests that were due while an earlier one was still answered went out before that one ended."""
+    """Requests that were due while an earlier one was in flight were sent before that one ended."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         rows = run.measure.where(run.measure["t_dispatch"] > 0)
@@ -135,7 +135,7 @@ def concurrent(evidence: ComplianceEvidence, /) -> RequirementOutcome:
             return inapplicable("nothing was due while an earlier request was answered")
         return judged(
             together > 0,
-            f"{together:,} of {int(due.sum()):,} requests that were due during another one went out during it",
+            f"{together:,} of {int(due.sum()):,} requests that were due during another one were sent during it",
             "requests wait for each other: measure with this tool's own engine",
         )
 
@@ -144,9 +144,9 @@ def concurrent(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def turn_around(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Closed loop: the next request of a slot went out at most 1 ms after the last one ended, at P99.
+    """Closed loop: the next request of a slot was sent at most 1 ms after the last one ended, at P99.
 
-    The requests that fill the slots replace nothing, and are left out.
+    The requests that first fill the slots are excluded.
     """
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
@@ -163,7 +163,7 @@ def turn_around(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def concurrency_kept(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Closed loop: as many in flight as asked for, never more, and all of them at some time."""
+    """Closed loop: the maximum of requests in flight is the configured concurrency."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         if not run.closed:
@@ -217,7 +217,7 @@ def concurrency_given(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def loop_is(evidence: ComplianceEvidence, /, names: list[str], refused: str = "") -> RequirementOutcome:
-    """The load model of every level is one of *names*; levels that only find a capacity may have another."""
+    """The load model of every level is one of *names*, except for levels that only find a capacity."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         found = run.get("plan.description.load.loop")
@@ -254,7 +254,7 @@ def arrivals_known(evidence: ComplianceEvidence, /, names: list[str]) -> Require
 
 @check
 def not_limited_by_client(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The certificate says of no run that the client was the limit."""
+    """No certificate reports that the client was the limit."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         limited = run.get("certificate.generator_limited")
@@ -267,7 +267,7 @@ def not_limited_by_client(evidence: ComplianceEvidence, /) -> RequirementOutcome
 
 @check
 def waited_for(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Every request of the measure phase was sent: the count that was asked for was reached."""
+    """Every request of the measure phase was sent: the configured count was reached."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         asked, sent = run.get("config.load.num_requests"), int(run.get("counts.dispatched") or 0)

@@ -1,4 +1,4 @@
-"""The network between client and system (IETF 4.7.3, B.3.3)."""
+"""Checks the network between client and system (IETF 4.7.3, B.3.3)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ NEAR_MS = 1.0
 
 
 def connects(run: MeasuredRun) -> list[float]:
-    """TCP connect times in ms, of the connections of requests or of the checks before the run."""
+    """TCP connect times in ms, of the requests' connections or of the checks before the run."""
     p50 = run.get("metrics.rtt_ms.p50")
     return [float(p50)] if p50 is not None else sorted(float(ms) for ms in run.get("target.connect_ms") or ())
 
 
 @check
 def rtt_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Round trips of the network stand beside the latencies."""
+    """Network round trips are reported with the latencies."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         found = connects(run)
@@ -32,7 +32,7 @@ def rtt_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def near(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """On one machine a round trip takes no millisecond."""
+    """On one machine a round trip takes less than a millisecond."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         found = connects(run)
@@ -48,7 +48,7 @@ def near(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def adjustment_documented(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """An adjusted latency has its own name, its figure of subtraction beside it, and the plain one stays."""
+    """An adjusted latency has its own name and states what is subtracted; the plain one is reported too."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         adjusted = run.get("metrics.ttft_net_adjusted")
@@ -70,7 +70,7 @@ def topology_is(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcom
 
 @check
 def loopback(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Every address is a loopback one."""
+    """Every address of the target is a loopback one."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         found = [str(address) for address in run.get("target.addresses") or ()]

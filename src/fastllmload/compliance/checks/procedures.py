@@ -1,4 +1,4 @@
-"""What a test did: levels, durations, loads, phases, hooks (IETF 5.1 to 5.10)."""
+"""Checks the levels, durations, loads, phases and hooks of a test (IETF 5.1 to 5.10)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 
 NEAR = 0.02  # of a fraction of the load
-FILL_US = 50_000.0  # between the first and last request that fill a closed loop
+FILL_US = 50_000.0  # most between the first and last request that fill a closed loop
 PER_SLOT = 100
 
 
@@ -26,7 +26,7 @@ def lasted(evidence: ComplianceEvidence, /, seconds: float, state: str = "") -> 
             return inapplicable(f"no level is called {state}")
         length = run.seconds
         if length is None:
-            return false("it is not known how long it lasted", "let it run to its end")
+            return false("its duration is not known", "let it run to its end")
         return judged(
             length >= seconds - 0.5, f"it lasted {length:,.1f} s, asked are {seconds:g} s", f"--duration {seconds:g}"
         )
@@ -36,7 +36,7 @@ def lasted(evidence: ComplianceEvidence, /, seconds: float, state: str = "") -> 
 
 @check
 def window_after_ramp(evidence: ComplianceEvidence, /, share: float) -> RequirementOutcome:
-    """The window of a level that time bounds begins behind the first *share* of it."""
+    """The window of a level that is bounded by time begins after the first *share* of it."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         phase = run.run.phase("measure")
@@ -51,7 +51,7 @@ def window_after_ramp(evidence: ComplianceEvidence, /, share: float) -> Requirem
 
 @check
 def level_count(evidence: ComplianceEvidence, /, least: int) -> RequirementOutcome:
-    """So many different loads were measured."""
+    """At least *least* different loads were measured."""
     loads = {(run.entry or {}).get("load") for run in evidence.levels}
     return judged(len(loads) >= least, f"{len(loads)} loads were measured", f"measure at least {least}")
 
@@ -68,12 +68,14 @@ def ascending(evidence: ComplianceEvidence, /, by: str = "load") -> RequirementO
 
 @check
 def parameter(evidence: ComplianceEvidence, /, names: list[str], words: str = "") -> RequirementOutcome:
-    """One of *names* stands in the parameters of the procedure, at any depth, with a value."""
+    """One of *names* has a value in the parameters or findings of the procedure, at any depth."""
     value = find(evidence.asked("parameters"), names)
     if value is None:
         value = find(evidence.asked("findings"), names)
-    told = f"{names[0]} is {value}" if value is not None else f"{' or '.join(names)} is not among the parameters"
-    return judged(value is not None, told, words or f"give it as an option of `fastllmload procedure {evidence.test}`")
+    reason = f"{names[0]} is {value}" if value is not None else f"{' or '.join(names)} is not among the parameters"
+    return judged(
+        value is not None, reason, words or f"give it as an option of `fastllmload procedure {evidence.test}`"
+    )
 
 
 def find(document: Any, names: list[str]) -> Any:
@@ -113,22 +115,22 @@ def capacity(evidence: ComplianceEvidence) -> float | None:
 
 
 def fraction_of(evidence: ComplianceEvidence, run: MeasuredRun) -> float | None:
-    """Share of the reference load at which a level went."""
+    """Load of a level as a fraction of the reference load."""
     entry, reference = run.entry or {}, capacity(evidence)
-    said = entry.get("share_of_capacity")
-    if isinstance(said, int | float):
-        return float(said)
+    recorded = entry.get("share_of_capacity")
+    if isinstance(recorded, int | float):
+        return float(recorded)
     load = entry.get("load")
     return float(load) / reference if reference is not None and isinstance(load, int | float) else None
 
 
 @check
 def fractions(evidence: ComplianceEvidence, /, wanted: list[float]) -> RequirementOutcome:
-    """Levels at exactly these shares of the reference load."""
+    """There are levels at these shares of the reference load."""
     found = sorted({round(f, 3) for run in evidence.levels if (f := fraction_of(evidence, run)) is not None})
     same = len(found) >= len(wanted) and all(any(abs(f - want) <= NEAR for f in found) for want in wanted)
-    told = ", ".join(f"{f:g}" for f in found) or "not recorded"
-    return judged(same, f"shares of the reference load: {told}", f"measure at {', '.join(f'{f:g}' for f in wanted)}")
+    shares = ", ".join(f"{f:g}" for f in found) or "not recorded"
+    return judged(same, f"shares of the reference load: {shares}", f"measure at {', '.join(f'{f:g}' for f in wanted)}")
 
 
 @check
@@ -137,8 +139,8 @@ def fraction_within(evidence: ComplianceEvidence, /, least: float, most: float) 
     mixed = [run for run in evidence.levels if "isolated" not in run.name]
     found = [f for run in mixed if (f := fraction_of(evidence, run)) is not None]
     inside = bool(found) and all(least - NEAR <= f <= most + NEAR for f in found)
-    told = ", ".join(f"{f:.3g}" for f in found) or "not recorded"
-    return judged(inside, f"the load is {told} of the saturation load", f"measure at {least:g} to {most:g} of it")
+    shares = ", ".join(f"{f:.3g}" for f in found) or "not recorded"
+    return judged(inside, f"the load is {shares} of the saturation load", f"measure at {least:g} to {most:g} of it")
 
 
 @check
@@ -146,32 +148,33 @@ def spans_to_saturation(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     """The lowest load is at most a tenth of the capacity, and a level was saturated."""
     found = sorted(f for run in evidence.levels if (f := fraction_of(evidence, run)) is not None)
     saturated = any((run.entry or {}).get("saturated") for run in evidence.levels)
-    told = f"from {found[0]:.3g} of the capacity" if found else "of no known share of a capacity"
+    start = f"from {found[0]:.3g} of the capacity" if found else "of no known share of a capacity"
     return judged(
         bool(found) and found[0] <= 0.1 * (1 + NEAR) and saturated,
-        f"loads {told}; {'a' if saturated else 'no'} level was saturated",
+        f"loads {start}; {'a' if saturated else 'no'} level was saturated",
         "measure from 10% of the capacity up to saturation",
     )
 
 
 @check
 def states(evidence: ComplianceEvidence, /, wanted: list[str]) -> RequirementOutcome:
-    """Levels were measured in each of these states of the system: words in their name or state."""
-    seen = [f"{run.name} {' '.join((run.entry or {}).get('state') or ())}".casefold() for run in evidence.levels]
-    gone = [word for word in wanted if not any(word in text for text in seen)]
-    return judged(not gone, f"states: {'; '.join(dict.fromkeys(seen)) or 'none'}", f"measure {', '.join(gone)} too")
+    """Levels were measured in each of these states of the system, which are words in their name or state."""
+    found = [f"{run.name} {' '.join((run.entry or {}).get('state') or ())}".casefold() for run in evidence.levels]
+    missing = [word for word in wanted if not any(word in text for text in found)]
+    reason = f"states: {'; '.join(dict.fromkeys(found)) or 'none'}"
+    return judged(not missing, reason, f"measure {', '.join(missing)} too")
 
 
 @check
 def step_done(evidence: ComplianceEvidence, /, words: list[str]) -> RequirementOutcome:
-    """A hook or an operator changed the system so, and it is recorded with its time and status."""
+    """A change of the system by a hook or an operator is recorded with its time and status."""
     for step in evidence.asked("steps") or ():
         if any(word in str(step.get("name", "")) for word in words):
             how = str(step.get("how", ""))
-            said = f"{step.get('name')} by {how} at {step.get('at_utc')}, status {step.get('status')}"
+            record = f"{step.get('name')} by {how} at {step.get('at_utc')}, status {step.get('status')}"
             if step.get("status"):
-                return false(said, "let the hook succeed")
-            return RequirementOutcome(DECLARED, said) if how == "operator" else true(said)
+                return false(record, "let the hook succeed")
+            return RequirementOutcome(DECLARED, record) if how == "operator" else true(record)
     return false(f"no step {' or '.join(words)} is recorded", f"--hook {words[0]}=COMMAND")
 
 
@@ -189,7 +192,7 @@ def same_sequence(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def requests_per_level(evidence: ComplianceEvidence, /, least: int) -> RequirementOutcome:
-    """So many successful requests in every level."""
+    """Every level has at least *least* successful requests."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         return judged(len(run.ok) >= least, f"{len(run.ok):,} requests succeeded, asked are {least:,}", f"-n {least}")
@@ -199,7 +202,7 @@ def requests_per_level(evidence: ComplianceEvidence, /, least: int) -> Requireme
 
 @check
 def gaps_enough(evidence: ComplianceEvidence, /, requests: int, gaps: int) -> RequirementOutcome:
-    """So many requests and so many gaps at every level."""
+    """Every level has at least *requests* successful requests and *gaps* gaps."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         name = run.get("metrics.share_single.pooled_as")
@@ -211,21 +214,21 @@ def gaps_enough(evidence: ComplianceEvidence, /, requests: int, gaps: int) -> Re
 
 @check
 def long_enough_outputs(evidence: ComplianceEvidence, /, tokens: int) -> RequirementOutcome:
-    """Requests whose gaps count generated at least *tokens*; shorter ones are left out by the procedure and counted."""
+    """Requests whose gaps count generated at least *tokens*; the procedure excludes and counts shorter ones."""
     found = [(run, answered_short(run, tokens)) for run in evidence.levels]
-    left_out, short = values_of(evidence.asked("findings"), "short"), sum(counts[1] for _, counts in found)
-    told = sum(value for value in left_out if isinstance(value, int))
+    recorded, short = values_of(evidence.asked("findings"), "short"), sum(counts[1] for _, counts in found)
+    excluded = sum(value for value in recorded if isinstance(value, int))
     remedy = f"--osl {tokens + 1} or more, with --ignore-eos"
-    if short > told:
-        said = f"{told:,} were left out of the gaps" if left_out else "nobody says that they were left out of the gaps"
-        return false(f"{short:,} requests generated fewer than {tokens} tokens, and {said}", remedy)
+    if short > excluded:
+        how = f"{excluded:,} were excluded" if recorded else "the number of excluded ones is not recorded"
+        return false(f"{short:,} requests generated fewer than {tokens} tokens, and {how}", remedy)
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         ok, short = next(counts for one, counts in found if one is run)
         asked = int(run.measure["output_target"].min(initial=2**31 - 1))
         return judged(
             asked > tokens and ok > short,
-            f"{short:,} of {ok:,} requests generated fewer than {tokens} tokens; the least asked for is {asked:,}",
+            f"{short:,} of {ok:,} requests generated fewer than {tokens} tokens; the smallest target is {asked:,}",
             remedy,
         )
 
@@ -233,7 +236,7 @@ def long_enough_outputs(evidence: ComplianceEvidence, /, tokens: int) -> Require
 
 
 def answered_short(run: MeasuredRun, tokens: int) -> tuple[int, int]:
-    """Successful requests of the window, and those of them with fewer than *tokens* output tokens."""
+    """Numbers of successful requests in the window, and of those with fewer than *tokens* output tokens."""
     chosen = populations(run.run, window_of(run.run)).latency
     return int(chosen.sum()), int(np.count_nonzero(chosen & (count_tokens(run.run).output < tokens)))
 
@@ -250,7 +253,7 @@ def values_of(document: Any, name: str) -> list[Any]:
 
 @check
 def filled_at_once(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The requests that fill a closed loop went out together."""
+    """The requests that fill a closed loop were sent at the same time."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         spread = run.get("certificate.schedule_lag_us.first_fill_us")
@@ -258,7 +261,7 @@ def filled_at_once(evidence: ComplianceEvidence, /) -> RequirementOutcome:
         if spread is None:
             return inapplicable("the load is an open loop")
         return judged(
-            float(spread) <= FILL_US, f"the first requests went out within {float(spread):,.0f} us", "more workers"
+            float(spread) <= FILL_US, f"the first requests were sent within {float(spread):,.0f} us", "more workers"
         )
 
     return each(evidence, judge, levels=True)
@@ -266,7 +269,7 @@ def filled_at_once(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def slots_used(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """60 s and 100 completions per slot, whichever is longer."""
+    """Every level lasted 60 s and 100 completions per slot, whichever is longer."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         slots = int(run.get("config.load.concurrency") or 0)
@@ -283,7 +286,7 @@ def slots_used(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def closed_at_most(evidence: ComplianceEvidence, /, slots: int) -> RequirementOutcome:
-    """A closed loop with at most so many slots."""
+    """Every level is a closed loop with at most *slots* slots."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         found = run.get("config.load.concurrency")
@@ -294,7 +297,7 @@ def closed_at_most(evidence: ComplianceEvidence, /, slots: int) -> RequirementOu
 
 @check
 def lengths_hit(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Every prompt of a level has the level's length, to 1% or 8 tokens."""
+    """Every prompt of a level has the level's length within 1% or 8 tokens."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         lengths = run.measure["input_target"].astype(np.int64)
@@ -311,7 +314,7 @@ def lengths_hit(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def oversubscribed(evidence: ComplianceEvidence, /, least: float) -> RequirementOutcome:
-    """The base level and levels above the capacity, none below it."""
+    """There are levels above the capacity, and none below *least* of it."""
     found = [f for run in evidence.levels if (f := fraction_of(evidence, run)) is not None]
     above = [f for f in found if f > 1.0]
     return judged(
@@ -345,7 +348,7 @@ def watched_for_cascades(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def starts_at(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
-    """The first level has the load that parameter *name* gives."""
+    """The first level has the load in the parameter *name*."""
     asked = find(evidence.asked("parameters"), [name])
     first = (evidence.levels[0].entry or {}).get("load") if evidence.levels else None
     return judged(
@@ -356,18 +359,17 @@ def starts_at(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
 @check
 def entries(evidence: ComplianceEvidence, /, names: list[str]) -> RequirementOutcome:
     """Every level's entry in procedure.json has one of *names*."""
-    gone = [run.name for run in evidence.levels if not any(name in (run.entry or {}) for name in names)]
-    there = bool(evidence.levels) and not gone
-    return judged(
-        there, f"{names[0]} is {'there' if there else 'missing at ' + ', '.join(gone[:3])}", "run it to its end"
-    )
+    missing = [run.name for run in evidence.levels if not any(name in (run.entry or {}) for name in names)]
+    found = bool(evidence.levels) and not missing
+    reason = f"{names[0]} is {'recorded' if found else 'missing at ' + ', '.join(missing[:3])}"
+    return judged(found, reason, "let it run to its end")
 
 
 @check
 def is_test(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
-    """The procedure is this test, it came to its end, and no level of it is gone or left out."""
+    """The procedure is this test, it finished, and no level is missing or unlisted."""
     status = evidence.asked("status")
-    whole = evidence.test == name and status == "done" and not evidence.absent and not evidence.strays
-    gone = (f"{', '.join(evidence.absent)} is gone",) if evidence.absent else ()
-    told = "; ".join((f"the test {evidence.test} ended as {status}", *gone, *evidence.strays))
-    return judged(whole, told, "start it again: it goes on where it stopped")
+    complete = evidence.test == name and status == "done" and not evidence.absent and not evidence.strays
+    missing = (f"{', '.join(evidence.absent)} is missing",) if evidence.absent else ()
+    reason = "; ".join((f"the test {evidence.test} ended as {status}", *missing, *evidence.strays))
+    return judged(complete, reason, "start it again: it continues where it stopped")

@@ -1,4 +1,4 @@
-"""Checks by name: a check is a function of the evidence and of the parameters that a requirement's `with` gives."""
+"""Registers checks by name: functions of the evidence and of the parameters in a requirement's `with`."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def check(function: F) -> F:
 def each(
     evidence: ComplianceEvidence, judge: Callable[[MeasuredRun], RequirementOutcome], levels: bool = False
 ) -> RequirementOutcome:
-    """The same question to every run: the first that does not hold, else the first that applied.
+    """Apply *judge* to every run; returns the first outcome that does not hold, else the first that is applicable.
 
-    *levels*: only to those that the test itself is about.
+    *levels*: only runs that the test reports on.
     """
     if not (evidence.levels if levels else evidence.runs):
         if evidence.absent:
             place = evidence.absent[0]
             more = f" (and {len(evidence.absent) - 1} more)" if len(evidence.absent) > 1 else ""
-            why = evidence.why.get(place, f"{place} is gone")
-            return false(f"{why}{more}", "bring its files back as they were, or measure it again")
-        return false("no level was measured", "run it to its end")
+            why = evidence.why.get(place, f"{place} is missing")
+            return false(f"{why}{more}", "restore its files, or measure it again")
+        return false("no level was measured", "let it run to its end")
     held: RequirementOutcome | None = None
     for run in evidence.levels if levels else evidence.runs:
         found = judge(run)

@@ -1,4 +1,4 @@
-"""Reports as files: the minimum one with its lines, the full one with its sections (IETF C.1, C.2)."""
+"""Checks report files: lines of the minimum report, sections of the full report (IETF C.1, C.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastllmload.compliance.outcome import RequirementOutcome, judged
 
 HEADER = "=== LLM Benchmark Report (Minimum) ==="
 TEXTS = ("*.md", "*.txt")
-LARGEST = 4_000_000  # bytes of a text that is looked at
+LARGEST = 4_000_000  # bytes; larger files are ignored
 TITLES = (
     "System Identification", "Test Configuration", "Results", "Detailed Results", "Methodology Compliance",
     "Reproduction",
@@ -18,7 +18,7 @@ TITLES = (
 
 
 def texts(evidence: ComplianceEvidence) -> list[str]:
-    """Texts of reports in the folder."""
+    """Texts of the Markdown and text files in the folder."""
     found = [path for pattern in TEXTS for path in sorted(evidence.folder.glob(pattern))]
     return [
         path.read_text(encoding="utf-8", errors="replace")
@@ -28,12 +28,12 @@ def texts(evidence: ComplianceEvidence) -> list[str]:
 
 
 def minimum(evidence: ComplianceEvidence) -> list[str]:
-    """Lines of the minimum report; none where there is no such report."""
+    """Lines of the minimum report; empty without one."""
     return next((text.splitlines() for text in texts(evidence) if HEADER in text), [])
 
 
 def sections(evidence: ComplianceEvidence) -> list[str]:
-    """Headings of the full report: numbered, and at least the first two of its titles."""
+    """Numbered headings of the full report, which has at least the first two titles; empty without one."""
     for text in texts(evidence):
         found = [line.strip("# ").strip() for line in text.splitlines() if re.match(r"#{0,3} *\d\.? +[A-Z]", line)]
         if all(any(title in line for line in found) for title in TITLES[:2]):
@@ -43,7 +43,7 @@ def sections(evidence: ComplianceEvidence) -> list[str]:
 
 @check
 def line(evidence: ComplianceEvidence, /, label: str) -> RequirementOutcome:
-    """The minimum report has a line with this label and something behind it."""
+    """The minimum report has a line with this label and a value."""
     found = next((text for text in minimum(evidence) if text.strip().lstrip("- ").startswith(f"{label}:")), None)
     value = "" if found is None else found.partition(":")[2].strip()
     return judged(bool(value), f"{label}: {value or 'nothing'}", "write it again with `fastllmload report`")
@@ -51,13 +51,12 @@ def line(evidence: ComplianceEvidence, /, label: str) -> RequirementOutcome:
 
 @check
 def note(evidence: ComplianceEvidence, /, words: list[str]) -> RequirementOutcome:
-    """Behind "Notes:" the minimum report speaks of one of *words*, or of anything where there are none."""
+    """The notes of the minimum report contain one of *words*, or any text where *words* is empty."""
     lines = minimum(evidence)
     begin = next((k for k, text in enumerate(lines) if text.startswith("Notes:")), len(lines))
-    said = " ".join(line for line in lines[begin + 1 :] if not line.startswith("===")).casefold()
-    there = any(word in said for word in words) if words else bool(said.strip())
-    told = f"the notes {'say' if there else 'do not say'} it"
-    return judged(there, told, "write it again with `fastllmload report`")
+    notes = " ".join(line for line in lines[begin + 1 :] if not line.startswith("===")).casefold()
+    found = any(word in notes for word in words) if words else bool(notes.strip())
+    return judged(found, f"the notes {'say' if found else 'do not say'} it", "write it again with `fastllmload report`")
 
 
 @check

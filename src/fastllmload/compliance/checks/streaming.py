@@ -1,4 +1,4 @@
-"""How answers were delivered, and what that means for times between tokens (IETF 4.6, B.1, B.2)."""
+"""Checks how answers were delivered and how inter-token times were derived from that (IETF 4.6, B.1, B.2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def protocol_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 @check
 def protocol_is(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
     found = facts.protocol(evidence)
-    remedy = "this version does not speak it: note it as a deviation" if name == "grpc" else "stream the answers"
+    remedy = "this version does not support it: note it as a deviation" if name == "grpc" else "stream the answers"
     return judged(found == name, f"the protocol is {found}, recommended is {name}", remedy)
 
 
@@ -37,7 +37,7 @@ def chunks_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
             return false("the share of single-token chunks is not stated", AGAIN)
         share = stated.get("value")
         if share is None:
-            return true("how many tokens a chunk carries cannot be told from counts, and that is stated")
+            return true("the number of tokens per chunk is not known, and that is stated")
         return true(f"{share:.1%} of the chunks carry one token")
 
     return each(evidence, judge)
@@ -55,13 +55,13 @@ def option_declared(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 
 def without_answers(run: MeasuredRun) -> bool:
-    """Whether no answer of the run has an answer token."""
+    """Whether no answer of the run has a content token."""
     return bool(run.get("counts.all_reasoning")) and run.get("metrics.ttft.n") == 0
 
 
 @check
 def option_follows(evidence: ComplianceEvidence, /, option: str) -> RequirementOutcome:
-    """The option is what the delivery pattern leads to, unless the tester asked for another."""
+    """The option follows from the delivery pattern, unless the user chose another."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         share, found = run.get("metrics.share_single.value"), run.get("metrics.share_single.itl_option")
@@ -91,7 +91,7 @@ def named_tbc(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def spread_named(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Option B: gaps have a name of their own and carry their caveat."""
+    """Option B: gaps have their own name and a caveat."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         n, caveat = run.get("metrics.itl_b.n") or 0, run.get("metrics.itl_b.caveat")
@@ -102,7 +102,7 @@ def spread_named(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def first_content_counts(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """t_first is a content event, never one of role, whitespace, usage or comments."""
+    """t_first is a content event, never a role, whitespace, usage or comment event."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         rows = run.rows
@@ -115,7 +115,7 @@ def first_content_counts(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def leading_noted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """What came before content is counted, in rows and in the difference of ttft and ttft_any."""
+    """Events before the content are counted, in rows and in the difference between ttft and ttft_any."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         early = int(np.count_nonzero((run.ok["leading_events"] > 0) | (run.ok["reasoning_events"] > 0)))
@@ -127,7 +127,7 @@ def leading_noted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def first_token_defined(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Both readings of TTFT are there under names of their own."""
+    """Both definitions of TTFT are reported, under their own names."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         both = run.get("metrics.ttft.n") is not None and run.get("metrics.ttft_any.n") is not None
@@ -138,7 +138,7 @@ def first_token_defined(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def events_and_reads(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Tokens per event, and events that shared a read, are both recorded."""
+    """Tokens per event and coalesced events are both recorded."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         coalesced = run.get("certificate.coalesced_read_share")

@@ -1,4 +1,4 @@
-"""Which tokenizer counted, and what it counted (IETF 4.4)."""
+"""Checks which tokenizer counted tokens, and what it counted (IETF 4.4)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tokenizer_known(evidence: ComplianceEvidence, /, fact: str) -> RequirementOu
 
 
 def reference_known(evidence: ComplianceEvidence, name: str, fact: str) -> RequirementOutcome:
-    """The tool's own tokenizer, as its plan describes it."""
+    """*fact* of the reference tokenizer, from the plan's description."""
     known = next((dig(facts.workload(run), f"tokenizer_facts.{fact}") for run in evidence.runs), None)
     if known is None:
         return false(f"the {fact} of {name} is not recorded", "measure with this version")
@@ -37,7 +37,7 @@ def reference_known(evidence: ComplianceEvidence, name: str, fact: str) -> Requi
 
 @check
 def counting_stated(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """One counting option throughout, and the declared one where one is declared."""
+    """One counting option is used throughout, and it is the declared one if any is declared."""
     found, said = facts.counting_option(evidence), evidence.declared.get("token_counting.option")
     sources = ", ".join(f"{n:,} {name}" for name, n in facts.token_sources(evidence).items() if n) or "none"
     if found is None:
@@ -46,24 +46,24 @@ def counting_stated(evidence: ComplianceEvidence, /) -> RequirementOutcome:
             "ask the server for usage, or --record-text on with --tokenizer",
         )
     if said is not None and said != found:
-        return false(f"declared is option {said}, counted was by option {found} ({sources})", "correct the declaration")
+        return false(f"option {said} is declared, option {found} was used ({sources})", "correct the declaration")
     return true(f"option {found}: {sources}")
 
 
 @check
 def special_tokens(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Whether marks of beginning and end are in the counts."""
+    """It is known whether counts include the tokens for beginning and end of text."""
     if facts.counting_option(evidence) == "B":
         return true("excluded: the tool counts plain text")
     said = evidence.declared.get("token_counting.bos_eos")
     if said is None:
-        return undeclared("only the server's documentation says it", by_key()["token_counting.bos_eos"].remedy)
+        return undeclared("only the server's documentation states it", by_key()["token_counting.bos_eos"].remedy)
     return RequirementOutcome(DECLARED, said)
 
 
 @check
 def system_prompt_counted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """How a system prompt is counted; there is nothing to say where none is sent."""
+    """It is known how a system prompt is counted, where one is sent."""
     said = evidence.declared.get("token_counting.system_prompt")
     if said is not None:
         return RequirementOutcome(DECLARED, said)
@@ -80,7 +80,7 @@ def system_prompt_counted(evidence: ComplianceEvidence, /) -> RequirementOutcome
 
 @check
 def tools_counted(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """How tokens that format tool calls are counted; there is nothing to say where there are no tools."""
+    """It is known how tokens that format tool calls are counted, where tools are used."""
     said = evidence.declared.get("token_counting.tool_formatting")
     if said is not None:
         return RequirementOutcome(DECLARED, said)

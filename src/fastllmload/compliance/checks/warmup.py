@@ -1,4 +1,4 @@
-"""Warm-up, its verification, and its absence before a cold start (IETF 4.5)."""
+"""Checks the warm-up, its verification, and its absence before a cold start (IETF 4.5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastllmload.records.run import Run
 
 REQUESTS, TOKENS = 100, 10_000
 PAIRS, VARIATION = 3, 0.10
-FOUND = 0.5  # of the shared tokens: servers cache whole blocks
+FOUND = 0.5  # of the shared tokens; less than 1, as servers cache full blocks only
 FILL = "measure with `fastllmload procedure prefix-cache`, which fills the cache with the measured prefixes first"
 PROBES = "run it as `fastllmload procedure`, which sends probes"
 WARM = "leave out --warmup 0: the test then warms up, and sends probes before and after"
@@ -27,23 +27,23 @@ LONGER = "leave out --warmup, which is 100 requests and 10,000 output tokens by 
 
 @check
 def loaded(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """A request was answered before anything was measured, so the model was there."""
+    """A request was answered before the measurement, so the model was loaded."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         probe = run.get("target.probe_s")
         if probe is not None:
             return true(f"a request was answered in {probe:.3g} s before the run")
         warm = bool((run.warmup["status"] == layout.OK).any())
-        told = "the warm-up succeeded" if warm else "nothing was answered before the measured requests"
-        return judged(warm, told, "wait until the server answers, and leave the warm-up in")
+        reason = "the warm-up succeeded" if warm else "nothing was answered before the measured requests"
+        return judged(warm, reason, "wait until the server answers, and leave the warm-up in")
 
     return each(evidence, judge)
 
 
 @check
 def enough(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """100 successful requests and 10,000 output tokens before the first measured one: in every warm-up of a test, since
-    one behind a restart makes up for nothing.
+    """100 successful requests and 10,000 output tokens before the first measured one, in every warm-up of a test: after
+    a restart the earlier ones do not count.
     """
     if evidence.procedure is None:
         return each(evidence, lambda run: amount(*answered(run.run, layout.WARMUP)))
@@ -53,24 +53,22 @@ def enough(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 
 def warm_ups(evidence: ComplianceEvidence) -> list[dict[str, Any]]:
-    """What procedure.json says of each warm-up; of all as one where it does not tell them apart."""
+    """Entries of the warm-ups in procedure.json; one for all where it does not list them singly."""
     several = [one for one in evidence.asked("warmups") or () if isinstance(one, dict)]
     return several or [evidence.asked("warmup") or {}]
 
 
 def answered_in(evidence: ComplianceEvidence, done: dict[str, Any], number: int, of: int) -> tuple[int, int, str]:
-    """Successful requests and output tokens of one warm-up, as far as the rows of its runs bear out what is told of it,
-    and which it was.
-    """
-    told = int(done.get("requests") or 0), int(done.get("tokens") or 0)
+    """Successful requests and output tokens of one warm-up, at most those in the rows of its runs, and its name."""
+    recorded = int(done.get("requests") or 0), int(done.get("tokens") or 0)
     folders = done.get("folders")
-    seen = [
+    counted = [
         answered(run, layout.MEASURE) for run in evidence.warmups if folders is None or run.directory.name in folders
     ]
     which = f"warm-up {number} of {of}" if of > 1 else "the warm-up"
-    if not seen:  # their folders are gone
-        return *told, which
-    requests, tokens = (min(said, sum(part)) for said, part in zip(told, zip(*seen, strict=True), strict=True))
+    if not counted:  # their folders are missing
+        return *recorded, which
+    requests, tokens = (min(most, sum(part)) for most, part in zip(recorded, zip(*counted, strict=True), strict=True))
     return requests, tokens, which
 
 
@@ -98,9 +96,9 @@ def drained(evidence: ComplianceEvidence, /) -> RequirementOutcome:
         before = [begin_end for begin_end in (*spans, span(run.warmup)) if begin_end[0] and begin_end[0] < began]
         if not before or not began:
             return inapplicable("there was no warm-up")
-        left = (began - max(end for _, end in before)) / 1e6
+        pause = (began - max(end for _, end in before)) / 1e6
         return judged(
-            left >= 0, f"the warm-up was over {left:,.1f} ms before the first measured request", "measure again"
+            pause >= 0, f"the warm-up was over {pause:,.1f} ms before the first measured request", "measure again"
         )
 
     return each(evidence, judge)
@@ -114,26 +112,26 @@ def span(rows: Rows) -> tuple[int, int]:
 
 @check
 def prefixes_cached(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """A warm prefix cache: the server found the shared part of every measured prompt, the first of each prefix too.
+    """Warm prefix cache: the server found the shared part of every measured prompt, also of the first per prefix.
 
-    What was sent ahead proves nothing: a warm-up has prefixes of its own, and a server may have forgotten.
+    The requests sent before are not evidence: a warm-up has other prefixes, and a server may have evicted them.
     """
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         shared, cached = prefix_tokens_of(run.run, run.ok["request"]), run.ok["cached_tokens"]
         sharing = shared > 0
         if not sharing.any():
-            return false("no part is known that the measured prompts share, so nothing could be filled in", FILL)
-        silent = int(np.count_nonzero(sharing & (cached < 0)))
-        if silent:
+            return false("the measured prompts have no known shared part, so the cache could not be filled", FILL)
+        unknown = int(np.count_nonzero(sharing & (cached < 0)))
+        if unknown:
             return false(
-                f"the warm-up sends prefixes of its own, and of {silent:,} requests with a shared prefix the server does "
-                "not say what it found in its cache",
+                f"the warm-up sends other prefixes, and for {unknown:,} requests with a shared prefix the server does not "
+                "report its cached tokens",
                 FILL,
             )
         missed = int(np.count_nonzero(sharing & (cached < FOUND * shared)))
-        told = f"{missed:,} of {int(sharing.sum()):,} requests with a shared prefix did not find it in the cache"
-        return judged(not missed, told, FILL)
+        reason = f"{missed:,} of {int(sharing.sum()):,} requests with a shared prefix did not find it in the cache"
+        return judged(not missed, reason, FILL)
 
     return each(evidence, judge)
 
@@ -151,7 +149,7 @@ def probed(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 
 def with_probes(evidence: ComplianceEvidence) -> str:
-    """What brings probes: a procedure sends them with its warm-up."""
+    """Remedy for missing probes, which a procedure sends with its warm-up."""
     if evidence.procedure is None:
         return PROBES
     left_out = evidence.asked("parameters.run.load.warmup_requests") == 0 or not evidence.asked("warmup")
@@ -162,7 +160,7 @@ def with_probes(evidence: ComplianceEvidence) -> str:
 
 @check
 def stable(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The last probes differ by less than 10% from one to the next, three times in a row, behind each warm-up."""
+    """Probes after each warm-up differ by less than 10% from one to the next, three times in a row."""
     series = [one.get("probes") or [] for one in warm_ups(evidence)]
     fewest = min(map(len, series))
     if fewest <= PAIRS:
@@ -176,7 +174,7 @@ def stable(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 
 def steadiest(probes: list[dict[str, Any]]) -> float:
-    """Largest change over the PAIRS pairs in a row where it is smallest."""
+    """Largest change over PAIRS consecutive pairs, at the place where it is smallest."""
     return min(max(change(probes[k + j], probes[k + j + 1]) for j in range(PAIRS)) for k in range(len(probes) - PAIRS))
 
 
@@ -200,7 +198,7 @@ def skipped(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def cold_marked(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The document says that the start was cold."""
+    """The document marks the start as cold."""
     by_tester = evidence.declared.get("cold_start") == "yes"
     return judged(
         (by_tester and evidence.first("declarations.cold_start") == "yes") or bool(evidence.asked("cold_start")),
@@ -211,22 +209,23 @@ def cold_marked(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def cold_start_measured(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Both metrics of a cold start: the load time of the model, and the TTFT of the first request."""
+    """Both metrics of a cold start are known: the load time of the model, and the TTFT of the first request."""
     latency = evidence.first("metrics.cold_start_latency.value")
     loading = evidence.first("server.model_load_time_s.value")
     if loading is None:
         loading = evidence.asked("cold_start.model_load_time_s")
-    told = evidence.declared.get("sut.load_time_s")
+    declared = evidence.declared.get("sut.load_time_s")
     if latency is None:
         return false("the latency of a cold start was not measured", "give --warmup 0 to a run right after a restart")
-    if loading is None and told is None:
+    if loading is None and declared is None:
         return undeclared("how long the model took to load is not known", by_key()["sut.load_time_s"].remedy)
-    return true(f"first token after {latency:,.1f} ms, model loaded in {loading if loading is not None else told} s")
+    seconds = loading if loading is not None else declared
+    return true(f"first token after {latency:,.1f} ms, model loaded in {seconds} s")
 
 
 @check
 def kept_apart(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Warm-up requests are recorded as such and are in no count of the measured phase."""
+    """Warm-up requests are recorded as such and excluded from all counts of the measured phase."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         planned = int(run.get("counts.planned") or 0)
@@ -237,17 +236,17 @@ def kept_apart(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def warmup_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """What the warm-up was is in the document: how many requests and tokens, and its probes."""
+    """The document describes the warm-up: its requests, tokens and probes."""
     if evidence.procedure is None:
         return judged(bool(evidence.first("plan.warmup")), "run.json describes the warm-up", "measure again")
     done = evidence.asked("warmup")
-    there = isinstance(done, dict) and {"requests", "tokens", "probes"} <= set(done)
-    return judged(there, f"the warm-up is {'' if there else 'not '}described", WARM)
+    described = isinstance(done, dict) and {"requests", "tokens", "probes"} <= set(done)
+    return judged(described, f"the warm-up is {'' if described else 'not '}described", WARM)
 
 
 @check
 def warmup_shares_nothing(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The warm-up's prompts have no shared beginning, so that they fill no cache for the measured ones."""
+    """The warm-up's prompts have no shared prefix, so that they do not fill the cache for the measured ones."""
     if not evidence.warmups:
         return inapplicable("no folder of a warm-up is there")
     lengths = {int(dig(run.manifest, "plan.description.workload.prefix_len") or 0) for run in evidence.warmups}
@@ -259,7 +258,7 @@ def warmup_shares_nothing(evidence: ComplianceEvidence, /) -> RequirementOutcome
 
 @check
 def warmup_short(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The warm-up's prompts are as long as those of the shortest level, or shorter."""
+    """The warm-up's prompts are not longer than those of the shortest level."""
     warm = [int(rows["input_target"].max()) for run in evidence.warmups if len(rows := rows_of(run, layout.MEASURE))]
     levels = [int(run.measure["input_target"].max()) for run in evidence.levels if len(run.measure)]
     if not warm or not levels:

@@ -1,4 +1,4 @@
-"""What was sent: a workload fully specified, drawn from a seed, with the lengths it claims (IETF 4.3, appendix A)."""
+"""Checks the workload: fully specified, reproducible from a seed, with the stated lengths (IETF 4.3, appendix A)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, 
 from fastllmload.declarations import SKEWED, SYNTHETIC, by_key, workload_kind
 from fastllmload.plan.digest import array_hash
 
-# Common fields (IETF 4.3.1) of the workloads that the tool itself defines.
+# Common fields (IETF 4.3.1) of the workloads that the tool defines.
 STANDARD_FIELDS: dict[str, dict[str, str]] = {
     "synthetic-uniform": {"domain": "general", "language": "random words of the tokenizer", "system_prompt": "none"},
     "synthetic-skewed": {"domain": "general", "language": "random words of the tokenizer", "system_prompt": "none"},
@@ -23,17 +23,17 @@ STANDARD_FIELDS: dict[str, dict[str, str]] = {
     "long-context": {"domain": "general", "language": "random words of the tokenizer", "system_prompt": "none"},
 }
 STANDARD_FIELDS |= dict.fromkeys(SKEWED, STANDARD_FIELDS["synthetic-skewed"])
-OWN_TEST = ("fairness", "prefix-cache", "memory-pressure", "long-context", "guardrail")  # name a workload of their own
+OWN_TEST = ("fairness", "prefix-cache", "memory-pressure", "long-context", "guardrail")  # tests with their own workload
 
 
 @check
 def sequence_kept(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The rows have the lengths of the plan, whose digest is that of the seed: one seed gives the same requests."""
+    """The rows have the lengths of the plan, and the plan has its recorded digest and seed."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         planned, members = run.planned, run.plan.get("members") or {}
         if planned is None or not members:
-            return false("the folder holds no plan", "keep plan/ in the run's folder")
+            return false("the folder contains no plan", "keep plan/ in the run's folder")
         for side in ("input_tokens", "output_tokens"):
             if array_hash(np.ascontiguousarray(planned[side])) != members.get(f"{side}.npy"):
                 return false(f"{side} of plan/schedule.npy do not have the digest of plan.json", "keep plan/ as it was")
@@ -45,7 +45,9 @@ def sequence_kept(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 
 def kept(run: MeasuredRun, planned: npt.NDArray[Any]) -> RequirementOutcome:
-    """A closed loop that time ends starts its plan again; further turns of a conversation are longer than planned."""
+    """Whether the rows have the planned lengths. A closed loop bounded by time repeats its plan; later turns of a
+    conversation are excluded, as they are longer than planned.
+    """
     rows = run.measure.where(run.measure["turn"] == 0)
     at = rows["request"] % max(1, len(planned))
     same = (rows["input_target"] == planned["input_tokens"][at]) & (
@@ -54,20 +56,20 @@ def kept(run: MeasuredRun, planned: npt.NDArray[Any]) -> RequirementOutcome:
     return judged(
         bool(same.all()) and isinstance(run.get("plan.description.seed"), int),
         f"{int(same.sum()):,} of {len(rows):,} requests were those of seed {run.get('plan.description.seed')}",
-        "measure again: what was sent is not what the seed gives",
+        "measure again: the requests sent are not those of the seed",
     )
 
 
 @check
 def seed_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """One seed is in run.json, for the workload and, through its streams, for the arrivals."""
+    """run.json has one seed, for the workload and for the arrivals."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         seed = run.get("plan.description.seed")
         stream = run.get("plan.description.load.arrivals.stream")
         asked = None if run.get("config.output.plan") is not None else run.get("config.client.seed")
         if isinstance(seed, int) and asked not in (None, seed):
-            return false(f"run.json names the seed {asked} as asked for and {seed} as used", "measure again")
+            return false(f"run.json has the configured seed {asked} and the used seed {seed}", "measure again")
         if isinstance(seed, int) and isinstance(stream, str) and not f"{stream}/".startswith(f"{seed}/"):
             return false(f"the seed is {seed}, and the instants are those of {stream!r}", "measure again")
         return judged(isinstance(seed, int), f"the seed is {seed}", "measure with --seed")
@@ -77,7 +79,7 @@ def seed_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def sequence_published(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Seed, digest and the version of the generator: who has them can make every request again."""
+    """Seed, digest and version of the generator are recorded, which reproduce every request."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         digest, version = run.get("plan.digest"), run.get("tool.version")
@@ -89,15 +91,15 @@ def sequence_published(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def workload_named(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """A standard workload, or one of which every common field is known."""
+    """The workload is a standard one, or all of its common fields are known."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         for described in facts.workloads(run):
             name = str(described.get("name", ""))
-            lacking = [field for field in FIELDS if value_of(evidence, described, field) is None]
-            if not name or (workload_kind(name) != "standard" and lacking):
+            missing = [field for field in FIELDS if value_of(evidence, described, field) is None]
+            if not name or (workload_kind(name) != "standard" and missing):
                 return undeclared(
-                    f"{', '.join(lacking) or 'the name'} of the workload is not known", remedy_of(lacking)
+                    f"{', '.join(missing) or 'the name'} of the workload is not known", remedy_of(missing)
                 )
         return true(f"the workload {', '.join(sorted(facts.workload_names(evidence)))} is specified in full")
 
@@ -114,9 +116,9 @@ def workload_field(evidence: ComplianceEvidence, /, name: str) -> RequirementOut
         if None in values:
             which = parts[values.index(None)].get("name")
             return undeclared(f"{name} of the workload {which} is not known", remedy_of([name]))
-        told = ", ".join(dict.fromkeys(str(value) for value in values))
-        by_tester = FIELDS[name] is not None and evidence.declared.get(str(FIELDS[name])) == told
-        return RequirementOutcome(DECLARED, told) if by_tester else true(f"{name}: {told}")
+        text = ", ".join(dict.fromkeys(str(value) for value in values))
+        declared = FIELDS[name] is not None and evidence.declared.get(str(FIELDS[name])) == text
+        return RequirementOutcome(DECLARED, text) if declared else true(f"{name}: {text}")
 
     return each(evidence, judge)
 
@@ -130,7 +132,7 @@ FIELDS: dict[str, str | None] = {
 
 
 def value_of(evidence: ComplianceEvidence, described: dict[str, Any], name: str) -> str | None:
-    """What is known of one field, as text."""
+    """Value of one field as text; None where it is not known."""
     if name in ("isl", "osl", "tokenizer"):
         found = described.get(name)
         return str(found) if found else None
@@ -143,7 +145,7 @@ def value_of(evidence: ComplianceEvidence, described: dict[str, Any], name: str)
 
 
 def shared(described: dict[str, Any], name: str) -> str | None:
-    """Share of requests with a shared beginning, or its length; None where the tool did not make the text."""
+    """Share of requests with a shared prefix, or its length; None where the tool did not generate the text."""
     length = int(described.get("prefix_len") or 0)
     system, contexts = described.get("system_prompt"), described.get("contexts")
     if length:
@@ -161,12 +163,14 @@ def shared(described: dict[str, Any], name: str) -> str | None:
 
 def remedy_of(lacking: list[str]) -> str:
     keys = [key for field in lacking if (key := FIELDS[field]) is not None]
-    return "; ".join(by_key()[key].remedy for key in keys) or "choose a --workload that says its lengths and tokenizer"
+    return (
+        "; ".join(by_key()[key].remedy for key in keys) or "choose a --workload that states its lengths and tokenizer"
+    )
 
 
 @check
 def output_control(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """How output lengths are controlled: a limit of tokens in every body."""
+    """Output lengths are controlled by a token limit in every body."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         targets = run.measure["output_target"]
@@ -179,7 +183,7 @@ def output_control(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def dataset_field(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
-    """Version, subset or preprocessing of a data set, by the plan or by declaration."""
+    """Version, subset or preprocessing of a data set is known, by the plan or by declaration."""
     key = f"workload.dataset.{name}"
     said = evidence.declared.get(key)
     if said is not None:
@@ -192,7 +196,7 @@ def dataset_field(evidence: ComplianceEvidence, /, name: str) -> RequirementOutc
 
 @check
 def uniform_used(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """An engine by itself is measured with synthetic-uniform, unless the test names another workload."""
+    """A model engine is measured with synthetic-uniform, unless the test has its own workload."""
     if evidence.test in OWN_TEST:
         return inapplicable(f"the test {evidence.test} names a workload of its own")
     if "synthetic-uniform" in facts.workload_names(evidence):
@@ -208,7 +212,7 @@ def uniform_used(evidence: ComplianceEvidence, /) -> RequirementOutcome:
 
 @check
 def workload_is(evidence: ComplianceEvidence, /, names: list[str], own_tests: bool = True) -> RequirementOutcome:
-    """Every run has one of the workloads *names*; not *own_tests*: tests that name another are left out."""
+    """Every run has one of the workloads *names*; without *own_tests*, tests with their own workload are excluded."""
     if not own_tests and evidence.test in (*OWN_TEST, "itl", "capacity"):
         return inapplicable(f"the test {evidence.test} names a workload of its own")
     found = facts.workload_names(evidence)
@@ -221,7 +225,7 @@ def workload_is(evidence: ComplianceEvidence, /, names: list[str], own_tests: bo
 
 @check
 def random_content(evidence: ComplianceEvidence, /, asked: bool = True) -> RequirementOutcome:
-    """Prompts are random tokens: words or ids drawn from the tokenizer. Not *asked*: others have nothing to say."""
+    """Prompts are random words or ids of the tokenizer. Without *asked*, not applicable to other prompts."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         form = facts.workload(run).get("prompt")
@@ -245,11 +249,11 @@ def setting(evidence: ComplianceEvidence, /, path: str, value: Any, remedy: str 
 
 @check
 def no_stop(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """No stop sequence is in the bodies."""
+    """Bodies contain no stop sequence."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         extra = str(run.get("config.workload.extra_body") or "")
-        return judged('"stop"' not in extra, "bodies have no stop sequence", "take stop out of --extra-body")
+        return judged('"stop"' not in extra, "bodies have no stop sequence", "remove stop from --extra-body")
 
     return each(evidence, judge)
 
@@ -281,7 +285,7 @@ def from_dataset(evidence: ComplianceEvidence, /, name: str) -> RequirementOutco
 
 @check
 def special_rule(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The plan says that marks of beginning and end and chat templates are in no count of the tool."""
+    """The plan states that special tokens and chat templates are excluded from the tool's counts."""
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         rule = facts.workload(run).get("special_tokens")
