@@ -145,7 +145,7 @@ EVERY_OPTION = {
     "strict": (True, "output.strict", True),
 }
 TRACE = ["--workload", "azure", "--dataset-path", "f"]
-COMPANIONS = {  # what an option needs beside it to make sense
+COMPANIONS = {  # options that an option requires
     "dataset-path": ["--workload", "azure"],
     "dataset-class": ["--rate", "1", "--workload", "custom", "--dataset-path", "f"],
     **dict.fromkeys(("trace-speed", "trace-from", "trace-to", "trace-loop"), TRACE),

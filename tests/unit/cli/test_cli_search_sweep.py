@@ -13,7 +13,7 @@ from fastllmload.errors import InputError
 
 
 def test_steps_are_numbers_or_shares() -> None:
-    """`5%` of the level, or so many levels."""
+    """`5%` of the level, or an absolute number."""
     assert width("5%") == (0.05, True)
     assert width("2.5") == (2.5, False)
     with pytest.raises(ValueError, match="below 100%"):
@@ -62,7 +62,7 @@ def test_what_cannot_be_varied_is_refused(pairs: tuple[tuple[str, str], ...], wh
 
 
 def test_switches_are_varied_by_true_and_false() -> None:
-    """As in a config file; what is given beside --vary contradicts it."""
+    """Values are read as in a config file; the same option outside of --vary contradicts it."""
     found = cell_options({}, {"ignore-eos": "false", "rate": "5"})
     assert found["ignore_eos"].state is False and found["rate"].texts == ("5",)
     with pytest.raises(InputError, match="contradict"):

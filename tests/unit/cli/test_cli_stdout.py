@@ -120,7 +120,7 @@ def test_standard_streams_that_the_caller_closed(closed: str, arguments: str, co
 
 @pytest.mark.parametrize("arguments", [" ".join(SHOWN), "--version", "--help", "plan --help"])
 def test_where_standard_output_has_no_room(arguments: str) -> None:
-    """The command goes on to its end, and says then that nobody can read it."""
+    """The command finishes, and then reports that its output was not written."""
     command = f'"$0" -m fastllmload {arguments} > /dev/full'
     ended = subprocess.run(["/bin/sh", "-c", command, sys.executable], capture_output=True, check=False, text=True)
     assert ended.returncode == 2

@@ -54,7 +54,7 @@ def test_one_run_a_side_finds_a_slower_server(folders: dict[str, Side]) -> None:
 
 
 def test_gaps_of_unlike_kinds_are_told(folders: dict[str, Side]) -> None:
-    """Gaps between chunks of several tokens stand where the other side has gaps between tokens."""
+    """One side has gaps between chunks of several tokens, the other gaps between tokens."""
     first, other = folders["a"], folders["b"]
     assert not any("unlike kinds" in note for note in compare(first, other, ["p50_itl_ms"]).notes)
     metrics = dict(other.first.document["metrics"])

@@ -1,4 +1,4 @@
-"""What the client's side leaves open is no difference: times between bounds, a host that other work took."""
+"""Tests that limits of the client (bounds of times, a busy host) are not reported as differences."""
 
 from __future__ import annotations
 

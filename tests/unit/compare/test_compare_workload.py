@@ -33,7 +33,7 @@ def test_another_plan_is_refused_and_what_differs_is_said() -> None:
 
 
 def test_the_part_of_a_table_that_differs_is_named() -> None:
-    """Not the whole table, in which nobody finds it."""
+    """The message contains the difference, not the complete table."""
     sides = []
     for name, stream, schedule in (("a", "42/arrivals/1", "s"), ("b", "42/arrivals/2", "t")):
         planned = plan(schedule * 64, schedule=schedule * 64)
@@ -89,7 +89,7 @@ def test_folders_of_runs_are_sides(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_levels_is_no_side_and_what_was_cut_off_is_no_run_of_one(tmp_path: Path) -> None:
-    """A search or sweep has levels at several loads; beside them may lie what a killed start left of one."""
+    """A search or sweep has levels at several loads, and possibly remains of a killed start."""
     for name in ("000-rate-5", "000-rate-5.cut-1"):
         write_run(tmp_path / "sweep" / "levels" / name, 1, n=20)
     with pytest.raises(

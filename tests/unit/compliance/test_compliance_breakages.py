@@ -26,7 +26,7 @@ def state_of(judgement: ComplianceJudgement, name: str) -> str:
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_evidence_is_compliant_before_it_is_broken(scene: str, tmp_path: Path) -> None:
-    """Else a verdict of "not compliant" behind a change would mean nothing."""
+    """Otherwise a verdict of "not compliant" after a change would mean nothing."""
     judgement = judge(kept(scene).copy().evidence(tmp_path))
     assert [found.requirement.id for found in judgement.unmet if found.requirement.must] == []
     assert judgement.verdict != NOT
@@ -46,7 +46,7 @@ def test_breaking_it_flips_the_verdict(name: str, tmp_path: Path) -> None:
 
 
 def test_every_must_has_something_that_breaks_it() -> None:
-    """A MUST without an entry here is a MUST of which nobody knows whether its check can say no."""
+    """A MUST without an entry here has a check that is never seen to fail."""
     wanted = {one.id for one in requirements() if one.must and one.in_verdict}
     assert wanted == set(BREAKAGES)
 

@@ -292,7 +292,7 @@ ENOUGH = {"requests": 120, "tokens": 12_000, "probe_before": {}, "probes": probe
     ],
 )
 def test_each_of_several_warm_ups_is_judged(second: dict[str, Any], check: str, words: str, tmp_path: Path) -> None:
-    """Behind every restart the system is cold again: what one lacks no other makes up for."""
+    """After every restart the system is cold again, so each warm-up must be complete."""
     cases = ttft()
     document(cases)["warmups"] = [ENOUGH, ENOUGH]
     assert said(cases, tmp_path / "whole", check).state == TRUE

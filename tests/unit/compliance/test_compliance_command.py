@@ -70,7 +70,7 @@ def test_all_lists_every_requirement_once(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_procedure_is_judged_with_its_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The folder of procedure.json, its levels beside it."""
+    """The folder with procedure.json and its levels."""
     folder = written_procedure(throughput(), tmp_path / "procedure")
     assert main(["compliance", str(folder)]) == 0
     assert "UNCONDITIONALLY COMPLIANT" in capsys.readouterr().out

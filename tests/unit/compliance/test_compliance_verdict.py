@@ -1,4 +1,4 @@
-"""The three verdicts, and what is told of what does not hold."""
+"""Tests the three verdicts and the report of unmet requirements."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_procedure_without_a_level_is_not_compliant(tmp_path: Path) -> None:
 
 
 def test_what_is_declared_is_called_so(tmp_path: Path) -> None:
-    """A declaration is no proof, and is counted by itself."""
+    """Declarations are not verified, and are counted separately."""
     judgement = judged(plain(), tmp_path)
     assert state(judgement, "IETF-4.8.1-c") == DECLARED
     assert state(judgement, "IETF-4.2.6-b") == TRUE
