@@ -38,10 +38,10 @@ from fastllmload.statistics.sequential_tests import SequentialPlan
 @dataclass(frozen=True)
 class Case:
     """*server* makes a fresh one for a seed. *truth*: None is the capacity; 0: no level holds; inf: every level does.
-    *seconds*: of the first look. *bad*: share of the requests that miss the objective at any load.
+    *seconds*: of the first trial. *bad*: share of the requests that miss the objective at any load.
     """
 
-    goal: SearchObjective
+    objective: SearchObjective
     server: Callable[[int], Any]
     limit_s: float
     hi: float
@@ -94,21 +94,25 @@ def searched(name: str, seed: int) -> tuple[bool, float, float, float, float, bo
     """
     case = CASES[name]
     server = case.server(seed)
-    bench = SlotBench(
-        server, case.goal, SequentialPlan(), case.seconds, case.limit_s, np.random.default_rng(seed), case.bad
+    runner = SlotBench(
+        server, case.objective, SequentialPlan(), case.seconds, case.limit_s, np.random.default_rng(seed), case.bad
     )
     # of trees before the bench itself was asked, such as ea1b49f
-    asked = {"firm": bench.firm} if "firm" in IntervalSearch.__dataclass_fields__ else {}
-    search = IntervalSearch(case.hi / case.grid, case.hi, step, bench, SequentialPlan(), **asked)
+    asked = {"is_resolved": runner.is_resolved} if "is_resolved" in IntervalSearch.__dataclass_fields__ else {}
+    search = IntervalSearch(case.hi / case.grid, case.hi, step, runner, SequentialPlan(), **asked)
     found = search.run()
-    low, high = bench.low(found), math.inf if found.above is None else found.above
+    low, high = runner.low(found), math.inf if found.above is None else found.above
     drifts = isinstance(server, Slowing)
     if drifts:
         server = server.now
-        truth = server.capacity if case.goal.sustain else server.rate_where(case.limit_s, case.goal.shares[0].allowed)
+        truth = (
+            server.capacity
+            if case.objective.sustain
+            else server.rate_where(case.limit_s, case.objective.shares[0].allowed)
+        )
     else:
         truth = server.capacity if case.truth is None else case.truth
-    if drifts and getattr(found, "drifted", False):
+    if drifts and getattr(found, "system_changed", False):
         held = True
     elif truth == 0.0:
         held = found.best is None
@@ -121,9 +125,9 @@ def searched(name: str, seed: int) -> tuple[bool, float, float, float, float, bo
         held,
         low / scale,
         high / scale,
-        bench.measured_s,
+        runner.measured_s,
         len(found.decisions),
-        bool(getattr(found, "drifted", False)),
+        bool(getattr(found, "system_changed", False)),
     )
 
 

@@ -1,6 +1,6 @@
-"""The search of the methodology for the highest load that holds: bracket by doubling, bisect, confirm (IETF 5.2.3).
+"""Finds the highest load that holds, as the methodology asks: bracket by doubling, bisect, confirm (IETF 5.2.3).
 
-Pure: it only asks *ok*. Whoever answers from finished levels makes a killed search go on where it was, because the same
+Pure: it only calls *ok*. A killed search continues where it was if *ok* answers from finished levels, because the same
 answers lead to the same questions.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class SearchEvent:
-    """An answer that no other run of the level outvotes, nor one of a level above it: it fails for good.
+    """A permanent failure: no other run of the level, or of a level above it, outvotes it.
 
-    *what* was seen, such as `an out-of-memory error`. A latency above its limit may be noise; this is not.
+    *what*: the event, such as `an out-of-memory error`. A latency above its limit may be noise; an event is not.
     """
 
     what: str
@@ -25,15 +25,15 @@ Answer = bool | None  # None: not known, because the client was the limit
 Ok = Callable[[float, int], Answer | SearchEvent]  # level, repetition (0 is the first run of that level)
 Step = float | Callable[[float], float]
 
-CONFIRMATIONS = 2  # times that a refuted answer is looked for again
+CONFIRMATIONS = 2  # searches after a refuted answer
 DECISIONS = 3  # runs of a level whose first two contradict each other
-TRIES = 3  # runs of a level, one behind the other, on which the client is the limit
-GRAIN = 1e-9  # of rounding: levels are told apart by their numbers
+TRIES = 3  # successive runs of a level in which the client is the limit
+ROUNDING = 1e-9  # relative rounding error of levels, which are compared as numbers
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """One answer: *level* in its *repetition*."""
+    """The *answer* of one run of *level*; *repetition* counts its runs from 0."""
 
     level: float
     repetition: int
@@ -45,7 +45,7 @@ class BisectionResult:
     """*level*: the highest that holds, None when none does. *above*: the lowest that does not, None when *hi* holds.
 
     *ended_by*: "bracket" (within the step), "bound" (*hi* holds: the true maximum may be higher), "minimum" (the lowest
-    level fails) or "client" (above *level* nothing is known of the system, because the client was the limit).
+    level fails) or "client" (nothing is known of the system above *level*, because the client was the limit).
     """
 
     level: float | None
@@ -58,8 +58,8 @@ class BisectionResult:
 def search(lo: float, hi: float, step: Step, ok: Ok, least: float | None = None) -> BisectionResult:
     """Highest level in [lo, hi] at which *ok*, to within *step*: a number, or a function of the passing level.
 
-    *least*: where *lo* fails, halve down to it. Each level is asked once, then confirmed; monotonicity is assumed, and
-    what speaks against it is noted.
+    *least*: where *lo* fails, halve down to this level. Each level is asked once, then confirmed. Monotonicity is
+    assumed; answers that contradict it are noted.
     """
     if not 0 < lo <= hi:
         raise ValueError(f"the range {lo:g} to {hi:g} is empty or begins at or below 0")
@@ -77,24 +77,24 @@ class Bisection:
     fails: float | None = None
     asked: list[SearchRequest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    events: dict[float, str] = field(default_factory=dict)  # level → what was seen there, in which run
+    events: dict[float, str] = field(default_factory=dict)  # level → the event, and the run it occurred in
 
     def run(self, lo: float, least: float) -> BisectionResult:
         if not self._bracket(lo, least):
-            return self._found()
+            return self._result()
         for _ in range(CONFIRMATIONS + 1):
             self._bisect()
             if self._confirm() and self._confirm_top():
-                return self._found()
+                return self._result()
             if self.passes is None:
-                return self._found()
-        self.notes.append(f"level {self.passes:g} was not confirmed: answers went on to contradict each other")
-        return self._found()
+                return self._result()
+        self.notes.append(f"level {self.passes:g} was not confirmed: answers kept contradicting each other")
+        return self._result()
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def _ask(self, level: float) -> Answer:
-        """Ask, and again while the client is the limit: a host that was busy for a moment must not end the search."""
+        """Ask; repeat while the client is the limit, because transient client overload must not end a search."""
         for _ in range(TRIES):
             repetition = sum(each.level == level for each in self.asked)
             answer = self.ok(level, repetition)
@@ -107,20 +107,18 @@ class Bisection:
         return None
 
     def _answers(self, level: float) -> list[bool]:
-        """Those that say something of the system."""
+        """Answers about the system, without those in which the client was the limit."""
         return [each.answer for each in self.asked if each.level == level and each.answer is not None]
 
     def _was_asked(self, level: float) -> bool:
         return any(each.level == level for each in self.asked)
 
-    def _once(self, level: float) -> Answer:
-        """The level's answer, asked only if it never was."""
-        return self._stands(level) if self._was_asked(level) else self._ask(level)
+    def _ask_once(self, level: float) -> Answer:
+        """The level's majority answer; asked now if it never was."""
+        return self._majority(level) if self._was_asked(level) else self._ask(level)
 
-    def _stands(self, level: float) -> Answer:
-        """What most runs of *level* said of the system; a draw is a failure, and so is an event in any run of it or of a
-        lower level.
-        """
+    def _majority(self, level: float) -> Answer:
+        """The answer of most runs of *level*. A draw is a failure; so is an event in any run of it or of a lower level."""
         if any(seen <= level for seen in self.events):
             return False
         known = self._answers(level)
@@ -132,11 +130,11 @@ class Bisection:
         """Set *passes* and *fails*; False when no level holds."""
         x = lo
         above: float | None = None
-        while not self._once(x) and (x > least or self._failure_stands(x)):
+        while not self._ask_once(x) and (x > least or self._failure_is_confirmed(x)):
             if x <= least:
                 self.fails = x
                 return False
-            above, x = x, max(least, tidy(x / 2))
+            above, x = x, max(least, rounded(x / 2))
         self.passes, self.fails = x, above
         if self.fails is None:
             self._double()
@@ -144,8 +142,8 @@ class Bisection:
 
     def _double(self) -> None:
         while self.passes is not None and self.passes < self.hi:
-            y = min(tidy(2 * self.passes), self.hi)
-            if not self._once(y):
+            y = min(rounded(2 * self.passes), self.hi)
+            if not self._ask_once(y):
                 self.fails = y
                 return
             self.passes = y
@@ -154,47 +152,45 @@ class Bisection:
         while self.passes is not None and self.fails is not None:
             width = self.step(self.passes) if callable(self.step) else self.step
             middle = halfway(self.passes, self.fails, width)
-            if self.fails - self.passes <= width * (1 + GRAIN) or middle in (self.passes, self.fails):
+            if self.fails - self.passes <= width * (1 + ROUNDING) or middle in (self.passes, self.fails):
                 return
-            if self._once(middle):
+            if self._ask_once(middle):
                 self.passes = middle
             else:
                 self.fails = middle
 
     def _confirm(self) -> bool:
-        """Run the passing level again; when it fails now, the best lower one takes its place."""
+        """Run the passing level again; if it fails now, the best lower level replaces it."""
         assert self.passes is not None
         level = self.passes
         if sum(self._answers(level)) >= 2:
             return True
         again = self._ask(level)
         if again is None:
-            self.notes.append(f"level {level:g} was not confirmed: the client was the limit whenever it was run again")
+            self.notes.append(f"level {level:g} was not confirmed: the client was the limit in each further run")
         if again is not False:
             return True
         if level not in self.events:
-            self.notes.append(
-                f"level {level:g} held once and failed when it was run again: it does not count as passing"
-            )
+            self.notes.append(f"level {level:g} held once and failed when run again: it does not count as passing")
         self.fails = level
-        lower = [each.level for each in self.asked if each.level < level and self._stands(each.level)]
+        lower = [each.level for each in self.asked if each.level < level and self._majority(each.level)]
         self.passes = max(lower, default=None)
         return False
 
     def _confirm_top(self) -> bool:
-        """Whether the failing level stands; one that does not takes the place of the passing one."""
+        """Whether the failing level is confirmed; if not, it becomes the passing one."""
         level = self.fails
-        if level is None or self._failure_stands(level):
+        if level is None or self._failure_is_confirmed(level):
             return True
-        higher = [each.level for each in self.asked if each.level > level and not self._stands(each.level)]
+        higher = [each.level for each in self.asked if each.level > level and not self._majority(each.level)]
         self.passes, self.fails = level, min(higher, default=None)
         if self.fails is None:
             self._double()
         return False
 
-    def _failure_stands(self, level: float) -> bool:
-        """Run a failing level again if one run decided it; a third run breaks the tie. An event needs no second run."""
-        if self._stands(level) is None or len(self._answers(level)) > 1 or level in self.events:
+    def _failure_is_confirmed(self, level: float) -> bool:
+        """Run a level that failed in one run again; a third run breaks the tie. An event needs no second run."""
+        if self._majority(level) is None or len(self._answers(level)) > 1 or level in self.events:
             return True
         if self._ask(level) is not True:
             return True
@@ -204,7 +200,7 @@ class Bisection:
         if third is None:
             self.notes.append(f"level {level:g} failed once and held once: it counts as failing")
             return True
-        if not self._stands(level):
+        if not self._majority(level):
             self.notes.append(f"level {level:g} failed twice and held once: it counts as failing")
             return True
         self.notes.append(f"level {level:g} failed once and held twice: it counts as passing")
@@ -212,14 +208,14 @@ class Bisection:
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    def _found(self) -> BisectionResult:
-        top = None if self.fails is None else self._stands(self.fails)
+    def _result(self) -> BisectionResult:
+        top = None if self.fails is None else self._majority(self.fails)
         if self.fails is not None and top is None:
             ended = "client"
             self.notes.append(
                 f"at level {self.fails:g} the client was the limit in each of "
-                f"{sum(each.level == self.fails for each in self.asked)} runs: of the system nothing is known from "
-                "there on"
+                f"{sum(each.level == self.fails for each in self.asked)} runs: nothing is known of the "
+                "system from there on"
             )
         elif self.passes is None:
             ended = "minimum"
@@ -230,39 +226,39 @@ class Bisection:
         else:
             ended = "bracket"
         self.notes += [
-            f"level {level:g} fails for good, and with it every level above: {what}; other runs do not undo that"
+            f"level {level:g} and every level above fail permanently: {what}; other runs do not change that"
             for level, what in sorted(self.events.items())
         ]
-        self.notes += self._repeated()
-        odd = disorder({each.level: self._stands(each.level) for each in self.asked})
+        self.notes += self._repeated_notes()
+        odd = monotonicity_notes({each.level: self._majority(each.level) for each in self.asked})
         return BisectionResult(self.passes, self.fails, ended, (*self.notes, *odd), tuple(self.asked))
 
-    def _repeated(self) -> list[str]:
-        """Levels that the client spoilt at first."""
-        spoilt = Counter(each.level for each in self.asked if each.answer is None)
+    def _repeated_notes(self) -> list[str]:
+        """Notes on levels with runs in which the client was the limit, and others."""
+        discarded = Counter(each.level for each in self.asked if each.answer is None)
         return [
-            f"level {level:g}: {count} of {sum(each.level == level for each in self.asked)} runs decide nothing, the "
-            "client was the limit there; it was run again"
-            for level, count in sorted(spoilt.items())
+            f"level {level:g}: {count} of {sum(each.level == level for each in self.asked)} runs decide nothing because "
+            "the client was the limit; it was run again"
+            for level, count in sorted(discarded.items())
             if self._answers(level)
         ]
 
 
-def disorder(standing: Mapping[float, Answer]) -> list[str]:
-    """What speaks against monotonicity: passing levels above the lowest failing one."""
-    failing = min((level for level, answer in standing.items() if answer is False), default=None)
+def monotonicity_notes(answers: Mapping[float, Answer]) -> list[str]:
+    """Notes on what contradicts monotonicity: passing levels above the lowest failing one."""
+    failing = min((level for level, answer in answers.items() if answer is False), default=None)
     return [
         f"level {level:g} holds although {failing:g} fails: the answer is not monotonic in the load"
-        for level in sorted(standing)
-        if failing is not None and standing[level] and level > failing
+        for level in sorted(answers)
+        if failing is not None and answers[level] and level > failing
     ]
 
 
 def halfway(low: float, high: float, step: float) -> float:
-    """low + half of the way to *high*, in whole steps, at least one."""
-    return tidy(low + max(1, round((high - low) / 2 / step)) * step)
+    """The middle between *low* and *high*, a whole number of steps (at least one) above *low*."""
+    return rounded(low + max(1, round((high - low) / 2 / step)) * step)
 
 
-def tidy(level: float) -> float:
-    """Without the dust of binary fractions, so that a level has one name."""
+def rounded(level: float) -> float:
+    """*level* to nine digits, so that binary rounding never gives one level two names."""
     return float(f"{level:.9g}")

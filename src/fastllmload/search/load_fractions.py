@@ -1,4 +1,4 @@
-"""What a tester may ask for: levels as shares of a capacity, and a capacity that was known before."""
+"""Validates a declared capacity and load levels given as fractions of a capacity."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class KnownCapacity(Protocol):
 
 
 def refuse_source(asked: KnownCapacity) -> None:
-    """InputError where a capacity is declared without its source (procedures 5.3, 5.8), or a source of nothing."""
+    """InputError if a capacity is declared without its source (procedures 5.3, 5.8), or a source without a capacity."""
     if asked.capacity is not None and asked.capacity_source is None:
         raise InputError(
-            f"--capacity {asked.capacity:g} needs --capacity-source TEXT: say where the figure is from, a capacity from "
-            "another workload is none of this one; or leave it out to have the capacity measured (procedures 5.3, 5.8)"
+            f"--capacity {asked.capacity:g} needs --capacity-source TEXT: say where the figure is from, because "
+            "another workload has another capacity; or leave --capacity out to have it measured (procedures 5.3, 5.8)"
         )
     if asked.capacity is None and asked.capacity_source is not None:
         raise InputError("--capacity-source says where the figure of --capacity is from; add that, or leave both out")
 
 
 def refuse_levels(levels: tuple[float, ...], example: tuple[float, ...], most: float | None = None) -> None:
-    """InputError where *levels* are none, or not each another; and where one is above *most*."""
+    """InputError if *levels* are empty or contain duplicates, or if one is above *most*."""
     if not levels:
         raise InputError(f"--levels names no level; write for example --levels {listed(example)}")
     twice = [level for level, count in Counter(levels).items() if count > 1]

@@ -1,4 +1,4 @@
-"""Levels of one load after the other, each judged: saturated, steady, or limited by ourselves (procedures.md 0.9)."""
+"""Measures successive load levels and judges each: saturated, steady, or client limited (procedures.md 0.9)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastllmload.settings import RunSettings
 
 @dataclass(frozen=True)
 class LevelResult:
-    """A level and what it says about the system."""
+    """A measured load level and its verdict."""
 
     level: Level
     verdict: LevelVerdict
@@ -29,7 +29,7 @@ class LevelResult:
 
 @dataclass
 class LoadSweep:
-    """*settings*: what the levels share, their length and workload included. *duration_s*: None where they set it."""
+    """*settings*: shared by all levels, with their length and workload."""
 
     experiment: Experiment
     settings: RunSettings
@@ -38,7 +38,7 @@ class LoadSweep:
     level_results: list[LevelResult] = field(default_factory=list)
 
     def at(self, load: float, repetition: int = 0, **fields: Any) -> LevelResult:
-        """The rung at *load* requests/s or slots; what is neither steady nor saturated is run again, twice as long."""
+        """Measure *load* requests/s or slots; a level that is neither steady nor saturated is run again, twice as long."""
         level_result = self._measured(load, repetition, 1, fields)
         if level_result.verdict.unsteady and self.settings.load.duration is not None and not self.experiment.quick:
             level_result = self._measured(load, repetition, 2, fields)
@@ -66,23 +66,23 @@ class LoadSweep:
         return judge_level(level.run, self.lowest(level), lower)
 
     def lowest(self, level: Level) -> Lowest | None:
-        """The lowest rung so far; None when *level* is that itself."""
+        """The lowest level so far; None if that is *level* itself."""
         first = min(self.level_results, key=lambda level_result: level_result.load, default=None)
         return None if first is None or level.load <= first.load else lowest_of(first.level.run)
 
 
 def queue_words(level_results: Sequence[LevelResult]) -> str:
-    """Whose growth was judged on these levels, for a table's note."""
+    """Which queue's growth these levels were judged by, for a table's note."""
     if all(level_result.verdict.loop == "closed" for level_result in level_results):
-        return "queue growth: not asked of a closed loop, whose queue is constant"
+        return "queue growth: not judged in a closed loop, whose queue is constant"
     queues = sorted({level_result.verdict.queue for level_result in level_results})
     if queues == [IN_FLIGHT]:
-        return f"queue growth: by {IN_FLIGHT}, for a client cannot see the queue"
+        return f"queue growth: by {IN_FLIGHT}, because a client cannot see the queue"
     return f"queue growth: by {' on some levels, '.join(queues)}" + (" on others" if len(queues) > 1 else "")
 
 
 def state_of(verdict: LevelVerdict) -> str:
-    """One word or two for a table."""
+    """The verdict in a word or two, for a table."""
     if verdict.generator_limited and verdict.holds is None:
         return "client limited"
     if verdict.saturated:

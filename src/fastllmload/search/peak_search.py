@@ -1,6 +1,6 @@
-"""The search for the load at which something is highest, such as smooth goodput: it rises, then falls, and is noisy.
+"""Finds the load at which a noisy figure such as smooth goodput is highest; it rises with load, then falls.
 
-Levels whose interval overlaps that of the best one are contenders: any of them may be the peak. Pure, as `seek` is.
+Levels whose interval overlaps that of the best one are contenders: any of them may be the peak. Pure, like `bisection`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fastllmload.search.bisection import GRAIN, halfway, tidy
+from fastllmload.search.bisection import ROUNDING, halfway, rounded
 from fastllmload.search.interval_search import lower_levels
 from fastllmload.statistics.sequential_tests import SequentialPlan
 
 
 @dataclass(frozen=True)
 class Height:
-    """*value* with the half-width of its interval; *known* False: the client was the limit, so it may be higher."""
+    """*value* and the half-width of its interval; not *known*: the client was the limit, so it may be higher."""
 
     value: float
     half: float
@@ -29,18 +29,18 @@ class Height:
 
 
 class PeakTrials(Protocol):
-    """Where levels are measured; *look* gives the height by all looks at the level but those, where there are others,
-    on which the client was the limit.
+    """Measures levels. *run_trial* gives the height by all trials of the level, without those in which the client was the
+    limit if there are others.
     """
 
-    def look(self, level: float, number: int) -> Height: ...
+    def run_trial(self, level: float, number: int) -> Height: ...
 
 
 @dataclass(frozen=True)
 class Peak:
-    """*best*: the level with the highest value of those at which the client was not the limit; None without any.
+    """*best*: the level with the highest value of those at which the client was not the limit; None if there are none.
 
-    The peak lies within (*low*, *high*): the tested neighbours of all contenders; None where none was tested beyond.
+    The peak lies within (*low*, *high*): the tested neighbours of all contenders; None if none was tested beyond.
     *ended_by*: "bracket", "levels", "bound", "minimum" or "client".
     """
 
@@ -50,21 +50,21 @@ class Peak:
     ended_by: str
     heights: dict[float, Height]
     contenders: tuple[float, ...]
-    looks: dict[float, int]
+    trials: dict[float, int]
 
 
 @dataclass
 class PeakSearch:
-    """As `IntervalSearch`; *step* is the width that gaps beside the best level may keep."""
+    """Parameters as for `IntervalSearch`; *step*: width of a gap next to the best level that needs no more narrowing."""
 
     lo: float
     hi: float
     step: Callable[[float], float]
-    bench: PeakTrials
+    runner: PeakTrials
     plan: SequentialPlan
     shuffle: int | None = None
     heights: dict[float, Height] = field(default_factory=dict)
-    looks: dict[float, int] = field(default_factory=dict)
+    trials: dict[float, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.order = random.Random(f"{self.shuffle}/order")
@@ -72,35 +72,35 @@ class PeakSearch:
     def run(self) -> Peak:
         self._climb()
         while len(self.heights) < self.plan.levels and (level := self._gap()) is not None:
-            self._look(level)
-        while (again := self._again()) is not None:
-            self._look(again)
+            self._run_trial(level)
+        while (again := self._next_contender()) is not None:
+            self._run_trial(again)
         return self.peak()
 
-    def _look(self, level: float) -> None:
-        """Once; while the client is the limit again, as long as the level has looks left."""
+    def _run_trial(self, level: float) -> None:
+        """Measure *level* once; again while the client is the limit and the level has trials left."""
         while True:
-            number = self.looks.get(level, 0)
-            self.heights[level] = self.bench.look(level, number)
-            self.looks[level] = number + 1  # one that was cut short is none
-            if self.heights[level].known or self.looks[level] >= self.plan.looks:
+            number = self.trials.get(level, 0)
+            self.heights[level] = self.runner.run_trial(level, number)
+            self.trials[level] = number + 1  # an interrupted trial does not count
+            if self.heights[level].known or self.trials[level] >= self.plan.trials:
                 return
 
     def _climb(self) -> None:
-        """Double until a level is surely below the best one, or the client is the limit in every look."""
+        """Double until a level is certainly below the best one, or the client is the limit in every trial."""
         x = self.lo
-        self._look(x)
+        self._run_trial(x)
         self._descend()
         while x < self.hi and len(self.heights) < self.plan.levels and self.heights[x].known and self._may_rise(x):
-            x = min(tidy(2 * x), self.hi)
-            self._look(x)
+            x = min(rounded(2 * x), self.hi)
+            self._run_trial(x)
 
     def _descend(self) -> None:
-        """Where the client was the limit at the lowest level, nothing is known at all: halve it to one that tells."""
+        """If the client was the limit at the lowest level, halve it until a level can be judged."""
         for level in lower_levels(self.lo, self.step):
             if self.heights[min(self.heights)].known or len(self.heights) >= self.plan.levels:
                 return
-            self._look(level)
+            self._run_trial(level)
 
     def _may_rise(self, level: float) -> bool:
         best = self.heights[self.best]
@@ -108,7 +108,7 @@ class PeakSearch:
 
     @property
     def best(self) -> float:
-        """The level of the highest value, the lowest such one."""
+        """The level with the highest value; the lowest of several."""
         return max(sorted(self.heights), key=lambda level: self.heights[level].value)
 
     @property
@@ -116,7 +116,7 @@ class PeakSearch:
         return sorted(level for level in self.heights if self._may_rise(level))
 
     def _gap(self) -> float | None:
-        """Middle of the wider of the two gaps beside the best level; None too where nothing is known of any."""
+        """Middle of the wider gap next to the best level; None if both are narrow, or no level is known."""
         if not any(height.known for height in self.heights.values()):
             return None
         levels = sorted(self.heights)
@@ -125,32 +125,34 @@ class PeakSearch:
         for low, high in zip(levels[max(0, at - 1) : at + 1], levels[max(0, at - 1) + 1 : at + 2], strict=False):
             width = self.step(low)
             middle = halfway(low, high, width)
-            if high - low > width * (1 + GRAIN) and low < middle < high:
+            if high - low > width * (1 + ROUNDING) and low < middle < high:
                 found.append(((high - low) / width, middle))
         return max(found)[1] if found else None
 
-    def _again(self) -> float | None:
-        """The contender with the fewest looks, as long as there are several; drawn among equals when interleaved."""
+    def _next_contender(self) -> float | None:
+        """The contender with the fewest trials, if there are several contenders; a random one of these when interleaved."""
         if not any(height.known for height in self.heights.values()):
             return None
-        open_ones = [level for level in self.contenders if self.looks[level] < self.plan.looks]
-        if len(self.contenders) < 2 or not open_ones:
+        measurable = [level for level in self.contenders if self.trials[level] < self.plan.trials]
+        if len(self.contenders) < 2 or not measurable:
             return None
-        fewest = [level for level in open_ones if self.looks[level] == min(self.looks[one] for one in open_ones)]
+        fewest = [
+            level for level in measurable if self.trials[level] == min(self.trials[other] for other in measurable)
+        ]
         return fewest[0] if self.shuffle is None else self.order.choice(fewest)
 
     def peak(self) -> Peak:
-        """As far as is known now."""
+        """The answer so far."""
         if not self.heights:
             return Peak(None, None, None, "levels", {}, (), {})
         known = [level for level, height in sorted(self.heights.items()) if height.known]
         if not known:
-            return Peak(None, None, None, "client", dict(self.heights), (), dict(self.looks))
+            return Peak(None, None, None, "client", dict(self.heights), (), dict(self.trials))
         best = max(known, key=lambda level: self.heights[level].value)
         levels, contenders = sorted(self.heights), self.contenders
         low = max((level for level in levels if level < contenders[0]), default=None)
         high = min((level for level in levels if level > contenders[-1]), default=None)
-        return Peak(best, low, high, self._ended_by(high), dict(self.heights), tuple(contenders), dict(self.looks))
+        return Peak(best, low, high, self._ended_by(high), dict(self.heights), tuple(contenders), dict(self.trials))
 
     def _ended_by(self, high: float | None) -> str:
         if any(not height.known for height in self.heights.values()):

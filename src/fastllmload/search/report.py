@@ -1,4 +1,4 @@
-"""What a search found, as plain values, sentences and tables: search.json, search.md, search.html, the terminal."""
+"""Renders the result of a search as values, sentences and tables: search.json, search.md, search.html, terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastllmload.experiment.report.findings import in_percent
 from fastllmload.experiment.report.output import write_whole
 from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, markdown_tables, with_state
 from fastllmload.search.interval_search import CHANGED, Interval
-from fastllmload.search.objectives import client_words, part_words, set_aside
+from fastllmload.search.objectives import client_limit_text, criterion_text, discarded_text
 from fastllmload.search.peak_search import Peak
 from fastllmload.search.trials import TrialRunner
 from fastllmload.statistics.sequential_tests import Decision
@@ -21,8 +21,8 @@ from fastllmload.statistics.sequential_tests import Decision
 Document = Mapping[str, Any]
 
 JSON, MARKDOWN, PAGE = "search.json", "search.md", "search.html"
-IMPLIED = "implied"  # decision of a level that was not proven, below one that passed
-DIGITS = 3  # of an end of the answer that lies between levels
+IMPLIED = "implied"  # decision on an undecided level below one that passed
+DIGITS = 3  # significant digits of an end of the answer that lies between levels
 UNITS = {"rate": "requests/s", "concurrency": "in flight"}
 FIGURES = {
     "req_s": "req/s",
@@ -34,50 +34,50 @@ FIGURES = {
 }
 
 
-def interval_answer(found: Interval, bench: TrialRunner) -> dict[str, Any]:
+def interval_answer(found: Interval, runner: TrialRunner) -> dict[str, Any]:
     """`answer` of search.json for a threshold."""
-    goal = bench.asked.goal
-    assert goal is not None  # of a threshold
-    limit = None if found.above is None else bench.judgements.get(found.above)
+    objective = runner.requested.objective
+    assert objective is not None  # of a threshold
+    limit = None if found.above is None else runner.level_decisions.get(found.above)
     return {
         "level": found.best,
-        "low": None if found.drifted else surely(found, bench),
-        "high": None if found.drifted else found.above,
+        "low": None if found.system_changed else answer_lower_bound(found, runner),
+        "high": None if found.system_changed else found.above,
         "ended_by": found.ended_by,
         "confirmed": found.confirmed,
         "limited_by": None if limit is None else limit.reason,
-        "at_level": None if found.best is None else figures_at(bench, found.best),
-        "best_output_tok_s": most_tokens(found, bench),
-        "looks": sum(found.looks.values()),
+        "at_level": None if found.best is None else figures_at(runner, found.best),
+        "best_output_tok_s": highest_output_rate(found, runner),
+        "looks": sum(found.trials.values()),  # prose: allow (key)
         "levels": len(found.decisions),
         "notes": list(found.notes),
     }
 
 
-def surely(found: Interval, bench: TrialRunner) -> float | None:
-    """The lower end of the answer: the most that any level says that passed; None without any."""
-    goal, best = bench.asked.goal, found.best
-    assert goal is not None  # of a threshold
+def answer_lower_bound(found: Interval, runner: TrialRunner) -> float | None:
+    """Lower end of the answer: the highest lower bound that a passing level gives; None if no level passed."""
+    objective, best = runner.requested.objective, found.best
+    assert objective is not None  # of a threshold
     if best is None:
         return None
-    passed = [best] if goal.sustain else found.passed
-    return max(goal.claim(level, found.decisions, bench.growth_left(level)) for level in passed)
+    passed = [best] if objective.sustain else found.passed
+    return max(objective.lower_bound(level, found.decisions, runner.max_growth(level)) for level in passed)
 
 
-def most_tokens(found: Interval, bench: TrialRunner) -> float | None:
-    """Highest output tokens/s among the levels that passed: with `fluid`, the fluid token generation rate."""
+def highest_output_rate(found: Interval, runner: TrialRunner) -> float | None:
+    """Highest output tokens/s of the levels that passed; with `fluid`, the fluid token generation rate."""
     passed = [level for level, decision in found.decisions.items() if decision is Decision.PASS]
-    rates = [rate for level in passed if (rate := figures_at(bench, level).get("output_tok_s")) is not None]
+    rates = [rate for level in passed if (rate := figures_at(runner, level).get("output_tok_s")) is not None]
     return max(rates, default=None)
 
 
-def figures_at(bench: TrialRunner, level: float) -> dict[str, float | None]:
-    """Of the longest run at *level*."""
-    runs = bench.runs.get(level) or ()
+def figures_at(runner: TrialRunner, level: float) -> dict[str, float | None]:
+    """Figures of the longest run at *level*."""
+    runs = runner.runs.get(level) or ()
     return dict(max(runs, key=lambda run: run.seconds).figures) if runs else {}
 
 
-def peak_answer(found: Peak, bench: TrialRunner) -> dict[str, Any]:
+def peak_answer(found: Peak, runner: TrialRunner) -> dict[str, Any]:
     """`answer` of search.json for a peak."""
     best = None if found.best is None else found.heights[found.best]
     return {
@@ -88,44 +88,45 @@ def peak_answer(found: Peak, bench: TrialRunner) -> dict[str, Any]:
         "smooth_goodput": None if best is None else best.value,
         "smooth_goodput_half_width": None if best is None else best.half,
         "contenders": list(found.contenders),
-        "at_level": None if found.best is None else figures_at(bench, found.best),
-        "looks": sum(found.looks.values()),
+        "at_level": None if found.best is None else figures_at(runner, found.best),
+        "looks": sum(found.trials.values()),  # prose: allow (key)
         "levels": len(found.heights),
         "notes": [],
     }
 
 
-def interval_rows(found: Interval, bench: TrialRunner) -> list[dict[str, Any]]:
+def interval_rows(found: Interval, runner: TrialRunner) -> list[dict[str, Any]]:
     """One entry per level, ascending."""
-    best = 0.0 if found.best is None or found.drifted else found.best
+    best = 0.0 if found.best is None or found.system_changed else found.best
     implied = {level for level, one in found.decisions.items() if one is Decision.UNDECIDED and level < best}
     return [
         {
             "level": level,
             "decision": IMPLIED if level in implied else str(decision),
-            "reason": (f"holds if {best:g} does; " if level in implied else "") + bench.judgements[level].reason,
+            "reason": (f"holds if {best:g} does; " if level in implied else "") + runner.level_decisions[level].reason,
             "tests": [
-                {**msgspec.to_builtins(part), "words": part_words(part)} for part in bench.judgements[level].parts
+                {**msgspec.to_builtins(part), "words": criterion_text(part)}
+                for part in runner.level_decisions[level].parts
             ],
-            "looks": found.looks[level],
-            "seconds": sum(run.seconds for run in bench.runs.get(level, ())),
-            "figures": figures_at(bench, level),
+            "looks": found.trials[level],  # prose: allow (key)
+            "seconds": sum(run.seconds for run in runner.runs.get(level, ())),
+            "figures": figures_at(runner, level),
         }
         for level, decision in sorted(found.decisions.items())
     ]
 
 
-def peak_rows(found: Peak, bench: TrialRunner) -> list[dict[str, Any]]:
+def peak_rows(found: Peak, runner: TrialRunner) -> list[dict[str, Any]]:
     return [
         {
             "level": level,
             "decision": peak_decision(level, found),
-            "reason": peak_reason(level, found, bench),
+            "reason": peak_reason(level, found, runner),
             "smooth_goodput": height.value,
             "half_width": height.half,
-            "looks": found.looks[level],
-            "seconds": sum(run.seconds for run in bench.runs.get(level, ())),
-            "figures": figures_at(bench, level),
+            "looks": found.trials[level],  # prose: allow (key)
+            "seconds": sum(run.seconds for run in runner.runs.get(level, ())),
+            "figures": figures_at(runner, level),
         }
         for level, height in sorted(found.heights.items())
     ]
@@ -137,45 +138,47 @@ def peak_decision(level: float, found: Peak) -> str:
     return "contender" if level in found.contenders else "below"
 
 
-def peak_reason(level: float, found: Peak, bench: TrialRunner) -> str:
-    """How high it is there, and on how many looks that rests."""
-    height, runs = found.heights[level], bench.runs.get(level, [])
+def peak_reason(level: float, found: Peak, runner: TrialRunner) -> str:
+    """Smooth goodput at *level*, and how many trials were discarded."""
+    height, runs = found.heights[level], runner.runs.get(level, [])
     limits = list(dict.fromkeys(reason for run in runs for reason in run.limited))
     if not height.known:
-        return client_words([*limits, bench.refused[level]] if level in bench.refused else limits, found.looks[level])
+        return client_limit_text(
+            [*limits, runner.refused[level]] if level in runner.refused else limits, found.trials[level]
+        )
     words = f"{height.value:,.5g} +/- {height.half:,.3g} tokens/s"
-    aside = sum(bool(run.limited) for run in runs)
-    return f"{words}; {set_aside(aside, len(runs))}" if aside else words
+    discarded = sum(bool(run.limited) for run in runs)
+    return f"{words}; {discarded_text(discarded, len(runs))}" if discarded else words
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+# -- text -------------------------------------------------------------------------------------------------------------
 
 
 def answer_lines(document: Document) -> Iterator[str]:
     """The answer in sentences, the most important first."""
     answer, parameters = document["answer"], document["parameters"]["search"]
     what, unit = parameters["what"], UNITS[parameters["what"]]
-    sure = f"{100 * parameters['confidence']:g}%"
+    confidence = f"{100 * parameters['confidence']:g}%"
     yield f"objective: {document['sentence']}"
     level = answer["level"]
     low, high = bounds(document)
-    whole = document["status"] == "done"
+    complete = document["status"] == "done"
     if answer["ended_by"] == CHANGED:
         yield f"THE SYSTEM CHANGED DURING THE SEARCH: {ENDED[CHANGED]}"
     if level is None and "smooth_goodput" in answer:
-        yield f"no smooth goodput is known{': the client was the limit at every level' if whole else ' so far'}"
+        yield f"no smooth goodput is known{': the client was the limit at every level' if complete else ' so far'}"
     elif level is None:
-        yield f"no {what} was found to hold{'' if whole else ' so far'}"
-        yield from bound_lines(low, high, unit, sure)
+        yield f"no {what} was found to hold{'' if complete else ' so far'}"
+        yield from bound_lines(low, high, unit, confidence)
     elif "smooth_goodput" in answer:
         yield f"highest smooth goodput: {answer['smooth_goodput']:,.5g} tokens/s at {what} {level:g}"
-        yield from bound_lines(low, high, unit, sure)
+        yield from bound_lines(low, high, unit, confidence)
     else:
         yield f"highest {what} that holds: {level:g} {unit}"
-        yield from bound_lines(low, high, unit, sure)
+        yield from bound_lines(low, high, unit, confidence)
     if answer.get("limited_by"):
         yield f"limited by: {answer['limited_by']}"
-    why = ended_words(document) if whole else ""  # cut short: the warnings say by what
+    why = ended_text(document) if complete else ""  # interrupted: the warnings say why
     yield from (text for text in (why, CONFIRMED.get(answer.get("confirmed"), "")) if text)
     if document["objective"] == "fluid" and answer["best_output_tok_s"] is not None:
         yield f"fluid token generation rate: {answer['best_output_tok_s']:,.5g} output tokens/s"
@@ -183,7 +186,7 @@ def answer_lines(document: Document) -> Iterator[str]:
 
 
 def bounds(document: Document) -> tuple[str | None, str | None]:
-    """Both ends of the answer as text; of one that is no tested level, three digits, rounded away from the answer."""
+    """Both ends of the answer as text. An end that was not tested has three digits and is rounded outwards."""
     levels = {entry["level"] for entry in document["decisions"]}
 
     def end(name: str, rounded: Callable[[float], int]) -> str | None:
@@ -196,68 +199,68 @@ def bounds(document: Document) -> tuple[str | None, str | None]:
     return end("low", math.floor), end("high", math.ceil)
 
 
-def bound_lines(low: str | None, high: str | None, unit: str, sure: str) -> Iterator[str]:
-    """The interval, as far as it is known."""
+def bound_lines(low: str | None, high: str | None, unit: str, confidence: str) -> Iterator[str]:
+    """The interval as a sentence, with the ends that are known."""
     if low is not None and high is not None:
-        yield f"with {sure} confidence the answer is between {low} and {high} {unit}"
+        yield f"with {confidence} confidence the answer is between {low} and {high} {unit}"
     elif low is not None:
-        yield f"with {sure} confidence the answer is at least {low} {unit}"
+        yield f"with {confidence} confidence the answer is at least {low} {unit}"
     elif high is not None:
-        yield f"with {sure} confidence no level from {high} {unit} on holds"
+        yield f"with {confidence} confidence no level from {high} {unit} on holds"
 
 
 ENDED = {
     "bracket": "",
     "levels": "the number of levels was used up before the step was reached: more --max-levels narrow the interval",
     "bound": "the upper bound --max was reached without a failure: the true answer may be higher",
-    "minimum": "the lowest level that was measured fails; of lower ones nothing is said. Start lower (--min), unless "
-    "requests miss the objective at any load: then none holds",
+    "minimum": "the lowest level that was measured fails, which says nothing about lower ones. Start lower (--min), unless "
+    "requests miss the objective at any load: then no level holds",
     "undecided": "not every level could be decided: longer levels (--level-duration) or more --runs decide more",
     "nothing": "nothing was measured",
-    CHANGED: "levels measured before and after it are not of one system, so no interval is stated; find out what changed, "
-    "and search again",
+    CHANGED: "levels measured before and after the change are of different systems, so no interval is stated; find out "
+    "what changed, and search again",
 }
 
 
-def ended_words(document: Document) -> str:
-    """What ended the search, where that needs to be said; of the client, at which levels and how often it was tried."""
+def ended_text(document: Document) -> str:
+    """What ended the search, if that needs saying; for the client, at which levels and in how many trials."""
     ended = document["answer"]["ended_by"]
     if ended == CHANGED:
-        return ""  # was said first
+        return ""  # the first line says so
     if ended != "client":
         return ENDED[ended]
     limited = [entry for entry in document["decisions"] if entry["decision"] == Decision.CLIENT]
-    tried = sum(entry["looks"] for entry in limited)
+    tried = sum(entry["looks"] for entry in limited)  # prose: allow (key)
     where = ", ".join(f"{entry['level']:g}" for entry in limited)
     return (
-        f"the client was the limit at {where}, in {'each of ' if tried > 1 else ''}{tried} look{'s' * (tried > 1)}: of "
-        "the system nothing is known there; free this host, or give the client more of it (fastllmload doctor)"
+        f"the client was the limit at {where}, in {'each of ' if tried > 1 else ''}{tried} trial{'s' * (tried > 1)}: "
+        "nothing is known of the system there; free this host, or give the client more of it (fastllmload doctor)"
     )
 
 
 CONFIRMED = {
-    True: "confirmed: measured afresh, the level passed again",
-    False: "measured afresh, the level was not contradicted, but that run alone does not prove it",
+    True: "confirmed: the level passed its re-test",
+    False: "the re-test does not contradict the level, but does not prove it by itself",
 }
 
 
 def table_of(document: Document) -> dict[str, Any]:
-    """All levels."""
+    """Decision and figures of all levels."""
     name = f"{document['parameters']['search']['what']} ({UNITS[document['parameters']['search']['what']]})"
-    columns = [name.capitalize(), "Decision", "Looks", "Measured (s)", *FIGURES.values()]
+    columns = [name.capitalize(), "Decision", "Trials", "Measured (s)", *FIGURES.values()]
     rows = [
         [
-            f"{entry['level']:g}", entry["decision"], entry["looks"], entry["seconds"],
+            f"{entry['level']:g}", entry["decision"], entry["looks"], entry["seconds"],  # prose: allow (key)
             *(in_percent(key, entry["figures"].get(key)) for key in FIGURES),
         ]
         for entry in document["decisions"]
     ]  # fmt: skip
-    note = "Figures are those of the longest look; the seconds are those of all runs, re-tests included."
+    note = "Figures are those of the longest trial; the seconds are those of all runs, re-tests included."
     return {"title": "Levels", "columns": columns, "rows": rows, "notes": [note]}
 
 
 def reason_table(document: Document) -> dict[str, Any]:
-    """Why each level was decided as it was."""
+    """The reason for the decision on each level."""
     rows = [[f"{entry['level']:g}", entry["decision"], entry["reason"]] for entry in document["decisions"]]
     return {"title": "Decisions", "columns": ["Level", "Decision", "Why"], "rows": rows, "notes": []}
 
@@ -267,7 +270,7 @@ def run_table(document: Document) -> dict[str, Any]:
     columns = [
         "Run",
         "Level",
-        "Look",
+        "Trial",
         "tok/s",
         "TTFT P99 (ms)",
         "Client",
@@ -276,7 +279,8 @@ def run_table(document: Document) -> dict[str, Any]:
     ]
     rows = [
         [
-            str(run["number"]), f"{run['level_value']:g}", run["look"], run["output_tok_s"], run["ttft_p99_ms"],
+            str(run["number"]), f"{run['level_value']:g}", run["look"],  # prose: allow (key)
+            run["output_tok_s"], run["ttft_p99_ms"],
             run["certificate"], ", ".join(run["criteria"]["fired"]) or "none", run["folder"],
         ]
         for run in document["levels"]
@@ -290,7 +294,7 @@ def headline(document: Document) -> str:
 
 
 def lines(document: Document) -> Iterator[str]:
-    """For a terminal; each level has said already why it was decided as it was."""
+    """The report for a terminal, without the reasons, which were printed level by level."""
     yield ""
     yield headline(document)
     yield from aligned(table_of(document))
@@ -352,7 +356,7 @@ def page(document: Document) -> str:
     sections = [
         PageSection("Answer", [*others, *document["warnings"]]),
         PageSection("Levels", [*(plots if known else ()), tables[0]]),
-        PageSection("Why each level was decided so", [tables[1]]),
+        PageSection("Reason for each decision", [tables[1]]),
         PageSection("Runs in the order measured", [tables[2]]),
     ]
     closed = answer["low"] is not None and answer["high"] is not None
@@ -369,5 +373,5 @@ def page(document: Document) -> str:
 
 
 def write(folder: Path, document: Document) -> Sequence[str]:
-    """search.md and search.html, each whole or not at all; their names."""
+    """Write search.md and search.html, each complete or not at all; return their names."""
     return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -1,4 +1,4 @@
-"""One search from its options to its report; what was found so far is kept, however it ends."""
+"""Runs one search from its options to its report; partial results are kept however it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.preparation.warmup import warm_up
 from fastllmload.search import report
 from fastllmload.search.interval_search import CHANGED, IntervalSearch
-from fastllmload.search.objective_text import RequestedObjective, read_goal
+from fastllmload.search.objective_text import RequestedObjective, read_objective
 from fastllmload.search.peak_search import PeakSearch
 from fastllmload.search.trials import PeakTrialRunner, SearchParameters, TrialRunner
 from fastllmload.settings import RunSettings, Secret
@@ -32,7 +32,7 @@ NOT_MET = 1
 
 @dataclass(frozen=True)
 class SearchTerms:
-    """Where, and how gently. *warm*: bring the system to its working state before the first level (IETF 4.5)."""
+    """Output folder and pacing. *warm*: bring the system to its working state before the first level (IETF 4.5)."""
 
     folder: Path
     settle_s: float = SETTLE_S
@@ -43,53 +43,61 @@ class SearchTerms:
 def conduct_search(
     settings: RunSettings, secret: Secret | None, parameters: SearchParameters, terms: SearchTerms, console: Console
 ) -> int:
-    """Exit code: 1 when no level holds, the system changed meanwhile or (*strict*) the answer has no two ends. What cuts
-    it short is raised again.
+    """Run a search; return the exit code: 1 if no level holds, the system changed, or (*strict*) the answer is open at an
+    end. An exception that interrupts the search is raised again after the report.
     """
-    parameters.refuse()
+    parameters.validate()
     refuse_engine(settings)
-    asked = read_goal(parameters.objective, settings.output.goodput, parameters.width, parameters.closed)
+    requested = read_objective(parameters.objective, settings.output.goodput, parameters.width, parameters.closed)
     simulated = not settings.target.urls and settings.target.unix_socket is None
     request = {"search": msgspec.to_builtins(parameters), "run": told(settings)}
     book = Journal(terms.folder, "search", request, report.JSON, redactor(settings, secret))
     with book:
-        book.put(manifest=entry(settings, dict(settings.output.declare), simulated), objective=asked.name,
-                 sentence=asked.sentence)  # fmt: skip
+        book.put(manifest=entry(settings, dict(settings.output.declare), simulated), objective=requested.name,
+                 sentence=requested.sentence)  # fmt: skip
         if terms.warm:  # once, before the first level
             settings = changed(settings, load={"warmup_requests": 0})
         experiment = Experiment(terms.folder, settings, secret, book, console, settle_s=terms.settle_s)
-        announce(console, book, asked, parameters, simulated)
-        too_little = too_few_requests(asked, parameters, settings.load.ramp_share)
-        if too_little is not None:
-            book.note("warnings", too_little)
-            console.warn(too_little)
-        found = Search(experiment, parameters, asked)
-        with kept(book, "search", found.conclude), experiment:
+        announce(console, book, requested, parameters, simulated)
+        warning = too_few_requests(requested, parameters, settings.load.ramp_share)
+        if warning is not None:
+            book.note("warnings", warning)
+            console.warn(warning)
+        found = Search(experiment, parameters, requested)
+        with kept(book, "search", found.finalize), experiment:
             if terms.warm:
                 warm_up(experiment, settings)
             found.run()
-        answer = found.conclude(journal.DONE)
+        answer = found.finalize(journal.DONE)
         complete = answer["low"] is not None and answer["high"] is not None
         known = answer["level"] is not None and answer["ended_by"] != CHANGED
         return 0 if known and (complete or not terms.strict) else NOT_MET
 
 
 def announce(
-    console: Console, book: Journal, asked: RequestedObjective, parameters: SearchParameters, simulated: bool
+    console: Console, book: Journal, requested: RequestedObjective, parameters: SearchParameters, simulated: bool
 ) -> None:
     if simulated:
         console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
-    aim = asked.sentence if asked.goal is None else f"the highest {parameters.what} at which {asked.sentence}"
+    aim = (
+        requested.sentence
+        if requested.objective is None
+        else f"the highest {parameters.what} at which {requested.sentence}"
+    )
     console.say(f"search in {book.path.parent}: {aim}")
-    console.say(f"at most {parameters.levels} levels of {lengths_words(parameters, asked)}")
+    console.say(f"at most {parameters.levels} levels of {lengths_text(parameters, requested)}")
     if book.resumed:
         console.say("started again: finished levels are taken from the folder")
 
 
-def lengths_words(parameters: SearchParameters, asked: RequestedObjective) -> str:
-    """How long the looks at a level are: `15 s, where the answer is likely to be 60 s, 120 s and 240 s more`."""
-    plan = replace(parameters.plan, short=0) if asked.goal is None else asked.goal.planned(parameters.plan)
-    first, *others = (f"{parameters.level_s * plan.length(number):g} s" for number in range(plan.looks + plan.short))
+def lengths_text(parameters: SearchParameters, requested: RequestedObjective) -> str:
+    """Lengths of the trials of a level: `15 s, where the answer is likely to be 60 s, 120 s and 240 s more`."""
+    plan = (
+        replace(parameters.plan, short=0)
+        if requested.objective is None
+        else requested.objective.planned(parameters.plan)
+    )
+    first, *others = (f"{parameters.level_s * plan.length(number):g} s" for number in range(plan.trials + plan.short))
     why = "the answer is likely to be" if plan.short else "noise asks for it"
     return f"{first}, where {why} {listed(others)} more" if others else first
 
@@ -99,37 +107,39 @@ def listed(texts: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
-def too_few_requests(asked: RequestedObjective, parameters: SearchParameters, ramp_share: float) -> str | None:
-    """Where even a faultless lowest level could not pass: not enough requests for what is to be proven."""
-    if asked.goal is None or parameters.closed:
+def too_few_requests(requested: RequestedObjective, parameters: SearchParameters, ramp_share: float) -> str | None:
+    """Warning if even a faultless lowest level could not pass, because it has too few requests to prove anything."""
+    if requested.objective is None or parameters.closed:
         return None
-    alpha = parameters.plan.alpha_per_look / (len(asked.goal.shares) + 1)
-    needed = max(requests_needed(limit.allowed, alpha) for limit in asked.goal.shares)
-    looks = parameters.plan.longest * (1 - ramp_share)
-    coming = parameters.minimum * parameters.level_s * looks
-    if coming >= needed:
+    alpha = parameters.plan.alpha_per_trial / (len(requested.objective.shares) + 1)
+    needed = max(requests_needed(limit.allowed, alpha) for limit in requested.objective.shares)
+    windows = parameters.plan.longest * (1 - ramp_share)  # of all trials, in first trials
+    expected = parameters.minimum * parameters.level_s * windows
+    if expected >= needed:
         return None
     return (
-        f"level {parameters.minimum:g} has about {coming:,.0f} requests in all its looks, and {needed:,} are "
-        f"needed to prove anything of it: take --level-duration {math.ceil(needed / parameters.minimum / looks)}s "
+        f"level {parameters.minimum:g} has about {expected:,.0f} requests in all its trials, and {needed:,} are "
+        f"needed to prove anything about it: take --level-duration {math.ceil(needed / parameters.minimum / windows)}s "
         "or a higher --min"
     )
 
 
 class Search:
-    """The search for a threshold or a peak, whichever was asked for."""
+    """Searches for a threshold or for a peak, depending on the objective."""
 
-    def __init__(self, experiment: Experiment, parameters: SearchParameters, asked: RequestedObjective) -> None:
+    def __init__(self, experiment: Experiment, parameters: SearchParameters, requested: RequestedObjective) -> None:
         self.experiment = experiment
-        self.bench = TrialRunner(experiment, experiment.base, parameters, asked)
+        self.runner = TrialRunner(experiment, experiment.base, parameters, requested)
         lo, hi = parameters.minimum, parameters.maximum
         shuffle = experiment.base.client.seed if parameters.interleave else None
-        plan, width = self.bench.plan, parameters.width
+        plan, width = self.runner.plan, parameters.width
         self.peak = (
-            PeakSearch(lo, hi, width, PeakTrialRunner(self.bench), plan, shuffle) if asked.goal is None else None
+            PeakSearch(lo, hi, width, PeakTrialRunner(self.runner), plan, shuffle)
+            if requested.objective is None
+            else None
         )
-        self.threshold = IntervalSearch(lo, hi, width, self.bench, plan, shuffle)
-        self.bench.before = self.keep
+        self.threshold = IntervalSearch(lo, hi, width, self.runner, plan, shuffle)
+        self.runner.before_trial = self.save_progress
 
     def run(self) -> None:
         if self.peak is not None:
@@ -138,28 +148,28 @@ class Search:
             self.threshold.run()
 
     def found(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Answer and levels, as far as they are known."""
+        """The answer and the levels so far."""
         if self.peak is not None:
             peak = self.peak.peak()
-            return report.peak_answer(peak, self.bench), report.peak_rows(peak, self.bench)
+            return report.peak_answer(peak, self.runner), report.peak_rows(peak, self.runner)
         interval = self.threshold.interval()
-        return report.interval_answer(interval, self.bench), report.interval_rows(interval, self.bench)
+        return report.interval_answer(interval, self.runner), report.interval_rows(interval, self.runner)
 
-    def keep(self) -> dict[str, Any]:
-        """Put into search.json what is known by now; the answer."""
+    def save_progress(self) -> dict[str, Any]:
+        """Write the result so far to search.json; return the answer."""
         answer, rows = self.found()
         if not rows:
             answer["ended_by"] = "nothing"
         self.experiment.journal.put(answer=answer, decisions=rows)
         return answer
 
-    def conclude(self, status: str) -> dict[str, Any]:
-        """Write search.json and the reports, and say what was found."""
+    def finalize(self, status: str) -> dict[str, Any]:
+        """Write search.json and the reports, and print the result; return the answer."""
         with unbroken():
             if status == journal.DONE:
                 self.experiment.quarantine_unused_levels()
             self.experiment.journal.put(status=status, ended_utc=journal.utc())
-            answer = self.keep()
+            answer = self.save_progress()
             names = report.write(self.experiment.folder, self.experiment.journal.document)
         for line in report.lines(self.experiment.journal.document):
             self.experiment.console.say(line)

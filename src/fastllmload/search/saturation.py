@@ -1,9 +1,9 @@
-"""What the system can do at all, measured in a closed loop: slots are doubled until throughput rises no more.
+"""Measures the capacity of the system in a closed loop: concurrency is doubled until throughput rises no more.
 
-Ours (procedures.md 5.3): the request rate of the best level is the capacity that shares of a load refer to. A closed
-loop cannot overload what it measures, so this is the gentle way to learn it. The best level is the one with the most
-output tokens/s: where lengths differ much, requests/s of a level depend on which lengths it happened to get, and the
-highest of several such figures is above the truth.
+Our definition (procedures.md 5.3): the request rate of the best level is the capacity that load fractions refer to. A
+closed loop cannot overload the system that it measures. The best level is the one with the most output tokens/s: if
+lengths differ much, requests/s of a level depend on the lengths drawn for it, and the highest of several such figures is
+above the truth.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ QUICK_S = 5.0
 
 @dataclass(frozen=True)
 class SaturationCapacity:
-    """Requests/s, and where the figure is from. *limited*: the client ended the measurement, not the system.
-    *output_tok_s*: output tokens/s where they were measured. *limited_by*: what ended the measurement, in words.
+    """Requests/s and the source of the figure. *limited*: the client ended the measurement, not the system.
+    *output_tok_s*: output tokens/s if measured. *limited_by*: what ended the measurement, as text.
     """
 
     req_s: float
@@ -44,7 +44,7 @@ class SaturationCapacity:
 def capacity_of(
     experiment: Experiment, settings: RunSettings, asked: KnownCapacity, found: Findings, prefix: str = ""
 ) -> SaturationCapacity | None:
-    """The declared capacity, or the one measured with the workload of *settings*; None when nothing came back."""
+    """The declared capacity, or the one measured with the workload of *settings*; None if no request succeeded."""
     if asked.capacity is not None:
         assert asked.capacity_source is not None  # a test refuses a capacity without it
         return SaturationCapacity(asked.capacity, asked.capacity_source)
@@ -54,7 +54,7 @@ def capacity_of(
 def measured(
     experiment: Experiment, settings: RunSettings, found: Findings, prefix: str = ""
 ) -> SaturationCapacity | None:
-    """Levels of 4, 8, 16 ... slots until one is saturated. One on which the client was the limit is run again first."""
+    """Measure 4, 8, 16 ... slots until a level is saturated. A level at which the client was the limit is run again."""
     length = max(LEAST_S, SHARE * (settings.load.duration or 0.0)) if not experiment.quick else QUICK_S
     load_sweep = LoadSweep(
         experiment, changed(settings, load={"duration": length, "num_requests": None}), True, f"{prefix}capacity, "
@@ -81,7 +81,7 @@ def measured(
         default=None,
     )
     if best is None or best.req_s <= 0:
-        found.warn("no request of the capacity measurement succeeded: there is no capacity to take shares of")
+        found.warn("no request of the capacity measurement succeeded, so load fractions have no capacity to refer to")
         return None
     if limited:
         found.warn("the client was the limit while the capacity was measured: the true one may be higher")
@@ -90,7 +90,7 @@ def measured(
 
 
 def ended_by(last: LevelResult) -> str:
-    """What ended the measurement at its *last* level, in words: criterion, value and limit."""
+    """What ended the measurement at its *last* level: criterion, value and limit, as text."""
     if last.level.cascading:
         return f"at {last.load:g} slots most of the last requests failed"
     if last.verdict.saturated or (last.verdict.generator_limited and last.verdict.saturated is None):

@@ -1,9 +1,9 @@
-"""Sequential tests with three outcomes over runs of one load level: pass, fail, or undecided, and then look longer.
+"""Sequential tests of one load level with three outcomes: pass, fail, or undecided, which needs a longer trial.
 
 Requests of one run depend on each other: a queue that is long now is long a second later. So a run is cut into equal
-parts of time, and what varies between parts, at whatever length of part it varies most, is the error. The error rates
-are stated: `SequentialPlan.alpha` bounds the chance that a whole search contains one wrong pass or fail, added up over
-its looks.
+parts of time, and the error is the variance between parts, at the length of part where it is largest. The error rates
+are stated: `SequentialPlan.alpha` bounds the probability that a search contains one wrong pass or fail, summed over its
+trials.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from fastllmload.statistics.student import beta_quantile, t_quantile
 
 Floats = npt.NDArray[np.float64]
 
-SHORT = 0.25  # of the first look that may pass a level: the look that shows whether it is likely to hold
-GLANCES = 0.1  # of alpha: for short looks, which may fail a level but not pass it
-LOWEST = 2  # shares of alpha that a look at the lowest level may fail it by: when that fails, nothing else needs one
-PARTS = 30  # of the shortest look; a longer one has parts of the same length
+SHORT = 0.25  # of the first trial that may pass a level: length of the trial that shows whether it is likely to hold
+SHORT_ALPHA = 0.1  # of alpha: for short trials, which may fail a level but not pass it
+LOWEST = 2  # shares of alpha to fail the lowest level by: if it fails, no other level needs one
+PARTS = 30  # of the shortest trial; a longer one has parts of the same length
 CORRELATED_PARTS = 10  # fewer do not show how much neighbours share
-LEAST_PARTS = 5  # fewer have no variance worth the name
-MERGES = (1, 2, 4, 8, 16)  # parts taken together: a queue remembers for longer than one part
-FEW = 5  # independent bad (or good) requests; with fewer, how they cluster is read off a lower limit
+LEAST_PARTS = 5  # fewer give no usable variance
+MERGES = (1, 2, 4, 8, 16)  # parts taken together: a queue is correlated over more than one part
+FEW = 5  # independent bad (or good) requests; with fewer, their clustering is estimated at a lower limit
 SURROGATES = (0.9, 0.75)  # quantiles of the severity
-HALVINGS = 20  # of a range in which a bound is looked for
-FAR = 1 / 50  # of the limit: where all requests are below it, their clustering is none of requests above the limit
+HALVINGS = 20  # of the range in which a bound is searched for
+FAR = 1 / 50  # of the limit: if all requests are below it, their clustering says nothing about requests above the limit
 
 
 class Decision(StrEnum):
-    """CLIENT: not known, because the client was the limit."""
+    """Outcome of a level. CLIENT: unknown, because the client was the limit."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -46,52 +46,52 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True)
 class SequentialPlan:
-    """*alpha*: chance of any wrong pass or fail in a search of at most *levels*, each looked at up to *looks* times after
-    a short look, SHORT of the first, that can only fail it, and only plainly.
+    """Error rates and lengths of the trials of one search.
 
-    Look r lasts up to 2^r times as long as the first, and is pooled with those before it. At most *tests* of a search are
-    looks that may decide, re-tests included; one at the lowest level counts as LOWEST of them. *short*: 1, or 0 for no
-    short looks: then each look of each level may decide. *glance*: of what a short look alone may say; *lowest*: of what
-    may fail the lowest level.
+    *alpha*: probability of any wrong pass or fail in a search of at most *levels*, each with up to *trials* trials after
+    a short one (SHORT of the first), which can only fail it, at a smaller error rate. Trial r lasts up to 2^r times as
+    long as the first and is pooled with those before it. At most *tests* trials of a search may decide, re-tests
+    included; one of the lowest level counts as LOWEST of them. *short*: 1, or 0 for no short trials, so that each trial
+    may decide. *short_alone*: the plan for a decision by a short trial alone; *lowest*: for failing the lowest level.
     """
 
     alpha: float = 0.05
     levels: int = 12
-    looks: int = 3
+    trials: int = 3
     short: int = 1
-    glance: bool = False
+    short_alone: bool = False
     lowest: bool = False
 
     @property
     def tests(self) -> int:
-        return self.levels + self.looks + 1 if self.short else self.levels * (self.looks + 1)
+        return self.levels + self.trials + 1 if self.short else self.levels * (self.trials + 1)
 
     def length(self, number: int) -> float:
-        """Of look *number* of a level, at most, as a share of its first one that may pass it: 1/4, 1, 2, 4; those that
-        only the lowest level has last no longer than the last of the others.
+        """Longest length of trial *number*, in units of the first one that may pass the level: 1/4, 1, 2, 4. Those that
+        only the lowest level has are as long as the last of the others.
         """
-        return SHORT if number < self.short else float(2 ** min(number - self.short, self.looks - 1))
+        return SHORT if number < self.short else float(2 ** min(number - self.short, self.trials - 1))
 
     @property
     def longest(self) -> float:
-        """All looks of a level together."""
-        return sum(self.length(number) for number in range(self.looks + self.short))
+        """Length of all trials of a level together, in first trials."""
+        return sum(self.length(number) for number in range(self.trials + self.short))
 
     @property
-    def alpha_per_look(self) -> float:
-        """Of one test, one-sided: a level can be wrong in one direction only."""
-        if self.glance:
-            return self.alpha * GLANCES / self.levels
-        share = self.alpha * (1 - GLANCES * self.short) / self.tests
+    def alpha_per_trial(self) -> float:
+        """One-sided error rate of one test: a level can be wrong in one direction only."""
+        if self.short_alone:
+            return self.alpha * SHORT_ALPHA / self.levels
+        share = self.alpha * (1 - SHORT_ALPHA * self.short) / self.tests
         return LOWEST * share if self.lowest else share
 
     @property
-    def of_a_glance(self) -> SequentialPlan:
-        return replace(self, glance=True)
+    def for_short_trial(self) -> SequentialPlan:
+        return replace(self, short_alone=True)
 
     @property
-    def of_the_lowest(self) -> SequentialPlan:
-        """Itself where there are no short looks: levels are decided one after the other then, each by as much."""
+    def for_lowest_level(self) -> SequentialPlan:
+        """The plan for the lowest level; unchanged without short trials, because all levels are decided in turn then."""
         return replace(self, lowest=bool(self.short))
 
 
@@ -101,8 +101,8 @@ class Ratio:
 
     value: float
     half: float
-    deviation: float  # standard error at the scale that gave *half*
-    parts: int  # at that scale
+    deviation: float  # standard error at the size of parts that gave *half*
+    parts: int  # parts at that size
 
 
 def merged(values: Floats, size: int) -> Floats:
@@ -113,8 +113,8 @@ def merged(values: Floats, size: int) -> Floats:
 def ratio(a: Sequence[Floats], b: Sequence[Floats], alpha: float, lasting: bool = False) -> Ratio | None:
     """Ratio of sums over the parts of one or more runs; None below five parts or without any *b*.
 
-    The interval is the widest over sizes of parts that leave at least five of them. *lasting*: what happens may depend
-    on each other for longer than the largest part, so what neighbouring parts share widens it further.
+    The interval is the widest over the sizes of parts that leave at least five of them. *lasting*: dependence may last
+    longer than the largest part, so the correlation of neighbouring parts widens it further.
     """
     total = float(sum(part.sum() for part in b))
     if total <= 0:
@@ -135,7 +135,7 @@ def ratio(a: Sequence[Floats], b: Sequence[Floats], alpha: float, lasting: bool 
 
 
 def widening(runs: Sequence[Floats]) -> float:
-    """Factor on the variance of a sum over parts for what neighbouring parts share, if that fades exponentially."""
+    """Factor on the variance of a sum over parts for the correlation of neighbours, if that decays exponentially."""
     squares = sum(float(np.dot(one, one)) for one in runs)
     if squares <= 0:
         return 1.0
@@ -146,19 +146,19 @@ def widening(runs: Sequence[Floats]) -> float:
 
 @lru_cache(maxsize=4096)
 def quantile(p: float, df: float) -> float:
-    """t_quantile, remembered: a search asks for few different ones."""
+    """t_quantile with a cache: a search needs few different ones."""
     return t_quantile(p, df)
 
 
 def cut(at_s: Floats, chosen: npt.NDArray[np.bool_], seconds: float, parts: int) -> Floats:
-    """How many of *chosen*, which happened at *at_s* in [0, seconds), fall into each of equal parts."""
+    """Number of *chosen* events, at times *at_s* in [0, seconds), in each of *parts* equal parts."""
     counts, _ = np.histogram(at_s[chosen], bins=parts, range=(0.0, seconds))
     return counts.astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Severities:
-    """Requests of one run: submitted at *at_s* within the window of *seconds*, value / limit of each; above 1 is bad.
+    """Requests of one run: submission times *at_s* in the window of *seconds*, value / limit of each; above 1 is bad.
 
     inf: failed. *parts*: equal parts of time that the window is cut into.
     """
@@ -170,14 +170,14 @@ class Severities:
 
     def over(self, limit: float) -> tuple[Floats, Floats]:
         """Requests above *limit* and all requests, by part."""
-        everybody = np.ones(len(self.at_s), np.bool_)
+        everything = np.ones(len(self.at_s), np.bool_)
         above = cut(self.at_s, self.severity > limit, self.seconds, self.parts)
-        return above, cut(self.at_s, everybody, self.seconds, self.parts)
+        return above, cut(self.at_s, everything, self.seconds, self.parts)
 
 
 @dataclass(frozen=True)
 class Proportion:
-    """Share of bad requests with one-sided bounds; *effective*: so many independent requests would say as much."""
+    """Share of bad requests with one-sided bounds; *effective*: equivalent number of independent requests."""
 
     value: float
     low: float
@@ -187,10 +187,10 @@ class Proportion:
 
 
 def share_interval(runs: Sequence[Severities], alpha: float) -> Proportion | None:
-    """Bounds of the share of bad requests, each with chance *alpha* to be wrong (Korn and Graubard 1998).
+    """Bounds of the share of bad requests, each wrong with probability *alpha* (Korn and Graubard 1998).
 
-    Clopper-Pearson over the number of independent requests that would have this variance. Where that makes fewer than
-    five independent bad (or good) ones, their clustering is also taken from the worst tenth and the worst quarter of the
+    Clopper-Pearson for the number of independent requests that would have this variance. If that gives fewer than
+    five independent bad (or good) ones, their clustering is also estimated from the worst tenth and the worst quarter of the
     requests, unless all lie far below the limit. None without requests or below five parts.
     """
     n = sum(len(run.at_s) for run in runs)
@@ -208,7 +208,7 @@ def share_interval(runs: Sequence[Severities], alpha: float) -> Proportion | Non
 
 
 def effective_size(runs: Sequence[Severities], limit: float, n: int, alpha: float) -> float:
-    """Independent requests of which a share above *limit* would be as uncertain; at most *n*, at least 1."""
+    """Number of independent requests whose share above *limit* would be as uncertain; from 1 to *n*."""
     above = [run.over(limit) for run in runs]
     found = ratio([a for a, _ in above], [b for _, b in above], alpha, lasting=True)
     if found is None or found.half == 0:
@@ -219,25 +219,25 @@ def effective_size(runs: Sequence[Severities], limit: float, n: int, alpha: floa
 
 
 def share_within_reach(
-    found: Proportion | None, allowed: float, times: float, alpha: float, luck: float
+    found: Proportion | None, allowed: float, times: float, alpha: float, optimism: float
 ) -> tuple[bool, bool]:
-    """Whether *times* as many requests might prove that the share is at most *allowed*, or that it is not: if it lies
-    *luck* standard errors lower, or higher, than it was found.
+    """Whether *times* as many requests might prove that the share is at most *allowed*; and that it is above. The share
+    is assumed *optimism* standard errors lower, and higher, than measured.
     """
     if found is None:
         return True, True
-    effective, error = found.effective * times, luck * math.sqrt(found.value * (1 - found.value) / found.effective)
+    effective, error = found.effective * times, optimism * math.sqrt(found.value * (1 - found.value) / found.effective)
     low, high = (min(1.0, max(0.0, found.value + side * error)) for side in (-1, 1))
     return upper(low, effective, alpha) <= allowed, lower(high, effective, alpha) > allowed
 
 
 def lower(share: float, n: float, alpha: float) -> float:
-    """Clopper and Pearson's lower bound for *share* of *n* independent requests."""
+    """Clopper-Pearson lower bound for *share* of *n* independent requests."""
     return beta_quantile(alpha, share * n, (1 - share) * n + 1) if share > 0 else 0.0
 
 
 def upper(share: float, n: float, alpha: float) -> float:
-    """The upper one."""
+    """Clopper-Pearson upper bound for *share* of *n* independent requests."""
     return beta_quantile(1 - alpha, share * n + 1, (1 - share) * n) if share < 1 else 1.0
 
 
@@ -254,8 +254,8 @@ def decide_share(found: Proportion | None, allowed: float) -> Decision:
 class Growth:
     """Requests in flight at the borders of equal parts of a window of *seconds*.
 
-    *spread*: highest less lowest at any instant of the window, inf where it is not known. *jolt*: variance of the
-    number of arrivals per second, at most their rate; 0 where it is not known.
+    *spread*: highest less lowest at any instant of the window, inf if unknown. *jolt*: variance of the number of
+    arrivals per second, at most their rate; 0 if unknown.
     """
 
     at_borders: Floats
@@ -283,42 +283,42 @@ def drift(runs: Sequence[Growth], alpha: float) -> Ratio | None:
 
 
 def stays_in_band(runs: Sequence[Growth]) -> float:
-    """Chance that the queue of a server that cannot keep up would have stayed as narrow as it did, or less.
+    """Probability that the queue of a server that cannot keep up would have stayed in a band as narrow, or narrower.
 
-    Such a server ends requests at its own pace, so arrivals alone already make its queue a random walk. One with a
-    floor stays within R of it for T seconds with a chance of (4 / pi) exp(-pi^2 var T / (8 R^2)); a rise makes that
+    Such a server ends requests at its own rate, so arrivals alone make its queue a random walk. A walk with a floor
+    stays within R of it for T seconds with a probability of (4 / pi) exp(-pi^2 var T / (8 R^2)); a rise makes that
     smaller.
     """
     exponent = sum(math.pi**2 * run.jolt * run.seconds / (8 * (run.spread + 1) ** 2) for run in runs)
     return min(1.0, (4 / math.pi) ** len(runs) * math.exp(-exponent))
 
 
-def cannot_grow(runs: Sequence[Growth], pace: float, variance: float) -> float:
-    """Chance that a queue which grows by at least *pace* requests/s would have stayed as narrow and grown as little, or
-    less. *variance*: per second, of its growth, at most.
+def cannot_grow(runs: Sequence[Growth], growth_rate: float, variance: float) -> float:
+    """Probability that a queue growing by at least *growth_rate* requests/s would have stayed as narrow and grown as
+    little, or less. *variance*: upper bound of the variance of its growth per second.
 
-    The chance of the band without a drift (`stays_in_band`) times exp(pace x / variance - pace^2 T / (2 variance)), by
-    which a drift changes that of a random walk that ended x higher after T seconds (Girsanov). A server that falls
-    behind faster than by *pace* makes it smaller still, as long as the queue grew more slowly than that.
+    The probability of the band without a drift (`stays_in_band`) times exp(rate x / variance - rate^2 T / (2 variance)),
+    the factor by which a drift changes that of a random walk that ended x higher after T seconds (Girsanov). Faster
+    growth than *growth_rate* makes it smaller still, as long as the queue grew more slowly than that.
     """
     seconds = sum(run.seconds for run in runs)
     risen = sum(float(run.at_borders[-1] - run.at_borders[0]) for run in runs)
     band = stays_in_band(runs)
-    if variance <= 0 or risen >= pace * seconds:
+    if variance <= 0 or risen >= growth_rate * seconds:
         return band
-    return band * math.exp(min(0.0, (pace * risen - pace**2 * seconds / 2) / variance))
+    return band * math.exp(min(0.0, (growth_rate * risen - growth_rate**2 * seconds / 2) / variance))
 
 
 def growth_variance(found: Ratio, seconds: float, alpha: float) -> float:
-    """Per second, of the growth that *found* is of: at most, by the half-width of its interval."""
+    """Upper bound of the variance per second of the growth *found*, by the half-width of its interval."""
     return seconds * (found.half / quantile(1 - alpha, math.inf)) ** 2
 
 
 def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tuple[Decision, Ratio | None]:
-    """Whether the queue grows by less than *tolerance* requests/s for ever: by its slope, or by the band that it keeps.
+    """Whether the queue grows by less than *tolerance* requests/s in the long run: by its slope, or by its band.
 
-    A queue that is only filling up grows at first and then no more: it fails only if the later half of the runs grew at
-    half as fast as the whole. *alpha*: of a fail, and of each of the two ways to pass.
+    A queue that is only filling up grows at first and then no more, so a level fails only if the later half of its runs
+    grew at least half as fast as the runs as a whole. *alpha*: of a fail, and of each of the two ways to pass.
     """
     found = drift(runs, alpha)
     if found is None:
@@ -331,16 +331,16 @@ def decide_growth(runs: Sequence[Growth], alpha: float, tolerance: float) -> tup
 
 
 def growth_within_reach(
-    runs: Sequence[Growth], times: float, alpha: float, tolerance: float, luck: float
+    runs: Sequence[Growth], times: float, alpha: float, tolerance: float, optimism: float
 ) -> tuple[bool, bool]:
-    """Whether *times* as many seconds might prove that the queue does not grow, or that it does: as `decide_growth`, if
-    its growth lies *luck* standard errors lower, or higher, than it was found.
+    """Whether *times* as many seconds might prove, by `decide_growth`, that the queue does not grow; and that it does.
+    Growth is assumed *optimism* standard errors lower, and higher, than measured.
     """
     found = drift(runs, alpha)
     if found is None:
         return True, True
     seconds = sum(run.seconds for run in runs)
-    half, error = found.half / math.sqrt(times), luck * found.deviation
+    half, error = found.half / math.sqrt(times), optimism * found.deviation
     longer = [replace(run, seconds=run.seconds * times) for run in runs]
     variance = growth_variance(found, seconds, alpha)
     flat = found.value - error + half < tolerance or cannot_grow(longer, tolerance, variance) <= alpha
@@ -348,9 +348,9 @@ def growth_within_reach(
 
 
 def growth_bound(runs: Sequence[Growth], alpha: float, times: float = 1.0) -> float:
-    """Requests/s by which the queue grows at most; 0 where it kept a band that a server which cannot keep up would have
-    left. inf where nothing is known. *alpha*: of each of the two ways to know. *times*: if all went on so for as many
-    times as long.
+    """Upper bound of the queue's growth in requests/s; 0 if it kept a band that a server which cannot keep up would have
+    left, inf if nothing is known. *alpha*: of each of the two ways to know. *times*: the bound expected if the runs
+    continued alike for *times* as long.
     """
     found = drift(runs, alpha)
     if found is None:
@@ -367,7 +367,7 @@ def growth_bound(runs: Sequence[Growth], alpha: float, times: float = 1.0) -> fl
 
 
 def seems_to_grow(runs: Sequence[Growth], alpha: float) -> bool:
-    """Whether growth is likelier than chance *alpha* would have it, and went on in the later half of the runs."""
+    """Whether growth is significant at *alpha* and continued in the later half of the runs."""
     found = drift(runs, alpha)
     return found is not None and found.value - found.half > 0 and later_growth(runs) >= found.value / 2
 
@@ -378,5 +378,5 @@ def later_growth(runs: Sequence[Growth]) -> float:
 
 
 def requests_needed(allowed: float, alpha: float) -> int:
-    """Independent requests, all of them good, that prove a share of at most *allowed*."""
+    """Number of independent requests, all good, that prove a share of at most *allowed*."""
     return math.ceil(math.log(alpha) / math.log1p(-allowed))

@@ -27,7 +27,7 @@ PASS, FAIL, UNDECIDED, CLIENT = Decision.PASS, Decision.FAIL, Decision.UNDECIDED
 
 @dataclass(frozen=True)
 class Case:
-    goal: SearchObjective
+    objective: SearchObjective
     server: SlotServer
     limit_s: float
     hi: float
@@ -38,16 +38,16 @@ class Case:
 
     @property
     def truth(self) -> float:
-        if self.goal.sustain or self.bad is not None:
+        if self.objective.sustain or self.bad is not None:
             return self.server.capacity
-        return self.server.rate_where(self.limit_s, self.goal.shares[0].allowed)
+        return self.server.rate_where(self.limit_s, self.objective.shares[0].allowed)
 
     def search(self, seed: int) -> tuple[Interval, tuple[float, float]]:
         rng = np.random.default_rng(seed)
-        bench = SlotBench(self.server, self.goal, SequentialPlan(), self.seconds, self.limit_s, rng, self.bad)
-        search = IntervalSearch(self.hi / self.grid, self.hi, step, bench, SequentialPlan(), self.shuffle)
+        runner = SlotBench(self.server, self.objective, SequentialPlan(), self.seconds, self.limit_s, rng, self.bad)
+        search = IntervalSearch(self.hi / self.grid, self.hi, step, runner, SequentialPlan(), self.shuffle)
         found = search.run()
-        return found, (bench.low(found), math.inf if found.above is None else found.above)
+        return found, (runner.low(found), math.inf if found.above is None else found.above)
 
     def held(self, seeds: range) -> tuple[int, list[tuple[float, float]]]:
         """Searches whose interval holds the truth, and all intervals as shares of it. Never more than 12 levels."""
@@ -55,7 +55,7 @@ class Case:
         for seed in seeds:
             found, (low, high) = self.search(seed)
             assert len(found.decisions) <= 12
-            assert all(count <= 4 for count in found.looks.values())
+            assert all(count <= 4 for count in found.trials.values())
             held += low <= self.truth <= high
             widths.append((low / self.truth, high / self.truth))
         return held, widths
@@ -105,7 +105,7 @@ def test_a_few_searches_hold_the_truth(name: str) -> None:
 # -- the order of questions, without noise ----------------------------------------------------------------------------
 
 
-LONG = SequentialPlan(short=0)  # each look decides
+LONG = SequentialPlan(short=0)  # each trial decides
 
 
 @dataclass
@@ -117,23 +117,23 @@ class Oracle(Trials):
     limited: float = math.inf
     retests: dict[float, Decision] = field(default_factory=dict)
     asked: list[tuple[str, float, int]] = field(default_factory=list)
-    firm_below: float = math.inf
+    resolved_below: float = math.inf
 
-    def firm(self, level: float) -> bool:
-        return level < self.firm_below
+    def is_resolved(self, level: float) -> bool:
+        return level < self.resolved_below
 
-    def again(self, level: float) -> Decision:
+    def pooled_decision(self, level: float) -> Decision:
         if level >= self.limited:
             return CLIENT
         return PASS if level <= self.low else FAIL if level > self.high else UNDECIDED
 
-    def look(self, level: float, number: int) -> Decision:
-        self.asked.append(("look", level, number))
-        return self.again(level)
+    def run_trial(self, level: float, number: int) -> Decision:
+        self.asked.append(("trial", level, number))
+        return self.pooled_decision(level)
 
     def retest(self, level: float, number: int) -> Decision:
         self.asked.append(("retest", level, number))
-        return self.retests.get(level, self.again(level))
+        return self.retests.get(level, self.pooled_decision(level))
 
 
 def one(level: float) -> float:
@@ -143,22 +143,22 @@ def one(level: float) -> float:
 @given(low=st.floats(1, 60), width=st.floats(0, 10), shuffle=st.one_of(st.none(), st.integers(0, 9)))
 def test_the_interval_closes_in_on_what_is_undecided(low: float, width: float, shuffle: int | None) -> None:
     """With levels to spare, both ends come within a step of where decisions become possible."""
-    bench = Oracle(low, low + width)
-    found = IntervalSearch(1, 100, one, bench, SequentialPlan(short=0, levels=60), shuffle).run()
+    runner = Oracle(low, low + width)
+    found = IntervalSearch(1, 100, one, runner, SequentialPlan(short=0, levels=60), shuffle).run()
     assert found.best is not None and found.above is not None
     assert found.best <= low and found.above > low + width
     if found.ended_by == "bracket":
         assert low - found.best <= 1.01 and found.above - (low + width) <= 1.01
-    assert all(count <= 3 for count in found.looks.values())
-    again = IntervalSearch(1, 100, one, Oracle(low, low + width), SequentialPlan(short=0, levels=60), shuffle).run()
-    assert again == found
+    assert all(count <= 3 for count in found.trials.values())
+    repeated = IntervalSearch(1, 100, one, Oracle(low, low + width), SequentialPlan(short=0, levels=60), shuffle).run()
+    assert repeated == found
 
 
 def test_undecided_levels_are_looked_at_three_times_each_time_longer() -> None:
     """Decided ones once."""
-    bench = Oracle(8, 12)
-    found = IntervalSearch(4, 16, lambda level: 4, bench, LONG).run()
-    assert [entry[1:] for entry in bench.asked if entry[0] == "look"] == [
+    runner = Oracle(8, 12)
+    found = IntervalSearch(4, 16, lambda level: 4, runner, LONG).run()
+    assert [entry[1:] for entry in runner.asked if entry[0] == "trial"] == [
         (4, 0),
         (8, 0),
         (16, 0),
@@ -171,23 +171,23 @@ def test_undecided_levels_are_looked_at_three_times_each_time_longer() -> None:
 
 def test_interleaved_looks_go_around_the_bracket() -> None:
     """Before an undecided level is looked at again, both ends of its bracket are."""
-    bench = Oracle(8, 12)
-    IntervalSearch(4, 16, lambda level: 4, bench, LONG, shuffle=3).run()
-    looks = [entry[1] for entry in bench.asked if entry[0] == "look"]
-    first, second = (k for k, level in enumerate(looks) if level == 12.0 and k < 7)
-    assert sorted(looks[first + 1 : second]) == [8, 16]
+    runner = Oracle(8, 12)
+    IntervalSearch(4, 16, lambda level: 4, runner, LONG, shuffle=3).run()
+    trials = [entry[1] for entry in runner.asked if entry[0] == "trial"]
+    first, second = (k for k, level in enumerate(trials) if level == 12.0 and k < 7)
+    assert sorted(trials[first + 1 : second]) == [8, 16]
 
 
 def test_a_winner_that_fails_its_retest_gives_way() -> None:
     """10 passes and fails afresh: 9 is the answer, and the note says so."""
-    bench = Oracle(10, 10, retests={10.0: FAIL})
-    found = IntervalSearch(8, 16, one, bench, SequentialPlan(short=0, levels=30)).run()
+    runner = Oracle(10, 10, retests={10.0: FAIL})
+    found = IntervalSearch(8, 16, one, runner, SequentialPlan(short=0, levels=30)).run()
     assert found.best == 9 and found.decisions[10] is UNDECIDED
-    assert any("10 passed, but failed when it was measured afresh" in note for note in found.notes)
+    assert any("10 passed, but failed its re-test" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
-    ("bench", "ended_by", "best", "above"),
+    ("runner", "ended_by", "best", "above"),
     [
         (Oracle(500, 500), "bound", 100, None),
         (Oracle(0.5, 0.6), "minimum", None, 1),
@@ -196,9 +196,9 @@ def test_a_winner_that_fails_its_retest_gives_way() -> None:
         (Oracle(0, 0, limited=0.5), "client", None, None),
     ],
 )
-def test_what_ended_the_search_is_told(bench: Oracle, ended_by: str, best: float | None, above: float | None) -> None:
+def test_what_ended_the_search_is_told(runner: Oracle, ended_by: str, best: float | None, above: float | None) -> None:
     """A level where the client was the limit is never the upper end; lighter ones below it are tried."""
-    found = IntervalSearch(1, 100, one, bench, LONG).run()
+    found = IntervalSearch(1, 100, one, runner, LONG).run()
     assert (found.ended_by, found.best, found.above) == (ended_by, best, above)
 
 
@@ -216,9 +216,9 @@ def test_below_the_clients_limit_the_systems_own_is_still_found() -> None:
 
 def test_where_the_client_limits_the_lowest_level_lower_ones_are_tried() -> None:
     """64 asks too much of the client, 32 and 16 too; 8 tells, and from there the answer is narrowed up to the client."""
-    bench = Oracle(500, 500, limited=10)
-    found = IntervalSearch(64, 256, one, bench, SequentialPlan(short=0, looks=1, levels=20)).run()
-    assert [level for kind, level, _ in bench.asked if kind == "look"][:4] == [64, 32, 16, 8]
+    runner = Oracle(500, 500, limited=10)
+    found = IntervalSearch(64, 256, one, runner, SequentialPlan(short=0, trials=1, levels=20)).run()
+    assert [level for kind, level, _ in runner.asked if kind == "trial"][:4] == [64, 32, 16, 8]
     assert (found.best, found.above, found.ended_by) == (9, None, "client")
     assert sum("below the lowest one asked for" in note for note in found.notes) == 3
 
@@ -231,29 +231,29 @@ def test_a_lower_level_that_fails_bounds_the_answer() -> None:
 
 def test_four_halves_are_tried_and_whole_slots_end_at_one() -> None:
     """A client that is always the limit ends the search; half of one slot is no level."""
-    bench = Oracle(500, 500, limited=0.1)
-    found = IntervalSearch(64, 256, one, bench, LONG).run()
+    runner = Oracle(500, 500, limited=0.1)
+    found = IntervalSearch(64, 256, one, runner, LONG).run()
     assert sorted(found.decisions) == [4, 8, 16, 32, 64] and found.ended_by == "client"
     assert sorted(IntervalSearch(2, 256, one, Oracle(500, 500, limited=0.1), LONG).run().decisions) == [1, 2]
 
 
-def test_the_winner_is_looked_at_until_it_is_firm() -> None:
-    """As far as its looks go; a level that then fails gives way to the next."""
-    bench = Oracle(10, 10, firm_below=10)
-    found = IntervalSearch(8, 16, one, bench, SequentialPlan(short=0, levels=30)).run()
-    assert found.looks == {8: 1, 16: 1, 12: 1, 10: 3, 11: 1} and found.best == 10
-    bench = Turning(10, 10, firm_below=10)
-    found = IntervalSearch(8, 16, one, bench, SequentialPlan(short=0, levels=30)).run()
+def test_the_best_level_is_measured_until_it_is_resolved() -> None:
+    """As far as its trials go; a level that then fails gives way to the next."""
+    runner = Oracle(10, 10, resolved_below=10)
+    found = IntervalSearch(8, 16, one, runner, SequentialPlan(short=0, levels=30)).run()
+    assert found.trials == {8: 1, 16: 1, 12: 1, 10: 3, 11: 1} and found.best == 10
+    runner = Turning(10, 10, resolved_below=10)
+    found = IntervalSearch(8, 16, one, runner, SequentialPlan(short=0, levels=30)).run()
     assert found.best == 9 and found.decisions[10] is FAIL
-    assert "level 10: pass, after another look fail" in found.notes
+    assert "level 10: pass, but fail after another trial" in found.notes
 
 
 @dataclass
 class Turning(Oracle):
     """What passes at 10 fails when it is looked at a second time."""
 
-    def look(self, level: float, number: int) -> Decision:
-        found = super().look(level, number)
+    def run_trial(self, level: float, number: int) -> Decision:
+        found = super().run_trial(level, number)
         return FAIL if level == 10 and number > 0 else found
 
     def retest(self, level: float, number: int) -> Decision:
@@ -263,7 +263,7 @@ class Turning(Oracle):
 # -- objectives that say nothing of the queue -------------------------------------------------------------------------
 
 
-def judged(load: float, looks: int, seconds: float = 10.0) -> list[tuple[Decision, str, float]]:
+def judged(load: float, trials: int, seconds: float = 10.0) -> list[tuple[Decision, str, float]]:
     """Of 20 levels at *load* of a capacity of 50 requests/s: decision, reason, and what the level claims of the rate.
 
     2.5% of the requests miss their objective, whatever the queue does.
@@ -271,13 +271,13 @@ def judged(load: float, looks: int, seconds: float = 10.0) -> list[tuple[Decisio
     server, plan, found = SlotServer(32, 0.64, fixed=True), SequentialPlan(), []
     for seed in range(20):
         rate = load * server.capacity
-        bench = SlotBench(server, ATTAINMENT, plan, seconds, 1.0, np.random.default_rng(seed), bad=0.025)
-        for number in range(looks):
-            bench.look(rate, number + 1)
-        runs = bench.runs[rate]
-        judgement = ATTAINMENT.judge(rate, runs, plan, {})
-        claimed = ATTAINMENT.claim(rate, (rate,), ATTAINMENT.growth_left(runs, plan)) / server.capacity
-        found.append((judgement.decision, judgement.reason, claimed))
+        runner = SlotBench(server, ATTAINMENT, plan, seconds, 1.0, np.random.default_rng(seed), bad=0.025)
+        for number in range(trials):
+            runner.run_trial(rate, number + 1)
+        runs = runner.runs[rate]
+        level_decision = ATTAINMENT.judge(rate, runs, plan, {})
+        claimed = ATTAINMENT.lower_bound(rate, (rate,), ATTAINMENT.max_growth(runs, plan)) / server.capacity
+        found.append((level_decision.decision, level_decision.reason, claimed))
     return found
 
 
@@ -293,7 +293,7 @@ def test_a_level_whose_queue_seems_to_grow_does_not_pass() -> None:
 
 
 def test_below_the_capacity_the_queue_stops_nothing() -> None:
-    """At 70 % most levels pass in their first look, where noise only asks for a second, and all in the second."""
+    """At 70 % most levels pass in their first trial, where noise only asks for a second, and all in the second."""
     assert sum(decision is PASS for decision, _, _ in judged(0.7, 1)) >= 15
     assert sum(decision is PASS for decision, _, _ in judged(0.7, 2)) == 20
 
@@ -301,7 +301,7 @@ def test_below_the_capacity_the_queue_stops_nothing() -> None:
 @pytest.mark.parametrize("load", [0.9, 1.0, 1.1])
 def test_a_pass_claims_no_more_than_its_queue_shows(load: float) -> None:
     """What is claimed of the answer is never above the capacity, though latencies say nothing against the load."""
-    assert all(claimed <= 1.0 for looks in (1, 2, 3) for _, _, claimed in judged(load, looks))
+    assert all(claimed <= 1.0 for trials in (1, 2, 3) for _, _, claimed in judged(load, trials))
 
 
 def test_a_gap_to_a_client_limited_level_is_not_called_a_bracket() -> None:
@@ -314,104 +314,105 @@ def test_a_gap_to_a_client_limited_level_is_not_called_a_bracket() -> None:
 class Mixed(Trials):
     answers: dict[float, Decision]
 
-    def look(self, level: float, number: int) -> Decision:
+    def run_trial(self, level: float, number: int) -> Decision:
         return self.answers[level]
 
     def retest(self, level: float, number: int) -> Decision:
         return self.answers[level]
 
-    def again(self, level: float) -> Decision:
+    def pooled_decision(self, level: float) -> Decision:
         return self.answers[level]
 
 
 # -- a system that does not stay the same -----------------------------------------------------------------------------
 
 
-def drifted(goal: SearchObjective, limit_s: float, at_s: float) -> Interval:
+def slowing_search(objective: SearchObjective, limit_s: float, at_s: float) -> Interval:
     """Of a server of 100 requests/s that falls to 18 after *at_s* seconds of load."""
     server = Slowing(SlotServer(50, 0.5), SlotServer(9, 0.5), at_s)
-    bench = SlotBench(server, goal, SequentialPlan(), 60.0, limit_s, np.random.default_rng(1))
-    return IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
+    runner = SlotBench(server, objective, SequentialPlan(), 60.0, limit_s, np.random.default_rng(1))
+    return IntervalSearch(4, 256, step, runner, SequentialPlan()).run()
 
 
-@pytest.mark.parametrize(("goal", "limit_s"), [(SUSTAINED, 1.0), (ATTAINMENT, 0.5)])
-def test_a_server_that_slows_down_is_noticed(goal: SearchObjective, limit_s: float) -> None:
+@pytest.mark.parametrize(("objective", "limit_s"), [(SUSTAINED, 1.0), (ATTAINMENT, 0.5)])
+def test_a_server_that_slows_down_is_noticed(objective: SearchObjective, limit_s: float) -> None:
     """Whether it happens on the way up or later: the search ends there and says at which level, and what differs."""
     for at_s in (200.0, 500.0):
-        found = drifted(goal, limit_s, at_s)
-        assert found.ended_by == "changed" and found.drifted
+        found = slowing_search(objective, limit_s, at_s)
+        assert found.ended_by == "changed" and found.system_changed
         assert any("the system changed during the search: at level" in note for note in found.notes)
-    assert drifted(goal, limit_s, math.inf).ended_by != "changed"
+    assert slowing_search(objective, limit_s, math.inf).ended_by != "changed"
 
 
 def test_a_level_that_a_higher_pass_implies_is_not_proven() -> None:
-    """Of a server that holds all levels only the highest is decided; the others have a short look each."""
-    bench = SlotBench(SlotServer(1000, 0.2), SUSTAINED, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
-    found = IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
+    """Of a server that holds all levels only the highest is decided; the others have a short trial each."""
+    runner = SlotBench(SlotServer(1000, 0.2), SUSTAINED, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
+    found = IntervalSearch(4, 256, step, runner, SequentialPlan()).run()
     assert found.best == 256 and found.passed == [256]
-    assert all(found.looks[level] == 1 for level in found.decisions if level < 256)
-    assert bench.measured_s == 7 * 15 + 60 + 60
+    assert all(found.trials[level] == 1 for level in found.decisions if level < 256)
+    assert runner.measured_s == 7 * 15 + 60 + 60
 
 
 def test_a_lower_level_that_seems_to_fail_is_looked_at_although_a_higher_one_passed() -> None:
     """The search leans on a system that is monotonic, and checks what speaks against that."""
-    bench = Leaning(40, 40, doubted=8.0)
-    IntervalSearch(1, 100, one, bench, SequentialPlan(levels=30)).run()
-    assert ("look", 8.0, 1) in bench.asked
-    assert not any(level < 20 and level != 8 and number > 0 for kind, level, number in bench.asked if kind == "look")
+    runner = Leaning(40, 40, doubted=8.0)
+    IntervalSearch(1, 100, one, runner, SequentialPlan(levels=30)).run()
+    assert ("trial", 8.0, 1) in runner.asked
+    assert not any(level < 20 and level != 8 and number > 0 for kind, level, number in runner.asked if kind == "trial")
 
 
 @dataclass
 class Leaning(Oracle):
-    """A first look decides nothing, but shows what the second would; at *doubted* it seems to fail."""
+    """A first trial decides nothing, but shows what the second would; at *doubted* it seems to fail."""
 
     doubted: float = 0.0
 
-    def look(self, level: float, number: int) -> Decision:
-        found = super().look(level, number)
+    def run_trial(self, level: float, number: int) -> Decision:
+        found = super().run_trial(level, number)
         return found if number else UNDECIDED
 
-    def leaning(self, level: float) -> bool | None:
+    def likely_to_hold(self, level: float) -> bool | None:
         return level <= self.low and level != self.doubted
 
 
 def test_a_search_whose_looks_are_used_up_ends() -> None:
-    """8 seems to fail below a level that passed, and 14 lies in a gap, but there are no looks left: nothing is asked."""
+    """8 seems to fail below a level that passed, and 14 lies in a gap, but there are no trials left: nothing is asked."""
     search = IntervalSearch(1, 100, one, Leaning(40, 40, doubted=8.0), SequentialPlan())
-    search.decisions, search.looks = {8.0: UNDECIDED, 12.0: PASS, 20.0: FAIL}, {8.0: 1, 12.0: 4, 20.0: 4}
+    search.decisions, search.trials = {8.0: UNDECIDED, 12.0: PASS, 20.0: FAIL}, {8.0: 1, 12.0: 4, 20.0: 4}
     assert search._next() is not None
     search.retests = search.plan.tests
-    assert search._doubted() == 8.0
+    assert search._doubtful_level() == 8.0
     assert search._next() not in search.decisions  # a new level is looked at once, whatever is left
 
 
 def test_what_is_plain_at_once_is_not_looked_at_for_longer() -> None:
-    """Half of the requests miss a P99: a short look fails the lowest level, and the search ends."""
+    """Half of the requests miss a P99: a short trial fails the lowest level, and the search ends."""
     for seed in range(20):
-        bench = SlotBench(SlotServer(32, 1.0), P99, SequentialPlan(), 60.0, 1.0, np.random.default_rng(seed), 0.5)
-        found = IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
-        assert (found.best, found.above, bench.measured_s) == (None, 4, 15.0)
+        runner = SlotBench(SlotServer(32, 1.0), P99, SequentialPlan(), 60.0, 1.0, np.random.default_rng(seed), 0.5)
+        found = IntervalSearch(4, 256, step, runner, SequentialPlan()).run()
+        assert (found.best, found.above, runner.measured_s) == (None, 4, 15.0)
 
 
 def test_a_short_look_passes_nothing_and_has_an_error_rate_of_its_own() -> None:
-    """Nobody waits, but a quarter of a look is too little to say so; a fail must be plainer than a longer look's."""
-    bench = SlotBench(SlotServer(1000, 0.2), ATTAINMENT, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
-    assert bench.look(64.0, 0) is UNDECIDED and bench.look(64.0, 1) is PASS
+    """Nobody waits, but a quarter of a trial is too little to say so; a fail must be plainer than a longer trial's."""
+    runner = SlotBench(SlotServer(1000, 0.2), ATTAINMENT, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
+    assert runner.run_trial(64.0, 0) is UNDECIDED and runner.run_trial(64.0, 1) is PASS
     assert (
-        SequentialPlan().of_a_glance.alpha_per_look * 12 + SequentialPlan().alpha_per_look * SequentialPlan().tests
+        SequentialPlan().for_short_trial.alpha_per_trial * 12
+        + SequentialPlan().alpha_per_trial * SequentialPlan().tests
         == pytest.approx(0.05)
     )
-    assert SequentialPlan().of_a_glance.alpha_per_look < SequentialPlan().alpha_per_look / 5
+    assert SequentialPlan().for_short_trial.alpha_per_trial < SequentialPlan().alpha_per_trial / 5
 
 
 def test_a_look_is_as_long_as_its_level_needs() -> None:
-    """Where a level plainly fails a quarter or half of a look is likely to be enough; where it may pass none is cut."""
+    """Where a level plainly fails a quarter or half of a trial is likely to be enough; where it may pass none is cut."""
 
     def lengths(rate: float) -> tuple[float, float]:
-        bench = SlotBench(SlotServer(32, 1.0), ATTAINMENT, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
-        bench.look(1.0, 0)  # the lowest level has lengths of its own
-        bench.look(rate, 0)
-        return bench.length(rate, 1), bench.length(rate, 3)
+        runner = SlotBench(SlotServer(32, 1.0), ATTAINMENT, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
+        runner.run_trial(1.0, 0)  # the lowest level has lengths of its own
+        runner.run_trial(rate, 0)
+        return runner.length(rate, 1), runner.length(rate, 3)
 
     truth = SlotServer(32, 1.0).rate_where(0.5, 0.1)
     assert lengths(1.2 * truth)[0] < 1.0 and lengths(1.2 * truth)[1] >= 2.0  # the last one is not cut to a quarter
@@ -422,25 +423,25 @@ def test_where_no_level_holds_half_of_the_load_of_before_proves_it() -> None:
     """A fifth of the requests miss what a tenth may: 120 s each in ea1b49f. Only the lowest level is decided."""
     seconds, failed = [], 0
     for seed in range(40):
-        bench = SlotBench(
+        runner = SlotBench(
             SlotServer(32, 1.0), ATTAINMENT, SequentialPlan(), 60.0, 1.0, np.random.default_rng(seed), 0.2
         )
-        found = IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
+        found = IntervalSearch(4, 256, step, runner, SequentialPlan()).run()
         assert found.best is None
         failed += found.above == 4
-        seconds.append(bench.measured_s)
+        seconds.append(runner.measured_s)
     assert failed == 40 and np.mean(seconds) <= 0.5 * 120
 
 
 def test_the_lowest_level_fails_by_two_shares_of_the_error_rate_and_passes_by_one() -> None:
     """Requests miss at a share at which one share proves nothing and two prove a fail; where few miss, nothing differs."""
     plan, proven = SequentialPlan(), 0
-    assert plan.of_the_lowest.alpha_per_look == pytest.approx(2 * plan.alpha_per_look)
-    assert SequentialPlan(short=0).of_the_lowest.alpha_per_look == SequentialPlan(short=0).alpha_per_look
+    assert plan.for_lowest_level.alpha_per_trial == pytest.approx(2 * plan.alpha_per_trial)
+    assert SequentialPlan(short=0).for_lowest_level.alpha_per_trial == SequentialPlan(short=0).alpha_per_trial
     for seed in range(30):
-        bench = SlotBench(SlotServer(32, 1.0), ATTAINMENT, plan, 60.0, 1.0, np.random.default_rng(seed), 0.18)
-        bench.look(4.0, 0), bench.look(4.0, 2)
-        runs = bench.runs[4.0]
+        runner = SlotBench(SlotServer(32, 1.0), ATTAINMENT, plan, 60.0, 1.0, np.random.default_rng(seed), 0.18)
+        runner.run_trial(4.0, 0), runner.run_trial(4.0, 2)
+        runs = runner.runs[4.0]
         lowest, other = ATTAINMENT.judge_lowest(4.0, runs, plan, {}), ATTAINMENT.judge(4.0, runs, plan, {})
         assert lowest.decision is other.decision or (lowest.decision, other.decision) == (FAIL, UNDECIDED)
         proven += lowest.decision is not other.decision
@@ -449,43 +450,43 @@ def test_the_lowest_level_fails_by_two_shares_of_the_error_rate_and_passes_by_on
 
 def test_looks_at_the_lowest_level_count_twice() -> None:
     """What it takes of the error rate others have less: all together never more than `SequentialPlan.tests` shares."""
-    bench = Doomed(0.5, 0.6)
-    found = IntervalSearch(1, 64, one, bench, SequentialPlan()).run()
-    assert found.looks == {1: 7} and found.ended_by == "undecided"  # a short look and twice three
-    search = IntervalSearch(1, 64, one, bench, SequentialPlan(levels=2))
+    runner = Doomed(0.5, 0.6)
+    found = IntervalSearch(1, 64, one, runner, SequentialPlan()).run()
+    assert found.trials == {1: 7} and found.ended_by == "undecided"  # a short trial and twice three
+    search = IntervalSearch(1, 64, one, runner, SequentialPlan(levels=2))
     search.run()
-    assert search.tests == 6 == SequentialPlan(levels=2).tests and search.looks == {1: 4}
+    assert search.tests == 6 == SequentialPlan(levels=2).tests and search.trials == {1: 4}
 
 
 @dataclass
 class Doomed(Oracle):
-    """The lowest level is likely to fail, but no look proves it."""
+    """The lowest level is likely to fail, but no trial proves it."""
 
-    def look(self, level: float, number: int) -> Decision:
-        super().look(level, number)
+    def run_trial(self, level: float, number: int) -> Decision:
+        super().run_trial(level, number)
         return UNDECIDED
 
-    def leaning(self, level: float) -> bool | None:
+    def likely_to_hold(self, level: float) -> bool | None:
         return False
 
 
 def test_a_lowest_level_that_seemed_to_hold_by_chance_is_looked_at_before_its_neighbours() -> None:
-    """2 and 4 seem to fail: nothing between 1 and 2 is measured before 1 has had a look that may decide it."""
-    bench = Chance(0.5, 0.6)
-    found = IntervalSearch(1, 64, lambda level: 0.05 * level, bench, SequentialPlan()).run()
-    assert bench.asked == [("look", 1, 0), ("look", 2, 0), ("look", 4, 0), ("look", 1, 1)]
+    """2 and 4 seem to fail: nothing between 1 and 2 is measured before 1 has had a trial that may decide it."""
+    runner = Chance(0.5, 0.6)
+    found = IntervalSearch(1, 64, lambda level: 0.05 * level, runner, SequentialPlan()).run()
+    assert runner.asked == [("trial", 1, 0), ("trial", 2, 0), ("trial", 4, 0), ("trial", 1, 1)]
     assert (found.best, found.above, found.ended_by) == (None, 1, "minimum")
 
 
 @dataclass
 class Chance(Oracle):
-    """Short looks decide nothing; that at 1 speaks for it."""
+    """Short trials decide nothing; that at 1 speaks for it."""
 
-    def look(self, level: float, number: int) -> Decision:
-        found = super().look(level, number)
+    def run_trial(self, level: float, number: int) -> Decision:
+        found = super().run_trial(level, number)
         return found if number else UNDECIDED
 
-    def leaning(self, level: float) -> bool | None:
+    def likely_to_hold(self, level: float) -> bool | None:
         return level == 1
 
     def recheck(self, level: float) -> bool:
@@ -493,19 +494,19 @@ class Chance(Oracle):
 
 
 def test_a_level_that_failed_at_first_sight_and_holds_afterwards_is_looked_at_for_longer() -> None:
-    """A pause of the system during one short look must not be the answer's upper end."""
-    bench = Paused(40, 40)
-    found = IntervalSearch(1, 64, one, bench, SequentialPlan(levels=30)).run()
-    assert ("recheck", 16.0, 0) in bench.asked and ("look", 16.0, 1) in bench.asked
+    """A pause of the system during one short trial must not be the answer's upper end."""
+    runner = Paused(40, 40)
+    found = IntervalSearch(1, 64, one, runner, SequentialPlan(levels=30)).run()
+    assert ("recheck", 16.0, 0) in runner.asked and ("trial", 16.0, 1) in runner.asked
     assert found.best is not None and found.best > 16 and found.decisions[16] is PASS
 
 
 @dataclass
 class Paused(Leaning):
-    """16 fails in its short look, though it holds."""
+    """16 fails in its short trial, though it holds."""
 
-    def look(self, level: float, number: int) -> Decision:
-        found = super().look(level, number)
+    def run_trial(self, level: float, number: int) -> Decision:
+        found = super().run_trial(level, number)
         return FAIL if level == 16 and number == 0 else found
 
     def recheck(self, level: float) -> bool:

@@ -33,11 +33,11 @@ class GoodputBench:
         sums, _ = np.histogram(served.end, bins=np.linspace(RAMP * seconds, seconds, parts + 1), weights=worth)
         return sums, (1 - RAMP) * seconds / parts
 
-    def look(self, level: float, number: int) -> Height:
+    def run_trial(self, level: float, number: int) -> Height:
         runs = self.runs.setdefault(level, [])
         runs.append(self.measured(level, LEVEL_S * 2**number))
         found = ratio(
-            [sums for sums, _ in runs], [np.full(len(sums), part) for sums, part in runs], PLAN.alpha_per_look
+            [sums for sums, _ in runs], [np.full(len(sums), part) for sums, part in runs], PLAN.alpha_per_trial
         )
         assert found is not None
         return Height(found.value, found.half)
@@ -45,10 +45,10 @@ class GoodputBench:
 
 def true_peak(server: SlotServer) -> float:
     """By levels of more than an hour on a fine grid."""
-    bench = GoodputBench(server, np.random.default_rng(1))
+    runner = GoodputBench(server, np.random.default_rng(1))
     heights = {}
     for level in np.linspace(0.6, 1.1, 26) * server.capacity:
-        sums, part = bench.measured(float(level), 4_000.0)
+        sums, part = runner.measured(float(level), 4_000.0)
         heights[float(level)] = float(sums.mean()) / part
     return max(heights, key=lambda level: heights[level])
 
@@ -59,9 +59,9 @@ def test_the_interval_holds_the_peak(server: SlotServer) -> None:
     peak = true_peak(server)
     missed, off = [], []
     for seed in range(SEEDS):
-        bench = GoodputBench(server, np.random.default_rng(seed))
+        runner = GoodputBench(server, np.random.default_rng(seed))
         found = PeakSearch(
-            0.25 * server.capacity, 4 * server.capacity, lambda level: 0.05 * level, bench, PLAN
+            0.25 * server.capacity, 4 * server.capacity, lambda level: 0.05 * level, runner, PLAN
         ).run()  # fmt: skip
         assert found.best is not None and len(found.heights) <= PLAN.levels
         if (found.low is not None and found.low > peak) or (found.high is not None and found.high < peak):
@@ -78,7 +78,7 @@ class Hill:
     limited: float
     asked: list[float] = field(default_factory=list)
 
-    def look(self, level: float, number: int) -> Height:
+    def run_trial(self, level: float, number: int) -> Height:
         self.asked.append(level)
         return Height(100 - abs(level - 20), 0.5, level < self.limited)
 
@@ -88,7 +88,7 @@ def test_where_the_client_limits_the_lowest_level_lower_ones_are_tried() -> None
     ends the search after four halves.
     """
     hill = Hill(30)
-    found = PeakSearch(64, 256, lambda level: 1.0, hill, SequentialPlan(looks=1, levels=20)).run()
+    found = PeakSearch(64, 256, lambda level: 1.0, hill, SequentialPlan(trials=1, levels=20)).run()
     assert hill.asked[:3] == [64, 32, 16] and found.best == 20 and found.ended_by == "client"
-    found = PeakSearch(64, 256, lambda level: 1.0, Hill(0), SequentialPlan(looks=1, levels=20)).run()
+    found = PeakSearch(64, 256, lambda level: 1.0, Hill(0), SequentialPlan(trials=1, levels=20)).run()
     assert sorted(found.heights) == [4, 8, 16, 32, 64] and found.best is None and found.ended_by == "client"

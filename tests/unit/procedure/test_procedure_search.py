@@ -15,7 +15,7 @@ from fastllmload.errors import InputError, TargetError
 from fastllmload.experiment import experiment
 from fastllmload.experiment.console import Console
 from fastllmload.procedure.reshow import shown_again
-from fastllmload.search.objective_text import read_goal
+from fastllmload.search.objective_text import read_objective
 from fastllmload.search.run import SearchTerms, conduct_search, too_few_requests
 from fastllmload.search.trials import SearchParameters
 from fastllmload.settings import Output, RunSettings, Target
@@ -136,22 +136,24 @@ def test_a_killed_search_goes_on_and_finds_the_same(
         run(monkeypatch, tmp_path / "cut", killed)
     said = shown_again(tmp_path / "cut", "terminal")
     assert said is not None and "INCOMPLETE (killed)" in said
-    again = SlotTarget(server)
-    _, document = run(monkeypatch, tmp_path / "cut", again)
+    pooled_decision = SlotTarget(server)
+    _, document = run(monkeypatch, tmp_path / "cut", pooled_decision)
     assert document["answer"] == expected["answer"]
     assert shown_again(tmp_path / "cut", "terminal") == shown_again(tmp_path / "whole", "terminal")
-    assert killed.measured + again.measured == whole.measured
+    assert killed.measured + pooled_decision.measured == whole.measured
     assert document["starts"] == 2
 
 
 def test_a_finished_search_started_again_measures_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Other parameters in the same folder are refused, with what differs."""
     _, first = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(8, 0.2)))
-    again = SlotTarget(SlotServer(8, 0.2))
-    _, second = run(monkeypatch, tmp_path / "s", again)
-    assert again.measured == [] and second["answer"] == first["answer"]
+    pooled_decision = SlotTarget(SlotServer(8, 0.2))
+    _, second = run(monkeypatch, tmp_path / "s", pooled_decision)
+    assert pooled_decision.measured == [] and second["answer"] == first["answer"]
     with pytest.raises(InputError, match="other parameters"):
-        run(monkeypatch, tmp_path / "s", again, SearchParameters(minimum=4, maximum=128, level_s=30, step=0.1))
+        run(
+            monkeypatch, tmp_path / "s", pooled_decision, SearchParameters(minimum=4, maximum=128, level_s=30, step=0.1)
+        )
 
 
 def test_a_level_at_which_the_client_was_late_is_no_saturation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -167,7 +169,7 @@ def test_a_level_at_which_the_client_was_late_is_no_saturation(monkeypatch: pyte
     assert code == 0
     tried = sum(entry["looks"] for entry in limited)
     levels = ", ".join(f"{entry['level']:g}" for entry in limited)
-    assert f"the client was the limit at {levels}, in each of {tried} looks" in (tmp_path / "s/search.md").read_text()
+    assert f"the client was the limit at {levels}, in each of {tried} trials" in (tmp_path / "s/search.md").read_text()
 
 
 def test_a_fail_far_beyond_what_the_client_was_late_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -198,7 +200,7 @@ def test_a_search_that_starts_where_the_client_is_the_limit_goes_down(
 def test_a_host_that_is_busy_for_a_moment_does_not_end_the_search_for_a_peak(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: set[int]
 ) -> None:
-    """Runs that the client spoilt are repeated: the search finds its peak, and says which looks it set aside."""
+    """Runs in which the client was the limit are repeated: the search finds its peak and names the discarded trials."""
     parameters = SearchParameters(objective="smooth-goodput", minimum=4, maximum=128, level_s=30, step=0.2)
     target = SlotTarget(SlotServer(32, 1.0), late_runs=frozenset(late))
     _, document = run(monkeypatch, tmp_path / "s", target, parameters)
@@ -206,7 +208,7 @@ def test_a_host_that_is_busy_for_a_moment_does_not_end_the_search_for_a_peak(
     assert 16 <= answer["level"] <= 40 and answer["low"] < 32 < answer["high"] * 1.3
     assert answer["ended_by"] != "client"
     said = " ".join(entry["reason"] for entry in document["decisions"])
-    assert "looks set aside: there the client was the limit" in said
+    assert "trials discarded: the client was the limit" in said
     lengths = {one["number"]: one for one in document["levels"]}
     assert all(lengths[number]["level_value"] == lengths[number + 1]["level_value"] for number in late)
 
@@ -214,7 +216,7 @@ def test_a_host_that_is_busy_for_a_moment_does_not_end_the_search_for_a_peak(
 def test_a_client_that_stays_late_ends_the_search_for_a_peak_in_clear_words(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Three looks of the same length at the first level and at each of four lower ones, then the end: no level is named a
+    """Three trials of the same length at the first level and at each of four lower ones, then the end: no level is named a
     contender.
     """
     parameters = SearchParameters(objective="smooth-goodput", minimum=4, maximum=128, level_s=30, step=0.2)
@@ -227,11 +229,11 @@ def test_a_client_that_stays_late_ends_the_search_for_a_peak_in_clear_words(
     for only in document["decisions"]:
         assert only["decision"] == "client limited" and only["seconds"] == 3 * 27.0
         assert only["reason"].startswith(
-            "the client was the limit in each of 3 looks: P99 of the dispatch lag is 20 ms"
+            "the client was the limit in each of 3 trials: P99 of the dispatch lag is 20 ms"
         )
     told = (tmp_path / "s/search.md").read_text()
     where = ", ".join(f"{level:g}" for level in levels)
-    assert f"the client was the limit at {where}, in each of 15 looks" in told and "no smooth goodput is known" in told
+    assert f"the client was the limit at {where}, in each of 15 trials" in told and "no smooth goodput is known" in told
 
 
 @pytest.mark.parametrize("late", [{0}, {0, 1}, {1}, {3, 4}, {2, 5}])
@@ -281,9 +283,9 @@ def test_a_server_that_dies_leaves_a_partial_report(monkeypatch: pytest.MonkeyPa
     assert document["status"] == "failed" and document["decisions"]
     assert any("cut short" in text for text in document["warnings"])
     assert "INCOMPLETE (cut short)" in (tmp_path / "s/search.md").read_text()
-    again = SlotTarget(SlotServer(8, 0.2))
-    run(monkeypatch, tmp_path / "s", again)
-    assert not set(again.measured) & set(target.measured)
+    pooled_decision = SlotTarget(SlotServer(8, 0.2))
+    run(monkeypatch, tmp_path / "s", pooled_decision)
+    assert not set(pooled_decision.measured) & set(target.measured)
 
 
 @pytest.mark.parametrize("parameters", [RATE, msgspec.structs.replace(RATE, objective="smooth-goodput")])
@@ -311,7 +313,7 @@ def test_a_search_that_was_cut_short_has_no_answer_yet(
         ("attainment", (), "needs limits"),
         ("attainment:1.5", (("ttft", 200.0),), "share out of range"),
         ("sustained", (("ttft", 200.0),), "has no limits"),
-        ("p5", (("ttft", 200.0),), "is no percentile"),
+        ("p5", (("ttft", 200.0),), "is not a percentile"),
         ("fastest", (), "is not known"),
         ("smooth-goodput:3", (), "takes no share"),
     ],
@@ -319,18 +321,18 @@ def test_a_search_that_was_cut_short_has_no_answer_yet(
 def test_what_is_no_objective_is_refused(text: str, limits: tuple[tuple[str, float], ...], why: str) -> None:
     """One sentence with the value."""
     with pytest.raises(InputError, match=why):
-        read_goal(text, limits, lambda level: 1.0, False)
+        read_objective(text, limits, lambda level: 1.0, False)
 
 
 def test_too_few_requests_to_prove_anything_are_told_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """At 2 requests/s looks of 2.5, 10, 20 and 40 s have 130 requests and P99 needs hundreds: the length needed is said."""
+    """At 2 requests/s trials of 2.5, 10, 20 and 40 s have 130 requests and P99 needs hundreds: the length needed is said."""
     few = SearchParameters(minimum=2, maximum=2, level_s=10)
     _, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 0.1)), few, goodput=(("ttft", 500.0),))
-    assert "has about 130 requests in all its looks, and 654 are needed" in document["warnings"][0]
+    assert "has about 130 requests in all its trials, and 654 are needed" in document["warnings"][0]
     assert document["decisions"][0]["decision"] == "undecided"
-    assert too_few_requests(read_goal(None, (("ttft", 500.0),), few.width, False), few, 0.1) is not None
+    assert too_few_requests(read_objective(None, (("ttft", 500.0),), few.width, False), few, 0.1) is not None
     enough = SearchParameters(minimum=2, maximum=2, level_s=60)
-    assert too_few_requests(read_goal(None, (("ttft", 500.0),), few.width, False), enough, 0.1) is None
+    assert too_few_requests(read_objective(None, (("ttft", 500.0),), few.width, False), enough, 0.1) is None
 
 
 def test_secrets_of_headers_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -348,8 +350,8 @@ def test_secrets_of_headers_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_the_default_objective_depends_on_the_limits() -> None:
     """P99 of what was given; else what can be sustained."""
-    assert read_goal(None, (("ttft", 200.0), ("tpot", 50.0)), lambda level: 1.0, False).name == "p99"
-    assert read_goal(None, (), lambda level: 1.0, False).name == "sustained"
+    assert read_objective(None, (("ttft", 200.0), ("tpot", 50.0)), lambda level: 1.0, False).name == "p99"
+    assert read_objective(None, (), lambda level: 1.0, False).name == "sustained"
 
 
 @pytest.mark.parametrize(
@@ -363,4 +365,4 @@ def test_the_default_objective_depends_on_the_limits() -> None:
 def test_an_impossible_search_is_refused(parameters: SearchParameters) -> None:
     """Before anything is made."""
     with pytest.raises(InputError):
-        parameters.refuse()
+        parameters.validate()

@@ -1,4 +1,4 @@
-"""What a search says of its aim, its bounds and its looks."""
+"""What a search says of its aim, its bounds and its trials."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from fastllmload.experiment.console import Console
 from fastllmload.search.interval_search import IntervalSearch, Trials
-from fastllmload.search.objective_text import read_goal
-from fastllmload.search.objectives import RATIO, CriterionResult, part_words
+from fastllmload.search.objective_text import read_objective
+from fastllmload.search.objectives import RATIO, CriterionResult, criterion_text
 from fastllmload.search.peak_search import Height, PeakSearch
 from fastllmload.search.report import ENDED, bound_lines, bounds
 from fastllmload.search.run import announce
@@ -44,7 +44,7 @@ LIMITS = (("ttft", 100.0), ("tpot", 20.0))
 )
 def test_the_aim_is_a_sentence(objective: str, limits: tuple[tuple[str, float], ...], aim: str) -> None:
     said: list[str] = []
-    asked = read_goal(objective, limits, lambda load: 1.0, closed=False)
+    asked = read_objective(objective, limits, lambda load: 1.0, closed=False)
     book = SimpleNamespace(path=Path("s/search.json"), resumed=False)
 
     def kept(line: str) -> str:
@@ -67,7 +67,7 @@ def test_the_rounding_of_floats_is_no_gain(value: float, low: float, high: float
     part = CriterionResult(
         name="gain", decision=Decision.FAIL, value=value, low=low, high=high, allowed=1.05, unit=RATIO
     )
-    assert said in part_words(part)
+    assert said in criterion_text(part)
 
 
 @pytest.mark.parametrize(
@@ -90,24 +90,24 @@ def test_where_no_level_holds_nothing_is_said_of_lower_ones() -> None:
     """A fail at the lowest level bounds the answer by an assumption at most; below it nothing was measured."""
     (line,) = bound_lines(None, "4", "requests/s", "95%")
     assert line == "with 95% confidence no level from 4 requests/s on holds"
-    assert "of lower ones nothing is said" in ENDED["minimum"]
+    assert "says nothing about lower ones" in ENDED["minimum"]
 
 
 class Dead(Exception):
-    """The server went away during a look."""
+    """The server went away during a trial."""
 
 
 class DyingBench(Trials):
-    """The second look does not end."""
+    """The second trial does not end."""
 
-    def look(self, level: float, number: int) -> Decision:
+    def run_trial(self, level: float, number: int) -> Decision:
         if number:
             raise Dead
         return Decision.UNDECIDED
 
 
 class DyingPeak:
-    def look(self, level: float, number: int) -> Height:
+    def run_trial(self, level: float, number: int) -> Height:
         if number:
             raise Dead
         return Height(1.0, 1.0, known=False)
@@ -117,8 +117,8 @@ def test_a_look_that_was_cut_short_is_none() -> None:
     search = IntervalSearch(10.0, 40.0, lambda load: 1.0, DyingBench(), SequentialPlan(0.05, 5, 3, short=0))
     with pytest.raises(Dead):
         search.run()
-    assert search.looks == {10.0: 1}
+    assert search.trials == {10.0: 1}
     peak = PeakSearch(10.0, 40.0, lambda load: 1.0, DyingPeak(), SequentialPlan(0.05, 5, 3))
     with pytest.raises(Dead):
         peak.run()
-    assert peak.looks == {10.0: 1}
+    assert peak.trials == {10.0: 1}

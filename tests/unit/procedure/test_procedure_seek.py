@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.search.bisection import Answer, BisectionResult, SearchEvent, disorder, halfway, search
+from fastllmload.search.bisection import Answer, BisectionResult, SearchEvent, halfway, monotonicity_notes, search
 
 thresholds = st.floats(0.5, 2_000, allow_nan=False)
 
@@ -189,8 +189,8 @@ def test_a_level_on_which_the_client_was_late_once_is_run_again() -> None:
     found = search(8, 16, 8, script({8: [None, True, None, True], 16: [None, None, False, None, False]}))
     assert (found.level, found.above, found.ended_by) == (8, 16, "bracket")
     assert [note for note in found.notes if "run again" in note] == [
-        "level 8: 2 of 4 runs decide nothing, the client was the limit there; it was run again",
-        "level 16: 3 of 5 runs decide nothing, the client was the limit there; it was run again",
+        "level 8: 2 of 4 runs decide nothing because the client was the limit; it was run again",
+        "level 16: 3 of 5 runs decide nothing because the client was the limit; it was run again",
     ]
 
 
@@ -198,7 +198,7 @@ def test_a_level_is_run_three_times_before_the_client_ends_the_search() -> None:
     found = search(8, 16, 8, script({8: [True, True], 16: [None, None, None]}))
     assert (found.level, found.above, found.ended_by) == (8, 16, "client")
     assert found.notes == (
-        "at level 16 the client was the limit in each of 3 runs: of the system nothing is known from there on",
+        "at level 16 the client was the limit in each of 3 runs: nothing is known of the system from there on",
     )
 
 
@@ -210,10 +210,10 @@ def test_a_tie_that_the_client_leaves_unbroken_counts_as_a_failure() -> None:
 
 def test_a_passing_level_above_a_failing_one_is_a_warning() -> None:
     """Monotonicity is assumed, and what contradicts it is said."""
-    assert disorder({8: True, 16: False, 20: False, 24: True, 32: None}) == [
+    assert monotonicity_notes({8: True, 16: False, 20: False, 24: True, 32: None}) == [
         "level 24 holds although 16 fails: the answer is not monotonic in the load"
     ]
-    assert disorder({8: True, 16: False, 12: True}) == []
+    assert monotonicity_notes({8: True, 16: False, 12: True}) == []
 
 
 @pytest.mark.parametrize(("lo", "hi"), [(0, 5), (-1, 5), (6, 5)])
@@ -235,14 +235,17 @@ def test_an_event_is_not_outvoted() -> None:
     found = search(8, 64, 1, seen_once(100, 8, 0), least=1)
     assert (found.level, found.above, found.ended_by) == (7, 8, "bracket")
     assert sum(each.level == 8 for each in found.asked) == 1
-    assert any(note.startswith("level 8 fails for good") and "memory error in run 1" in note for note in found.notes)
+    assert any(
+        note.startswith("level 8 and every level above fail permanently") and "memory error in run 1" in note
+        for note in found.notes
+    )
     assert not any("counts as passing" in note for note in found.notes)
 
 
 def test_an_event_in_the_confirming_run_takes_the_level_back() -> None:
     found = search(8, 64, 1, seen_once(20, 20, 1))
     assert found.level == 19 and found.above == 20
-    assert any("level 20 fails for good" in note and "in run 2" in note for note in found.notes)
+    assert any("level 20 and every level above fail permanently" in note and "in run 2" in note for note in found.notes)
     assert not any("held once" in note for note in found.notes)
 
 

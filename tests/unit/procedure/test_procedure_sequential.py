@@ -25,7 +25,7 @@ from fastllmload.statistics.sequential_tests import (
 )
 
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
-ALPHA = SequentialPlan().alpha_per_look
+ALPHA = SequentialPlan().alpha_per_trial
 
 
 def independent(rng: np.random.Generator, n: int, share: float) -> Severities:
@@ -34,10 +34,10 @@ def independent(rng: np.random.Generator, n: int, share: float) -> Severities:
 
 
 def test_the_error_of_a_search_is_shared_out_over_its_looks() -> None:
-    """16 looks that may decide, and 12 short ones, at 5%; without short looks each of 12 levels has 3 and a re-test."""
-    assert SequentialPlan().alpha_per_look == pytest.approx(0.9 * 0.05 / 16)
-    assert SequentialPlan().of_a_glance.alpha_per_look == pytest.approx(0.1 * 0.05 / 12)
-    assert SequentialPlan(short=0).alpha_per_look == pytest.approx(0.05 / 48)
+    """16 trials that may decide, and 12 short ones, at 5%; without short trials each of 12 levels has 3 and a re-test."""
+    assert SequentialPlan().alpha_per_trial == pytest.approx(0.9 * 0.05 / 16)
+    assert SequentialPlan().for_short_trial.alpha_per_trial == pytest.approx(0.1 * 0.05 / 12)
+    assert SequentialPlan(short=0).alpha_per_trial == pytest.approx(0.05 / 48)
     assert [SequentialPlan().length(number) for number in range(4)] == [
         0.25,
         1,
@@ -128,13 +128,13 @@ def test_a_ratio_takes_the_scale_at_which_it_varies_most() -> None:
 def test_requests_of_a_queue_keep_the_error_rate(
     server: SlotServer, limit_s: float, allowed: float, times: float, wrong: Decision
 ) -> None:
-    """3% beside the true limit, three looks of 60, 120 and 240 s: at most 3 of 100 levels are decided wrongly."""
+    """3% beside the true limit, three trials of 60, 120 and 240 s: at most 3 of 100 levels are decided wrongly."""
     rng, rate = np.random.default_rng(7), times * server.rate_where(limit_s, allowed)
     errors = 0
     for _ in range(100):
         runs = []
-        for look in range(3):
-            runs.append(evidence(server.serve(rate, 60.0 * 2**look, rng), limit_s, 54.0).severities[ALL])
+        for number in range(3):
+            runs.append(evidence(server.serve(rate, 60.0 * 2**number, rng), limit_s, 54.0).severities[ALL])
             decision = decide_share(share_interval(runs, ALPHA), allowed)
             if decision is not Decision.UNDECIDED:
                 errors += decision is wrong
@@ -166,7 +166,7 @@ def test_a_limit_far_above_all_requests_is_kept() -> None:
 
 
 def test_a_share_at_its_limit_is_seldom_decided() -> None:
-    """Of 120 levels of a queue at exactly the limit, in looks of 60 and 120 s, at most 3 are decided."""
+    """Of 120 levels of a queue at exactly the limit, in trials of 60 and 120 s, at most 3 are decided."""
     server, rng, decided = SlotServer(32, 1.0), np.random.default_rng(11), 0
     for limit_s, allowed in ((0.5, 0.01), (0.5, 0.1)):
         rate = server.rate_where(limit_s, allowed)

@@ -133,7 +133,7 @@ def test_memory_that_ran_out_once_is_not_outvoted_by_better_runs(runs: FakeRuns,
     answer, found = searched(tmp_path / "p", log)
     assert (answer.level, answer.above) == (7, 8)
     assert "Maximum concurrent requests meeting criteria: 7" in found.sentences
-    assert any("level 8 fails for good, and with it every level above" in text for text in found.sentences)
+    assert any("level 8 and every level above fail permanently" in text for text in found.sentences)
     assert searched(tmp_path / "p", log) == (answer, found)
 
 

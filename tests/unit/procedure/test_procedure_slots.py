@@ -47,14 +47,14 @@ def test_an_overloaded_engine_ends_requests_at_its_capacity() -> None:
 def search(server: EngineServer, seconds: float, seed: int) -> tuple[float, float, int]:
     """Both ends of the answer and the number of levels."""
     rng = np.random.default_rng(seed)
-    bench = SlotBench(server, SUSTAINED, SequentialPlan(), seconds, 1.0, rng)  # type: ignore[arg-type]
-    found = IntervalSearch(4, 256, step, bench, SequentialPlan()).run()
-    low = 0.0 if found.best is None else SUSTAINED.claim(found.best)
+    runner = SlotBench(server, SUSTAINED, SequentialPlan(), seconds, 1.0, rng)  # type: ignore[arg-type]
+    found = IntervalSearch(4, 256, step, runner, SequentialPlan()).run()
+    low = 0.0 if found.best is None else SUSTAINED.lower_bound(found.best)
     return low, math.inf if found.above is None else found.above, len(found.decisions)
 
 
 def test_a_search_over_the_engines_model_holds_its_capacity() -> None:
-    """8 slots x 20 tokens: 40 requests/s; first looks of 20 s."""
+    """8 slots x 20 tokens: 40 requests/s; first trials of 20 s."""
     server = EngineServer(20, (("max_running", "8"),))
     low, high, levels = search(server, 20.0, 1)
     assert low <= server.capacity == 40.0 <= high and levels <= 12
@@ -62,7 +62,7 @@ def test_a_search_over_the_engines_model_holds_its_capacity() -> None:
 
 @slow
 def test_38_of_40_searches_over_the_engines_model_hold_its_capacity() -> None:
-    """32 slots x 64 tokens: 50 requests/s; first looks of 30 s, at most 12 levels."""
+    """32 slots x 64 tokens: 50 requests/s; first trials of 30 s, at most 12 levels."""
     server = EngineServer(64)
     found = [search(server, 30.0, seed) for seed in range(40)]
     assert sum(low <= server.capacity <= high for low, high, _ in found) >= 38
