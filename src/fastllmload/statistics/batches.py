@@ -1,8 +1,8 @@
-"""How uncertain is the mean of a series whose neighbours depend on each other? Batch means with a correction.
+"""Estimates the variance of the mean of an autocorrelated series by batch means with a correction.
 
-The series is cut into BATCHES stretches in order of time. Their means are nearly independent once a stretch is much
-longer than the dependence lasts; what is left of it is estimated from neighbouring batches and added (Tafazzoli, Wilson
-and others' Skart uses the same factor).
+The series is cut into BATCHES stretches in order of time. Their means are nearly independent if a stretch is much longer
+than the dependence lasts; the remaining correlation is estimated from neighbouring batches and added (the same factor as
+in Skart by Tafazzoli, Wilson and others).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 BATCHES = 20
-MOST_CORRELATED = 0.8  # of neighbouring batch means; beyond it the factor would explode on noise
+MOST_CORRELATED = 0.8  # correlation of neighbouring batch means; above it noise would make the factor explode
 CARRIED = 4.0  # see `long_run`
 
 
@@ -39,21 +39,21 @@ def batch_edges(n: int, batches: int = BATCHES) -> Counts:
 def long_run(means: Floats, scatter: float | None = None) -> LongRun:
     """From the means of the batches of a series, in order of time.
 
-    *scatter*: variance of the single values, None where nobody knows it. What neighbouring batches share reaches across
-    their border, so their correlation falls with the length of a batch: it is believed up to CARRIED times the variance
-    of the batch means over *scatter* (a quarter of that ratio where dependence fades exponentially). Beyond it what 20
-    batches show is noise, which would only widen intervals.
+    *scatter*: variance of the single values, None if unknown. Neighbouring batches correlate across their border only, so
+    their correlation falls with the length of a batch: it is used up to CARRIED times the variance of the batch means
+    over *scatter* (a quarter of that ratio if dependence decays exponentially). More in 20 batches is noise, which would
+    only widen intervals.
     """
     b = len(means)
-    apart = means - means.mean()
-    squares = float(np.dot(apart, apart))
+    deviations = means - means.mean()
+    squares = float(np.dot(deviations, deviations))
     if squares <= 0:
         return LongRun(0.0, 0.0, 0.0, b)
-    lagged = float(np.dot(apart[1:], apart[:-1])) / squares + 1 / b  # 1/b: its bias where nothing is correlated
+    lagged = float(np.dot(deviations[1:], deviations[:-1])) / squares + 1 / b  # 1/b: its bias without correlation
     most = MOST_CORRELATED if not scatter else min(MOST_CORRELATED, CARRIED * squares / (b - 1) / scatter)
     correlation = min(max(lagged, 0.0), most)
     variance = squares / (b * (b - 1)) * (1 + correlation) / (1 - correlation)
-    skewness = float((apart**3).mean()) / (squares / b) ** 1.5
+    skewness = float((deviations**3).mean()) / (squares / b) ** 1.5
     return LongRun(variance, skewness, correlation, b)
 
 

@@ -1,8 +1,8 @@
-"""Block bootstrap: what a figure of a run would be if its stretches of time had come in other numbers.
+"""Block bootstrap: resamples stretches of time of a run with replacement.
 
-Blocks are stretches of requests in order of time, so what depends on each other stays together; requests are resampled,
-never tokens. Percentiles are not sorted anew for every resample: each block's count of values below a fine grid around
-the percentile is enough.
+Blocks are stretches of requests in order of time, so dependent requests stay together; requests are resampled, never
+tokens. Percentiles are not sorted again for every resample: each block's counts of values below a fine grid around the
+percentile are enough.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Weights = npt.NDArray[np.float64]
 
 RESAMPLES = 2000
 GRID = 400  # values around a percentile at which blocks are counted
-REACH = 6.0  # how far the grid goes, in standard errors of the level
+REACH = 6.0  # half-width of the grid, in standard errors of the level
 
 
 def block_weights(blocks: int, resamples: int = RESAMPLES, seed: int = 0) -> Weights:
-    """float64[resamples, blocks]: how often each block is drawn, *blocks* draws with replacement each."""
+    """float64[resamples, blocks]: how often each resample contains each block; *blocks* draws with replacement."""
     rng = np.random.default_rng(seed)
     drawn: Weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), resamples).astype(np.float64)
     return drawn
 
 
 def widened(blocks: int, confidence: float = 0.95) -> float:
-    """Factor on bootstrap deviations that makes up for few blocks: Student's t for the normal, n - 1 for n."""
+    """Correction factor on bootstrap deviations for few blocks: Student's t for the normal, n - 1 for n."""
     normal = t_quantile((1 + confidence) / 2, math.inf)
     return t_quantile((1 + confidence) / 2, blocks - 1) / normal * math.sqrt(blocks / (blocks - 1))
 
@@ -66,7 +66,7 @@ def resampled_percentiles(values: npt.NDArray[Any], edges: npt.NDArray[np.int64]
 
 
 def _grid(ordered: Floats, edges: npt.NDArray[np.int64], q: float) -> Floats:
-    """Order statistics on both sides of the percentile, as far as resamples may go; all of them when there are few."""
+    """Order statistics around the percentile, over the range that resamples may reach; all of them if there are few."""
     n, blocks = len(ordered), len(edges) - 1
     share_spread = math.sqrt(q * (1 - q) / blocks)  # the widest case: every block is all above or all below
     reach = min(1.0, REACH * share_spread)
@@ -82,7 +82,7 @@ def block_bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Floats:
-    """float64[resamples] of any *statistic* of *values* in order of time: slow, each resample is put together."""
+    """float64[resamples] of any *statistic* of *values* in order of time; slow, because each resample is built."""
     edges = batch_edges(len(values), blocks)
     parts = np.split(values, edges[1:-1])
     rng = np.random.default_rng(seed)

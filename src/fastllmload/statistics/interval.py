@@ -24,13 +24,13 @@ from fastllmload.statistics.student import beta_quantile, t_quantile
 Values = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
 
-BULK = (0.5, 0.75)  # percentiles whose dependence says whether the sample carries an interval at all
-LEAST_INDEPENDENT = 80  # independent values' worth: 4 in each batch
-BEYOND = 4.0  # independent values' worth beyond a percentile, times the root of the inflation
+BULK = (0.5, 0.75)  # percentiles whose dependence decides whether the sample supports an interval
+LEAST_INDEPENDENT = 80  # equivalent independent values: 4 in each batch
+BEYOND = 4.0  # equivalent independent values beyond a percentile, times the root of the inflation
 MOST_BEYOND = 20.0
-DRIFTING = 0.5  # correlation of neighbouring stretches of a window; chance alone gives it once in 160 windows
-SHORTEST_WINDOW = 10  # times as long as what is counted hangs together
-NARROWEST = 0.3  # inflation below 1 (evenly spread values) is believed down to here
+DRIFTING = 0.5  # correlation of neighbouring stretches of a window; occurs by chance once in 160 windows
+SHORTEST_WINDOW = 10  # times the duration over which counted events are correlated
+NARROWEST = 0.3  # lowest inflation used; below 1 for evenly spread values
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ConfidenceInterval:
 
 @dataclass(frozen=True)
 class NotEstimable:
-    """Why there is no interval, and how many requests like these would probably carry one (None: more do not help)."""
+    """No interval: the *reason*, and the number of such requests probably *needed* for one (None: more do not help)."""
 
     reason: str
     needed: int | None
@@ -57,7 +57,7 @@ class Sample:
     """*values* in order of time, and *ordered*, the same ascending.
 
     Unit k (a request) has the values `first[k]:first[k + 1]`; *first* None: one value each. *std*: of the values,
-    dividing by n, where it is known already.
+    dividing by n, if already known.
     """
 
     values: Values
@@ -90,12 +90,12 @@ class Sample:
 
 @cache
 def t_of(confidence: float, batches: int = BATCHES) -> float:
-    """Quantile for two-sided intervals out of so many *batches*."""
+    """Student's t quantile for two-sided intervals from *batches* batches."""
     return t_quantile((1 + confidence) / 2, batches - 1)
 
 
 def intervals(sample: Sample, levels: Mapping[str, float], confidence: float = 0.95) -> dict[str, Estimate]:
-    """Of the percentiles *levels* (name: share below), and of the mean under the name "mean"."""
+    """Intervals of the percentiles *levels* (name: share below), and of the mean under the name "mean"."""
     if sample.units < LEAST_INDEPENDENT:
         reason = f"{sample.units} requests are too few to see how they depend on each other"
         least = {name: max(LEAST_INDEPENDENT, math.ceil(BEYOND / min(q, 1 - q) - 1e-9)) for name, q in levels.items()}
@@ -111,27 +111,27 @@ def intervals(sample: Sample, levels: Mapping[str, float], confidence: float = 0
 
 
 def above_share(sample: Sample, edges: Counts, q: float) -> LongRun:
-    """Of the share of values above the q-percentile, which every batch would have at 1 - q if it were exact."""
+    """Variance of the share of values above the q-percentile, which is 1 - q in every batch if it is exact."""
     bound = sample.at(q)
     sizes = np.diff(edges)
     whole = np.issubdtype(sample.values.dtype, np.integer)  # compared as they are: no float copy of all values
     least = math.floor(bound) if whole else bound
     counts = np.array([np.count_nonzero(sample.values[begin:end] > least) for begin, end in pairwise(edges.tolist())])
     share = counts.sum() / sizes.sum()
-    # a share with a random size in it: linearised
+    # a share of a random size, linearised
     return long_run((counts - share * sizes) / sizes.mean(), float(share * (1 - share)))
 
 
 def inflation(share: LongRun, n: int, q: float) -> float:
-    """Variance of the share, as a multiple of what *n* independent values would have."""
+    """Variance of the share, as a multiple of that of *n* independent values."""
     return share.variance * n / (q * (1 - q))
 
 
 def too_few(sample: Sample, bulk: float, q: float) -> NotEstimable | None:
-    """None where the sample carries an interval of the q-percentile.
+    """None if the sample supports an interval of the q-percentile.
 
-    Judged by the bulk of the values, not by the few beyond the percentile: they are what is uncertain, so runs that
-    happen to have few of them would look good.
+    Judged by the bulk of the values, not by the few beyond the percentile: those are uncertain, so runs that happen to
+    have few of them would seem good.
     """
     n = len(sample.values)
     beyond = min(BEYOND * math.sqrt(bulk), MOST_BEYOND)
@@ -139,12 +139,12 @@ def too_few(sample: Sample, bulk: float, q: float) -> NotEstimable | None:
     if n >= least:
         return None
     needed = math.ceil(least / n * sample.units)
-    told = f"values are as good as {n / bulk:,.0f} independent ones" if bulk >= 1.5 else f"{n:,} values"
-    return NotEstimable(f"P{100 * q:g} needs about {needed:,} requests like these; {told}", needed)
+    worth = f"values are as good as {n / bulk:,.0f} independent ones" if bulk >= 1.5 else f"{n:,} values"
+    return NotEstimable(f"P{100 * q:g} needs about {needed:,} requests like these; {worth}", needed)
 
 
 def percentile_interval(sample: Sample, share: LongRun, q: float, confidence: float) -> Estimate:
-    """The share above the true percentile is 1 - q give or take its uncertainty; skewed as counts of rarities are."""
+    """Interval of the share above the percentile (1 - q), with the skewness of rare counts, read back as values."""
     n = len(sample.values) / max(inflation(share, len(sample.values), q), NARROWEST)
     t = t_of(confidence)
     beyond, spread = n * (1 - q), t * math.sqrt(n * q * (1 - q))
@@ -160,7 +160,7 @@ def percentile_interval(sample: Sample, share: LongRun, q: float, confidence: fl
 
 
 def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float) -> Estimate:
-    """Of the mean of the values; of a ratio where units have several values each."""
+    """Interval of the mean of the values; of a ratio if units have several values each."""
     n, sizes = len(sample.values), np.diff(edges)
     # Whole ns stay whole: 2^63 ns are 292 years. A batch may be empty: requests whose events were lost have no gaps.
     sums = np.array([sample.values[begin:end].sum() for begin, end in pairwise(edges.tolist())])
@@ -210,10 +210,10 @@ def share_interval(outcomes: npt.NDArray[np.bool_], confidence: float = 0.95) ->
 def rate_interval(
     amounts: npt.NDArray[np.float64], seconds: float, lasting_s: float = 0.0, confidence: float = 0.95
 ) -> Estimate:
-    """Of a rate per second, from the *amounts* of BATCHES equal stretches of a window of *seconds*.
+    """Interval of a rate per second, from the *amounts* of BATCHES equal stretches of a window of *seconds*.
 
-    *lasting_s*: how long what is counted hangs together, such as the mean time of a request. Where neighbouring
-    stretches are alike, pairs of them are taken together.
+    *lasting_s*: duration over which events are correlated, such as the mean time of a request. If neighbouring
+    stretches are correlated, pairs of them are merged.
     """
     least = SHORTEST_WINDOW * lasting_s
     if seconds < least:

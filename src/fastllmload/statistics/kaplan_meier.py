@@ -1,4 +1,4 @@
-"""Percentiles where some requests did not end: their time is at least what was seen (Kaplan and Meier 1958)."""
+"""Percentiles with unfinished requests, whose time is at least the observed one (Kaplan and Meier 1958)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Times = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Survival:
-    """Share still waiting after each of *times* (ascending, distinct, only ends); *last* is the longest time seen."""
+    """Share still waiting after each of *times* (ascending, distinct, only ends); *last*: the longest observed time."""
 
     times: Times
     share: npt.NDArray[np.float64]
     last: float
 
     def percentile(self, q: float) -> float | None:
-        """Least time by which a share *q* has ended; None: more than 1 - q had not ended when last seen."""
+        """Shortest time by which a share *q* has ended; None: more than 1 - q had not ended when last observed."""
         reached = np.flatnonzero(self.share <= 1 - q + 1e-12)
         return float(self.times[reached[0]]) if len(reached) else None
 
 
 def survival(times: Times, ended: npt.NDArray[np.bool_]) -> Survival:
-    """Product-limit estimate from the time of each request and whether it *ended* then (or was only last seen then).
+    """Product-limit estimate from the time of each request and whether it *ended* then (or was last observed then).
 
-    Right only where what stops the watching has nothing to do with how long the request would have taken. The end of a run
-    has: under a queue that grows the late requests wait longest and are watched shortest, and the estimate is too low.
+    Correct only if the censoring is independent of how long the request would have taken. The end of a run is not: under
+    a growing queue the late requests wait longest and are observed shortest, so the estimate is too low.
     """
     if len(times) == 0:
         return Survival(np.empty(0), np.empty(0), 0.0)
@@ -43,9 +43,9 @@ def survival(times: Times, ended: npt.NDArray[np.bool_]) -> Survival:
 
 
 def bounds(times: Times, ended: npt.NDArray[np.bool_], q: float) -> tuple[float, float | None] | None:
-    """Percentile (nearest rank) with nothing assumed: had the unfinished ended when last seen, or never (None).
+    """Bounds of a percentile (nearest rank): the unfinished ended when last observed, or never (None).
 
-    None for no request at all.
+    None without requests.
     """
     if len(times) == 0:
         return None

@@ -1,4 +1,4 @@
-"""Little's law as a check on ourselves: mean number in flight = arrival rate x mean time in flight."""
+"""Checks our own counts by Little's law: mean number in flight = arrival rate x mean time in flight."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 Instants = npt.NDArray[np.int64]
-TOLERANCE = 0.01  # above it requests were lost or counted twice
+TOLERANCE = 0.01  # a larger residual: requests were lost or counted twice
 LEAST_IN_FLIGHT = 100.0  # summed over the samples; below it one request more or less exceeds the tolerance
 
 
 @dataclass(frozen=True)
 class LittlesLaw:
-    """*in_flight*: mean that was counted as the run went on. *rate_per_s*, *time_s*: of requests begun in the window.
+    """*in_flight*: mean counted during the run. *rate_per_s*, *time_s*: of requests that began in the window.
 
-    rate x time differs from it by the requests that cross the window's borders, and by what lies between the counts.
-    *residual* has neither: the relative difference between what was counted and what the requests' own times say of the
-    same instants; None where too few were in flight to tell.
+    rate x time differs from it by requests that cross the window's borders and by changes between the counts. *residual*
+    has neither: the relative difference between the counts and the number in flight by the requests' own times at the
+    same instants; None if too few were in flight.
     """
 
     in_flight: float

@@ -1,7 +1,7 @@
-"""Many whole numbers read by rank, as if they were sorted, in memory that does not grow with how many they are.
+"""Reads integers by rank, as if they were sorted, in memory that does not grow with their number.
 
-Passes over blocks of the values count them in equal cells, then in cells of the cell that holds a rank, until few enough
-are left to be picked out and sorted. What it answers is exact: the value that a sorted copy has at that rank.
+Passes over blocks of the values count them in equal cells, then in cells of the cell that contains a rank, until few
+enough remain to be copied and sorted. The result is exact: the value that a sorted copy has at that rank.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Numbers = npt.NDArray[np.int64]
 Blocks = Callable[[], Iterator[Numbers]]  # the same int64 values at each call, in blocks of any size
 
 MANY = 1 << 20  # values from which no sorted copy is made
-AT_ONCE = 1 << 16  # values of a block of an array: what is computed of them stays in the cache
+AT_ONCE = 1 << 16  # values of a block of an array, so that intermediate results stay in the cache
 CELL_BITS = 14
-PICKED = 1 << 17  # values around a rank that are picked out together
+PICKED = 1 << 17  # values around a rank that are copied together
 
 
 class Ordered(Protocol):
@@ -33,7 +33,7 @@ class Ordered(Protocol):
 
 @dataclass
 class RankPart:
-    """The *count* values from *low* to *high*, of which the smallest has the rank *base*; *ranks* are asked for."""
+    """The *count* values from *low* to *high*, of which the smallest has the rank *base*; *ranks*: requested."""
 
     low: int
     high: int
@@ -67,7 +67,7 @@ class Ranked:
         return self._n
 
     def __getitem__(self, at: int) -> np.int64:
-        """Below 0 from the end, as of an array. IndexError for a rank that there is not."""
+        """Value at rank *at*; negative: from the end, as in an array. IndexError for a rank that does not exist."""
         rank = at + self._n if at < 0 else at
         if not 0 <= rank < self._n:
             raise IndexError(f"{self._n} values have no rank {at}")
@@ -103,7 +103,7 @@ class Ranked:
         return np.int64(self.low) if rank == 0 else np.int64(self.high) if rank == self._n - 1 else None
 
     def _pass(self, counted: list[RankPart], parts: list[RankPart]) -> None:
-        """Count the values of those parts that are to be divided, and pick those of the others."""
+        """Count the values of the parts that will be divided; copy those of the others."""
         unseen = [part for part in counted if (part.low, part.high) not in self._cells]
         for part in unseen:
             self._cells[part.low, part.high] = np.zeros(1 << CELL_BITS, np.int64)
@@ -118,7 +118,7 @@ class Ranked:
             self._known.append((part.base, np.sort(np.concatenate(values))))
 
     def _inner(self, part: RankPart) -> list[RankPart]:
-        """Around each rank of *part* so many whole cells that few values lie in them, or the one cell that has many."""
+        """Parts of *part* around each rank: as many cells as contain few values in total, or one cell that contains many."""
         counts = self._cells[part.low, part.high]
         ends = np.cumsum(counts)
         found: list[RankPart] = []
@@ -147,7 +147,7 @@ def inside(block: Numbers, part: RankPart) -> Numbers:
 def count_cells(values: Numbers, part: RankPart, counts: Numbers) -> None:
     """Add the *values*, all of which lie in *part*, to its *counts*."""
     if len(values):
-        above = (values - np.int64(part.low)).view(np.uint64)  # a difference beyond 2^63 wraps and is right again
+        above = (values - np.int64(part.low)).view(np.uint64)  # a difference beyond 2^63 wraps to the right value
         counts += np.bincount((above >> np.uint64(part.shift)).astype(np.int64), minlength=len(counts))
 
 
@@ -158,7 +158,7 @@ def pieces(values: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
 
 
 def in_order(values: npt.NDArray[Any]) -> npt.NDArray[Any] | Ranked:
-    """*values* ascending: a sorted copy, or what answers as one where there are MANY whole numbers."""
+    """*values* ascending: a sorted copy, or a `Ranked` for MANY or more integers."""
     if len(values) < MANY or values.dtype != np.int64:
         ordered: npt.NDArray[Any] = np.sort(values)
         return ordered
@@ -166,7 +166,7 @@ def in_order(values: npt.NDArray[Any]) -> npt.NDArray[Any] | Ranked:
 
 
 def collected(blocks: Blocks, most: int) -> Numbers | Ranked:
-    """The values of *blocks*, of which there are at most so many: in one piece, or by rank where there may be MANY."""
+    """The values of *blocks*, at most *most* of them: as one array, or by rank if there may be MANY."""
     if most >= MANY:
         return Ranked(blocks)
     return np.concatenate([np.empty(0, np.int64), *blocks()])

@@ -1,4 +1,4 @@
-"""Student's t and the incomplete beta function behind it, on the standard library alone."""
+"""Student's t and the incomplete beta function that it is computed from; standard library alone."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def _off_zero(value: float) -> float:
 
 
 def t_two_sided(t: float, df: float) -> float:
-    """P(|T| >= |t|) with *df* > 0 degrees of freedom, which need not be whole; infinite *df* is the normal."""
+    """P(|T| >= |t|) with *df* > 0 degrees of freedom, which need not be an integer; infinite *df* is the normal."""
     if math.isinf(t):
         return 0.0
     if math.isinf(df):
         return math.erfc(abs(t) / math.sqrt(2))
-    if t * t < df:  # near the middle the other tail keeps the digits
+    if t * t < df:  # near the middle the complement keeps the precision
         return 1 - incomplete_beta(t * t / (df + t * t), 0.5, df / 2)
     return incomplete_beta(df / (df + t * t), df / 2, 0.5)
 
@@ -66,7 +66,7 @@ def t_quantile(p: float, df: float) -> float:
 
 
 def beta_quantile(p: float, a: float, b: float) -> float:
-    """x with I_x(a, b) = *p*, by Newton's steps within a bracket that halves where they would leave it."""
+    """x with I_x(a, b) = *p*, by Newton's method, with bisection where a step would leave the bracket."""
     low, high, x = 0.0, 1.0, a / (a + b)
     front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     for _ in range(200):

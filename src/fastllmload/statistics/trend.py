@@ -1,4 +1,4 @@
-"""Does a series rise or fall? Mann-Kendall, and the least-squares slope (procedures 0.9)."""
+"""Tests whether a series rises or falls: Mann-Kendall, least-squares slope, drift (procedures 0.9)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fastllmload.statistics.student import t_two_sided
 
 Floats = npt.NDArray[np.float64]
 
-DRIFTED = 0.005  # p below which a level has moved; several are judged in each run
-CHOSEN = 5  # the best of some eleven steps, which are much alike, has a p so many times too small
-MOST_SHARED = 0.8  # correlation of neighbouring stretches; beyond it the factor would explode on noise
+DRIFTED = 0.005  # p below which a level has moved; small because several are judged in each run
+CHOSEN = 5  # factor on p of the best of some eleven similar steps
+MOST_SHARED = 0.8  # correlation of neighbouring stretches; above it noise would make the factor explode
 
 
 @dataclass(frozen=True)
 class Trend:
-    """*s* = pairs that rise less pairs that fall; *z* and the two-sided *p* in the normal limit."""
+    """*s*: rising pairs less falling pairs; *z* and the two-sided *p* in the normal limit."""
 
     s: int
     z: float
@@ -51,8 +51,9 @@ def slope(series: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Drift:
-    """A level that does not stay: means of the *first* and *second* half and the *p* of a straight line and of halves; the
-    most likely step is *at* this share of the series, from *before* to *after*, with *p_step* for having been chosen.
+    """Change of level of a series: means of the *first* and *second* half and the smaller *p* of a straight line and of
+    the halves; the most likely step, *at* this share of the series, from *before* to *after*; *p_step*: its p,
+    corrected for the choice of the step.
     """
 
     first: float
@@ -64,14 +65,14 @@ class Drift:
     p_step: float
 
     def moved(self, size: float) -> bool:
-        """By at least the share *size*, and not by chance."""
-        apart = abs(self.second - self.first) >= size * abs(self.first) and self.p < DRIFTED
-        return apart or (abs(self.after - self.before) >= size * abs(self.before) and self.p_step < DRIFTED)
+        """Whether the level moved by at least the share *size*, and not by chance."""
+        differs = abs(self.second - self.first) >= size * abs(self.first) and self.p < DRIFTED
+        return differs or (abs(self.after - self.before) >= size * abs(self.before) and self.p_step < DRIFTED)
 
 
 def drift(means: Floats) -> Drift:
-    """Of the *means* of 8 or more stretches of a run, in order of time. What neighbouring stretches share, once the line or
-    step is taken out, widens the error and takes degrees of freedom.
+    """Drift of the *means* of 8 or more stretches of a run, in order of time. The correlation of neighbouring stretches
+    about the line or step widens the error and reduces the degrees of freedom.
     """
     n = len(means)
     line: Floats = np.arange(n, dtype=np.float64) - (n - 1) / 2

@@ -1,6 +1,6 @@
-"""Do two samples of independent figures differ? One figure per run; latencies within a run are not independent.
+"""Tests whether two samples of independent figures differ. One figure per run: latencies of a run are not independent.
 
-Every test gives a `Difference` of means (b - a), so that an effect never stands without its interval.
+Every test gives a `Difference` of means (b - a), so that an effect is never reported without its interval.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fastllmload.statistics.student import t_quantile, t_two_sided
 
 Floats = npt.NDArray[np.float64]
-EXACT_UP_TO = 400  # n x m up to which Mann-Whitney's distribution is counted out
+EXACT_UP_TO = 400  # n x m up to which Mann-Whitney's distribution is exact
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Difference:
 
 
 def _by_t(test: str, value: float, error: float, df: float, confidence: float) -> Difference:
-    """No spread at all: p is 1 for no difference, and 0 for any."""
+    """Difference by Student's t. Without any spread p is 1 for no difference and 0 for any."""
     if error == 0:
         return Difference(test, value, value, value, 1.0 if value == 0 else 0.0, df)
     half = t_quantile((1 + confidence) / 2, df) * error
@@ -87,7 +87,7 @@ def _exact_p(u: float, n: int, m: int) -> float:
     """From the number of arrangements with each u: the coefficients of the Gaussian binomial."""
     ways = np.zeros(n * m + 1)
     ways[0] = 1
-    for k in range(1, n + 1):  # times (1 - q^(m + k)), then over (1 - q^k); all sums stay whole numbers
+    for k in range(1, n + 1):  # times (1 - q^(m + k)), then over (1 - q^k); all sums stay integers
         ways[m + k :] -= ways[: len(ways) - m - k].copy()
         for i in range(k, len(ways)):
             ways[i] += ways[i - k]
@@ -118,7 +118,7 @@ def hedges_g(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Adjusted p of each test, so that p <= 0.05 keeps the chance of any false alarm among all of them at 5 %."""
+    """Adjusted p of each test, so that p <= 0.05 limits the probability of any false alarm among all tests to 5 %."""
     order = sorted(range(len(p)), key=lambda i: p[i])
     adjusted, reached = [0.0] * len(p), 0.0
     for rank, i in enumerate(order):

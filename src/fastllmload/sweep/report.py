@@ -1,4 +1,4 @@
-"""One table and one page of all cells of a sweep: sweep.json, sweep.md, sweep.html, the terminal."""
+"""Renders all cells of a sweep as one table and one page: sweep.json, sweep.md, sweep.html, terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OF_OBJECTIVES = {"slo_attainment": "SLO attainment", "request_goodput": "Goodput
 
 
 def cell_entry(values: Sequence[tuple[str, str]], levels: Sequence[Level], refused: str | None) -> dict[str, Any]:
-    """One cell of sweep.json: each figure's mean over the runs, and its 95% t interval from two runs on."""
+    """One cell of sweep.json: each figure's mean over the runs, and its 95% t interval if there are two or more."""
     figures: dict[str, Any] = {}
     for key in (*FIGURES, *OF_OBJECTIVES):
         found = [value for level in levels if (value := figure(level, key)) is not None]
@@ -58,7 +58,7 @@ def cell_entry(values: Sequence[tuple[str, str]], levels: Sequence[Level], refus
 
 
 def figure(level: Level, key: str) -> float | None:
-    """Of one run; None where it was not measured or not asked for."""
+    """A figure of one run; None if it was not measured or not requested."""
     if key in OF_OBJECTIVES:
         value = (level.document.get("slo") or {}).get(key)
         return None if value is None else float(value)
@@ -85,17 +85,17 @@ def client(cell: Document) -> str:
 
 
 def table_of(document: Document, every: bool = True) -> dict[str, Any]:
-    """A row per cell; with several runs *every* figure's half-width of its interval stands behind the mean."""
+    """One row per cell; with several runs and *every*, each mean is followed by the half-width of its interval."""
     cells = document["cells"]
-    told = [key for key in (*FIGURES, *OF_OBJECTIVES) if any(key in cell["figures"] for cell in cells)]
+    keys = [key for key in (*FIGURES, *OF_OBJECTIVES) if any(key in cell["figures"] for cell in cells)]
     several = any(cell["runs"] > 1 for cell in cells)
-    heads = [FIGURES[key][0] if key in FIGURES else OF_OBJECTIVES[key] for key in told]
+    heads = [FIGURES[key][0] if key in FIGURES else OF_OBJECTIVES[key] for key in keys]
     columns = [*cells[0]["values"], *(("Runs",) if several else ()), *heads, "Client"]
     rows = [
         [
             *cell["values"].values(),
             *((cell["runs"],) if several else ()),
-            *(cell_text(cell, key) if several and every else in_percent(key, mean(cell, key)) for key in told),
+            *(cell_text(cell, key) if several and every else in_percent(key, mean(cell, key)) for key in keys),
             client(cell),
         ]
         for cell in cells
@@ -107,7 +107,7 @@ def table_of(document: Document, every: bool = True) -> dict[str, Any]:
 
 
 def cell_text(cell: Document, key: str) -> str | float | None:
-    """`312 +/- 8.1`; the mean alone of a single run."""
+    """`312 +/- 8.1`; for a single run the mean alone."""
     value, found = mean(cell, key), cell["figures"].get(key)
     if value is None or found["ci95"] is None:
         return in_percent(key, value)
@@ -176,7 +176,7 @@ PLOTTED = (
 
 
 def plots(document: Document) -> list[Plot]:
-    """Figures over the first varied option whose values are numbers, a line for each combination of the others."""
+    """Plots over the first varied option whose values are numbers; one line per combination of the others."""
     from fastllmload.report.html.page_layout import Plot, PlotAxis
 
     cells = [cell for cell in document["cells"] if cell["runs"]]
@@ -211,7 +211,7 @@ def line_name(cell: Document, axis: str) -> str:
 
 
 def series(cells: Sequence[Document], axis: str, name: str, key: str) -> Any:
-    """One line, in the order of its numbers, with intervals where there are several runs."""
+    """One line in ascending order of *axis*, with intervals if there are several runs."""
     from fastllmload.report.html.page_layout import PlotSeries
 
     mine = sorted((c for c in cells if line_name(c, axis) == name), key=lambda cell: float(cell["values"][axis]))
@@ -228,5 +228,5 @@ def series(cells: Sequence[Document], axis: str, name: str, key: str) -> Any:
 
 
 def write(folder: Path, document: Document) -> Sequence[str]:
-    """sweep.md and sweep.html, each whole or not at all; their names."""
+    """Write sweep.md and sweep.html, each complete or not at all; return their names."""
     return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -1,4 +1,4 @@
-"""`fastllmload sweep`: one run for every combination of some options, in one folder, with one table."""
+"""Runs `fastllmload sweep`: one run for each combination of options, in one folder, with one table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GRID, INTERLEAVED, SHUFFLED, ROUNDS = "grid", "interleaved", "shuffled", "interl
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination: *values* of the varied options as they were given, and the run that they make."""
+    """One combination: *values* of the varied options as given, and the *settings* of its run."""
 
     values: tuple[tuple[str, str], ...]
     settings: RunSettings
@@ -41,10 +41,10 @@ class Cell:
 @dataclass(frozen=True)
 class SweepTerms:
     """*runs* of every cell, in the order "grid" (cell by cell), "interleaved" (round by round), "shuffled", or
-    "interleaved and shuffled": round by round, each round in an order of its own.
+    "interleaved and shuffled": round by round, each round in its own order.
 
-    Every run has requests of its own, so that a prefix cache finds nothing of one run in another; *same_requests*: all
-    have the same, as far as the varied options let them.
+    Every run has its own requests, so that a prefix cache finds nothing of one run in another; *same_requests*: all runs
+    have the same, as far as the varied options allow.
     """
 
     folder: Path
@@ -57,8 +57,8 @@ class SweepTerms:
 
 @dataclass
 class Sweep:
-    """*measured*: cell number → its runs so far; *refused*: cell number → why it could not be measured, by this host or by
-    the target; *problem*: the first such reason, which ends a sweep of nothing else.
+    """*measured*: cell number → its runs so far; *refused*: cell number → why it could not be measured, because of this host
+    or the target; *problem*: the first such error, raised if nothing could be measured.
     """
 
     experiment: Experiment
@@ -76,7 +76,7 @@ class Sweep:
             raise self.problem
 
     def _measure(self, number: int, repetition: int) -> None:
-        self.keep()
+        self.save_progress()
         cell = self.cells[number]
         settings = changed(cell.settings, load={"repetition": repetition})
         if not self.terms.same_requests and settings.output.plan is None:
@@ -89,7 +89,7 @@ class Sweep:
             if self.experiment.was_started(name) or (
                 isinstance(problem, TargetError) and self.experiment.is_unreachable()
             ):
-                raise  # the host or the target gave out on the way
+                raise  # the host or the target failed during the run
             self.refused[number] = str(problem)
             self.problem = self.problem or problem
             self.experiment.console.warn(f"{cell.label}: not measured: {problem}")
@@ -97,8 +97,8 @@ class Sweep:
         self.measured.setdefault(number, []).append(level)
         self.experiment.record(level, cell=dict(cell.values), repetition=repetition)
 
-    def keep(self) -> list[dict[str, Any]]:
-        """Put into sweep.json what is known by now; its rows."""
+    def save_progress(self) -> list[dict[str, Any]]:
+        """Write the results so far to sweep.json; return its rows."""
         rows = [
             report.cell_entry(cell.values, self.measured.get(number, ()), self.refused.get(number))
             for number, cell in enumerate(self.cells)
@@ -106,11 +106,11 @@ class Sweep:
         self.experiment.journal.put(cells=rows)
         return rows
 
-    def conclude(self, status: str) -> bool:
-        """Write sweep.json and the reports and show the table; whether every run's certificate is valid."""
+    def finalize(self, status: str) -> bool:
+        """Write sweep.json and the reports and print the table; return whether every run's certificate is valid."""
         with unbroken():
             self.experiment.journal.put(status=status, ended_utc=journal.utc())
-            rows = self.keep()
+            rows = self.save_progress()
             names = report.write(self.experiment.folder, self.experiment.journal.document)
         for line in report.lines(self.experiment.journal.document):
             self.experiment.console.say(line)
@@ -119,7 +119,7 @@ class Sweep:
 
 
 def schedule(cells: int, terms: SweepTerms, seed: int) -> list[tuple[int, int]]:
-    """(cell, repetition) in the order of the runs; the same for the same seed, so that a sweep can go on."""
+    """(cell, repetition) in the order of the runs; the same for the same seed, so that a sweep can resume."""
     if terms.order == GRID:
         return [(cell, repetition) for cell in range(cells) for repetition in range(terms.runs)]
     rng = random.Random(f"{seed}/sweep")
@@ -134,7 +134,9 @@ def schedule(cells: int, terms: SweepTerms, seed: int) -> list[tuple[int, int]]:
 
 
 def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, console: Console) -> int:
-    """Exit code: 1 with *strict* and a run that is not valid. What cuts the sweep short is raised, after its report."""
+    """Run a sweep; return the exit code: 1 with *strict* and a run that is not valid. An exception that interrupts the
+    sweep is raised again after the report.
+    """
     if len({cell.values for cell in cells}) < len(cells):
         raise InputError("--vary names the same value twice; every combination is measured once")
     for cell in cells:
@@ -164,7 +166,7 @@ def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerm
         if book.resumed:
             console.say("started again: finished runs are taken from the folder")
         sweep = Sweep(experiment, cells, terms)
-        with kept(book, "sweep", sweep.conclude), experiment:
+        with kept(book, "sweep", sweep.finalize), experiment:
             sweep.run()
-        valid = sweep.conclude(journal.DONE)
+        valid = sweep.finalize(journal.DONE)
         return NOT_MET if terms.strict and not valid else 0
