@@ -1,4 +1,4 @@
-"""What whole searches are tried on: goals, and servers of known answer: two service times, a cliff, a falling capacity."""
+"""Objectives and servers of known answer for searches: two service times, a cliff, a falling capacity."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TwoTimes(SlotServer):
 
 @dataclass(frozen=True)
 class Cliff:
-    """Up to *edge* requests/s nobody waits; above, everybody waits 10 s, though all are served."""
+    """Up to *edge* requests/s no request waits; above, every request waits 10 s, though all are served."""
 
     edge: float
     service_s: float = 0.2

@@ -1,4 +1,4 @@
-"""Stands in for `engine.run.execute`: writes the run folder of a slot server's level, in simulated time."""
+"""Replaces `engine.run.execute`: writes the run folder of a slot server's level, in simulated time."""
 
 from __future__ import annotations
 

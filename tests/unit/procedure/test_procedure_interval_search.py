@@ -154,7 +154,7 @@ def test_the_interval_closes_in_on_what_is_undecided(low: float, width: float, s
     assert repeated == found
 
 
-def test_undecided_levels_are_looked_at_three_times_each_time_longer() -> None:
+def test_undecided_levels_get_three_trials_of_growing_length() -> None:
     """Decided ones once."""
     runner = Oracle(8, 12)
     found = IntervalSearch(4, 16, lambda level: 4, runner, LONG).run()
@@ -169,7 +169,7 @@ def test_undecided_levels_are_looked_at_three_times_each_time_longer() -> None:
     assert (found.best, found.above, found.confirmed) == (8, 16, True)
 
 
-def test_interleaved_looks_go_around_the_bracket() -> None:
+def test_interleaved_trials_measure_both_ends_of_the_bracket() -> None:
     """Before an undecided level is looked at again, both ends of its bracket are."""
     runner = Oracle(8, 12)
     IntervalSearch(4, 16, lambda level: 4, runner, LONG, shuffle=3).run()
@@ -178,7 +178,7 @@ def test_interleaved_looks_go_around_the_bracket() -> None:
     assert sorted(trials[first + 1 : second]) == [8, 16]
 
 
-def test_a_winner_that_fails_its_retest_gives_way() -> None:
+def test_a_best_level_that_fails_its_retest_is_replaced() -> None:
     """10 passes and fails afresh: 9 is the answer, and the note says so."""
     runner = Oracle(10, 10, retests={10.0: FAIL})
     found = IntervalSearch(8, 16, one, runner, SequentialPlan(short=0, levels=30)).run()
@@ -196,13 +196,15 @@ def test_a_winner_that_fails_its_retest_gives_way() -> None:
         (Oracle(0, 0, limited=0.5), "client", None, None),
     ],
 )
-def test_what_ended_the_search_is_told(runner: Oracle, ended_by: str, best: float | None, above: float | None) -> None:
+def test_the_reason_for_the_end_is_reported(
+    runner: Oracle, ended_by: str, best: float | None, above: float | None
+) -> None:
     """A level where the client was the limit is never the upper end; lighter ones below it are tried."""
     found = IntervalSearch(1, 100, one, runner, LONG).run()
     assert (found.ended_by, found.best, found.above) == (ended_by, best, above)
 
 
-def test_levels_that_were_used_up_before_the_step_was_reached_are_told() -> None:
+def test_a_search_that_runs_out_of_levels_reports_it() -> None:
     """Seven levels on the way up and one in the middle: 32 holds, 48 fails, and the step is 1."""
     found = IntervalSearch(1, 64, one, Oracle(40, 40), SequentialPlan(short=0, levels=8)).run()
     assert (found.best, found.above, found.ended_by) == (32, 48, "levels")
@@ -229,8 +231,8 @@ def test_a_lower_level_that_fails_bounds_the_answer() -> None:
     assert (found.best, found.above, found.ended_by) == (None, 32, "minimum")
 
 
-def test_four_halves_are_tried_and_whole_slots_end_at_one() -> None:
-    """A client that is always the limit ends the search; half of one slot is no level."""
+def test_the_lowest_level_is_halved_four_times_but_not_below_one_slot() -> None:
+    """A client that is always the limit ends the search; half a slot cannot be a level."""
     runner = Oracle(500, 500, limited=0.1)
     found = IntervalSearch(64, 256, one, runner, LONG).run()
     assert sorted(found.decisions) == [4, 8, 16, 32, 64] and found.ended_by == "client"
@@ -353,7 +355,7 @@ def test_a_level_that_a_higher_pass_implies_is_not_proven() -> None:
     assert runner.measured_s == 7 * 15 + 60 + 60
 
 
-def test_a_lower_level_that_seems_to_fail_is_looked_at_although_a_higher_one_passed() -> None:
+def test_a_lower_level_that_seems_to_fail_is_measured_although_a_higher_one_passed() -> None:
     """The search leans on a system that is monotonic, and checks what speaks against that."""
     runner = Leaning(40, 40, doubted=8.0)
     IntervalSearch(1, 100, one, runner, SequentialPlan(levels=30)).run()
@@ -375,8 +377,8 @@ class Leaning(Oracle):
         return level <= self.low and level != self.doubted
 
 
-def test_a_search_whose_looks_are_used_up_ends() -> None:
-    """8 seems to fail below a level that passed, and 14 lies in a gap, but there are no trials left: nothing is asked."""
+def test_a_search_without_trials_left_ends() -> None:
+    """8 seems to fail below a level that passed, and 14 lies in a gap, but they have no trials left: nothing is measured."""
     search = IntervalSearch(1, 100, one, Leaning(40, 40, doubted=8.0), SequentialPlan())
     search.decisions, search.trials = {8.0: UNDECIDED, 12.0: PASS, 20.0: FAIL}, {8.0: 1, 12.0: 4, 20.0: 4}
     assert search._next() is not None
@@ -385,7 +387,7 @@ def test_a_search_whose_looks_are_used_up_ends() -> None:
     assert search._next() not in search.decisions  # a new level is looked at once, whatever is left
 
 
-def test_what_is_plain_at_once_is_not_looked_at_for_longer() -> None:
+def test_a_clear_failure_needs_no_longer_trial() -> None:
     """Half of the requests miss a P99: a short trial fails the lowest level, and the search ends."""
     for seed in range(20):
         runner = SlotBench(SlotServer(32, 1.0), P99, SequentialPlan(), 60.0, 1.0, np.random.default_rng(seed), 0.5)
@@ -393,8 +395,8 @@ def test_what_is_plain_at_once_is_not_looked_at_for_longer() -> None:
         assert (found.best, found.above, runner.measured_s) == (None, 4, 15.0)
 
 
-def test_a_short_look_passes_nothing_and_has_an_error_rate_of_its_own() -> None:
-    """Nobody waits, but a quarter of a trial is too little to say so; a fail must be plainer than a longer trial's."""
+def test_a_short_trial_passes_no_level_and_has_its_own_error_rate() -> None:
+    """No request waits, but a quarter of a trial cannot prove it; it needs clearer evidence to fail than a longer trial."""
     runner = SlotBench(SlotServer(1000, 0.2), ATTAINMENT, SequentialPlan(), 60.0, 0.5, np.random.default_rng(1))
     assert runner.run_trial(64.0, 0) is UNDECIDED and runner.run_trial(64.0, 1) is PASS
     assert (
@@ -405,7 +407,7 @@ def test_a_short_look_passes_nothing_and_has_an_error_rate_of_its_own() -> None:
     assert SequentialPlan().for_short_trial.alpha_per_trial < SequentialPlan().alpha_per_trial / 5
 
 
-def test_a_look_is_as_long_as_its_level_needs() -> None:
+def test_a_trial_is_as_long_as_its_level_needs() -> None:
     """Where a level plainly fails a quarter or half of a trial is likely to be enough; where it may pass none is cut."""
 
     def lengths(rate: float) -> tuple[float, float]:
@@ -448,7 +450,7 @@ def test_the_lowest_level_fails_by_two_shares_of_the_error_rate_and_passes_by_on
     assert proven > 0
 
 
-def test_looks_at_the_lowest_level_count_twice() -> None:
+def test_trials_of_the_lowest_level_count_twice() -> None:
     """What it takes of the error rate others have less: all together never more than `SequentialPlan.tests` shares."""
     runner = Doomed(0.5, 0.6)
     found = IntervalSearch(1, 64, one, runner, SequentialPlan()).run()
@@ -470,7 +472,7 @@ class Doomed(Oracle):
         return False
 
 
-def test_a_lowest_level_that_seemed_to_hold_by_chance_is_looked_at_before_its_neighbours() -> None:
+def test_a_lowest_level_that_seemed_to_hold_by_chance_is_measured_before_its_neighbours() -> None:
     """2 and 4 seem to fail: nothing between 1 and 2 is measured before 1 has had a trial that may decide it."""
     runner = Chance(0.5, 0.6)
     found = IntervalSearch(1, 64, lambda level: 0.05 * level, runner, SequentialPlan()).run()
@@ -493,7 +495,7 @@ class Chance(Oracle):
         return True
 
 
-def test_a_level_that_failed_at_first_sight_and_holds_afterwards_is_looked_at_for_longer() -> None:
+def test_a_level_that_failed_its_short_trial_and_holds_afterwards_gets_a_longer_one() -> None:
     """A pause of the system during one short trial must not be the answer's upper end."""
     runner = Paused(40, 40)
     found = IntervalSearch(1, 64, one, runner, SequentialPlan(levels=30)).run()

@@ -156,7 +156,7 @@ def test_a_finished_search_started_again_measures_nothing(monkeypatch: pytest.Mo
         )
 
 
-def test_a_level_at_which_the_client_was_late_is_no_saturation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_level_at_which_the_client_was_late_is_not_saturated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """From 33/s on releases are 4 s late: overloads prove nothing, and the answer says why."""
     target = SlotTarget(SlotServer(32, 1.0), late_above=33, late_s=4.0)
     code, document = run(monkeypatch, tmp_path / "s", target)
@@ -267,7 +267,7 @@ def test_no_level_holds_when_everything_fails(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_server_that_dies_leaves_a_partial_report(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is known by then is in search.json, and started again the search goes on."""
+    """What is known by then is in search.json, and a search started again continues."""
     target = SlotTarget(SlotServer(8, 0.2))
     alive = target.execute
 
@@ -292,7 +292,7 @@ def test_a_server_that_dies_leaves_a_partial_report(monkeypatch: pytest.MonkeyPa
 def test_a_search_that_was_cut_short_has_no_answer_yet(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parameters: SearchParameters
 ) -> None:
-    """Nothing was found to hold *so far*: the page does not say NONE, and blames nobody."""
+    """Nothing was found to hold *so far*: the page does not say NONE, and names no cause."""
     target = SlotTarget(SlotServer(8, 0.2))
 
     def dies(*arguments: Any) -> int:
@@ -318,13 +318,13 @@ def test_a_search_that_was_cut_short_has_no_answer_yet(
         ("smooth-goodput:3", (), "takes no share"),
     ],
 )
-def test_what_is_no_objective_is_refused(text: str, limits: tuple[tuple[str, float], ...], why: str) -> None:
+def test_an_invalid_objective_is_refused(text: str, limits: tuple[tuple[str, float], ...], why: str) -> None:
     """One sentence with the value."""
     with pytest.raises(InputError, match=why):
         read_objective(text, limits, lambda level: 1.0, False)
 
 
-def test_too_few_requests_to_prove_anything_are_told_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_too_few_requests_to_prove_anything_are_reported_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """At 2 requests/s trials of 2.5, 10, 20 and 40 s have 130 requests and P99 needs hundreds: the length needed is said."""
     few = SearchParameters(minimum=2, maximum=2, level_s=10)
     _, document = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 0.1)), few, goodput=(("ttft", 500.0),))

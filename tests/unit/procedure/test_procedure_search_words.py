@@ -63,7 +63,7 @@ def test_the_aim_is_a_sentence(objective: str, limits: tuple[tuple[str, float], 
         (1.0465, 1.0417, 1.0514, "+4.65% (+4.17 to +5.14%)"),
     ],
 )
-def test_the_rounding_of_floats_is_no_gain(value: float, low: float, high: float, said: str) -> None:
+def test_float_rounding_is_not_a_gain(value: float, low: float, high: float, said: str) -> None:
     part = CriterionResult(
         name="gain", decision=Decision.FAIL, value=value, low=low, high=high, allowed=1.05, unit=RATIO
     )
@@ -86,7 +86,7 @@ def test_ends_between_levels_have_three_digits_and_lie_outside(
     assert bounds(document) == said
 
 
-def test_where_no_level_holds_nothing_is_said_of_lower_ones() -> None:
+def test_where_no_level_holds_the_report_says_nothing_about_lower_ones() -> None:
     """A fail at the lowest level bounds the answer by an assumption at most; below it nothing was measured."""
     (line,) = bound_lines(None, "4", "requests/s", "95%")
     assert line == "with 95% confidence no level from 4 requests/s on holds"
@@ -113,7 +113,7 @@ class DyingPeak:
         return Height(1.0, 1.0, known=False)
 
 
-def test_a_look_that_was_cut_short_is_none() -> None:
+def test_an_interrupted_trial_does_not_count() -> None:
     search = IntervalSearch(10.0, 40.0, lambda load: 1.0, DyingBench(), SequentialPlan(0.05, 5, 3, short=0))
     with pytest.raises(Dead):
         search.run()

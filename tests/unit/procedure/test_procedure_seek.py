@@ -152,7 +152,7 @@ def script(answers: dict[float, list[Answer]]) -> Callable[[float, int], Answer]
 
 
 def test_a_refuted_answer_gives_way_to_the_best_lower_level() -> None:
-    """16 holds once and fails when confirmed: the search goes on between 14 and 16."""
+    """16 holds once and fails when confirmed: the search continues between 14 and 16."""
     found = search(8, 16, 2, script({8: [True, True], 16: [True, False], 12: [True], 14: [True, True]}))
     assert (found.level, found.above) == (14, 16)
     assert any("16 held once and failed" in note for note in found.notes)
@@ -165,7 +165,7 @@ def test_nothing_holds_when_the_only_passing_level_is_refuted() -> None:
 
 
 def test_a_failing_top_that_holds_twice_counts_as_passing() -> None:
-    """12 fails, then holds twice: the search goes on above it."""
+    """12 fails, then holds twice: the search continues above it."""
     found = search(8, 16, 4, script({8: [True, True], 16: [False, False], 12: [False, True, True]}))
     assert (found.level, found.above) == (12, 16)
     assert any("12 failed once and held twice" in note for note in found.notes)
@@ -179,7 +179,7 @@ def test_a_level_where_the_client_was_the_limit_ends_the_search_without_a_verdic
     assert search(8, 64, 4, lambda level, repetition: None).ended_by == "client"
 
 
-def test_a_winner_that_a_late_client_ran_again_is_not_confirmed_and_says_so() -> None:
+def test_a_best_level_that_a_late_client_ran_again_is_reported_as_not_confirmed() -> None:
     found = search(8, 16, 8, script({8: [True, None, None, None], 16: [False, False]}))
     assert found.level == 8 and any("8 was not confirmed" in note for note in found.notes)
 
@@ -242,7 +242,7 @@ def test_an_event_is_not_outvoted() -> None:
     assert not any("counts as passing" in note for note in found.notes)
 
 
-def test_an_event_in_the_confirming_run_takes_the_level_back() -> None:
+def test_an_event_in_the_confirming_run_fails_the_level() -> None:
     found = search(8, 64, 1, seen_once(20, 20, 1))
     assert found.level == 19 and found.above == 20
     assert any("level 20 and every level above fail permanently" in note and "in run 2" in note for note in found.notes)

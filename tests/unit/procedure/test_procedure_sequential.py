@@ -33,7 +33,7 @@ def independent(rng: np.random.Generator, n: int, share: float) -> Severities:
     return Severities(rng.uniform(0, 60, n), np.where(rng.random(n) < share, 2.0, rng.random(n)), 60.0, 30)
 
 
-def test_the_error_of_a_search_is_shared_out_over_its_looks() -> None:
+def test_the_error_of_a_search_is_divided_among_its_trials() -> None:
     """16 trials that may decide, and 12 short ones, at 5%; without short trials each of 12 levels has 3 and a re-test."""
     assert SequentialPlan().alpha_per_trial == pytest.approx(0.9 * 0.05 / 16)
     assert SequentialPlan().for_short_trial.alpha_per_trial == pytest.approx(0.1 * 0.05 / 12)
@@ -83,7 +83,7 @@ def test_every_request_failing_is_a_failure() -> None:
     assert decide_share(dead, 0.1) is Decision.FAIL
 
 
-def test_growth_is_told_from_filling() -> None:
+def test_growth_is_distinguished_from_filling_up() -> None:
     """A steady rise fails; one that ends after a quarter is only filling up; a level queue passes."""
     rng = np.random.default_rng(4)
     noise = rng.normal(0, 1, 31)
@@ -128,7 +128,7 @@ def test_a_ratio_takes_the_scale_at_which_it_varies_most() -> None:
 def test_requests_of_a_queue_keep_the_error_rate(
     server: SlotServer, limit_s: float, allowed: float, times: float, wrong: Decision
 ) -> None:
-    """3% beside the true limit, three trials of 60, 120 and 240 s: at most 3 of 100 levels are decided wrongly."""
+    """3% from the true limit, three trials of 60, 120 and 240 s: at most 3 of 100 levels are decided wrongly."""
     rng, rate = np.random.default_rng(7), times * server.rate_where(limit_s, allowed)
     errors = 0
     for _ in range(100):

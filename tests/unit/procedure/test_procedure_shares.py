@@ -66,7 +66,7 @@ def test_a_share_of_the_capacity_is_at_most_all_of_it(name: str) -> None:
 
 @pytest.mark.parametrize("levels", [(0.5,), (0.5, 1.5), (1.0,)])
 def test_memory_is_pressed_above_the_capacity(levels: tuple[float, ...]) -> None:
-    """100 % is the base, which is measured first and is no oversubscription by itself (IETF 5.8.2)."""
+    """100 % is the base, which is measured first and does not oversubscribe memory by itself (IETF 5.8.2)."""
     said = refusal("memory-pressure", levels=levels)
     assert f"--levels {levels[0]:g}: levels of this test must be above the capacity" in said
     refuse("memory-pressure", levels=(1.0, 1.1))
@@ -86,7 +86,7 @@ def test_fairness_draws_the_lengths_of_its_classes_by_itself(option: str) -> Non
         test.refuse(test.parameters(), RunSettings(workload=Workload(**{option: "40"})))
 
 
-def test_all_that_the_pressure_on_memory_still_needs_is_told_at_once() -> None:
+def test_all_missing_options_of_memory_pressure_are_reported_at_once() -> None:
     test = procedure_named("memory-pressure")
     with pytest.raises(InputError) as refused:
         test.refuse(test.parameters(), RunSettings(target=Target(urls=("http://127.0.0.1:1",))))

@@ -64,7 +64,7 @@ def test_every_combination_has_its_row(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 @pytest.mark.parametrize(("answers", "value"), [(5, 12.5), (0, None)])
-def test_first_tokens_of_any_kind_are_told_where_answers_reason(answers: int, value: float | None) -> None:
+def test_first_tokens_of_any_kind_are_reported_where_answers_reason(answers: int, value: float | None) -> None:
     document = {"counts": {"reasoned": answers}, "metrics": {"ttft_any": {"p50": 12.5}, "ttft": {"p50": 40.0}}}
     level = Level(0, "a", RunSettings(), Path("a"), document)
     assert figure(level, "ttft_any_p50_ms") == value and figure(level, "ttft_p50_ms") == 40.0
@@ -130,10 +130,10 @@ def test_rounds_are_shuffled_each_for_itself() -> None:
         TargetError("http://127.0.0.1:1 answers POST /api/chat with 404"),
     ],
 )
-def test_what_cannot_be_measured_is_told_and_the_rest_measured(
+def test_a_cell_that_cannot_be_measured_is_reported_and_the_rest_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, problem: FastLLMLoadError
 ) -> None:
-    """By this host, or because the target does not take it; the cell stands in the table as not measured. --strict makes
+    """By this host, or because the target does not take it; the table has the cell as not measured. --strict makes
     that exit code 1.
     """
     target = SlotTarget(SlotServer(8, 0.2))
@@ -176,7 +176,7 @@ def test_a_run_of_other_settings_is_no_refusal_of_its_cell(monkeypatch: pytest.M
 
 
 def test_a_dead_target_leaves_a_partial_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The error goes on to the exit code; what was measured is in the table, which says that it is incomplete."""
+    """The error sets the exit code; what was measured is in the table, which says that it is incomplete."""
     target = SlotTarget(SlotServer(8, 0.2))
     real = target.execute
 

@@ -72,7 +72,7 @@ def test_the_textbook_interval_does_not() -> None:
 
 @pytest.mark.parametrize("empty", [slice(0, 40), slice(160, 200), slice(360, 400)])
 def test_requests_without_values_may_fill_a_whole_batch(empty: slice) -> None:
-    """Such as those behind the instant at which the disk was full. The mean is that of the values that there are."""
+    """Such as those after the disk was full. The mean is that of the existing values."""
     rng = np.random.default_rng(3)
     each = np.full(400, 25)
     each[empty] = 0
@@ -106,7 +106,7 @@ def test_few_requests_carry_no_interval_and_say_how_many_would() -> None:
     assert isinstance(tail, NotEstimable) and tail.needed == 400
 
 
-def test_what_is_said_to_be_needed_is_needed() -> None:
+def test_the_reported_number_of_requests_is_needed() -> None:
     """P99 of a run that is too short; a run of that length has it, one of half of that has it not."""
     rng = np.random.default_rng(2)
     values = rng.exponential(1, 40_000)
@@ -124,7 +124,7 @@ def test_correlated_requests_are_worth_fewer_than_they_are() -> None:
     assert own[1] - own[0] > 2.5 * (mixed[1] - mixed[0])
 
 
-def test_a_trend_is_no_steady_run() -> None:
+def test_a_trend_is_not_steady() -> None:
     """Values that rise all the way: every batch differs from the last, so nothing is known of a level."""
     rising = np.linspace(1, 2, 5000) + np.random.default_rng(5).normal(0, 0.01, 5000)
     assert all(isinstance(found, NotEstimable) for found in of(rising).values())
@@ -167,7 +167,7 @@ def test_the_variance_of_batch_means_by_hand() -> None:
 
 
 def test_long_batches_share_no_more_than_crosses_their_border() -> None:
-    """Means that rise and fall slowly: believed where values scatter little beside them, taken for noise where much."""
+    """Means that rise and fall slowly are used if values scatter little in comparison, taken as noise if much."""
     means = np.sin(np.arange(BATCHES) / 3)
     own = long_run(means)
     assert own.correlation > 0.7

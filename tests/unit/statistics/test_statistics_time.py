@@ -51,7 +51,7 @@ def test_mser_cuts_a_transient_where_it_ends() -> None:
     assert 200 <= found.cut <= 320
 
 
-def test_mser_leaves_steady_noise_nearly_whole_and_calls_a_ramp_unsteady() -> None:
+def test_mser_hardly_cuts_steady_noise_and_calls_a_ramp_unsteady() -> None:
     noise = mser5(np.random.default_rng(2).normal(0, 1, 3000))
     assert noise is not None and noise.share < 0.1
     ramp = mser5(np.arange(1000.0))
@@ -122,6 +122,6 @@ def test_truth_of_a_cut_off_exponential_is_recovered() -> None:
     assert np.median(seen[ended]) < 0.45
 
 
-def test_nobody() -> None:
+def test_without_requests_nothing_is_known() -> None:
     assert survival(np.empty(0), np.empty(0, bool)).percentile(0.5) is None
     assert bounds(np.empty(0), np.empty(0, bool), 0.5) is None
