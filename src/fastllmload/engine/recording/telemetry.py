@@ -116,7 +116,9 @@ class TelemetryDiscovery:
         protocol, _, resource = self._settings.target.endpoint_type.partition("-")
         if protocol != "ollama":
             return None
-        page = json_object_of(self._spec(base, address, sibling_path(base.path, f"api/{resource}", "version"), True)) or {}
+        page = (
+            json_object_of(self._spec(base, address, sibling_path(base.path, f"api/{resource}", "version"), True)) or {}
+        )
         version = page.get("version")
         return {
             "name": "ollama",
