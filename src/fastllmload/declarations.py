@@ -136,7 +136,7 @@ def facts_of(settings: RunSettings) -> dict[str, str]:
     return facts | ({"token_counting.option": "B"} if workload.counting == "B" else {})
 
 
-def complaints(declared: Mapping[str, str]) -> list[str]:
+def declaration_problems(declared: Mapping[str, str]) -> list[str]:
     """One sentence for every declared value that is not allowed, and for every unknown key that resembles a known one."""
     known = by_key()
     found = []
@@ -152,7 +152,7 @@ def complaints(declared: Mapping[str, str]) -> list[str]:
     return found
 
 
-def of_simulated_engine() -> dict[str, str]:
+def simulated_declarations() -> dict[str, str]:
     """Declarations of the simulated engine, which the user does not have to give."""
     return {d.key: d.simulated for d in all_declarations() if d.simulated is not None}
 

@@ -129,7 +129,7 @@ def _credentials(value: str) -> list[str]:
     return [value, rest.strip()] if rest.strip() != "" and scheme.isalpha() else [value]
 
 
-def written_header(text: str) -> list[str]:
+def header_line_secrets(text: str) -> list[str]:
     """The same for `Name: value` as typed. Without a colon the name is unknown, so all of it is secret."""
     name, colon, content = text.partition(":")
     return header_secrets(name, content) if colon else [text, *text.split()[1:]]
@@ -169,7 +169,7 @@ def table_secrets(table: Mapping[str, object]) -> list[str]:
             elif key.replace("_", "-") in BODY_OPTIONS:
                 found += body_secrets(str(text))
             elif key == "header":
-                found += written_header(str(text))
+                found += header_line_secrets(str(text))
     return found
 
 

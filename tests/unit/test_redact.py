@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from fastllmload.redact import (
     Redactor,
     body_secrets,
+    header_line_secrets,
     header_secrets,
     public_body,
     table_secrets,
     url_secrets,
-    written_header,
 )
 
 
@@ -78,9 +78,9 @@ def test_url_secrets():
 
 
 def test_a_header_without_a_colon_may_be_all_secret():
-    assert written_header("X-Api-Key: K") == ["K"] and written_header("X-Tag: K") == []
-    assert written_header("sk-1234") == ["sk-1234"]
-    assert "sk-1234" in written_header("Authorization Bearer sk-1234")
+    assert header_line_secrets("X-Api-Key: K") == ["K"] and header_line_secrets("X-Tag: K") == []
+    assert header_line_secrets("sk-1234") == ["sk-1234"]
+    assert "sk-1234" in header_line_secrets("Authorization Bearer sk-1234")
 
 
 def test_white_space_around_a_secret_is_ignored():

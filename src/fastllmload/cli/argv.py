@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastllmload.redact import BODY_OPTIONS, PLACEHOLDER, body_secrets, class_secrets, url_secrets, written_header
+from fastllmload.redact import BODY_OPTIONS, PLACEHOLDER, body_secrets, class_secrets, header_line_secrets, url_secrets
 
 KEY_FLAGS = ("--api-key",)
 HEADER_FLAGS = ("-H", "--header")
@@ -46,7 +46,7 @@ def _secrets_of_option(flag: str, value: str) -> list[str]:
     if flag in KEY_FLAGS:
         return [value]
     if flag in HEADER_FLAGS:
-        return written_header(value)
+        return header_line_secrets(value)
     if flag in CLASS_FLAGS:
         return class_secrets(value)
     if flag in BODY_FLAGS:

@@ -11,7 +11,7 @@ from typing import Any
 from fastllmload.compare.setup import manifest_diff
 from fastllmload.compare.side import Side
 from fastllmload.compare.workload import differences, unequal_requests
-from fastllmload.declarations import of_simulated_engine, strings
+from fastllmload.declarations import simulated_declarations, strings
 
 BOUNDARY = "sut.boundary"
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
@@ -39,7 +39,7 @@ def stated(side: Side, key: str) -> str | None:
 def declared_of(document: Mapping[str, Any]) -> dict[str, str]:
     """Declarations of a run: those of the simulated engine, overridden by those of the user."""
     simulated = bool((document.get("target") or {}).get("simulated"))
-    return (of_simulated_engine() if simulated else {}) | strings(document.get("declarations"))
+    return (simulated_declarations() if simulated else {}) | strings(document.get("declarations"))
 
 
 def hardware(side: Side) -> tuple[str | None, ...]:

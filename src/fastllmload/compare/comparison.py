@@ -16,7 +16,7 @@ from fastllmload.compare.side import Side
 from fastllmload.compare.within import WITHIN, change_within
 from fastllmload.compare.workload import differences, same_plan
 from fastllmload.errors import InputError
-from fastllmload.records.integrity import EVENTS, ROWS, TEXT, not_whole
+from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
 from fastllmload.records.run import load
 from fastllmload.report.text.doubts import doubt_texts
 from fastllmload.report.text.numbers import quantity
@@ -187,7 +187,7 @@ def with_holm(rows: list[Row]) -> list[Row]:
 
 def _notes(base: Side, new: Side, test: str) -> list[str]:
     runs = (*base.runs, *new.runs)
-    notes = [text for run in runs for text in not_whole(run.folder, run.document, contents=False).values()]
+    notes = [text for run in runs for text in find_damage(run.folder, run.document, contents=False).values()]
     notes += [f"{run.folder} is incomplete ({run.document.get('status')})" for run in runs if not run.complete]
     doubtful: dict[str, list[str]] = {}
     for run in runs:

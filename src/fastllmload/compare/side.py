@@ -9,7 +9,7 @@ from typing import Any
 
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.run.measure import measure
-from fastllmload.plan.pace import drawn_from_a_seed
+from fastllmload.plan.pace import has_drawn_arrivals
 from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.run import DONE, load, read_manifest
 
@@ -47,7 +47,7 @@ class RunRecord:
     @property
     def drawn(self) -> bool:
         """Whether its arrivals are random, from a seed."""
-        return drawn_from_a_seed(((self.document.get("plan") or {}).get("description") or {}).get("load"))
+        return has_drawn_arrivals(((self.document.get("plan") or {}).get("description") or {}).get("load"))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.compliance.outcome import RequirementOutcome
-from fastllmload.declarations import of_simulated_engine, strings
+from fastllmload.declarations import simulated_declarations, strings
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
@@ -260,7 +260,7 @@ class ComplianceEvidence:
     @cached_property
     def declared(self) -> dict[str, str]:
         """Declarations of the simulated engine, overridden by those of the runs, overridden by the procedure's."""
-        found = of_simulated_engine() if self.simulated else {}
+        found = simulated_declarations() if self.simulated else {}
         gpus = self.first("config.output.gpus")
         if gpus is not None:
             found["sut.hardware.count"] = str(gpus)

@@ -39,11 +39,13 @@ def redactor(settings: RunSettings, secret: Secret | None) -> Redactor:
 def public(settings: RunSettings, redact: Redactor, folder: Path) -> RunSettings:
     """The settings as they are stored: with the folder's actual name, without secrets."""
     output = msgspec.structs.replace(settings.output, directory=str(folder))
-    found: RunSettings = msgspec.convert(told(msgspec.structs.replace(settings, output=output), redact), RunSettings)
+    found: RunSettings = msgspec.convert(
+        public_values(msgspec.structs.replace(settings, output=output), redact), RunSettings
+    )
     return found
 
 
-def told(settings: RunSettings, redact: Redactor) -> dict[str, Any]:
+def public_values(settings: RunSettings, redact: Redactor) -> dict[str, Any]:
     """*settings* as plain values without secrets, even very short ones."""
     replace = msgspec.structs.replace
     headers = tuple((name, PLACEHOLDER if secret_header(name) else value) for name, value in settings.target.headers)

@@ -37,7 +37,7 @@ from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError
 from fastllmload.host import limits, probe
 from fastllmload.metrics.objectives.classes import refuse_unknown
-from fastllmload.plan.archive import refuse_unwritable, save_plan
+from fastllmload.plan.archive import check_writable, save_plan
 from fastllmload.plan.build import check_workloads
 from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
@@ -139,7 +139,7 @@ class RunSession:
         settings, endpoint = self.settings, resolve_endpoint(self.settings.target.endpoint_type)
         limits.raise_nofile()
         if settings.output.save_plan is not None:
-            refuse_unwritable(Path(settings.output.save_plan))
+            check_writable(Path(settings.output.save_plan))
         replayed = self.replayed
         found = preflight(settings, self.urls, endpoint, self.secret, self.redact, self.ui.message)
         replayed = (

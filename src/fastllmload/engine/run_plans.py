@@ -13,7 +13,7 @@ import msgspec
 from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
-from fastllmload.plan.build import build_plan, refuse_beyond
+from fastllmload.plan.build import build_plan, check_context_limit
 from fastllmload.plan.classes import build_classes
 from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan
@@ -205,7 +205,7 @@ def build_plans(asked: ResolvedSettings, endpoint: Endpoint, model: str, work: P
         measure = build(asked.settings, "measure", endpoint, model, work / MEASURE)
     warmup = build(asked.settings, "warmup", endpoint, model, work / WARMUP)
     forget_files()
-    refuse_beyond(measure, asked.settings.workload.context_limit)
+    check_context_limit(measure, asked.settings.workload.context_limit)
     return Plans(warmup, measure)
 
 

@@ -14,7 +14,7 @@ OWN = {"host", "port", "unix_socket", "api_key", "die_with_parent", "faults", "o
 FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
 
 
-def refuse_engine(settings: RunSettings) -> None:
+def check_engine_options(settings: RunSettings) -> None:
     """InputError when the run would start a simulated engine with invalid options; raised before anything is written."""
     if not settings.target.urls and settings.target.unix_socket is None:
         resolve(options_of(settings.target.simulate))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastllmload.declarations import Declaration, complaints, facts_of, missing, of_simulated_engine
+from fastllmload.declarations import Declaration, declaration_problems, facts_of, missing, simulated_declarations
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor, url_secrets
 from fastllmload.settings import RunSettings
@@ -13,7 +13,7 @@ from fastllmload.settings import RunSettings
 
 def declared(settings: RunSettings, simulated: bool) -> dict[str, str]:
     """Declarations made by options, by `--declare`, and by fastllmload for its simulated engine."""
-    found = dict(of_simulated_engine()) if simulated else {}
+    found = dict(simulated_declarations()) if simulated else {}
     if settings.output.gpus is not None:
         found["sut.hardware.count"] = str(settings.output.gpus)
     return found | dict(settings.output.declare)
@@ -38,7 +38,7 @@ def complete(
     are still missing are listed in one InputError if the procedure must be *conforming*, else left out.
     """
     found = declared(settings, simulated)
-    wrong = complaints(found)
+    wrong = declaration_problems(found)
     if wrong:
         raise InputError("; ".join(wrong))
     found = {**(earlier or {}), **found}
@@ -58,7 +58,7 @@ def ask_operator(open_ones: list[Declaration], ask: Callable[[str], str], found:
     for each in open_ones:
         question = f"{each.key}: {each.explanation}\n  {allowed_answers(each)}: "
         try:
-            while wrong := complaints({each.key: answer} if (answer := ask(question).strip()) else {}):
+            while wrong := declaration_problems({each.key: answer} if (answer := ask(question).strip()) else {}):
                 question = f"  {wrong[0].removeprefix('--declare ')}; try again: "
         except EOFError:
             return

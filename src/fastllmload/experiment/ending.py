@@ -16,7 +16,7 @@ ALL = (signal.SIGINT, *TERMINATING)
 
 
 @contextmanager
-def kept(book: Journal, what: str, conclude: Callable[[str], object]) -> Iterator[None]:
+def conclude_when_stopped(book: Journal, what: str, conclude: Callable[[str], object]) -> Iterator[None]:
     """Call *conclude* with the status when *what* ("search") is interrupted or fails, then re-raise. After success the
     caller concludes.
     """
@@ -44,7 +44,7 @@ def raise_on_signals() -> Iterator[None]:
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
+def ignore_signals() -> Iterator[None]:
     """Ignore SIGINT, SIGTERM and SIGHUP while the report is written: a second Ctrl-C must not leave a document without its
     report files.
     """

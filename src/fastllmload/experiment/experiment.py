@@ -349,11 +349,11 @@ def cascaded(level: Level) -> str:
     )
 
 
-def told(settings: RunSettings) -> dict[str, Any]:
+def recorded_settings(settings: RunSettings) -> dict[str, Any]:
     """The settings as plain values for procedure.json: without secrets, without output paths and without `strict`, which
     only sets the exit code.
     """
-    found = public_settings.told(settings, public_settings.redactor(settings, None))
+    found = public_settings.public_values(settings, public_settings.redactor(settings, None))
     for name in ("directory", "ui", "save_plan", "strict"):
         found["output"].pop(name)
     return found

@@ -15,7 +15,7 @@ LEVELS = "levels-finished"  # id of the table
 Document = Mapping[str, Any]
 
 
-def with_last_words(document: Document) -> dict[str, Any]:
+def with_final_remarks(document: Document) -> dict[str, Any]:
     """*document* with how to continue; if killed, also with the deviations and warnings that its end would have added."""
     found = dict(document)
     if found.get("status") == DONE:

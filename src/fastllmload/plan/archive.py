@@ -43,7 +43,7 @@ def save_plan(plan: Plan, file: Path) -> None:
             part.unlink(missing_ok=True)
 
 
-def refuse_unwritable(file: Path) -> None:
+def check_writable(file: Path) -> None:
     """HostLimitError when a plan cannot be written to *file*; called before anything is sent."""
     with disk_errors(file, SAVE):
         if is_stream(file):

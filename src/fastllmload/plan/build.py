@@ -203,7 +203,7 @@ def clear(directory: Path) -> None:
             (directory / name).unlink(missing_ok=True)
 
 
-def refuse_beyond(plan: Plan, limit: int | None) -> None:
+def check_context_limit(plan: Plan, limit: int | None) -> None:
     """InputError when prompt and answer of any request of *plan* are more than *limit* tokens together.
 
     Nothing is checked without a limit, or when lengths are words because the tokenizer is `none`.

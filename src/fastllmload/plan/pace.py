@@ -194,7 +194,7 @@ def _check_sizes(load: Load) -> None:
 FIXED = ("constant", "trace")  # arrivals that do not depend on a seed
 
 
-def drawn_from_a_seed(load: Mapping[str, Any] | None) -> bool:
+def has_drawn_arrivals(load: Mapping[str, Any] | None) -> bool:
     """*load*: `plan.description.load` of run.json. False in a closed loop, which has no arrivals."""
     arrivals = (load or {}).get("arrivals") or {}
     return arrivals.get("stream") is not None and arrivals.get("name") not in FIXED

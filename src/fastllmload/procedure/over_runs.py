@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fastllmload.experiment.report.findings import shown
+from fastllmload.experiment.report.findings import format_cell
 from fastllmload.metrics.levels.pooled import pooled_spread
 from fastllmload.statistics.student import t_interval
 
@@ -82,8 +82,8 @@ def cell(values: Sequence[Any]) -> Any:
     if known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
         found = summary([float(value) for value in known])
         half = half_width(found)
-        text = shown(found["mean"])
-        return text if not half else f"{text} +/- {shown(float(f'{half:.2g}'))}"
+        text = format_cell(found["mean"])
+        return text if not half else f"{text} +/- {format_cell(float(f'{half:.2g}'))}"
     if len(set(map(str, values))) == 1:
         return values[0]
     return " / ".join("n/a" if value is None else str(value) for value in values)

@@ -16,18 +16,18 @@ import msgspec
 from fastllmload.engine.public_settings import redactor
 from fastllmload.experiment import declarations, journal
 from fastllmload.experiment.console import Console
-from fastllmload.experiment.ending import kept, unbroken
-from fastllmload.experiment.experiment import told
+from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
+from fastllmload.experiment.experiment import recorded_settings
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.settings import changed
 from fastllmload.procedure import runs_report
-from fastllmload.procedure.run import ProcedureTerms, ProcedureTest, complete_declarations, conduct, duration
+from fastllmload.procedure.run import ProcedureTerms, ProcedureTest, complete_declarations, duration, run_procedure
 from fastllmload.settings import RunSettings, Secret
 
 RESTART = "restart"  # the hook that gives every run a fresh system
 
 
-def conduct_runs(
+def run_repeatedly(
     test: ProcedureTest,
     settings: RunSettings,
     secret: Secret | None,
@@ -39,7 +39,7 @@ def conduct_runs(
     """The largest exit code of the runs. An error that stops a run is raised after the report over all runs is written."""
     asked_of = parameters.quick() if terms.quick else parameters
     simulated = not settings.target.urls and settings.target.unix_socket is None
-    asked = {"test": msgspec.to_builtins(asked_of), "quick": terms.quick, "run": told(settings)}
+    asked = {"test": msgspec.to_builtins(asked_of), "quick": terms.quick, "run": recorded_settings(settings)}
     book = Journal(terms.folder, test.name, asked, runs_report.JSON, redactor(settings, secret))
     declared = complete_declarations(test, settings, asked_of, terms, simulated, book.declared)
     seconds = test.expected_s(asked_of, settings)
@@ -64,7 +64,7 @@ def conduct_runs(
 
         for number in range(runs):
             console.say(f"run {number + 1} of {runs}")
-            with kept(book, f"test in run {number + 1}", ended):
+            with conclude_when_stopped(book, f"test in run {number + 1}", ended):
                 codes.append(one_run(test, settings, secret, parameters, terms, console, number, declared))
                 save_runs(book, terms.folder, runs)
         ended(journal.DONE)
@@ -79,7 +79,7 @@ def one_run(
     own = changed(settings, load={"repetition": settings.load.repetition + number})
     before = (RESTART,) if RESTART in terms.commands else ()
     own_terms = dataclasses.replace(terms, folder=folder_of(terms.folder, number), before=before, declared=declared)
-    return conduct(test, own, secret, parameters, own_terms, console)
+    return run_procedure(test, own, secret, parameters, own_terms, console)
 
 
 def folder_of(folder: Path, number: int) -> Path:
@@ -103,7 +103,7 @@ def save_runs(book: Journal, folder: Path, runs: int) -> None:
 
 
 def conclude(book: Journal, folder: Path, runs: int, status: str, console: Console) -> None:
-    with unbroken():
+    with ignore_signals():
         save_runs(book, folder, runs)
         book.put(status=status, ended_utc=journal.utc())
         names = runs_report.write(folder, book.document)

@@ -35,7 +35,7 @@ KINDS = (
 )
 
 
-def shown_again(folder: Path, form: str, redact: bool = False) -> str | None:
+def saved_report(folder: Path, form: str, redact: bool = False) -> str | None:
     """The report as one of FORMS; None if *folder* holds none of KINDS. InputError for other forms, or without results."""
     kind = next((kind for kind in KINDS if (folder / kind.file).exists()), None)
     if kind is None:

@@ -13,13 +13,13 @@ from fastllmload.compliance.evidence import read
 from fastllmload.compliance.facts import counted
 from fastllmload.compliance.verdict import NOT, compliance_of
 from fastllmload.engine.public_settings import redactor
-from fastllmload.engine.simulated_target import refuse_engine
+from fastllmload.engine.simulated_target import check_engine_options
 from fastllmload.errors import InputError
 from fastllmload.experiment import declarations as manifest
 from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
-from fastllmload.experiment.ending import kept, unbroken
-from fastllmload.experiment.experiment import SETTLE_S, Experiment, told
+from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
+from fastllmload.experiment.experiment import SETTLE_S, Experiment, recorded_settings
 from fastllmload.experiment.incomplete import QUICK, SIMULATED
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.result import Level
@@ -72,7 +72,7 @@ class ProcedureTerms:
     declared: Mapping[str, str] | None = None  # the manifest, if it was completed before
 
 
-def conduct(
+def run_procedure(
     test: ProcedureTest,
     settings: RunSettings,
     secret: Secret | None,
@@ -86,7 +86,7 @@ def conduct(
     if terms.quick:
         parameters = parameters.quick()
     simulated = not settings.target.urls and settings.target.unix_socket is None
-    asked = {"test": msgspec.to_builtins(parameters), "quick": terms.quick, "run": told(settings)}
+    asked = {"test": msgspec.to_builtins(parameters), "quick": terms.quick, "run": recorded_settings(settings)}
     book = Journal(terms.folder, test.name, asked, redact=redactor(settings, secret))
     declarations = terms.declared
     if declarations is None:
@@ -125,7 +125,10 @@ def conduct(
             terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s,
             warm=not asked_none and not is_cold, cold=is_cold, hook_s=terms.hook_s,
         )  # fmt: skip
-        with kept(book, "procedure", lambda status: conclude(test, experiment, found, status, console)), experiment:
+        with (
+            conclude_when_stopped(book, "procedure", lambda status: conclude(test, experiment, found, status, console)),
+            experiment,
+        ):
             for name in before:
                 experiment.switch(f"before {name}", name)
             test.run(experiment, parameters, found)
@@ -155,7 +158,7 @@ def complete_declarations(
             problems.append(str(problem))
 
     attempt(lambda: test.refuse(parameters, settings))
-    attempt(lambda: refuse_engine(settings))
+    attempt(lambda: check_engine_options(settings))
     declared = {**earlier, **manifest.declared(settings, simulated)}
     can_restart = simulated or terms.ask is not None or cold_start.RESTART in terms.commands
     attempt(lambda: cold_start.refuse(test.name, declared, can_restart))
@@ -227,7 +230,7 @@ def client_limited_text(levels: Sequence[Level]) -> str:
 
 def conclude(test: ProcedureTest, experiment: Experiment, found: Findings, status: str, console: Console) -> bool:
     """Write procedure.json and the reports and print them. Returns whether the draft was followed."""
-    with unbroken():
+    with ignore_signals():
         compliant = write_report(test, experiment, found, status)
     show(experiment.journal.document, experiment.folder, console)
     return compliant

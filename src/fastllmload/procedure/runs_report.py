@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.compliance.verdict import CONDITIONAL, NOT, UNCONDITIONAL
-from fastllmload.experiment.report.output import write_whole
+from fastllmload.experiment.report.output import write_files
 from fastllmload.experiment.report.parts import (
     REMARKS,
     escaped,
@@ -142,4 +142,4 @@ def page(document: Document) -> str:
 
 def write(folder: Path, document: Document) -> Sequence[str]:
     """Write runs.md and runs.html. Returns their names."""
-    return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})
+    return write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -109,7 +109,7 @@ def message_of(text: str) -> str:
     return " ".join(found.split()) if isinstance(found, str) else " ".join(text.split())
 
 
-def speaks_of(error_texts: object, pattern: str) -> int:
+def count_matching(error_texts: object, pattern: str) -> int:
     """Failed requests whose text matches *pattern*, whatever its case. *error_texts*: as in run.json, None allowed."""
     wanted = re.compile(pattern, re.IGNORECASE)
     texts = error_texts.get("texts") or [] if isinstance(error_texts, dict) else []

@@ -31,7 +31,7 @@ def own(folder: Path) -> int:
     return descriptor
 
 
-def tidy(folder: Path) -> str | None:
+def clean_up_killed(folder: Path) -> str | None:
     """Mark an abandoned run as killed and remove its working files. Returns a message, None when there is nothing to do.
 
     RunFolderError when the run was killed before its first request.
@@ -58,7 +58,7 @@ def began(folder: Path) -> bool:
     return (folder / "run.json").exists() and bool(read_manifest(folder).get("phases"))
 
 
-def left_over(folder: Path) -> str | None:
+def describe_leftover_files(folder: Path) -> str | None:
     """A message about working files of a killed run, for commands that do not remove them; None without such files."""
     if not abandoned(folder):
         return None

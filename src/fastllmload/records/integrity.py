@@ -42,7 +42,7 @@ def inventory(folder: Path) -> dict[str, dict[str, int]]:
     return {name: {"bytes": (folder / name).stat().st_size, "crc32": checksum(folder / name)} for name in there}
 
 
-def unlisted(manifest: Mapping[str, Any]) -> str | None:
+def missing_checksums(manifest: Mapping[str, Any]) -> str | None:
     """What cannot be checked in a folder whose run.json has no list of its files; None where it has one."""
     if manifest.get("files"):
         return None
@@ -61,7 +61,7 @@ def checksum(path: Path) -> int:
     return found
 
 
-def not_whole(folder: Path, manifest: Mapping[str, Any], contents: bool = True) -> dict[str, str]:
+def find_damage(folder: Path, manifest: Mapping[str, Any], contents: bool = True) -> dict[str, str]:
     """By name, one sentence for each of FILES that differs from run.json, or from its own header where run.json does not
     list it. *contents*: compare checksums too, which reads all files.
     """

@@ -19,7 +19,7 @@ from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
 from fastllmload.records.document_shape import misshapen
 from fastllmload.records.error_texts import read_texts
-from fastllmload.records.integrity import EVENTS, ROWS, TEXT, abandoned, before_first_request, not_whole
+from fastllmload.records.integrity import EVENTS, ROWS, TEXT, abandoned, before_first_request, find_damage
 from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
 from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_remaining, open_text, within
@@ -232,7 +232,7 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     manifest = read_manifest(folder)
     refuse_unbegun(folder, manifest)
     unmerged = not (folder / ROWS).exists() and (folder / "workers").is_dir()
-    known = not_whole(folder, manifest, contents)
+    known = find_damage(folder, manifest, contents)
     if not unmerged and not (folder / ROWS).exists() and ROWS not in known:
         if manifest.get("phases") == [] and manifest.get("status") in ENDED_EARLY:
             raise RunFolderError(before_first_request(folder))

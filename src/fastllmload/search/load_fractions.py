@@ -18,7 +18,7 @@ class KnownCapacity(Protocol):
     def capacity_source(self) -> str | None: ...
 
 
-def refuse_source(asked: KnownCapacity) -> None:
+def validate_capacity_source(asked: KnownCapacity) -> None:
     """InputError if a capacity is declared without its source (procedures 5.3, 5.8), or a source without a capacity."""
     if asked.capacity is not None and asked.capacity_source is None:
         raise InputError(
@@ -29,7 +29,7 @@ def refuse_source(asked: KnownCapacity) -> None:
         raise InputError("--capacity-source says where the figure of --capacity is from; add that, or leave both out")
 
 
-def refuse_levels(levels: tuple[float, ...], example: tuple[float, ...], most: float | None = None) -> None:
+def validate_levels(levels: tuple[float, ...], example: tuple[float, ...], most: float | None = None) -> None:
     """InputError if *levels* are empty or contain duplicates, or if one is above *most*."""
     if not levels:
         raise InputError(f"--levels names no level; write for example --levels {listed(example)}")

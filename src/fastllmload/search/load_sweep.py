@@ -71,7 +71,7 @@ class LoadSweep:
         return None if first is None or level.load <= first.load else lowest_of(first.level.run)
 
 
-def queue_words(level_results: Sequence[LevelResult]) -> str:
+def queue_text(level_results: Sequence[LevelResult]) -> str:
     """Which queue's growth these levels were judged by, for a table's note."""
     if all(level_result.verdict.loop == "closed" for level_result in level_results):
         return "queue growth: not judged in a closed loop, whose queue is constant"

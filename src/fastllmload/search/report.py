@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.experiment.report.findings import in_percent
-from fastllmload.experiment.report.output import write_whole
+from fastllmload.experiment.report.output import write_files
 from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, markdown_tables, with_state
 from fastllmload.search.interval_search import CHANGED, Interval
 from fastllmload.search.objectives import client_limit_text, criterion_text, discarded_text
@@ -374,4 +374,4 @@ def page(document: Document) -> str:
 
 def write(folder: Path, document: Document) -> Sequence[str]:
     """Write search.md and search.html, each complete or not at all; return their names."""
-    return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})
+    return write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

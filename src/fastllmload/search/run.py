@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from fastllmload.engine.public_settings import redactor
-from fastllmload.engine.simulated_target import refuse_engine
+from fastllmload.engine.simulated_target import check_engine_options
 from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.declarations import entry
-from fastllmload.experiment.ending import kept, unbroken
-from fastllmload.experiment.experiment import SETTLE_S, Experiment, told
+from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
+from fastllmload.experiment.experiment import SETTLE_S, Experiment, recorded_settings
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.preparation.warmup import warm_up
@@ -40,17 +40,17 @@ class SearchTerms:
     strict: bool = False
 
 
-def conduct_search(
+def run_search(
     settings: RunSettings, secret: Secret | None, parameters: SearchParameters, terms: SearchTerms, console: Console
 ) -> int:
     """Run a search; return the exit code: 1 if no level holds, the system changed, or (*strict*) the answer is open at an
     end. An exception that interrupts the search is raised again after the report.
     """
     parameters.validate()
-    refuse_engine(settings)
+    check_engine_options(settings)
     requested = read_objective(parameters.objective, settings.output.goodput, parameters.width, parameters.closed)
     simulated = not settings.target.urls and settings.target.unix_socket is None
-    request = {"search": msgspec.to_builtins(parameters), "run": told(settings)}
+    request = {"search": msgspec.to_builtins(parameters), "run": recorded_settings(settings)}
     book = Journal(terms.folder, "search", request, report.JSON, redactor(settings, secret))
     with book:
         book.put(manifest=entry(settings, dict(settings.output.declare), simulated), objective=requested.name,
@@ -64,7 +64,7 @@ def conduct_search(
             book.note("warnings", warning)
             console.warn(warning)
         found = Search(experiment, parameters, requested)
-        with kept(book, "search", found.finalize), experiment:
+        with conclude_when_stopped(book, "search", found.finalize), experiment:
             if terms.warm:
                 warm_up(experiment, settings)
             found.run()
@@ -165,7 +165,7 @@ class Search:
 
     def finalize(self, status: str) -> dict[str, Any]:
         """Write search.json and the reports, and print the result; return the answer."""
-        with unbroken():
+        with ignore_signals():
             if status == journal.DONE:
                 self.experiment.quarantine_unused_levels()
             self.experiment.journal.put(status=status, ended_utc=journal.utc())

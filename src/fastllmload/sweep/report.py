@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastllmload.experiment.level.result import Level
-from fastllmload.experiment.report.findings import SHARES, in_percent, shown
-from fastllmload.experiment.report.output import write_whole
+from fastllmload.experiment.report.findings import SHARES, format_cell, in_percent
+from fastllmload.experiment.report.output import write_files
 from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, pipes, with_state
 from fastllmload.report.text.reasoning import OF_REASONING, reasoned
 from fastllmload.statistics.student import t_interval
@@ -116,7 +116,7 @@ def cell_text(cell: Document, key: str) -> str | float | None:
         return in_percent(key, value)
     if key in SHARES:
         return f"{100 * value:.1f} +/- {100 * half:.2g} %"
-    return f"{shown(value)} +/- {shown(float(f'{half:.2g}'))}"
+    return f"{format_cell(value)} +/- {format_cell(float(f'{half:.2g}'))}"
 
 
 def words(cell: Document) -> str:
@@ -229,4 +229,4 @@ def series(cells: Sequence[Document], axis: str, name: str, key: str) -> Any:
 
 def write(folder: Path, document: Document) -> Sequence[str]:
     """Write sweep.md and sweep.html, each complete or not at all; return their names."""
-    return write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})
+    return write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.engine.public_settings import redactor
-from fastllmload.engine.simulated_target import refuse_engine
+from fastllmload.engine.simulated_target import check_engine_options
 from fastllmload.errors import FastLLMLoadError, InputError, TargetError
 from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.declarations import entry
-from fastllmload.experiment.ending import kept, unbroken
-from fastllmload.experiment.experiment import SETTLE_S, Experiment, told
+from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
+from fastllmload.experiment.experiment import SETTLE_S, Experiment, recorded_settings
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed
@@ -108,7 +108,7 @@ class Sweep:
 
     def finalize(self, status: str) -> bool:
         """Write sweep.json and the reports and print the table; return whether every run's certificate is valid."""
-        with unbroken():
+        with ignore_signals():
             self.experiment.journal.put(status=status, ended_utc=journal.utc())
             rows = self.save_progress()
             names = report.write(self.experiment.folder, self.experiment.journal.document)
@@ -133,14 +133,14 @@ def schedule(cells: int, terms: SweepTerms, seed: int) -> list[tuple[int, int]]:
     return rounds
 
 
-def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, console: Console) -> int:
+def run_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, console: Console) -> int:
     """Run a sweep; return the exit code: 1 with *strict* and a run that is not valid. An exception that interrupts the
     sweep is raised again after the report.
     """
     if len({cell.values for cell in cells}) < len(cells):
         raise InputError("--vary names the same value twice; every combination is measured once")
     for cell in cells:
-        refuse_engine(cell.settings)
+        check_engine_options(cell.settings)
     base = cells[0].settings
     simulated = not base.target.urls and base.target.unix_socket is None
     asked: dict[str, Any] = {
@@ -148,7 +148,7 @@ def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerm
         "order": terms.order,
         "same_requests": terms.same_requests,
         "cells": [dict(cell.values) for cell in cells],
-        "run": told(base),
+        "run": recorded_settings(base),
     }
     redact = redactor(base, secret)
     for cell in cells:
@@ -166,7 +166,7 @@ def conduct_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerm
         if book.resumed:
             console.say("started again: finished runs are taken from the folder")
         sweep = Sweep(experiment, cells, terms)
-        with kept(book, "sweep", sweep.finalize), experiment:
+        with conclude_when_stopped(book, "sweep", sweep.finalize), experiment:
             sweep.run()
         valid = sweep.finalize(journal.DONE)
         return NOT_MET if terms.strict and not valid else 0

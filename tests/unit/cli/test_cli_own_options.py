@@ -9,8 +9,8 @@ import pytest
 
 from fastllmload.cli.main import main
 from fastllmload.procedure import run
-from fastllmload.search import run as conduct_search
-from fastllmload.sweep import run as sweeping
+from fastllmload.search import run as search_run
+from fastllmload.sweep import run as sweep_run
 
 
 @pytest.fixture
@@ -23,9 +23,9 @@ def conducted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return 0
 
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setattr(run, "conduct", keep)
-    monkeypatch.setattr(conduct_search, "conduct_search", keep)
-    monkeypatch.setattr(sweeping, "conduct_sweep", keep)
+    monkeypatch.setattr(run, "run_procedure", keep)
+    monkeypatch.setattr(search_run, "run_search", keep)
+    monkeypatch.setattr(sweep_run, "run_sweep", keep)
     return found
 
 

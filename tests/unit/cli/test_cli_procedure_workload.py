@@ -22,7 +22,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:
         return 0
 
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setattr(module, "conduct", conduct)
+    monkeypatch.setattr(module, "run_procedure", conduct)
     return found
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.schedule import draw_schedule
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
-from fastllmload.declarations import of_simulated_engine
+from fastllmload.declarations import simulated_declarations
 from fastllmload.metrics.run.measure import measure
 from fastllmload.plan.digest import array_hash
 from fastllmload.plan.plan import RECORD
@@ -32,7 +32,7 @@ STEP_NS = 9_000_123  # between two tokens
 FIRST_NS = 20_000_457  # from submission to the first token
 KIND = {name: number for number, name in enumerate(layout.EVENT_NAMES)}
 DECLARED = {
-    **{key: value for key, value in of_simulated_engine().items() if key != "sut.boundary"},
+    **{key: value for key, value in simulated_declarations().items() if key != "sut.boundary"},
     "sut.boundary": "compound_system",
     "terminology": "companion terminology draft",
     "publication.reviewed": "yes",

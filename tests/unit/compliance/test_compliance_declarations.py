@@ -10,10 +10,10 @@ from fastllmload.declarations import (
     Declaration,
     all_declarations,
     by_key,
-    complaints,
+    declaration_problems,
     facts_of,
     missing,
-    of_simulated_engine,
+    simulated_declarations,
 )
 from fastllmload.settings import RunSettings, Workload
 
@@ -39,15 +39,15 @@ def test_keys_are_unique_and_levels_known() -> None:
 def test_examples_and_own_values_are_allowed(declaration: Declaration) -> None:
     """What the help shows, and what the tool says about its own engine, passes its own check."""
     key = declaration.key
-    assert complaints({key: by_key()[key].example}) == []
-    if key in of_simulated_engine():
-        assert complaints({key: of_simulated_engine()[key]}) == []
+    assert declaration_problems({key: by_key()[key].example}) == []
+    if key in simulated_declarations():
+        assert declaration_problems({key: simulated_declarations()[key]}) == []
 
 
 def test_nothing_is_missing_where_the_simulated_engine_is_the_target() -> None:
     """Nobody is asked about an engine that the tool starts itself."""
     for test in (*TESTS, ""):
-        assert missing(of_simulated_engine(), test) == []
+        assert missing(simulated_declarations(), test) == []
 
 
 def test_missing_follows_test_and_conditions() -> None:
@@ -74,7 +74,7 @@ def test_a_blank_value_is_missing() -> None:
 
 def test_a_word_that_is_not_allowed_is_named() -> None:
     """The complaint shows what was typed and what may be."""
-    (sentence,) = complaints({"sut.boundary": "gateway", "my.label": "anything"})
+    (sentence,) = declaration_problems({"sut.boundary": "gateway", "my.label": "anything"})
     assert "gateway" in sentence and "application_gateway" in sentence
 
 
@@ -103,7 +103,7 @@ def test_facts_of_settings_decide_what_is_asked() -> None:
 
 def test_a_key_that_is_nearly_one_is_asked_about() -> None:
     """A slip would declare nothing; a label of one's own is no slip."""
-    (sentence,) = complaints({"sut.bundary": "model_engine", "team": "serving", "sut.rack": "12"})
+    (sentence,) = declaration_problems({"sut.bundary": "model_engine", "team": "serving", "sut.rack": "12"})
     assert "sut.bundary" in sentence and "sut.boundary" in sentence
 
 
@@ -119,12 +119,12 @@ def test_a_key_that_is_nearly_one_is_asked_about() -> None:
 )
 def test_a_number_is_declared_as_one(key: str, good: list[str], bad: list[str]) -> None:
     """What is no number, or none that can be, satisfies nothing; the key's own unit may stand behind it."""
-    assert [complaints({key: value}) for value in good] == [[]] * len(good)
+    assert [declaration_problems({key: value}) for value in good] == [[]] * len(good)
     for value in bad:
-        (sentence,) = complaints({key: value})
+        (sentence,) = declaration_problems({key: value})
         assert f"--declare {key}={value!r} is not a" in sentence and by_key()[key].example in sentence
 
 
 def test_all_that_is_wrong_is_named_at_once() -> None:
-    found = complaints({"sut.hardware.count": "x", "sut.boundary": "gpu", "tokenizer.vocabulary": "-5"})
+    found = declaration_problems({"sut.hardware.count": "x", "sut.boundary": "gpu", "tokenizer.vocabulary": "-5"})
     assert len(found) == 3

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from fastllmload.engine.finalize import RunStatus, exit_code
-from fastllmload.engine.public_settings import public, redactor, told
+from fastllmload.engine.public_settings import public, public_values, redactor
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.errors import HostLimitError, InputError, RunFolderError
-from fastllmload.records.folder_lock import tidy
+from fastllmload.records.folder_lock import clean_up_killed
 from fastllmload.records.run import load
 from fastllmload.settings import Load, RunSettings, Secret, Target, TrafficClass, Workload
 
@@ -131,7 +131,7 @@ def test_credentials_in_bodies_are_not_stored_even_short_ones(tmp_path):
     assert stored.workload.extra_body == '{"api_key": "***", "top_k": 5}'
     assert stored.classes[0].workload.extra_body == '{"password": "***", "a": {"token": "***"}}'
     assert settings.workload.extra_body == body
-    assert told(settings, known)["target"]["headers"] == [["X-Short-Token", "***"]]
+    assert public_values(settings, known)["target"]["headers"] == [["X-Short-Token", "***"]]
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -147,7 +147,7 @@ def test_every_command_reports_the_same_of_a_run_that_was_killed_at_its_start(tm
             load(folder.path)
         assert (folder.path / ".work").exists()
     with pytest.raises(RunFolderError, match=words):
-        tidy(folder.path)
+        clean_up_killed(folder.path)
     assert not (folder.path / ".work").exists()
     with pytest.raises(RunFolderError, match=words if begun else "it has no run.json"):
         load(folder.path)

@@ -10,7 +10,7 @@ import pytest
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
-from fastllmload.plan.build import build_plan, refuse_beyond
+from fastllmload.plan.build import build_plan, check_context_limit
 from fastllmload.settings import Client, Load, RunSettings, Target, Workload
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
@@ -127,11 +127,11 @@ def test_lengths_beyond_the_context(tmp_path):
     """The longest request is named; an equal length fits; without a limit or a tokenizer nothing is refused."""
     plan = planned(tmp_path, 20)
     whole = plan.input_tokens.astype(int) + plan.output_tokens
-    refuse_beyond(plan, int(whole.max()))
-    refuse_beyond(plan, None)
+    check_context_limit(plan, int(whole.max()))
+    check_context_limit(plan, None)
     with pytest.raises(InputError, match=rf"context of {whole.max() - 1} tokens; request {whole.argmax()} has "):
-        refuse_beyond(plan, int(whole.max()) - 1)
-    refuse_beyond(planned(tmp_path / "b", 20, tokenizer="none"), 5)
+        check_context_limit(plan, int(whole.max()) - 1)
+    check_context_limit(planned(tmp_path / "b", 20, tokenizer="none"), 5)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fastllmload.experiment.console import Console
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure import tests as ten
-from fastllmload.procedure.run import ProcedureTerms, conduct, without_effect
+from fastllmload.procedure.run import ProcedureTerms, run_procedure, without_effect
 from fastllmload.procedure.run import ProcedureTest as Procedure
 from fastllmload.procedure.tests import NAMES, fairness
 from fastllmload.procedure.tests.long_context import TEST as LONG_CONTEXT
@@ -37,7 +37,7 @@ def conducted(
 ) -> dict[str, Any]:
     """procedure.json after the test."""
     asked = test.parameters() if parameters is None else parameters
-    conduct(
+    run_procedure(
         test, settings, None, asked, ProcedureTerms(folder, conforming=False, settle_s=0.0), Console(str, quiet=True)
     )
     found: dict[str, Any] = json.loads((folder / "procedure.json").read_text())

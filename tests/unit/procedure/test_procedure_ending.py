@@ -17,16 +17,16 @@ from slot_server import SlotServer
 from fastllmload.errors import Interrupted
 from fastllmload.experiment import experiment
 from fastllmload.experiment.console import Console
-from fastllmload.experiment.ending import ALL, unbroken
+from fastllmload.experiment.ending import ALL, ignore_signals
 from fastllmload.experiment.journal import DONE, INTERRUPTED, Journal
 from fastllmload.experiment.level.settings import at_rate
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure import run
-from fastllmload.procedure.repeat import conduct_runs
-from fastllmload.search.run import SearchTerms, conduct_search
+from fastllmload.procedure.repeat import run_repeatedly
+from fastllmload.search.run import SearchTerms, run_search
 from fastllmload.search.trials import SearchParameters
 from fastllmload.settings import Load, RunSettings
-from fastllmload.sweep.run import Cell, SweepTerms, conduct_sweep
+from fastllmload.sweep.run import Cell, SweepTerms, run_sweep
 
 BASE = without_target(RunSettings(load=Load(rate=5.0, duration=10.0)))
 QUIET = Console(str, quiet=True)
@@ -34,11 +34,11 @@ QUIET = Console(str, quiet=True)
 
 def search(folder: Path) -> int:
     parameters = SearchParameters(minimum=8, maximum=16, level_s=30, looks=1)
-    return conduct_search(BASE, None, parameters, SearchTerms(folder, settle_s=0, warm=False), QUIET)
+    return run_search(BASE, None, parameters, SearchTerms(folder, settle_s=0, warm=False), QUIET)
 
 
 def sweep(folder: Path) -> int:
-    return conduct_sweep([Cell((("rate", "5"),), BASE)], None, SweepTerms(folder, settle_s=0), QUIET)
+    return run_sweep([Cell((("rate", "5"),), BASE)], None, SweepTerms(folder, settle_s=0), QUIET)
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ def one_level(bench: experiment.Experiment, parameters: Parameters, found: Findi
 
 def procedure(folder: Path) -> int:
     test = run.ProcedureTest("ttft", "5.1", "Time to First Token", Parameters, one_level)
-    return conduct_runs(
+    return run_repeatedly(
         test, BASE, None, Parameters(), run.ProcedureTerms(folder, conforming=False, settle_s=0.0), QUIET, 1
     )
 
@@ -117,7 +117,7 @@ def test_a_signal_after_the_final_status(
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with unbroken():
+        with ignore_signals():
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fastllmload.experiment.report.findings import FindingMark, FindingPlot, Findings, FindingSeries, shown
+from fastllmload.experiment.report.findings import FindingMark, FindingPlot, Findings, FindingSeries, format_cell
 from fastllmload.experiment.report.page import page
 from fastllmload.experiment.report.parts import aligned, escaped
 from fastllmload.experiment.report.text import lines, markdown
@@ -26,7 +26,7 @@ from fastllmload.experiment.report.text import lines, markdown
     ],
 )
 def test_cells(value: Any, column: str, text: str) -> None:
-    assert shown(value, column) == text
+    assert format_cell(value, column) == text
 
 
 def document(**entries: Any) -> dict[str, Any]:
@@ -84,4 +84,4 @@ def test_the_page_has_table_plot_and_marks() -> None:
 @pytest.mark.parametrize(("value", "text"), [(float("inf"), "inf"), (float("-inf"), "-inf"), (float("nan"), "nan")])
 def test_what_is_no_finite_number_is_shown(value: float, text: str) -> None:
     """A rate of `inf` sends everything at once, and its table is written like any other."""
-    assert shown(value) == shown(value, "Load (%)") == text
+    assert format_cell(value) == format_cell(value, "Load (%)") == text

@@ -13,7 +13,7 @@ from fastllmload.engine.public_settings import redactor
 from fastllmload.errors import InputError
 from fastllmload.experiment import journal
 from fastllmload.experiment.declarations import ask_operator
-from fastllmload.experiment.experiment import told
+from fastllmload.experiment.experiment import recorded_settings
 from fastllmload.experiment.level.settings import digest
 from fastllmload.procedure.run import ProcedureTerms, complete_declarations
 from fastllmload.procedure.run import ProcedureTest as Procedure
@@ -111,7 +111,7 @@ def test_strict_may_be_added_when_it_is_started_again(tmp_path: Path) -> None:
 
     def told_journal(**output: Any) -> journal.Journal:
         settings = msgspec.structs.replace(SETTINGS, output=Output(**output))
-        return journal.Journal(tmp_path, "ttft", {"run": told(settings)})
+        return journal.Journal(tmp_path, "ttft", {"run": recorded_settings(settings)})
 
     told_journal().save()
     assert told_journal(strict=True, ui="none").resumed
@@ -127,7 +127,7 @@ def test_a_new_credential_is_no_other_parameter(tmp_path: Path) -> None:
         return RunSettings(target=Target(headers=(("X-Token", key),)), workload=Workload(extra_body=body))
 
     def told_journal(settings: RunSettings) -> journal.Journal:
-        return journal.Journal(tmp_path, "ttft", {"run": told(settings)}, redact=redactor(settings, None))
+        return journal.Journal(tmp_path, "ttft", {"run": recorded_settings(settings)}, redact=redactor(settings, None))
 
     told_journal(asked("sk-first")).save()
     assert "sk-first" not in (tmp_path / journal.FILE).read_text()

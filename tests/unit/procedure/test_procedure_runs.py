@@ -19,8 +19,8 @@ from fastllmload.experiment.level.settings import RERUN, at_rate, instants
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure import over_runs
 from fastllmload.procedure import run as conduct
-from fastllmload.procedure.repeat import conduct_runs
-from fastllmload.procedure.reshow import shown_again
+from fastllmload.procedure.repeat import run_repeatedly
+from fastllmload.procedure.reshow import saved_report
 from fastllmload.procedure.run import ProcedureTerms
 from fastllmload.settings import Load, Output, RunSettings, Target
 
@@ -52,7 +52,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
 
 def conducted(folder: Path, count: int, **terms: Any) -> int:
     terms = {"conforming": False, "settle_s": 0.0, **terms}
-    return conduct_runs(
+    return run_repeatedly(
         TOY, SETTINGS, None, Parameters(), ProcedureTerms(folder, **terms), Console(str, quiet=True), count
     )
 
@@ -76,7 +76,7 @@ def test_figures_over_the_runs(runs: FakeRuns, tmp_path: Path) -> None:
     assert (found["median"], found["mean"], found["std"], found["n"]) == (110.0, 110.0, 10.0, 3)
     assert found["ci95"] == pytest.approx([110 - 24.841, 110 + 24.841], abs=0.001)
     assert found["cv_percent"] == pytest.approx(7.4227, abs=1e-4) and found["stability"] == "variable"
-    text = shown_again(tmp_path / "p", "terminal")
+    text = saved_report(tmp_path / "p", "terminal")
     assert text is not None and "110 +/- 25" in text and "3 runs" in text
     assert (tmp_path / "p" / "runs.html").exists() and "110 +/- 25" in (tmp_path / "p" / "runs.md").read_text()
 
@@ -150,7 +150,7 @@ def test_a_signal_between_two_levels_keeps_what_was_found(
     before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     try:
         with pytest.raises(Interrupted, match="interrupted; the same command with the same --output continues it"):
-            conduct_runs(test, SETTINGS, None, Parameters(), terms, Console(str, quiet=True), 2)
+            run_repeatedly(test, SETTINGS, None, Parameters(), terms, Console(str, quiet=True), 2)
     finally:
         signal.signal(number, before)
     one = json.loads((tmp_path / "p" / "run-1" / "procedure.json").read_text())

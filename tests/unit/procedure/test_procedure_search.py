@@ -14,9 +14,9 @@ from slot_server import SlotServer
 from fastllmload.errors import InputError, TargetError
 from fastllmload.experiment import experiment
 from fastllmload.experiment.console import Console
-from fastllmload.procedure.reshow import shown_again
+from fastllmload.procedure.reshow import saved_report
 from fastllmload.search.objective_text import read_objective
-from fastllmload.search.run import SearchTerms, conduct_search, too_few_requests
+from fastllmload.search.run import SearchTerms, run_search, too_few_requests
 from fastllmload.search.trials import SearchParameters
 from fastllmload.settings import Output, RunSettings, Target
 
@@ -36,7 +36,7 @@ def run(
     monkeypatch.setattr(experiment.Experiment, "is_unreachable", lambda self: False)
     settings = without_target(RunSettings(output=Output(goodput=goodput)))
     terms = SearchTerms(folder, settle_s=0, warm=False)
-    code = conduct_search(settings, None, parameters, terms, Console(str, quiet=True))
+    code = run_search(settings, None, parameters, terms, Console(str, quiet=True))
     return code, json.loads((folder / "search.json").read_text())
 
 
@@ -110,17 +110,17 @@ def test_a_search_is_shown_again_in_its_forms(monkeypatch: pytest.MonkeyPatch, t
     """As the files say it; a form of runs, and a redaction that would leave nothing, are refused."""
     once = SearchParameters(minimum=8, maximum=8, level_s=60)
     run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(32, 0.1)), once)
-    assert shown_again(tmp_path / "s", "markdown") == (tmp_path / "s/search.md").read_text()
-    assert shown_again(tmp_path / "s", "html") == (tmp_path / "s/search.html").read_text()
-    assert json.loads(shown_again(tmp_path / "s", "json") or "")["procedure"] == "search"
-    assert shown_again(tmp_path, "markdown") is None
+    assert saved_report(tmp_path / "s", "markdown") == (tmp_path / "s/search.md").read_text()
+    assert saved_report(tmp_path / "s", "html") == (tmp_path / "s/search.html").read_text()
+    assert json.loads(saved_report(tmp_path / "s", "json") or "")["procedure"] == "search"
+    assert saved_report(tmp_path, "markdown") is None
     for how in ({"form": "minimum"}, {"form": "terminal", "redact": True}):
         with pytest.raises(InputError):
-            shown_again(tmp_path / "s", **how)  # type: ignore[arg-type]
+            saved_report(tmp_path / "s", **how)  # type: ignore[arg-type]
     document = json.loads((tmp_path / "s/search.json").read_text())
     (tmp_path / "s/search.json").write_text(json.dumps({**document, "decisions": [{"level": 1}]}))
     with pytest.raises(InputError, match="was changed and cannot be shown"):
-        shown_again(tmp_path / "s", "terminal")
+        saved_report(tmp_path / "s", "terminal")
 
 
 @pytest.mark.parametrize("kill_at", [0, 1, 3, 6])
@@ -134,12 +134,12 @@ def test_a_killed_search_goes_on_and_finds_the_same(
     killed = SlotTarget(server, kill_at=kill_at)
     with pytest.raises(Killed):
         run(monkeypatch, tmp_path / "cut", killed)
-    said = shown_again(tmp_path / "cut", "terminal")
+    said = saved_report(tmp_path / "cut", "terminal")
     assert said is not None and "INCOMPLETE (killed)" in said
     pooled_decision = SlotTarget(server)
     _, document = run(monkeypatch, tmp_path / "cut", pooled_decision)
     assert document["answer"] == expected["answer"]
-    assert shown_again(tmp_path / "cut", "terminal") == shown_again(tmp_path / "whole", "terminal")
+    assert saved_report(tmp_path / "cut", "terminal") == saved_report(tmp_path / "whole", "terminal")
     assert killed.measured + pooled_decision.measured == whole.measured
     assert document["starts"] == 2
 
@@ -253,7 +253,7 @@ def test_a_server_that_slows_down_ends_the_search_loudly(monkeypatch: pytest.Mon
     answer = document["answer"]
     assert code == 1 and answer["ended_by"] == "changed" and answer["low"] is None and answer["high"] is None
     assert any(note.startswith("the system changed during the search: at level") for note in answer["notes"])
-    for text in ((tmp_path / "s/search.md").read_text(), shown_again(tmp_path / "s", "terminal") or ""):
+    for text in ((tmp_path / "s/search.md").read_text(), saved_report(tmp_path / "s", "terminal") or ""):
         assert "THE SYSTEM CHANGED DURING THE SEARCH" in text and "confidence the answer is" not in text
     assert "THE SYSTEM CHANGED" in (tmp_path / "s/search.html").read_text()
 
@@ -342,7 +342,7 @@ def test_secrets_of_headers_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_pa
     headers = (("Authorization", "Bearer sk-very-secret"),)
     settings = RunSettings(target=Target(urls=("http://user:pa55word@127.0.0.1:9/v1",), headers=headers))
     once = SearchParameters(minimum=8, maximum=8, level_s=30, looks=1)
-    conduct_search(settings, None, once, SearchTerms(tmp_path / "s", settle_s=0, warm=False), Console(str, quiet=True))
+    run_search(settings, None, once, SearchTerms(tmp_path / "s", settle_s=0, warm=False), Console(str, quiet=True))
     for name in ("search.json", "search.md", "search.html"):
         text = (tmp_path / "s" / name).read_text()
         assert "very-secret" not in text and "pa55word" not in text

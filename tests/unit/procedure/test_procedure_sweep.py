@@ -17,7 +17,7 @@ from fastllmload.experiment.console import Console
 from fastllmload.experiment.level.result import Level
 from fastllmload.settings import Load, Output, RunSettings, Workload
 from fastllmload.sweep.report import figure
-from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED, Cell, SweepTerms, conduct_sweep, schedule
+from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED, Cell, SweepTerms, run_sweep, schedule
 
 
 def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32)) -> list[Cell]:
@@ -41,7 +41,7 @@ def sweep(
 ) -> int:
     monkeypatch.setattr(experiment, "execute", target.execute)
     monkeypatch.setattr(experiment.Experiment, "is_unreachable", lambda self: gone)
-    return conduct_sweep(given, None, terms, Console(str, quiet=True))
+    return run_sweep(given, None, terms, Console(str, quiet=True))
 
 
 def terms(folder: Path, **more: Any) -> SweepTerms:
@@ -196,4 +196,4 @@ def test_a_dead_target_leaves_a_partial_table(monkeypatch: pytest.MonkeyPatch, t
 def test_the_same_combination_twice_is_refused(tmp_path: Path) -> None:
     """It would be measured twice under one name."""
     with pytest.raises(InputError, match="same value twice"):
-        conduct_sweep([*cells((5,)), *cells((5,))], None, terms(tmp_path / "s"), Console(str, quiet=True))
+        run_sweep([*cells((5,)), *cells((5,))], None, terms(tmp_path / "s"), Console(str, quiet=True))

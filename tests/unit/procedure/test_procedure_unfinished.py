@@ -10,7 +10,7 @@ import pytest
 from golden_file import GOLDEN
 
 from fastllmload.cli import main as entry
-from fastllmload.experiment.incomplete import how_to_continue, with_last_words, with_levels
+from fastllmload.experiment.incomplete import how_to_continue, with_final_remarks, with_levels
 from fastllmload.experiment.report.page import page
 from fastllmload.experiment.report.text import lines, markdown
 
@@ -62,7 +62,7 @@ def test_a_killed_procedure_shows_its_levels_and_how_to_go_on(
 
 
 def test_a_killed_procedure_has_the_warnings_and_deviations_of_its_end() -> None:
-    found = with_last_words(killed())
+    found = with_final_remarks(killed())
     assert found["warnings"] == [
         "levels 0, 1: the mean e2e latency is more than a tenth of each: too short for the completion criterion; take "
         "300 s or more"
@@ -72,19 +72,19 @@ def test_a_killed_procedure_has_the_warnings_and_deviations_of_its_end() -> None
         "--quick: durations and request counts are below those of the methodology",
         "the target was fastllmload's own simulated engine",
     ]
-    assert with_last_words(found) == found
-    real = with_last_words(killed(quick=False, manifest={"simulated": False}))
+    assert with_final_remarks(found) == found
+    real = with_final_remarks(killed(quick=False, manifest={"simulated": False}))
     assert real["deviations"] == ["the warm-up was left out (IETF 4.5.1)"]
 
 
 def test_what_is_done_is_left_as_it_is() -> None:
     done = killed(status="done")
-    assert with_levels(with_last_words(done)) == done
+    assert with_levels(with_final_remarks(done)) == done
 
 
 def test_an_interrupted_procedure_says_how_to_go_on_and_keeps_its_own_words() -> None:
     found = killed(status="interrupted", title="Concurrent Request Capacity", sentences=["one"])
-    assert with_last_words(found)["deviations"] == found["deviations"]
+    assert with_final_remarks(found)["deviations"] == found["deviations"]
     for text in ("\n".join(lines(found)), markdown(found), page(found)):
         assert "continues it" in text and "8 slots" in text and "one" in text
 
@@ -106,6 +106,6 @@ def test_the_command_is_there_to_be_copied(command: Any, words: str) -> None:
 
 def test_one_level_is_named() -> None:
     found = killed()
-    found = with_last_words({**found, "levels": found["levels"][:1]})
+    found = with_final_remarks({**found, "levels": found["levels"][:1]})
     assert found["warnings"] == [f"level 0 (4 slots): {SHORT}; take 300 s or more"]
     assert "1 level is finished" in found["sentences"][0]

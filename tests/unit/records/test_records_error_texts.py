@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastllmload.errors import RunFolderError
-from fastllmload.records.error_texts import LONGEST, message_of, read_texts, speaks_of, write_texts
+from fastllmload.records.error_texts import LONGEST, count_matching, message_of, read_texts, write_texts
 from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.redact import Redactor
 
@@ -86,5 +86,5 @@ def test_one_line_for_people(text: str, message: str) -> None:
 
 def test_texts_about_memory_are_counted_by_request() -> None:
     texts = [{"text": "cuda OUT OF MEMORY", "requests": 4}, {"text": "busy", "requests": 9}]
-    assert speaks_of({"texts": texts}, "out of memory|OOM") == 4
-    assert speaks_of(None, "out of memory") == 0
+    assert count_matching({"texts": texts}, "out of memory|OOM") == 4
+    assert count_matching(None, "out of memory") == 0

@@ -45,7 +45,7 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     from fastllmload.compliance.evidence import read
     from fastllmload.compliance.text import lines
     from fastllmload.compliance.verdict import NOT, document, judge
-    from fastllmload.records.folder_lock import left_over
+    from fastllmload.records.folder_lock import describe_leftover_files
 
     evidence = replace(read(folder), others=tuple(read(other) for other in against))
     validate_same_test(evidence)
@@ -57,7 +57,7 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
         text = "\n".join(lines(judgement, everything, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)))
     show(redact(text))
     for one in (folder, *against):
-        if (left := left_over(one)) is not None:
+        if (left := describe_leftover_files(one)) is not None:
             click.echo(on_screen(redact(f"note       {left}")), err=True)
     return NOT_COMPLIANT if judgement.verdict == NOT else 0
 

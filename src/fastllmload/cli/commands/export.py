@@ -28,8 +28,8 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
 
     *redact* leaves out host names, URLs and paths.
     """
-    from fastllmload.records.folder_lock import left_over
-    from fastllmload.records.integrity import EVENTS, ROWS, TEXT, unlisted
+    from fastllmload.records.folder_lock import describe_leftover_files
+    from fastllmload.records.integrity import EVENTS, ROWS, TEXT, missing_checksums
     from fastllmload.records.run import load
 
     run = load(folder)
@@ -41,7 +41,7 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
     for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
         if name in run.damaged:
             click.echo(on_screen(f"note       {run.damaged[name]}{_left(run, name)}"), err=True)
-    for text in (unlisted(run.manifest), left_over(folder)):
+    for text in (missing_checksums(run.manifest), describe_leftover_files(folder)):
         if text is not None:
             click.echo(on_screen(f"note       {text}"), err=True)
     return written

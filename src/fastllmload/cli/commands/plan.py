@@ -75,12 +75,12 @@ def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
     from fastllmload.endpoint import ENDPOINTS
     from fastllmload.engine.run_plans import build
     from fastllmload.plan.archive import save_plan
-    from fastllmload.plan.build import refuse_beyond
+    from fastllmload.plan.build import check_context_limit
 
     endpoint = ENDPOINTS[settings.target.endpoint_type]
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
         plan = build(settings, "measure", endpoint, model, Path(folder))
-        refuse_beyond(plan, settings.workload.context_limit)
+        check_context_limit(plan, settings.workload.context_limit)
         if file is not None:
             save_plan(plan, file)
         _show(plan, settings.load.ramp_share)

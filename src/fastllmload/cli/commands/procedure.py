@@ -109,8 +109,8 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     from fastllmload.experiment.console import Console
     from fastllmload.experiment.level.settings import changed
     from fastllmload.experiment.preparation.hooks import terminal
-    from fastllmload.procedure.repeat import conduct_runs
-    from fastllmload.procedure.run import ProcedureTerms, conduct
+    from fastllmload.procedure.repeat import run_repeatedly
+    from fastllmload.procedure.run import ProcedureTerms, run_procedure
     from fastllmload.procedure.tests import test_named
 
     redact = current_redactor()
@@ -133,7 +133,7 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     commands = hook_commands(terms.get("hooks", ()))
     folder = settings.output.directory
     runs = terms.get("runs")
-    conducted = conduct if runs is None else partial(conduct_runs, runs=runs)
+    conducted = run_procedure if runs is None else partial(run_repeatedly, runs=runs)
     return conducted(
         test,
         settings,

@@ -25,15 +25,15 @@ FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "js
 
 def report_on(folder: Path, form: str, output: Path | None, redact: bool, secrets: Redactor) -> None:
     """Write *form* of the report to *output* (None: standard output, whose reader may close it early)."""
-    from fastllmload.procedure.reshow import shown_again
-    from fastllmload.records.folder_lock import tidy
+    from fastllmload.procedure.reshow import saved_report
+    from fastllmload.records.folder_lock import clean_up_killed
     from fastllmload.report.documents.subject import subject_of
 
-    found = shown_again(folder, form, redact)
+    found = saved_report(folder, form, redact)
     if found is not None:
         write(readable(secrets(found), form), output)
         return
-    tidied = tidy(folder)
+    tidied = clean_up_killed(folder)
     subject = subject_of(folder, redact)
     if form == "terminal" and output is None:
         show(subject, secrets)
@@ -58,9 +58,9 @@ def readable(text: str, form: str) -> str:
 
 def warn_of_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
     """Warn on standard error where the run's document does not list the files of its folder."""
-    from fastllmload.records.integrity import unlisted
+    from fastllmload.records.integrity import missing_checksums
 
-    text = unlisted(document)
+    text = missing_checksums(document)
     if text is not None:
         click.echo(on_screen(secrets(f"note       {text}")), err=True)
 
@@ -88,10 +88,10 @@ def warn(subject: Subject, form: str, secrets: Redactor) -> None:
     if subject.is_procedure:
         warn_of_levels(subject, secrets)
         return
-    from fastllmload.records.integrity import not_whole
+    from fastllmload.records.integrity import find_damage
 
     damage = (
-        subject.run.damage if form in OF_ROWS else not_whole(subject.folder, stored_document(subject), False).values()
+        subject.run.damage if form in OF_ROWS else find_damage(subject.folder, stored_document(subject), False).values()
     )
     for problem in damage:
         click.echo(on_screen(secrets(f"note       {problem}")), err=True)
@@ -112,7 +112,7 @@ def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
 
 def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
     from fastllmload.compliance.evidence import strays_of
-    from fastllmload.records.integrity import not_whole
+    from fastllmload.records.integrity import find_damage
     from fastllmload.records.run import read_manifest
     from fastllmload.report.documents.subject import listed
 
@@ -120,7 +120,7 @@ def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[st
     for level in listed(document):
         place = folder / str(level["folder"])
         try:
-            yield from not_whole(place, read_manifest(place), False).values()
+            yield from find_damage(place, read_manifest(place), False).values()
         except RunFolderError as problem:
             yield f"the level {level['folder']} cannot be read: {problem}"
 
@@ -157,9 +157,9 @@ def whole(subject: Subject) -> Subject:
         return subject
     from dataclasses import replace
 
-    from fastllmload.experiment.incomplete import with_last_words, with_levels
+    from fastllmload.experiment.incomplete import with_final_remarks, with_levels
 
-    return replace(subject, document=with_levels(with_last_words(named(subject.document))))
+    return replace(subject, document=with_levels(with_final_remarks(named(subject.document))))
 
 
 def of_procedure(subject: Subject, form: str) -> str:

@@ -98,7 +98,7 @@ def start(**parameters: object) -> int:
     from fastllmload.cli.commands.run import current_redactor
     from fastllmload.cli.options.resolve import resolve_merged, split_own_options
     from fastllmload.experiment.console import Console
-    from fastllmload.search.run import SearchTerms, conduct_search
+    from fastllmload.search.run import SearchTerms, run_search
     from fastllmload.search.trials import SearchParameters
 
     given, texts = split_own_options(parameters, (*OWN, *GENERAL))
@@ -114,7 +114,7 @@ def start(**parameters: object) -> int:
     warm = settings.load.warmup_requests is None and "warmup" not in given
     console = Console(redact, quiet=settings.output.ui == "none")
     terms = SearchTerms(Path(folder), warm=warm, strict=settings.output.strict, **around)
-    return conduct_search(settings, secret, SearchParameters(**own), terms, console)
+    return run_search(settings, secret, SearchParameters(**own), terms, console)
 
 
 def validate_load_options(given: Mapping[str, object], closed: bool) -> None:

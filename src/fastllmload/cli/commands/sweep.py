@@ -109,7 +109,7 @@ def start(**parameters: object) -> int:
     from fastllmload.cli.commands.run import current_redactor
     from fastllmload.cli.options.resolve import resolve_merged, split_own_options
     from fastllmload.experiment.console import Console
-    from fastllmload.sweep.run import Cell, SweepTerms, conduct_sweep
+    from fastllmload.sweep.run import Cell, SweepTerms, run_sweep
 
     redact = current_redactor()
     base, texts = split_own_options(parameters, OWN)
@@ -129,7 +129,7 @@ def start(**parameters: object) -> int:
         same_requests=bool(own.get("same_requests")),
         **({"settle_s": own["settle_s"]} if "settle_s" in own else {}),
     )
-    return conduct_sweep(cells, secret, terms, Console(redact, quiet=first.ui == "none"))
+    return run_sweep(cells, secret, terms, Console(redact, quiet=first.ui == "none"))
 
 
 sweep = SweepCommand(

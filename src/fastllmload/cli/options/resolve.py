@@ -12,7 +12,7 @@ from fastllmload.cli.options.table import BY_PARAMETER, RunOption
 from fastllmload.cli.options.validation import validate_run, validate_stored_bodies, validate_tls_options
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
-from fastllmload.redact import Redactor, body_secrets, class_secrets, table_secrets, url_secrets, written_header
+from fastllmload.redact import Redactor, body_secrets, class_secrets, header_line_secrets, table_secrets, url_secrets
 from fastllmload.settings import Client, Load, Output, RunSettings, Secret, Target, Telemetry, UserBehavior, Workload
 
 GROUPS = {
@@ -122,7 +122,7 @@ def _register_secrets(raw_options: RawOptions, redactor: Redactor) -> None:
     for text in _texts(raw_options, "api_key"):
         redactor.add(text)
     for text in _texts(raw_options, "header"):
-        for secret in written_header(text):
+        for secret in header_line_secrets(text):
             redactor.add(secret)
     for text in (*_texts(raw_options, "url"), *_texts(raw_options, "telemetry_url")):
         for secret in url_secrets(text):

@@ -274,9 +274,9 @@ def _validate_declarations(fields: Fields) -> None:
     declared = fields.get("output.declare", ())
     assert isinstance(declared, tuple)
     if declared:
-        from fastllmload.declarations import complaints  # reads a table: only for runs that declare
+        from fastllmload.declarations import declaration_problems  # reads a table: only for runs that declare
 
-        wrong = complaints(dict(declared))
+        wrong = declaration_problems(dict(declared))
         if wrong:
             raise InputError("; ".join(wrong))
 

@@ -14,7 +14,7 @@ from fastllmload.compliance.checks.registry import check
 from fastllmload.compliance.evidence import SCHEDULE, ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, judged, true, undeclared
 from fastllmload.declarations import by_key
-from fastllmload.plan.pace import drawn_from_a_seed
+from fastllmload.plan.pace import has_drawn_arrivals
 
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
 RUNS = 3
@@ -56,7 +56,7 @@ def begun(one: ComplianceEvidence) -> str:
 
 def drawn(one: ComplianceEvidence) -> str | None:
     """Identity of the arrivals, where they are random; else None."""
-    seeded = any(drawn_from_a_seed(run.get("plan.description.load")) for run in one.runs)
+    seeded = any(has_drawn_arrivals(run.get("plan.description.load")) for run in one.runs)
     return text([run.get("plan.digest") for run in one.runs]) if seeded else None
 
 

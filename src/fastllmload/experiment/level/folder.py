@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.errors import RunFolderError
-from fastllmload.records.integrity import not_whole
+from fastllmload.records.integrity import find_damage
 from fastllmload.records.run import DONE, read_manifest
 
 
@@ -28,7 +28,7 @@ def finished(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
         return None, str(problem)
     if document.get("status") != DONE:
         return None, None
-    damaged = not_whole(folder, document)
+    damaged = find_damage(folder, document)
     return (None, "; ".join(damaged.values())) if damaged else (document, None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.engine.public_settings import redactor, told
+from fastllmload.engine.public_settings import public_values, redactor
 from fastllmload.settings import RunSettings
 
 NOT_THE_LEVELS_OWN = ("directory", "ui", "strict", "metadata", "save_plan")  # of the output group
@@ -59,7 +59,7 @@ def digest(settings: RunSettings, state: tuple[str, ...] = ()) -> str:
     """Digest of what a level measures: all settings except credentials and output paths, and the prepared *state* of the
     system.
     """
-    asked = told(settings, redactor(settings, None))
+    asked = public_values(settings, redactor(settings, None))
     for name in NOT_THE_LEVELS_OWN:
         asked["output"].pop(name)
     text = msgspec.json.encode([asked, state], order="sorted")

@@ -106,7 +106,7 @@ def in_percent(key: str, value: float | None) -> str | float | None:
     return percent(value) if key in SHARES and value is not None else value
 
 
-def shown(value: Cell, column: str = "") -> str:
+def format_cell(value: Cell, column: str = "") -> str:
     """A cell as text: four significant digits, thousands separators; with `%` if *column* ends with `(%)`."""
     if value is None:
         return "n/a"

@@ -11,7 +11,7 @@ from fastllmload.experiment.report.text import MARKDOWN, PAGE, markdown
 from fastllmload.files import replace_with
 
 
-def write_whole(folder: Path, texts: Mapping[str, str]) -> tuple[str, ...]:
+def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[str, ...]:
     """Write each of *texts* (name → text) into *folder*, replacing older files. Returns the names."""
     for name, text in texts.items():
         replace_with(folder / name, text)
@@ -20,4 +20,4 @@ def write_whole(folder: Path, texts: Mapping[str, str]) -> tuple[str, ...]:
 
 def write(folder: Path, document: Mapping[str, Any]) -> None:
     """Write procedure.md and procedure.html."""
-    write_whole(folder, {MARKDOWN: markdown(document), PAGE: page(document)})
+    write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fastllmload.experiment.incomplete import level_table, with_last_words
+from fastllmload.experiment.incomplete import level_table, with_final_remarks
 from fastllmload.experiment.report.parts import REMARKS, facts
 from fastllmload.experiment.report.text import headline, verdict_lines
 from fastllmload.report.html.page_layout import (
@@ -31,7 +31,7 @@ TONES = {
 
 def page(document: Mapping[str, Any]) -> str:
     """The HTML text."""
-    document = with_last_words(document)
+    document = with_final_remarks(document)
     redacted = notice(document)
     results = [*document.get("sentences", ()), *map(table_of, document["tables"])]
     sections = [

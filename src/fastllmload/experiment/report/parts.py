@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fastllmload.experiment.report.findings import shown
+from fastllmload.experiment.report.findings import format_cell
 from fastllmload.report.text.command_line import code_span, command_line
 
 Document = Mapping[str, Any]
@@ -43,7 +43,7 @@ def aligned(table: Document) -> Iterator[str]:
     """Lines of aligned columns: the first to the left, the others to the right."""
     columns = table["columns"]
     cells = [[str(column) for column in columns]]
-    cells += [[shown(cell, column) for cell, column in zip(row, columns, strict=True)] for row in table["rows"]]
+    cells += [[format_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in table["rows"]]
     widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
     for row in cells:
         first, *others = [
@@ -103,7 +103,11 @@ def pipes(table: Document) -> Iterator[str]:
     yield "| " + " | ".join(escaped(str(column)) for column in columns) + " |"
     yield f"|{'|'.join(marks)}|"
     for row in rows:
-        yield "| " + " | ".join(escaped(shown(cell, column)) for cell, column in zip(row, columns, strict=True)) + " |"
+        yield (
+            "| "
+            + " | ".join(escaped(format_cell(cell, column)) for cell, column in zip(row, columns, strict=True))
+            + " |"
+        )
 
 
 def wordy(cells: Sequence[Any]) -> bool:

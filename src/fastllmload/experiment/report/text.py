@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload.experiment.console import Console
-from fastllmload.experiment.incomplete import level_table, with_last_words, with_levels
+from fastllmload.experiment.incomplete import level_table, with_final_remarks, with_levels
 from fastllmload.experiment.report.parts import (
     escaped,
     markdown_head,
@@ -33,7 +33,7 @@ def show(document: Mapping[str, Any], folder: Path, console: Console) -> None:
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """Terminal lines. For an unfinished procedure also its finished levels, and how to continue."""
-    document = with_levels(with_last_words(document))
+    document = with_levels(with_final_remarks(document))
     yield ""
     yield headline(document)
     yield from terminal_tables(document["tables"])
@@ -66,7 +66,7 @@ def verdict_lines(compliance: Mapping[str, Any] | None) -> Iterator[str]:
 
 def markdown(document: Mapping[str, Any]) -> str:
     """The report as Markdown."""
-    return "\n".join(_markdown(with_last_words(document))) + "\n"
+    return "\n".join(_markdown(with_final_remarks(document))) + "\n"
 
 
 def _markdown(document: Mapping[str, Any]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.procedure.quick_parameters import shorter
 from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
-from fastllmload.records.error_texts import speaks_of
+from fastllmload.records.error_texts import count_matching
 from fastllmload.search.bisection import BisectionResult, SearchEvent, search
 from fastllmload.settings import RunSettings
 
@@ -98,7 +98,7 @@ class Levels:
             )
             own = own_requests(settings, slots, repetition * 4 + attempt)
             level = self.experiment.level(name, own, before=lambda: self.count_lines_before(key))
-            errors = speaks_of(level.document.get("error_texts"), self.parameters.oom_pattern)
+            errors = count_matching(level.document.get("error_texts"), self.parameters.oom_pattern)
             ended = int(level.document.get("completed") or 0) + int(level.document.get("failed") or 0)
             wanted = self.parameters.per_slot * slots
             if ended >= wanted or level.cascading or not ended or errors:

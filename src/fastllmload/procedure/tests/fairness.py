@@ -23,7 +23,7 @@ from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.text.numbers import count
-from fastllmload.search.load_fractions import refuse_source
+from fastllmload.search.load_fractions import validate_capacity_source
 from fastllmload.search.load_sweep import LevelResult, LoadSweep
 from fastllmload.search.saturation import SaturationCapacity, capacity_of
 from fastllmload.settings import RunSettings
@@ -231,7 +231,7 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
                 f"{option} {lengths}: the test fairness sets the lengths of its two classes itself (IETF 5.6.2): leave "
                 f"{option} out"
             )
-    refuse_source(parameters)
+    validate_capacity_source(parameters)
     low, high = LOADS
     if not low <= parameters.share_of_capacity <= high:
         raise InputError(

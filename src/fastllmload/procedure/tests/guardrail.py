@@ -14,7 +14,7 @@ from fastllmload.experiment.report.findings import FindingPlot, Findings, Findin
 from fastllmload.metrics.levels.guardrail import overheads, throughput_change
 from fastllmload.procedure.quick_parameters import first, shorter
 from fastllmload.procedure.run import ProcedureTest
-from fastllmload.search.load_fractions import refuse_levels, refuse_source
+from fastllmload.search.load_fractions import validate_capacity_source, validate_levels
 from fastllmload.search.load_sweep import LevelResult, LoadSweep
 from fastllmload.search.saturation import SaturationCapacity, capacity_of, measured
 from fastllmload.settings import RunSettings
@@ -182,8 +182,8 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
             "the test guardrail sets the load itself, as shares of the capacity: leave --rate and --concurrency out; give a "
             "known capacity with --capacity RATE and --capacity-source TEXT"
         )
-    refuse_source(parameters)
-    refuse_levels(parameters.levels, SHARES, most=1.0)  # percent of the capacity (IETF 5.10.3)
+    validate_capacity_source(parameters)
+    validate_levels(parameters.levels, SHARES, most=1.0)  # percent of the capacity (IETF 5.10.3)
     if len(set(parameters.configurations)) < 2:
         raise InputError(
             "--configuration must name at least two of baseline, input, output, full: an overhead is a difference of two"

@@ -17,7 +17,7 @@ from fastllmload.experiment.report.findings import FindingPlot, Findings, Findin
 from fastllmload.procedure.quick_parameters import first
 from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
-from fastllmload.search.load_fractions import refuse_levels, refuse_source
+from fastllmload.search.load_fractions import validate_capacity_source, validate_levels
 from fastllmload.search.saturation import SaturationCapacity, capacity_of
 from fastllmload.settings import RunSettings
 from fastllmload.workload.lengths import Choice, Fixed, InTurn, LogNormal, Uniform, parse_lengths
@@ -164,8 +164,8 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
             "known capacity with --capacity RATE and --capacity-source TEXT"
         )
     refuse_short(settings.workload.osl)
-    refuse_source(parameters)
-    refuse_levels(parameters.levels, SHARES, most=1.0)  # percent of the maximum throughput (IETF 5.4.2)
+    validate_capacity_source(parameters)
+    validate_levels(parameters.levels, SHARES, most=1.0)  # percent of the maximum throughput (IETF 5.4.2)
 
 
 TEST = ProcedureTest("itl", "5.4", "Inter-Token Latency Distribution", Parameters, run, refuse=refuse)

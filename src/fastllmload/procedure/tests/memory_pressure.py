@@ -16,7 +16,7 @@ from fastllmload.experiment.report.findings import FindingPlot, Findings, Findin
 from fastllmload.procedure.quick_parameters import shorter
 from fastllmload.procedure.run import ProcedureTest
 from fastllmload.procedure.tests import capacity as concurrency
-from fastllmload.search.load_fractions import listed, refuse_levels, refuse_source
+from fastllmload.search.load_fractions import listed, validate_capacity_source, validate_levels
 from fastllmload.settings import RunSettings
 
 LEVELS = (1.0, 1.1, 1.25, 1.5)
@@ -222,10 +222,10 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
         )
     if problems:
         raise InputError("\n".join(problems))
-    refuse_source(parameters)
+    validate_capacity_source(parameters)
     if parameters.capacity is None:
         concurrency.refuse_range(concurrency.Parameters(initial=parameters.initial))
-    refuse_levels(parameters.levels, LEVELS)
+    validate_levels(parameters.levels, LEVELS)
     below = tuple(level for level in parameters.levels if level < 1)
     if below or max(parameters.levels) <= 1:
         raise InputError(

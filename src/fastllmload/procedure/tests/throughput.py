@@ -17,7 +17,7 @@ from fastllmload.experiment.report.findings import FindingPlot, Findings, Findin
 from fastllmload.procedure.quick_parameters import shorter
 from fastllmload.procedure.run import ProcedureTest
 from fastllmload.search.bisection import BisectionResult, search
-from fastllmload.search.load_sweep import LevelResult, LoadSweep, queue_words, state_of
+from fastllmload.search.load_sweep import LevelResult, LoadSweep, queue_text, state_of
 from fastllmload.settings import RunSettings
 
 DURATION_S, LEAST_S = 300.0, 60.0
@@ -178,7 +178,7 @@ def log(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> None:
     columns = ("Level", "D (s)", "Output (tok/s)", "Requests (r/s)", "TTFT P99 (ms)", "TPOT P99 (ms)", "In flight",
                "Completion", "Verdict")  # fmt: skip
     rows = [row_of(level_result, parameters) for level_result in load_sweep.level_results]
-    found.table("levels", "Level Log", columns, rows, queue_words(load_sweep.level_results))
+    found.table("levels", "Level Log", columns, rows, queue_text(load_sweep.level_results))
 
 
 def row_of(level_result: LevelResult, parameters: Parameters) -> tuple[Any, ...]:

@@ -13,8 +13,8 @@ from fastllmload.experiment.report.findings import FindingMark, FindingPlot, Fin
 from fastllmload.metrics.levels import operating_points as points
 from fastllmload.procedure.quick_parameters import shorter
 from fastllmload.procedure.run import ProcedureTest
-from fastllmload.search.load_fractions import refuse_levels, refuse_source
-from fastllmload.search.load_sweep import LevelResult, LoadSweep, queue_words, state_of
+from fastllmload.search.load_fractions import validate_capacity_source, validate_levels
+from fastllmload.search.load_sweep import LevelResult, LoadSweep, queue_text, state_of
 from fastllmload.search.saturation import SaturationCapacity, capacity_of
 from fastllmload.settings import RunSettings
 
@@ -136,7 +136,7 @@ def tables(level_results: list[LevelResult], found: Findings) -> None:
         "tradeoff-more", "Further percentiles, queue and verdict",
         ("Offered (r/s)", "TTFT P95 (ms)", "TPOT P95 (ms)", "E2E P50 (ms)", "E2E P99 (ms)", "In flight", "Completion",
          "Verdict"),
-        more, queue_words(level_results),
+        more, queue_text(level_results),
     )  # fmt: skip
 
 
@@ -199,8 +199,8 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
             "the test tradeoff sets the load itself: leave --rate out; give a known capacity with --capacity RATE and "
             "--capacity-source TEXT"
         )
-    refuse_source(parameters)
-    refuse_levels(parameters.levels, SHARES)
+    validate_capacity_source(parameters)
+    validate_levels(parameters.levels, SHARES)
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastllmload.metrics.run.cold_start import started_cold
-from fastllmload.records.integrity import unlisted
+from fastllmload.records.integrity import missing_checksums
 from fastllmload.report.html.charts.scales import duration
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.html_document import SIMULATED
@@ -112,7 +112,7 @@ def _damaged(context: ReportContext) -> Markup | None:
 
 def _folder(context: ReportContext) -> Markup:
     path = element("code", visible(run_folder(context.document, str(context.run.directory))))
-    text = unlisted(context.document)
+    text = missing_checksums(context.document)
     return path if text is None else joined(path, element("small", text))
 
 
