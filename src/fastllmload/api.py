@@ -48,7 +48,7 @@ def load(directory: str | os.PathLike[str]) -> Run:
     from dataclasses import replace
 
     from fastllmload.records import run as folder
-    from fastllmload.report.documents.source import document_of
+    from fastllmload.report.documents.subject import document_of
 
     found = folder.load(directory)
     if found.manifest.get("metrics") is None:

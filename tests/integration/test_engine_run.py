@@ -8,7 +8,7 @@ import pytest
 
 from fastllmload.engine.run import execute
 from fastllmload.engine.workers.fleet import Fleet
-from fastllmload.host import wallclock
+from fastllmload.host import probe
 from fastllmload.records.run import load
 from fastllmload.report.terminal.snapshot import Snapshot
 from fastllmload.settings import Client, Load, Output, RunSettings, Secret, Target, Workload
@@ -181,7 +181,7 @@ def test_the_key_is_nowhere_in_the_folder_and_not_in_any_command_line(tmp_path):
 @pytest.mark.parametrize("hours", [1, -1])
 def test_a_wall_clock_that_is_set_is_told_and_touches_no_interval(tmp_path, monkeypatch, hours):
     """Nobody sets this host's clock for a test: the one place that reads it for the supervisor is moved."""
-    step_ns, read = [0], wallclock.offset_ns
+    step_ns, read = [0], probe.offset_ns
 
     def moved():
         at, offset = read()
@@ -191,7 +191,7 @@ def test_a_wall_clock_that_is_set_is_told_and_touches_no_interval(tmp_path, monk
         if snapshot.phase == "measure" and snapshot.ok:
             step_ns[0] = hours * 3600 * 10**9
 
-    monkeypatch.setattr(wallclock, "offset_ns", moved)
+    monkeypatch.setattr(probe, "offset_ns", moved)
     ui = Watching(move)
     assert execute(asked(tmp_path / "run", rate=30.0, duration=1.0, warmup_requests=0), None, ui) == 0
     told = [sentence for sentence in ui.document["incidents"] if "the wall clock was set" in sentence]

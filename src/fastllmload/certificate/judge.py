@@ -10,12 +10,49 @@ import numpy as np
 
 from fastllmload.certificate import arrivals, attribution, criteria, host, lag, workers
 from fastllmload.certificate import figures as headlines
+from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.error_bounds import latency_error_bar_us, stamp_figures
-from fastllmload.certificate.evidence import CertificateEvidence, Figures, Sends
-from fastllmload.certificate.headroom import headroom
+from fastllmload.certificate.evidence import CertificateEvidence, Figures, Sends, Times, WorkerRecord
 from fastllmload.certificate.port_usage import ports
 from fastllmload.certificate.run_evidence import from_run
 from fastllmload.records.run import Run
+
+SECOND = 1_000_000_000
+
+
+def headroom(workers: tuple[WorkerRecord, ...], ceiling: Ceiling | None) -> Figures:
+    """headroom (None without a calibration) from the busiest second of the busiest worker, and its two rates.
+
+    Events and new requests both cost CPU, so their shares of the ceiling add up: 1 / (events/ceiling + requests/ceiling).
+    """
+    busiest: tuple[float, float, float] | None = None
+    for worker in workers:
+        events, requests = peak_rate(worker.t_ns, worker.events), peak_rate(worker.t_ns, worker.released)
+        if events is None or requests is None:
+            continue
+        used = 0.0 if ceiling is None else events / ceiling.events_per_s + requests / ceiling.requests_per_s
+        busiest = max(busiest or (used, events, requests), (used, events, requests))
+    if busiest is None:
+        return {"headroom": None, "peak_events_per_s": None, "peak_requests_per_s": None}
+    used, events, requests = busiest
+    return {
+        "headroom": 1 / used if ceiling is not None and used > 0 else None,
+        "peak_events_per_s": events,
+        "peak_requests_per_s": requests,
+    }
+
+
+def peak_rate(t_ns: Times, counts: Times) -> float | None:
+    """The highest rate per second over any interval of at least a second (over the complete series when it is shorter)."""
+    if len(t_ns) < 2 or len(counts) != len(t_ns) or t_ns[-1] <= t_ns[0]:
+        return None
+    later = np.searchsorted(t_ns, t_ns + SECOND)
+    begins = np.flatnonzero(later < len(t_ns))
+    if not len(begins):
+        return float((counts[-1] - counts[0]) / (t_ns[-1] - t_ns[0]) * SECOND)
+    ends = later[begins]
+    return float(((counts[ends] - counts[begins]) / (t_ns[ends] - t_ns[begins])).max() * SECOND)
+
 
 SPREAD_US = 500.0  # with a smaller spread of lags no server notices quantised arrivals
 BURST_SLACK = 1.25  # a stall up to this multiple of the burst's length is part of the burst

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from fastllmload.endpoint.ollama_chat import OllamaChat
-from fastllmload.endpoint.ollama_generate import OllamaGenerate
-from fastllmload.endpoint.openai_chat import OpenAIChat
-from fastllmload.endpoint.openai_completions import OpenAICompletions
+from fastllmload.endpoint.ollama import OllamaChat, OllamaGenerate
+from fastllmload.endpoint.openai import OpenAIChat, OpenAICompletions
 from fastllmload.endpoint.pieces import BodyPieces
 from fastllmload.errors import InputError
 from fastllmload.plan.conversations.turn_template import TurnTemplate

@@ -10,6 +10,24 @@ import msgspec
 
 from fastllmload.errors import InputError
 
+
+def resource_path(base_path: str, resource: str) -> str:
+    """Path of *resource* (`chat/completions`, `models`).
+
+    A base URL without a path means /v1; one with a path means that path, as in the OpenAI SDK. A base that
+    already ends in the resource is used unchanged.
+    """
+    path = base_path.rstrip("/")
+    if path.endswith("/" + resource):
+        return path
+    return f"{path or '/v1'}/{resource}"
+
+
+def base_of(base_path: str, resource: str) -> str:
+    """*base_path* without a trailing *resource*."""
+    return base_path.rstrip("/").removesuffix("/" + resource)
+
+
 # Placeholders for each body's own bytes. JSON text contains no control characters, so they cannot occur elsewhere.
 PROMPT = msgspec.Raw(b"\x00")
 NUMBER = msgspec.Raw(b"\x01")

@@ -6,19 +6,47 @@ During a phase the supervisor reads only shared memory and a few files of /proc.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fastllmload._ext import counters as k
-from fastllmload.engine.failures import FailureMonitor
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
 from fastllmload.engine.recording.live import Live, scaled
 from fastllmload.engine.workers.fleet import STARTING_S, Fleet, Member
 from fastllmload.engine.workers.spec import PhaseSpec
 from fastllmload.errors import HostLimitError
-from fastllmload.host.process import process_figures
+from fastllmload.host.cpu import process_figures
 from fastllmload.plan.plan import Plan
 from fastllmload.report.terminal.view import Ui
+
+LAST = 100  # requests
+
+
+class FailureMonitor:
+    """Receives the totals of ended and failed requests repeatedly; detects that more than *share* of the last LAST failed.
+
+    Without a *share* nothing is detected. The comparison is with the latest totals that are at least LAST requests old, so
+    it covers somewhat more than LAST requests when updates are rare.
+    """
+
+    def __init__(self, share: float | None = None) -> None:
+        self.share = share
+        self.cascading = False
+        self._totals: deque[tuple[int, int]] = deque([(0, 0)])
+
+    def update(self, ended: int, failed: int) -> bool:
+        """True from the first update with too many failures on."""
+        if self.share is None or self.cascading:
+            return self.cascading
+        self._totals.append((ended, failed))
+        while len(self._totals) > 1 and ended - self._totals[1][0] >= LAST:
+            self._totals.popleft()
+        before, failed_before = self._totals[0]
+        if ended - before >= LAST:
+            self.cascading = failed - failed_before > self.share * (ended - before)
+        return self.cascading
+
 
 UPDATE_S = 0.25
 POLL_S = 0.01  # while no clock runs

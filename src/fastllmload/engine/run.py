@@ -16,10 +16,9 @@ import msgspec
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.endpoint import Endpoint, resolve_endpoint
 from fastllmload.engine import banner
-from fastllmload.engine.environment import command_line, environment
 from fastllmload.engine.finalize import exit_code, finalize
 from fastllmload.engine.interrupts import Interrupts
-from fastllmload.engine.manifest import plan_facts, target_facts
+from fastllmload.engine.manifest import command_line, environment, plan_facts, target_facts
 from fastllmload.engine.preflight.check import Preflight, preflight
 from fastllmload.engine.public_settings import blank, public, redactor
 from fastllmload.engine.recording.folder import Folder
@@ -36,7 +35,7 @@ from fastllmload.engine.workers.assignment import RunPhase, check_slow_readers, 
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError
 from fastllmload.host import limits, probe
-from fastllmload.metrics.objectives.classes import refuse_unknown
+from fastllmload.metrics.objectives.objective import refuse_unknown
 from fastllmload.plan.archive import check_writable, save_plan
 from fastllmload.plan.build import check_workloads
 from fastllmload.records.run import DONE

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 from fastllmload._ext import counters as k
 from fastllmload.certificate.monitor import Watch
-from fastllmload.engine.failures import FailureMonitor
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.interrupts import STOP, Interrupts
 from fastllmload.engine.manifest import end_phase, phase_begun
-from fastllmload.engine.phases import PhaseOutcome, PhaseRun
+from fastllmload.engine.phases import FailureMonitor, PhaseOutcome, PhaseRun
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.live import Live
 from fastllmload.engine.recording.totals import Totals
@@ -23,7 +22,7 @@ from fastllmload.engine.workers.assignment import RunPhase
 from fastllmload.engine.workers.cpu_isolation import isolate_cpus
 from fastllmload.engine.workers.fleet import Fleet, Member
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
-from fastllmload.host.wallclock import WallClock
+from fastllmload.host.probe import WallClock
 from fastllmload.plan.plan import BODIES, Plan
 from fastllmload.records.samples import SampleLog
 from fastllmload.redact import Redactor

@@ -21,11 +21,10 @@ from fastllmload.engine.simulated_target import options_of
 from fastllmload.errors import InputError, Interrupted, TargetError
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.journal import Journal, utc
-from fastllmload.experiment.level.folder import finished, quarantine, slug
-from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.result import Level, finished, quarantine, slug
 from fastllmload.experiment.level.settings import changed, digest
 from fastllmload.experiment.preparation import hooks
-from fastllmload.experiment.preparation.readiness import NOT_YET, await_answer, unreachable_reason
+from fastllmload.experiment.preparation.hooks import NOT_YET, await_answer, unreachable_reason
 from fastllmload.experiment.preparation.steps import PreparationStep, PreparationSteps
 from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.run import DONE

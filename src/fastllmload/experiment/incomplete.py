@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastllmload.experiment.journal import DONE, RUNNING
-from fastllmload.experiment.level.warnings import level_warnings
+from fastllmload.experiment.level.result import level_warnings
 
 QUICK = "--quick: durations and request counts are below those of the methodology"
 SIMULATED = "the target was fastllmload's own simulated engine"

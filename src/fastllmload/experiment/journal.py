@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -13,13 +14,30 @@ from typing import Any, Self
 import msgspec
 
 from fastllmload import __version__
-from fastllmload.engine.environment import command_line
+from fastllmload.engine.manifest import command_line
 from fastllmload.engine.public_settings import blank
 from fastllmload.errors import HostLimitError, InputError
-from fastllmload.experiment.folder_lock import hold
 from fastllmload.files import parse_json, read_regular, replace_with
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.redact import Redactor
+
+
+def hold(folder: Path) -> int:
+    """Lock *folder*, which exists. Returns the descriptor that owns the lock: close() releases it; children do not inherit
+    it. InputError if another process holds the lock.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise InputError(
+            f"{folder} is in use: another fastllmload works in it; wait until it ends, or name a new folder with --output"
+        ) from None
+    except OSError:  # a file system without locks: work without one
+        pass
+    return descriptor
+
 
 SCHEMA_VERSION = 1
 FILE = "procedure.json"

@@ -28,7 +28,6 @@ from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations
 from fastllmload.plan.conversations.synthetic import SyntheticConversations
 from fastllmload.plan.conversations.turns import instants
-from fastllmload.plan.digest import array_hash, digest_of
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
     ARRAYS,
@@ -40,6 +39,8 @@ from fastllmload.plan.plan import (
     SCHEMA_VERSION,
     TURNS,
     Plan,
+    array_hash,
+    digest_of,
     write_document,
 )
 from fastllmload.plan.prompts.composed import ComposedPrompts

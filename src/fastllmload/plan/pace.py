@@ -10,8 +10,7 @@ from typing import Any
 
 from fastllmload.arrivals.choice import choose_arrivals, choose_varying
 from fastllmload.arrivals.curve_text import read_curve
-from fastllmload.arrivals.process import Arrivals, Recorded
-from fastllmload.arrivals.schedule import Schedule, draw_schedule
+from fastllmload.arrivals.process import Arrivals, Recorded, Schedule, draw_schedule
 from fastllmload.errors import InputError
 from fastllmload.settings import Load
 from fastllmload.workload.synthetic import Quota

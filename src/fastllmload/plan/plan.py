@@ -10,6 +10,7 @@ the API key.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tokenize
 from collections.abc import Mapping
@@ -22,7 +23,25 @@ import numpy.typing as npt
 
 from fastllmload.errors import RunFolderError
 from fastllmload.files import check_npy_head, read_regular, regular
-from fastllmload.plan.digest import array_hash, digest_of
+
+
+def canonical(document: Mapping[str, Any]) -> bytes:
+    """One line of JSON with sorted keys and no spaces. ValueError for NaN and infinity."""
+    return (
+        json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False) + "\n"
+    ).encode("ascii")
+
+
+def digest_of(document: Mapping[str, Any]) -> str:
+    """SHA-256 of a plan document without its `digest`."""
+    return hashlib.sha256(canonical({k: v for k, v in document.items() if k != "digest"})).hexdigest()
+
+
+def array_hash(array: npt.NDArray[Any]) -> str:
+    """SHA-256 of an array's bytes (little-endian, C order), without any file header."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return hashlib.sha256(flat.data).hexdigest()
+
 
 SCHEMA_VERSION = 1
 DOCUMENT = "plan.json"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.experiment.report.findings import format_cell
-from fastllmload.metrics.levels.pooled import pooled_spread
+from fastllmload.metrics.levels.asiai import pooled_spread
 from fastllmload.statistics.student import t_interval
 
 Document = Mapping[str, Any]

@@ -22,9 +22,8 @@ from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
 from fastllmload.experiment.experiment import SETTLE_S, Experiment, recorded_settings
 from fastllmload.experiment.incomplete import QUICK, SIMULATED
 from fastllmload.experiment.journal import Journal
-from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.result import Level, level_warnings
 from fastllmload.experiment.level.settings import changed
-from fastllmload.experiment.level.warnings import level_warnings
 from fastllmload.experiment.preparation import cold_start, hooks
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.experiment.report.output import write

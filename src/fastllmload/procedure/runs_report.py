@@ -19,7 +19,7 @@ from fastllmload.experiment.report.parts import (
     terminal_tables,
     with_state,
 )
-from fastllmload.metrics.levels.pooled import STABLE_BELOW, VARIABLE_BELOW
+from fastllmload.metrics.levels.asiai import STABLE_BELOW, VARIABLE_BELOW
 from fastllmload.procedure import over_runs
 
 Document = Mapping[str, Any]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fastllmload._ext import counters as k
 from fastllmload._ext.recorder import npy_header
-from fastllmload.host.process import ProcessFigures
+from fastllmload.host.cpu import ProcessFigures
 
 COUNTERS: dict[str, int] = {  # column: word of the worker's shared memory
     "released": k.W_RELEASED,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fastllmload.arrivals.choice import choose_varying
 from fastllmload.arrivals.curve import Day, Exponential, Linear, RateCurve, described_curve, mean_rate
 from fastllmload.arrivals.curve_text import read_curve
-from fastllmload.arrivals.schedule import draw_schedule
+from fastllmload.arrivals.process import draw_schedule
 
 CURVES = [
     Linear((0.0, 100.0), (10.0, 90.0)),

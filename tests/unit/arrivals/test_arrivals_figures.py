@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fastllmload.arrivals.choice import choose_arrivals
-from fastllmload.arrivals.schedule import draw_schedule
+from fastllmload.arrivals.process import draw_schedule
 
 SEEDS = 1000
 ALARM = 0.001  # p below which p-values count as not uniform

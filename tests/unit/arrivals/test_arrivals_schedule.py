@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from fastllmload.arrivals.choice import NAMES, choose_arrivals
-from fastllmload.arrivals.process import CHUNK
-from fastllmload.arrivals.schedule import draw_schedule
+from fastllmload.arrivals.process import CHUNK, draw_schedule
 
 STREAM = "42/arrivals"
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from fastllmload.arrivals.choice import choose_arrivals
-from fastllmload.arrivals.schedule import draw_schedule
+from fastllmload.arrivals.process import draw_schedule
 
 SEEDS = 200
 UNIFORM = 0.001  # p below which p-values count as not uniform: one such alarm in a thousand sets of seeds

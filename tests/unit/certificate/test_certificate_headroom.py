@@ -7,7 +7,7 @@ import pytest
 
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.evidence import WorkerRecord
-from fastllmload.certificate.headroom import headroom, peak_rate
+from fastllmload.certificate.judge import headroom, peak_rate
 
 CEILING = Ceiling(events_per_s=10_000.0, requests_per_s=1_000.0)
 

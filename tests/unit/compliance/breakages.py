@@ -133,7 +133,7 @@ def shifted(cases: Cases) -> None:
 
 def other_process(cases: Cases) -> None:
     """Instants are equally spaced, though the plan says Poisson; digest and rows agree with each other."""
-    from fastllmload.plan.digest import array_hash
+    from fastllmload.plan.plan import array_hash
 
     run = cases.run
     spaced = np.arange(len(run.planned), dtype=np.int64) * 20_000_000
@@ -147,7 +147,7 @@ def other_process(cases: Cases) -> None:
 
 def shifted_plan(cases: Cases) -> None:
     """Instants that are not those of the process that is named; digest and plan agree with each other."""
-    from fastllmload.plan.digest import array_hash
+    from fastllmload.plan.plan import array_hash
 
     run = cases.run
     run.planned["t_sched_ns"] += np.arange(len(run.planned)) * 1_000

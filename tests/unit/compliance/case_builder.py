@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from fastllmload.arrivals.choice import choose_arrivals
-from fastllmload.arrivals.schedule import draw_schedule
+from fastllmload.arrivals.process import draw_schedule
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.declarations import simulated_declarations
 from fastllmload.metrics.run.measure import measure
-from fastllmload.plan.digest import array_hash
-from fastllmload.plan.plan import RECORD
+from fastllmload.plan.plan import RECORD, array_hash
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 

@@ -10,8 +10,8 @@ import numpy as np
 from case_builder import BEGAN, DECLARED, Case, Cases, events_of, made
 
 from fastllmload.arrivals.choice import choose_arrivals
-from fastllmload.arrivals.schedule import draw_schedule
-from fastllmload.plan.digest import array_hash
+from fastllmload.arrivals.process import draw_schedule
+from fastllmload.plan.plan import array_hash
 from fastllmload.records import layout
 
 

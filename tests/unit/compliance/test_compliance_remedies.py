@@ -10,10 +10,8 @@ from case_builder import Cases
 from compliance_scenes import plain, tradeoff, ttft
 
 from fastllmload.compliance.checks import CHECKS
-from fastllmload.compliance.deviations import deviations
 from fastllmload.compliance.outcome import FALSE
-from fastllmload.compliance.scaled import SCALED
-from fastllmload.compliance.verdict import judge
+from fastllmload.compliance.verdict import SCALED, deviations, judge
 
 
 def remedies(cases: Cases, folder: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ import pytest
 from real_run import real_run
 
 from fastllmload.metrics.distribution.percentiles import NAMED
-from fastllmload.metrics.run.flat_keys import FLAT, REASONING, VLLM
+from fastllmload.metrics.run.measure import FLAT, REASONING, VLLM
 from fastllmload.records import layout
 
 PAGE = (Path(__file__).parents[3] / "docs" / "run-folder.md").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastllmload.engine.failures import LAST, FailureMonitor
+from fastllmload.engine.phases import LAST, FailureMonitor
 
 
 def detected(share: float | None, totals: list[tuple[int, int]]) -> list[bool]:

@@ -13,7 +13,8 @@ from certificates import certificate, needs_openssl
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.manifest import token_reporting
-from fastllmload.engine.preflight import client, probe, progress
+from fastllmload.engine.preflight import client, probe
+from fastllmload.engine.preflight import client as progress
 from fastllmload.engine.preflight.check import preflight
 from fastllmload.engine.preflight.probe import Probe
 from fastllmload.engine.recording.telemetry import TelemetryDiscovery

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from fastllmload.host import wallclock
-from fastllmload.host.wallclock import WallClock, offset_ns
+from fastllmload.host import probe
+from fastllmload.host.probe import WallClock, offset_ns
 
 SECOND = 1_000_000_000
 
@@ -16,7 +16,7 @@ SECOND = 1_000_000_000
 def step_at(monkeypatch):
     """`step_at(at, offset)`: `step_s()` when the next reading is this, in ns; the first reading is (0, 0)."""
     found = [(0, 0)]
-    monkeypatch.setattr(wallclock, "offset_ns", lambda: found[-1])
+    monkeypatch.setattr(probe, "offset_ns", lambda: found[-1])
     clock = WallClock()
 
     def one(at, offset):
@@ -44,8 +44,8 @@ def test_an_interrupted_reading_is_left_out(monkeypatch):
     """The tightest of three pairs is used: the others were interrupted for 10 ms between the two clocks."""
     monotonic = iter([0, 20_000_000, 20_000_000, 20_000_010, 30_000_000, 50_000_000])
     real = iter([10_000_000 + 7, 20_000_005 + 7, 49_000_000 + 7])
-    monkeypatch.setattr(wallclock.time, "monotonic_ns", lambda: next(monotonic))
-    monkeypatch.setattr(wallclock.time, "time_ns", lambda: next(real))
+    monkeypatch.setattr(probe.time, "monotonic_ns", lambda: next(monotonic))
+    monkeypatch.setattr(probe.time, "time_ns", lambda: next(real))
     assert offset_ns() == (20_000_010, 7)
 
 

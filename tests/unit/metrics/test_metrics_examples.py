@@ -20,7 +20,8 @@ from fastllmload.metrics.request import e2e, token_rate, tpot, ttft
 from fastllmload.metrics.request.durations import NULL, committed
 from fastllmload.metrics.run import measure
 from fastllmload.metrics.run.throughput import makespan_s, per_second
-from fastllmload.metrics.tokens import fluid_rates, fluidity, idle, itl
+from fastllmload.metrics.tokens import fluidity, idle, itl
+from fastllmload.metrics.tokens import fluidity as fluid_rates
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastllmload.metrics.levels import fairness, operating_points, pooled, prefix_cache
+from fastllmload.metrics.levels import asiai, fairness, operating_points, prefix_cache
 from fastllmload.metrics.levels.guardrail import throughput_change
 from fastllmload.metrics.levels.scaling import scaling
 from fastllmload.metrics.request.durations import NULL
@@ -23,7 +23,7 @@ EXAMPLES = tomllib.loads((Path(__file__).parent / "examples.toml").read_text())[
 
 
 def pooled_of(given: Found) -> Found:
-    found = pooled.pooled_spread(given["groups"])
+    found = asiai.pooled_spread(given["groups"])
     return {**dataclasses.asdict(found), "label": found.stability,
             "naive_std": float(np.std([run for group in given["groups"] for run in group]))}  # fmt: skip
 

@@ -23,7 +23,8 @@ from fastllmload.metrics.request import e2e, server_side, token_rate, tpot, ttft
 from fastllmload.metrics.request.durations import committed
 from fastllmload.metrics.run import cost, throughput
 from fastllmload.metrics.run.cost import power_w, tok_s_per_w
-from fastllmload.metrics.tokens import fluid_rates, fluidity, idle, itl
+from fastllmload.metrics.tokens import fluidity, idle, itl
+from fastllmload.metrics.tokens import fluidity as fluid_rates
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 

@@ -9,8 +9,7 @@ from plan_builder import asked, build
 
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.plan.archive import load_plan, save_plan
-from fastllmload.plan.digest import digest_of
-from fastllmload.plan.plan import Plan
+from fastllmload.plan.plan import Plan, digest_of
 
 CLOSED = {"rate": None, "duration": None, "load__concurrency": 2, "load__num_requests": 30}
 MEMBERS = [

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from plan_builder import asked, build
 
-from fastllmload.plan.description.chart import BLOCKS, LABEL, axis, bars, short
-from fastllmload.plan.description.picture import HEIGHT, WIDTH, _lengths, show, spell
+from fastllmload.plan.description.picture import BLOCKS, HEIGHT, LABEL, WIDTH, _lengths, axis, bars, short, show, spell
 
 
 def heights(lines):

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from fastllmload.errors import TargetError
-from fastllmload.experiment.preparation.readiness import NOT_YET, await_answer, unreachable_reason
+from fastllmload.experiment.preparation.hooks import NOT_YET, await_answer, unreachable_reason
 from fastllmload.settings import RunSettings, Target
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastllmload.experiment.level.server_queue import waiting_of
+from fastllmload.experiment.level.criteria import waiting_of
 from fastllmload.metrics.run.window import Window
 from fastllmload.telemetry.series import Telemetry, TelemetrySeries
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fastllmload.cli import main as entry
+from fastllmload.quick.bench import from_card
 from fastllmload.quick.protocol import PROMPTS, as_run, engines, prompt_types
-from fastllmload.quick.warmup import from_card
 from fastllmload.settings import Client, Load, Output, RunSettings, Target, Workload
 from fastllmload.workload.dataset import read_dataset
 

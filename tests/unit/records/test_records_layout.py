@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastllmload._ext import recorder
-from fastllmload.records import earlier_layout, layout
+from fastllmload.records import layout, worker_files
 from fastllmload.records.worker_files import open_rows
 
 PXD = Path(__file__).parents[3] / "ext/fastllmload/_ext"
@@ -65,7 +65,7 @@ def test_files_of_the_layout_before_brackets_are_read(tmp_path: Path) -> None:
     rows["t_submit"], rows["t_first_floor"] = [5, 6], [7, 8]
     events = np.array(
         [(10, 0, 3, 1, 2), (20, 1, 3, 0, 0), (20, 0, 3, 2, 0), (20, 0, 3, 5, 0), (40, 0, 3, 1, 0), (45, 1, 3, 0, 0)],
-        earlier_layout.EVENT,
+        worker_files.EVENT,
     )
     np.save(tmp_path / "requests.npy", rows)
     np.save(tmp_path / "tokens.npy", events)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastllmload._ext import counters as k
-from fastllmload.host.process import process_figures
+from fastllmload.host.cpu import process_figures
 from fastllmload.records.samples import COUNTERS, SAMPLE, SIMULATOR, SampleLog, sample
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fastllmload.errors import RunFolderError
-from fastllmload.report.documents import source
+from fastllmload.report.documents import subject
 from fastllmload.report.terminal.summary import summary_lines
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
@@ -36,13 +36,13 @@ def measuring(monkeypatch):
         lost = staticmethod(lambda *names: None)
         whole = property(lambda self: self)
 
-    monkeypatch.setattr(source, "load", Whole)
+    monkeypatch.setattr(subject, "load", Whole)
     return asked
 
 
 def written(folder, document):
     (folder / "run.json").write_text(json.dumps(document))
-    return "\n".join(line.text for line in summary_lines(source.document_of(folder)))
+    return "\n".join(line.text for line in summary_lines(subject.document_of(folder)))
 
 
 def test_a_killed_run_is_measured_now(measuring, tmp_path):
@@ -69,4 +69,4 @@ def test_a_folder_without_a_run_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(RunFolderError):
-        source.document_of(tmp_path)
+        subject.document_of(tmp_path)

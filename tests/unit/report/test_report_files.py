@@ -13,7 +13,7 @@ from fastllmload.errors import RunFolderError
 from fastllmload.records.run import load
 from fastllmload.report import html
 from fastllmload.report.documents import files
-from fastllmload.report.documents.source import document_of
+from fastllmload.report.documents.subject import document_of
 
 
 @pytest.fixture

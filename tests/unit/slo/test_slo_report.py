@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload.errors import InputError
-from fastllmload.metrics.objectives.classes import refuse_unknown
 from fastllmload.metrics.objectives.evaluators import evaluator
-from fastllmload.metrics.objectives.objective import UNITS, objective, objectives_of, read_objective
+from fastllmload.metrics.objectives.objective import UNITS, objective, objectives_of, read_objective, refuse_unknown
 from fastllmload.metrics.objectives.report import WORST, slo_ok
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout

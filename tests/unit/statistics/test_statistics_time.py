@@ -10,8 +10,7 @@ from scipy import stats
 
 from fastllmload.statistics.kaplan_meier import bounds, survival
 from fastllmload.statistics.little import littles_law
-from fastllmload.statistics.mser5 import mser5
-from fastllmload.statistics.trend import mann_kendall, slope
+from fastllmload.statistics.trend import mann_kendall, mser5, slope
 
 S = 1_000_000_000
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrivals.choice import choose_arrivals
-from fastllmload.arrivals.schedule import draw_schedule
+from fastllmload.arrivals.process import draw_schedule
 from fastllmload.compliance.checks.registry import check, each
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
-from fastllmload.plan.digest import array_hash
+from fastllmload.plan.plan import array_hash
 
 ENOUGH = 100_000  # instants that are drawn again
 LAG_US = 1_000.0  # P99 of releases (procedures.md 0.4)

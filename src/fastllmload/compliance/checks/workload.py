@@ -12,7 +12,7 @@ from fastllmload.compliance.checks.registry import check, each
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, dig
 from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, inapplicable, judged, true, undeclared
 from fastllmload.declarations import SKEWED, SYNTHETIC, by_key, workload_kind
-from fastllmload.plan.digest import array_hash
+from fastllmload.plan.plan import array_hash
 
 # Common fields (IETF 4.3.1) of the workloads that the tool defines.
 STANDARD_FIELDS: dict[str, dict[str, str]] = {

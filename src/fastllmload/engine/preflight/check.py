@@ -11,8 +11,8 @@ from typing import Any
 
 from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
+from fastllmload.engine.preflight.client import ReportProgress, no_report
 from fastllmload.engine.preflight.probe import PROBE_TOKENS, Probe
-from fastllmload.engine.preflight.progress import ReportProgress, no_report
 from fastllmload.engine.workers.affinity import check_source_addresses
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import InputError, TargetError

@@ -8,10 +8,10 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable, Iterator
 
 from fastllmload.endpoint import Endpoint
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, request_head
-from fastllmload.engine.preflight.progress import ANSWER_S, LIST_S, ReportProgress, no_report, reporting_wait
 from fastllmload.engine.preflight.tls import describe, tls_advice, tls_context, trust_advice
 from fastllmload.engine.workers.affinity import reachable_from
 from fastllmload.errors import TargetError
@@ -19,6 +19,31 @@ from fastllmload.host.limits import port_capacity
 from fastllmload.records.error_texts import printable
 from fastllmload.report.terminal.outlet import Redact
 from fastllmload.settings import RunSettings
+
+ReportProgress = Callable[[str], None]
+
+REPORT_AFTER_S = 3.0
+LIST_S = 10.0  # a list of models needs no model
+ANSWER_S = 30.0  # the first answer may load one
+
+
+def no_report(_: str) -> None:
+    """Report nothing."""
+
+
+@contextlib.contextmanager
+def reporting_wait(report_progress: ReportProgress, what: str, limit_s: float) -> Iterator[None]:
+    """Call *report_progress* with one line, in another thread, when the block takes longer than 3 s of its *limit_s*."""
+    line = f"waiting for {what}, at most {limit_s:g} s (--preflight-timeout)"
+    timer = threading.Timer(REPORT_AFTER_S, report_progress, [line])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
 
 CONNECT_TIMEOUT_S = 5.0
 LARGEST_ANSWER = 4 << 20

@@ -10,7 +10,7 @@ import numpy as np
 from fastllmload._ext import counters as k
 from fastllmload._ext import histogram
 from fastllmload.engine.workers.fleet import Fleet
-from fastllmload.host.process import process_figures
+from fastllmload.host.cpu import process_figures
 from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.records.samples import SIMULATOR, SampleLog, sample
 from fastllmload.report.terminal.snapshot import Snapshot

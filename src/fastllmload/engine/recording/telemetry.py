@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fastllmload.endpoint.ollama_fields import sibling_path
+from fastllmload.endpoint.ollama import sibling_path
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base, request_head
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError, TargetError

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from fastllmload.experiment.level import client_lateness, verdict
 from fastllmload.metrics.objectives.benefit import PRESETS, benefits_by, received
-from fastllmload.metrics.objectives.classes import subject
 from fastllmload.metrics.objectives.evaluators import JudgedRequests, ObjectiveOutcome, outcome
-from fastllmload.metrics.objectives.objective import Objective
+from fastllmload.metrics.objectives.objective import Objective, subject
 from fastllmload.metrics.objectives.report import judged_of
 from fastllmload.metrics.request.durations import committed
 from fastllmload.metrics.run.bounds import earliest

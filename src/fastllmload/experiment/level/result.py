@@ -2,13 +2,68 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fastllmload.records.run import Run, load
+from fastllmload.errors import RunFolderError
+from fastllmload.experiment.level.verdict import TOO_SHORT
+from fastllmload.records.integrity import find_damage
+from fastllmload.records.run import DONE, Run, load, read_manifest
 from fastllmload.settings import RunSettings
+
+Entry = Mapping[str, Any]
+
+
+def level_warnings(levels: Sequence[Entry]) -> Iterator[str]:
+    """Sentences for `warnings` from `criteria.warnings` of *levels*."""
+    found: dict[str, list[tuple[Entry, str]]] = {}
+    for level in levels:
+        for text in (level.get("criteria") or {}).get("warnings") or ():
+            found.setdefault(TOO_SHORT if str(text).endswith(TOO_SHORT) else str(text), []).append((level, str(text)))
+    for kind, there in found.items():
+        if len(there) == 1:
+            [(level, text)] = there
+            yield f"level {level.get('number')} ({level.get('name')}): {text}"
+            continue
+        numbers = ", ".join(str(level.get("number")) for level, _ in there)
+        why = "the mean e2e latency is more than a tenth of each: " if kind == TOO_SHORT else ""
+        yield f"levels {numbers}: {why}{kind}"
+
+
+def slug(name: str) -> str:
+    """*name* as part of a folder's name."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+
+
+def finished(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
+    """(run.json, None) of a finished run in *folder* with all its files intact; (None, reason) if it is damaged; (None,
+    None) without a finished run.
+    """
+    if not (folder / "run.json").exists():
+        return None, None
+    try:
+        document = read_manifest(folder)
+    except RunFolderError as problem:
+        return None, str(problem)
+    if document.get("status") != DONE:
+        return None, None
+    damaged = find_damage(folder, document)
+    return (None, "; ".join(damaged.values())) if damaged else (document, None)
+
+
+def quarantine(folder: Path) -> Path | None:
+    """Rename *folder* to the next free `.cut-N` and return the new path; None if it does not exist."""
+    if not folder.exists():
+        return None
+    attempt = 1
+    while (target := folder.with_name(f"{folder.name}.cut-{attempt}")).exists():
+        attempt += 1
+    return folder.rename(target)
+
 
 PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p999", "mean", "min", "max", "std")
 

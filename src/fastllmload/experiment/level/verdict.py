@@ -11,9 +11,9 @@ import numpy as np
 from fastllmload.experiment.level import criteria as rule
 from fastllmload.experiment.level import margins
 from fastllmload.experiment.level.client_lateness import client_limits, is_closed, load_of, offered_in_full
+from fastllmload.experiment.level.criteria import waiting
 from fastllmload.experiment.level.late_reads import may_be_in_time
 from fastllmload.experiment.level.margins import BEST, WORST, Figures
-from fastllmload.experiment.level.server_queue import waiting
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.request.durations import committed
 from fastllmload.metrics.request.ttft import ttft

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.experiment.report.findings import format_cell
-from fastllmload.report.text.command_line import code_span, command_line
+from fastllmload.report.documents.reproduction import code_span, command_line
 
 Document = Mapping[str, Any]
 

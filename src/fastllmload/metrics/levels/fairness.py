@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.objectives.classes import class_name
+from fastllmload.metrics.objectives.objective import class_name
 from fastllmload.metrics.request.durations import NULL, committed, to_float
 from fastllmload.metrics.request.tpot import norm_latency, spaced, tpot
 from fastllmload.metrics.request.ttft import ttft

@@ -10,10 +10,15 @@ import numpy.typing as npt
 
 from fastllmload.errors import InputError
 from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.objectives import goodput
-from fastllmload.metrics.objectives.classes import class_name, class_number, subject
 from fastllmload.metrics.objectives.evaluators import JudgedRequests, ObjectiveOutcome, evaluator, outcome
-from fastllmload.metrics.objectives.objective import Objective, asked_of, objectives_of
+from fastllmload.metrics.objectives.objective import (
+    Objective,
+    asked_of,
+    class_name,
+    class_number,
+    objectives_of,
+    subject,
+)
 from fastllmload.metrics.run.throughput import TimeBase
 from fastllmload.metrics.tokens.counts import TokenCounts, count_tokens
 from fastllmload.metrics.tokens.fluidity import Fluidity, fluidity_of, targets_of
@@ -23,6 +28,22 @@ from fastllmload.records.run import RowNames, Run
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
+
+
+def request_goodput(slo_ok: Mask, seconds: float | None) -> float | None:
+    """Requests with slo_ok per second of the time base (SG 2.3)."""
+    return None if seconds is None or seconds <= 0 else float(np.count_nonzero(slo_ok)) / seconds
+
+
+def token_goodput(slo_ok: Mask, n_r: Numbers, seconds: float | None) -> float | None:
+    """Content tokens of the requests with slo_ok per second of the time base (SG eq. 5); unknown counts add nothing."""
+    return None if seconds is None or seconds <= 0 else float(np.maximum(n_r[slo_ok], 0).sum()) / seconds
+
+
+def slo_attainment(slo_ok: Mask) -> float | None:
+    """Share of all submitted requests with slo_ok; None when none was submitted."""
+    return float(np.count_nonzero(slo_ok)) / len(slo_ok) if len(slo_ok) else None
+
 
 WORST = 20  # requests that are named per objective
 
@@ -101,9 +122,9 @@ def judge(
         "evaluator": evaluator({asked.metric for asked in wanted}),
         "met": int(ok.sum()),
         "submitted": len(ok),
-        "slo_attainment": goodput.slo_attainment(ok),
-        "request_goodput": goodput.request_goodput(ok, seconds),
-        "token_goodput": goodput.token_goodput(ok, n_r, seconds),
+        "slo_attainment": slo_attainment(ok),
+        "request_goodput": request_goodput(ok, seconds),
+        "token_goodput": token_goodput(ok, n_r, seconds),
         "each": {entry["objective"]: entry["met"] for entry in found},
         "objectives": found,
         "classes": by_class(run, classes, ok),
@@ -140,7 +161,7 @@ def one_objective(
         "unit": asked.unit,
         "submitted": int(whom.sum()),
         "met": met,
-        "attainment": goodput.slo_attainment(result.met[whom]),
+        "attainment": slo_attainment(result.met[whom]),
         "missed": int(late.sum()),
         "failed": int(failed.sum()),
         "excess": distribution(np.where(late, result.excess, np.nan)[late], unit),
@@ -172,7 +193,7 @@ def by_class(run: Run, classes: npt.NDArray[Any], ok: Mask) -> dict[str, Any]:
         class_name(int(number), run.manifest): {
             "met": int(ok[classes == number].sum()),
             "submitted": int((classes == number).sum()),
-            "slo_attainment": goodput.slo_attainment(ok[classes == number]),
+            "slo_attainment": slo_attainment(ok[classes == number]),
         }
         for number in np.unique(classes)
     }

@@ -18,28 +18,54 @@ from fastllmload.metrics.request.network import network_metrics
 from fastllmload.metrics.request.server_side import server_side_metrics
 from fastllmload.metrics.run import success
 from fastllmload.metrics.run.bounds import bounds_of
-from fastllmload.metrics.run.by_target import by_target
 from fastllmload.metrics.run.cold_start import cold_start_metrics
 from fastllmload.metrics.run.conversations import conversations_block
 from fastllmload.metrics.run.cost import cost_metrics
 from fastllmload.metrics.run.counts import consistency_metrics, counts_of
-from fastllmload.metrics.run.flat_keys import flat_keys
 from fastllmload.metrics.run.in_flight import in_flight_metrics
 from fastllmload.metrics.run.lost import without_lost
 from fastllmload.metrics.run.per_class import classes_block
 from fastllmload.metrics.run.reasoning import reasoning_metrics
 from fastllmload.metrics.run.steadiness import steadiness
+from fastllmload.metrics.run.success import by_target
 from fastllmload.metrics.run.throughput import throughput_metrics, time_base
 from fastllmload.metrics.run.unfinished import bounds_in_place, unfinished_in_window, with_unfinished
 from fastllmload.metrics.run.users import users_block
 from fastllmload.metrics.run.window import Window, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
-from fastllmload.metrics.tokens.fluid_rates import deadline_metrics
-from fastllmload.metrics.tokens.fluidity import fluidity_metrics, fluidity_of
+from fastllmload.metrics.tokens.fluidity import deadline_metrics, fluidity_metrics, fluidity_of
 from fastllmload.metrics.tokens.idle import idle_metrics
 from fastllmload.metrics.tokens.itl import empty_chunks, gap_metrics, pooled
 from fastllmload.metrics.tokens.times import count_chunks, token_times
 from fastllmload.records.run import Run
+
+VLLM = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}  # vLLM's name: name here
+REASONING = {"ttft_any": "ttft_any", "tpot_any": "tpot_any"}  # for runs with reasoning
+FLAT = {"mean": "mean", "median": "p50", "std": "std", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p999"}
+
+
+def flat_keys(
+    metrics: dict[str, Any], counts: dict[str, Any], slo: dict[str, Any] | None, window: Window | None
+) -> dict[str, Any]:
+    """vLLM's keys, and those of REASONING where answers reason. `itl` are the gaps by the chosen option: vLLM's are gaps
+    between chunks.
+    """
+    output, taken = metrics["output_tok_s"]["value"], metrics["input_tok_s"]["value"]
+    flat: dict[str, Any] = {
+        "duration": None if window is None else window.seconds,
+        "completed": counts["ok"],
+        "failed": counts["failed"],
+        "total_input_tokens": counts["input_tokens"],
+        "total_output_tokens": counts["output_tokens"],
+        "request_throughput": metrics["req_s"]["value"],
+        "output_throughput": output,
+        "total_token_throughput": None if output is None or taken is None else output + taken,
+        "request_goodput": None if slo is None else slo["request_goodput"],
+    }
+    for name, metric in (VLLM | REASONING if counts["reasoned"] else VLLM).items():
+        chosen = metrics[metrics["share_single"]["pooled_as"] if metric == "itl" else metric]
+        flat.update({f"{key}_{name}_ms": chosen[field] for key, field in FLAT.items()})
+    return flat
 
 
 def measure(run: Run) -> dict[str, Any]:

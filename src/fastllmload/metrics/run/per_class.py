@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.objectives.classes import class_name
+from fastllmload.metrics.objectives.objective import class_name
 from fastllmload.metrics.request import e2e as ends
 from fastllmload.metrics.request import ttft as starts
 from fastllmload.metrics.request.latencies import in_time

@@ -21,8 +21,7 @@ from fastllmload.records.run import Run
 from fastllmload.statistics.batches import BATCHES
 from fastllmload.statistics.interval import Sample
 from fastllmload.statistics.little import TOLERANCE, littles_law
-from fastllmload.statistics.mser5 import mser5
-from fastllmload.statistics.trend import DRIFTED, Drift, drift
+from fastllmload.statistics.trend import DRIFTED, Drift, drift, mser5
 
 Rows = npt.NDArray[Any]
 MEASURED = {"ttft": ttft, "e2e": e2e}

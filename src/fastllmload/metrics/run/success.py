@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fastllmload.metrics.distribution.summary import estimated, scalar
 from fastllmload.metrics.run.users import gave_up, left_by_plan
 from fastllmload.records import layout
+from fastllmload.records.run import Run
 from fastllmload.statistics.interval import ConfidenceInterval, Estimate, share_interval
 
 Rows = npt.NDArray[Any]
@@ -96,3 +97,23 @@ def error_groups(rows: Rows) -> list[dict[str, Any]]:
         for (status, error, http_status, number), count in zip(groups.tolist(), counts.tolist(), strict=True)
     ]
     return sorted(found, key=lambda group: -group["count"])
+
+
+def by_target(run: Run, rows: Rows) -> list[dict[str, Any]]:
+    """`by_target` of run.json over the measured *rows*, in the order of `target.urls`; empty with one URL."""
+    urls = (run.manifest.get("target") or {}).get("urls") or ()
+    return [one_target(url, rows[rows["url"] == number]) for number, url in enumerate(urls)] if len(urls) > 1 else []
+
+
+def one_target(url: str, rows: Rows) -> dict[str, Any]:
+    """The counts of one URL, as in `counts`; a request that was never sent has no URL."""
+    sent = rows[rows["status"] != layout.NOT_SENT]
+    ok = int(np.count_nonzero(sent["status"] == layout.OK))
+    others = int((sent["status"] == layout.IN_FLIGHT).sum() + (left_by_plan(sent) | gave_up(sent)).sum())
+    return {
+        "url": url,
+        "dispatched": len(sent),
+        "ok": ok,
+        "failed": len(sent) - ok - others,
+        "errors": error_groups(sent),
+    }

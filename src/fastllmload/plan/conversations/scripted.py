@@ -24,8 +24,14 @@ from fastllmload.plan.conversations.turns import Tally, ThinkTimes, TurnPart, es
 from fastllmload.plan.plan import TURN
 from fastllmload.plan.prompts.content import Endpoint, described, file_of
 from fastllmload.plan.prompts.dataset_bodies import DatasetEncoder, subset_facts
-from fastllmload.workload.content.questions import Questions
-from fastllmload.workload.conversation import STAND_IN, SYSTEM_SHARE, SYSTEM_TOKENS, Conversation, SystemPrompt
+from fastllmload.workload.conversation import (
+    STAND_IN,
+    SYSTEM_SHARE,
+    SYSTEM_TOKENS,
+    Conversation,
+    Questions,
+    SystemPrompt,
+)
 from fastllmload.workload.dataset import DatasetRequest
 from fastllmload.workload.dialogues import Dialogues, Message, read_dialogues
 from fastllmload.workload.lengths import Lengths, parse_lengths

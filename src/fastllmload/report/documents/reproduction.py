@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.terminal.summary import part
-from fastllmload.report.text.command_line import command_line
 from fastllmload.report.text.numbers import NOT_KNOWN
 from fastllmload.report.text.tables import Table, markdown
+
+
+def command_line(found: object) -> str | None:
+    """The arguments quoted for a shell; a string (`withheld`) unchanged; None where nothing was recorded."""
+    if isinstance(found, (list, tuple)):
+        return shlex.join(map(str, found)) or None
+    return None if found is None else str(found)
+
+
+def code_span(text: str) -> str:
+    """*text* as a Markdown code span: no character is escaped, so it can be copied from the file as from the page."""
+    longest, run = 0, 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        longest = max(longest, run)
+    fence, room = "`" * (longest + 1), " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{room}{' '.join(text.splitlines())}{room}{fence}"
 
 
 def pairs(found: identity.Pairs) -> Iterator[str]:

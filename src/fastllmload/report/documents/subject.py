@@ -12,10 +12,27 @@ import msgspec
 
 from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
-from fastllmload.records.run import Run, load
+from fastllmload.records.integrity import EVENTS
+from fastllmload.records.run import DONE, Run, load, read_manifest
 from fastllmload.report.documents.maximum import maximum
-from fastllmload.report.documents.source import document_of
 from fastllmload.report.redaction.document import withheld
+
+
+def document_of(folder: Path) -> dict[str, Any]:
+    """run.json; for a run that was stopped early, with the figures of its rows."""
+    document = read_manifest(folder)
+    if document.get("status") == DONE or document.get("metrics") is not None:
+        return document
+    from fastllmload.certificate.judge import judge
+    from fastllmload.metrics.run.measure import measure
+    from fastllmload.telemetry.summary import added
+
+    run = load(folder)
+    measured = measure(run)
+    # The certificate needs all rows and events; without them no verdict is computed.
+    judged = {} if run.lost(EVENTS) else {"certificate": judge(run)}
+    return {**document, **measured, **added(run.intact, measured), **judged}
+
 
 PROCEDURE = "procedure.json"
 SEARCHES = ("search.json", "sweep.json")

@@ -21,13 +21,12 @@ from pathlib import Path
 
 from fastllmload.files import replace_with
 from fastllmload.report.html.charts.chart import Rule, Span
-from fastllmload.report.html.charts.figure import Figures, grid
+from fastllmload.report.html.charts.figure import Figures, grid, render_table
 from fastllmload.report.html.charts.forest import Effect, Forest, render_forest
 from fastllmload.report.html.charts.plot import Plot, PlotAxis, PlotSeries, cdf, figure_of
 from fastllmload.report.html.html_document import html_document, tone_of
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.verdict import VerdictReason, verdict_card
-from fastllmload.report.html.tables import render_table
 from fastllmload.report.text import tables
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 

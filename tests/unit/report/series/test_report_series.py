@@ -17,8 +17,9 @@ from fastllmload.metrics.tokens.idle import Reader
 from fastllmload.metrics.tokens.timeline import on_timeline
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
-from fastllmload.report.series import arrival_gaps, chosen_requests, curves, host, tokens
 from fastllmload.report.series import axis as axes
+from fastllmload.report.series import chosen_requests, curves, host, tokens
+from fastllmload.report.series import curves as arrival_gaps
 from fastllmload.report.series import load as loads
 
 SECONDS = 5.0

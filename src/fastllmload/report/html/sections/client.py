@@ -19,8 +19,8 @@ from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.sections.evidence import us
 from fastllmload.report.html.sections.over_time import time_chart
-from fastllmload.report.series.arrival_gaps import arrival_gaps
 from fastllmload.report.series.axis import Floats
+from fastllmload.report.series.curves import arrival_gaps
 from fastllmload.report.series.host import (
     Bars,
     bars,

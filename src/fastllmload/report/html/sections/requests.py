@@ -9,12 +9,11 @@ import numpy as np
 from fastllmload.records.integrity import EVENTS
 from fastllmload.report.documents.results import error_text_table, target_table
 from fastllmload.report.html.charts.chart import Chart, Columns, Layer, Line
-from fastllmload.report.html.charts.figure import empty, grid, table
+from fastllmload.report.html.charts.figure import empty, grid, render_table, table
 from fastllmload.report.html.charts.scales import Linear, duration, up_to
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.over_time import time_chart
-from fastllmload.report.html.tables import render_table
 from fastllmload.report.series.chosen_requests import Delivery, choose_rows, delivery_of, thinned
 from fastllmload.report.series.load import failures_over_time
 from fastllmload.report.text.numbers import count, number, percent

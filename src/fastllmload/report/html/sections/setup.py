@@ -7,10 +7,10 @@ from typing import Any
 
 from fastllmload.redact import PLACEHOLDER, secret_header
 from fastllmload.report.documents.results import objective_table
+from fastllmload.report.html.charts.figure import render_table
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.overview import without_password
-from fastllmload.report.html.tables import render_table
 from fastllmload.report.text.event_tokens import event_tokens_text
 from fastllmload.report.text.numbers import some
 from fastllmload.report.text.reasoning import headlines

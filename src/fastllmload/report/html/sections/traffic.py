@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastllmload.report.documents.results import MARK, class_table, few_samples_note, marked
+from fastllmload.report.html.charts.figure import render_table
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, visible
-from fastllmload.report.html.tables import render_table
 from fastllmload.report.terminal.summary import part
 from fastllmload.report.text.numbers import NOT_KNOWN, count, number, percent, quantity
 from fastllmload.report.text.tables import Cell, Table

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastllmload.endpoint.fields import LENGTHS, extra_fields
-from fastllmload.endpoint.path import base_of
-from fastllmload.endpoint.pieces import NUMBER
+from fastllmload.endpoint.pieces import NUMBER, PROMPT, BodyPieces, base_of, cut
 from fastllmload.errors import InputError
+from fastllmload.plan.conversations.turn_template import OLLAMA_MESSAGES, TEXT
 from fastllmload.settings import Workload
 
 NO_IGNORE_EOS = "Ollama has no ignore_eos: a model may stop before the output length that was asked for (num_predict)"
@@ -63,3 +64,61 @@ def check_prompt_form(name: str, workload: Workload) -> None:
             f"--prompt-form {workload.prompt_form} is not supported by {name}: Ollama takes text only; "
             "use --prompt-form words or text"
         )
+
+
+class OllamaChat:
+    """`POST /api/chat`."""
+
+    name = "ollama-chat"
+    dialect = 2  # DIALECT_OLLAMA_CHAT of delta.pxd
+    joint = OLLAMA_MESSAGES
+
+    def path(self, base_path: str) -> str:
+        return api_path(base_path, "chat")
+
+    def models_path(self, base_path: str) -> str:
+        return sibling_path(base_path, "api/chat", "tags")
+
+    def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
+        """InputError for token-id prompts and for a invalid --extra-body."""
+        check_prompt_form(self.name, workload)
+        messages = [{"role": "user", "content": PROMPT}]
+        return cut({"model": model, "messages": messages, **sampling_fields(workload)})
+
+    def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
+        return cut({"model": model, "messages": PROMPT, **sampling_fields(workload)})
+
+    def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
+        return self.body_pieces(model, workload).encode(prompt, tokens)
+
+    def remarks(self, workload: Workload) -> tuple[str, ...]:
+        return (NO_IGNORE_EOS,) if workload.ignore_eos else ()
+
+
+class OllamaGenerate:
+    """`POST /api/generate`."""
+
+    name = "ollama-generate"
+    dialect = 3  # DIALECT_OLLAMA_GENERATE of delta.pxd
+    joint = TEXT
+
+    def path(self, base_path: str) -> str:
+        return api_path(base_path, "generate")
+
+    def models_path(self, base_path: str) -> str:
+        return sibling_path(base_path, "api/generate", "tags")
+
+    def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
+        """InputError for token-id prompts and for a invalid --extra-body."""
+        check_prompt_form(self.name, workload)
+        return cut({"model": model, "prompt": PROMPT, **sampling_fields(workload)})
+
+    def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
+        """InputError: generate takes a prompt, not messages."""
+        raise InputError(f"{self.name} takes no messages; use a chat endpoint, or a data set of prompts")
+
+    def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
+        return self.body_pieces(model, workload).encode(prompt, tokens)
+
+    def remarks(self, workload: Workload) -> tuple[str, ...]:
+        return (NO_IGNORE_EOS,) if workload.ignore_eos else ()
