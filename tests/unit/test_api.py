@@ -94,7 +94,7 @@ def test_a_killed_run_is_measured_when_loaded() -> None:
 
 
 def test_no_run_folder(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="no run folder"):
+    with pytest.raises(RunFolderError, match="is not a run folder"):
         fastllmload.load(tmp_path)
 
 

@@ -99,7 +99,7 @@ def test_a_tls_file_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tls, "LARGEST_OPTION", 10)
     (tmp_path / "ca").write_bytes(b"x" * 11)
     with pytest.raises(OSError, match="more than 10 bytes"):
-        tls.usable(str(tmp_path / "ca"))
+        tls.check_readable(str(tmp_path / "ca"))
 
 
 def test_an_encrypted_plan_file(tmp_path: Path) -> None:
@@ -139,5 +139,5 @@ def test_a_small_file_takes_little_memory_whatever_its_bound(tmp_path: Path) -> 
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
-    with pytest.raises(OSError, match="more than the 2,999,999 bytes"):
+    with pytest.raises(OSError, match="the limit of 2,999,999 bytes"):
         read_bounded(path, most=2_999_999)

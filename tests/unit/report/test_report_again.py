@@ -34,7 +34,7 @@ def measuring(monkeypatch):
         """Replaces the run of an undamaged folder."""
 
         lost = staticmethod(lambda *names: None)
-        whole = property(lambda self: self)
+        intact = property(lambda self: self)
 
     monkeypatch.setattr(subject, "load", Whole)
     return asked
