@@ -1,4 +1,4 @@
-"""docs/seeds.md holds what its machine-readable companion says, and our functions give those numbers."""
+"""docs/metric-definitions.md holds what its machine-readable companion says, and our functions give those numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 Found = dict[str, Any]
 HERE = Path(__file__).parent
-PAGE = HERE.parents[2] / "docs" / "seeds.md"
+PAGE = HERE.parents[2] / "docs" / "metric-definitions.md"
 ROWS = tomllib.loads((HERE / "seeds.toml").read_text())["row"]
 TABLE_ROW = re.compile(r"^\| `([a-z]+-[a-z0-9.-]+)` \|(.*)\|$", re.MULTILINE)
 DOCUMENTS = {"blog": 8, "asiai": 9, "sg": 8, "etalon": 6, "ietf": 11}
