@@ -50,7 +50,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     ramp_share: float = 0.1  # of the duration, left out of the window at its start (IETF 5.2.3.2)
     timeout: float = 600.0  # per request, declared
     grace: float | None = None  # drain time-out; None: max(60 s, 5 x P99 e2e so far)
-    repetition: int = 0  # each has its own arrival instants for the same requests (procedures 0.13); 0: the first
+    repetition: int = 0  # each has its own arrival instants for the same requests (spec/procedures 0.13); 0: the first
     stop_on_failures: float | None = None  # share of the last 100 requests above which sending stops (IETF 7.4)
 
 

@@ -24,7 +24,7 @@ def csr(requests: list[list[int]], origin: int = 1_000) -> tuple[np.ndarray, np.
 
 
 def fluidity_reference(gaps: list[int], due: list[int], d_d: int) -> tuple[int, int]:
-    """(met tokens, missed deadlines), as metrics.md 5.9 says it."""
+    """(met tokens, missed deadlines), as spec/metrics 5.9 says it."""
     met, missed, slack = 0, 0, 0
     for s, d in zip(gaps, due, strict=True):
         if s <= d + slack:

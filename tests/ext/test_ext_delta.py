@@ -1,4 +1,4 @@
-"""Events mean what metrics.md 3.2 says; template, scan, msgspec and a plain twin agree on any bytes."""
+"""Events mean what spec/metrics 3.2 says; template, scan, msgspec and a plain twin agree on any bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One exchange, fed by hand: rows, stamps and statuses are what metrics.md 3.1 to 3.5 say, for any split of the
+"""One exchange, fed by hand: rows, stamps and statuses are what spec/metrics 3.1 to 3.5 say, for any split of the
 bytes.
 """
 

@@ -484,7 +484,7 @@ def test_cancel_all_ends_what_is_in_flight(tmp_path: Path) -> None:
 
 
 def test_ten_errors_in_a_row_slow_a_slot_down(tmp_path: Path) -> None:
-    """A dead server must not be stormed: after ten errors a slot waits 100 ms each time (procedures 0.5)."""
+    """A dead server must not be stormed: after ten errors a slot waits 100 ms each time (spec/procedures 0.5)."""
     with scripted(answer_all) as address:
         pass
     outcome = drive(tmp_path, address, gaps_ms=[], slots=1, limit=13, preconnect=0)

@@ -1,5 +1,5 @@
 """Every metric of run.json again, in plain Python out of `export --format jsonl` and the settings, from the definitions
-of metrics.md 2 to 6. Nothing of fastllmload is imported: whatever differs is wrong in one of the two."""
+of spec/metrics 2 to 6. Nothing of fastllmload is imported: whatever differs is wrong in one of the two."""
 
 from __future__ import annotations
 

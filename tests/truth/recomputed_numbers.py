@@ -1,4 +1,4 @@
-"""Plain-Python figures of samples, by the definitions of metrics.md 2, 5.9 and 7.10."""
+"""Plain-Python figures of samples, by the definitions of spec/metrics 2, 5.9 and 7.10."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def quantile(ordered: list[float], q: float) -> float:
 
 
 def described(values: Iterable[float | None], scale: float = 1.0) -> dict[str, Any]:
-    """n, n_null, moments and percentiles, as metrics.md 2 defines them; *values* divided by *scale* at the end."""
+    """n, n_null, moments and percentiles, as spec/metrics 2 defines them; *values* divided by *scale* at the end."""
     everything = list(values)
     known = sorted(value for value in everything if value is not None)
     n = len(known)
@@ -48,7 +48,7 @@ def spread(gaps: list[int]) -> float | None:
 
 
 def deadlines(gaps: list[int], targets: list[int], d_d: int) -> tuple[int, int]:
-    """(met, missed deadlines) of metrics.md 5.9."""
+    """(met, missed deadlines) of spec/metrics 5.9."""
     slack = met = missed = 0
     for s, d in zip(gaps, targets, strict=True):
         if s <= d + slack:

@@ -9,7 +9,7 @@ Three ways to the same answer; `Meaning.decoder` says which one was taken.
 3. *msgspec*: a tree, walked in Python (eventtree.pyx). It decides all the rest, and everything under
    `strict`.
 
-What is said is judged in one place, `judge`, by this table (metrics.md 3.2). The first line that applies
+What is said is judged in one place, `judge`, by this table (spec/metrics 3.2). The first line that applies
 gives the kind.
 
     [DONE], blanks around it allowed                                      DONE

@@ -3,7 +3,7 @@
 Theory of operation. A transport opens an exchange (`exchange_open`), feeds every read with its time stamp (`feed`),
 reports the end of the connection (`eof`) or its own failure (`fail`). The head is httptools' (`http1.HeadReader`); the
 body's framing, then its events, are found in C and go to the `Timeline` one by one. A response that ends, by its own
-framing or with [DONE], gets its status here (metrics.md 3.5).
+framing or with [DONE], gets its status here (spec/metrics 3.5).
 """
 
 from libc.stdint cimport uint16_t
@@ -258,7 +258,7 @@ cdef class Protocol:
         return 0
 
     cdef int _finish(self, Exchange* x, int64_t t, int64_t user_t, bint cut=False) except -1:
-        """The response ended by its own framing, or with [DONE]: decide the status (metrics.md 3.5). *cut*: with neither, but
+        """The response ended by its own framing, or with [DONE]: decide the status (spec/metrics 3.5). *cut*: with neither, but
         its finish_reason had come.
         """
         cdef RequestRow* row = x.row

@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastllmload._ext.rowmemory cimport Places, RowMemory, fll_publish
-cdef enum Status:               # metrics.md 3.5, plus in_flight (only ever seen in a killed run) and stream_error
+cdef enum Status:               # spec/metrics 3.5, plus in_flight (only ever seen in a killed run) and stream_error
     STATUS_NOT_SENT = 0
     STATUS_IN_FLIGHT = 1
     STATUS_OK = 2

@@ -1,6 +1,6 @@
 """Slots of a closed loop: each holds one request, and sends the next at once when it has ended.
 
-A slot whose requests failed ten times in a row rests after each further failure (procedures 0.5): a server that refuses
+A slot whose requests failed ten times in a row rests after each further failure (spec/procedures 0.5): a server that refuses
 everything is not hammered.
 """
 

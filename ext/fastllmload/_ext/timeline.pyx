@@ -1,4 +1,4 @@
-"""Events onto the timeline of their request (metrics.md 3.2).
+"""Events onto the timeline of their request (spec/metrics 3.2).
 
 The kernel gives a read the stamp of the newest segment that it returned. So the last event of a read has its own time, and
 an earlier one has an upper bound, with a lower bound that the transport knows (`Arrival.low`). Such events are *unsettled*
@@ -8,7 +8,7 @@ have come at the most (`settle`). They lie one after the other in the window of 
 Events on the content timeline are recorded as EVENT_CONTENT, EVENT_TOOL: whitespace behind the first content token is
 content, whitespace before it stays EVENT_WHITESPACE.
 
-How many tokens an event carries is recorded where the server says it (metrics.md 3.4): the growth of its cumulative
+How many tokens an event carries is recorded where the server says it (spec/metrics 3.4): the growth of its cumulative
 `usage.completion_tokens`, as long as every event with text has said it; else the length of `token_ids`, else of `logprobs`.
 An event without text (an empty delta, a finish_reason) that carries tokens so, such as half a character or the end-of-sequence
 token, is an arrival of the same kind as the text before it. A finish_reason with the first usage of a stream is none: it may

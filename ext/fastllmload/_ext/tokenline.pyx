@@ -25,7 +25,7 @@ cdef int check_lists(const int64_t[::1] first, Py_ssize_t items) except -1:
 
 
 cdef inline bint is_timed(const EventRow* event, bint* begun) noexcept nogil:
-    # On the content timeline (metrics.md 3.2): whitespace counts only behind the first content of its request.
+    # On the content timeline (spec/metrics 3.2): whitespace counts only behind the first content of its request.
     if event.kind == EVENT_CONTENT or event.kind == EVENT_TOOL or event.kind == EVENT_REFUSAL:
         begun[0] = True
         return True

@@ -24,8 +24,8 @@ class Criterion:
     """*figure* above a level (below it when *below*) is a reason of that severity.
 
     *text* may use {value} and {limit}, both with the unit. *host_may_explain*: a stall of the host has the same effect.
-    *limits_generator*: the run then does not show saturation of the system under test (procedures 0.4.4). *explains*: it
-    is a cause of uncertain figures, which are judged themselves (`figures`), so its own severity is one less.
+    *limits_generator*: the run then does not show saturation of the system under test (spec/procedures 0.4.4). *explains*:
+    it is a cause of uncertain figures, which are judged themselves (`figures`), so its own severity is one less.
     """
 
     code: str
@@ -82,7 +82,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "lag_p99_us",
         "us",
         "releases were late: P99 of t_dispatch - t_sched is {value}, allowed is {limit}",
-        "procedures 0.4.4; later than 1 ms the generator is measured, not the server",
+        "spec/procedures 0.4.4; later than 1 ms the generator is measured, not the server",
         suspect=1_000,
         invalid=10_000,
         host_may_explain=True,
@@ -217,7 +217,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "user_delay_p99_us",
         "us",
         "receive times were taken by the process, which read late: P99 {value}, allowed is {limit}",
-        "parse lag P99 <= 1 ms (procedures 0.4.4)",
+        "parse lag P99 <= 1 ms (spec/procedures 0.4.4)",
         suspect=1_000,
         invalid=10_000,
         host_may_explain=True,
@@ -300,7 +300,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "no_fd",
         "requests",
         "{value} failed for lack of file descriptors",
-        "procedures 0.4.4",
+        "spec/procedures 0.4.4",
         invalid=0,
         limits_generator=True,
     ),
@@ -309,7 +309,7 @@ CRITERIA: tuple[Criterion, ...] = (
         "no_port",
         "requests",
         "{value} failed for lack of local ports",
-        "procedures 0.4.4",
+        "spec/procedures 0.4.4",
         invalid=0,
         limits_generator=True,
     ),

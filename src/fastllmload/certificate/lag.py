@@ -1,7 +1,7 @@
 """Computes the schedule lag, t_dispatch - t_sched of every release: the only figure that shows lateness of any kind.
 
 A Poisson process with independent jitter is again a Poisson process, so tests of the arrivals cannot replace the lag. In a
-closed loop t_sched is the instant at which the slot became free, and the lag is the turn-around time (procedures 0.5).
+closed loop t_sched is the instant at which the slot became free, and the lag is the turn-around time (spec/procedures 0.5).
 """
 
 from __future__ import annotations

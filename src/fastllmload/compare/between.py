@@ -1,4 +1,4 @@
-"""Compares sides with several runs. The run is the unit (procedures 3.4): requests of one run are not independent."""
+"""Compares sides with several runs. The run is the unit (spec/procedures 3.4): requests of one run are not independent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastllmload.statistics.two_samples import Difference, hedges_g, mann_whitne
 
 ROUNDING = 1e-9  # relative error of a float
 TESTS = ("auto", "welch", "paired", "mann-whitney")
-LEAST_RUNS = 3  # below it the spread between runs is hardly known (procedures 3)
+LEAST_RUNS = 3  # below it the spread between runs is hardly known (spec/procedures 3)
 
 
 def pairs_of(base: Side, new: Side) -> list[int] | None:

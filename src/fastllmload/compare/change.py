@@ -37,7 +37,7 @@ class Change:
 
     @property
     def shown(self) -> bool:
-        """The claim rule (procedures 3.4): p below 0.05 after Holm, and an interval without 0."""
+        """The claim rule (spec/procedures 3.4): p below 0.05 after Holm, and an interval without 0."""
         p = self.p if self.p_holm is None else self.p_holm
         return p is not None and p < SIGNIFICANT and self.excludes_zero
 

@@ -200,7 +200,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
     kinds = [sorted({gaps_of(run.document) for run in side.runs if has_gaps(run.document)}) for side in (base, new)]
     if kinds[0] != kinds[1] and all(kinds):
         both = " and ".join(f"{', '.join(kind)} of {side.name}" for kind, side in zip(kinds, (base, new), strict=True))
-        notes.append(f"gaps of different kinds: {both} (metrics 3.4), so the values of itl are not comparable")
+        notes.append(f"gaps of different kinds: {both} (spec/metrics 3.4), so the values of itl are not comparable")
     fewest = min(len(base.runs), len(new.runs))
     if test in (WITHIN, PAIRED):
         allowed = f" ({100 * BETWEEN_RUNS:g} % standard error is allowed for it)" if test == PAIRED else ""

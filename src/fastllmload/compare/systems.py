@@ -1,4 +1,4 @@
-"""Compares two or more systems by the draft's rules (IETF 6, procedures 3): equal set-ups, three runs each, and no claim
+"""Compares two or more systems by the draft's rules (IETF 6, spec/procedures 3): equal set-ups, three runs each, no claim
 without a significant test.
 """
 
@@ -134,7 +134,7 @@ def token_notes(sides: list[Side]) -> list[str]:
 
 
 def middle(found: MeasuredFigure) -> float | None:
-    """Median over runs (procedures 3.4)."""
+    """Median over runs (spec/procedures 3.4)."""
     known = [value for value in found.runs if value is not None]
     return median(known) if known and len(known) == len(found.runs) else None
 

@@ -103,7 +103,7 @@ def unequal_requests(sides: list[Side]) -> list[str]:
     """Violations of "same requests, same order, same seeds" (IETF 6.1); empty when systems were sent the same.
 
     Repetition k of each system must have been sent the same. Repetitions of one system must have the same requests, up to
-    the length of the shorter, and may differ in their instants (procedures 0.13).
+    the length of the shorter, and may differ in their instants (spec/procedures 0.13).
     """
     found = [text for side in sides[1:] for text in _requests_between(sides[0], side)]
     return list(dict.fromkeys([*found, *(text for side in sides for text in unequal_repetitions(side.runs))]))

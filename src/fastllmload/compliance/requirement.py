@@ -53,7 +53,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def in_verdict(self) -> bool:
-        """Whether it counts; MAY and statements without a key word of the draft never do (procedures.md 5)."""
+        """Whether it counts; MAY and statements without a key word of the draft never do (spec/procedures 5)."""
         return self.basis in IN_VERDICT and (self.must or self.should)
 
     @property

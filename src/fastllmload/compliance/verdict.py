@@ -1,7 +1,7 @@
 """Judges a run or procedure by every requirement that applies, and gives one of the draft's three verdicts (IETF 2).
 
 A test is not compliant when any MUST, MUST NOT or REQUIRED is false or undeclared; unconditionally compliant when those
-and all of SHOULD and RECOMMENDED hold; else conditionally compliant. Only key words of the draft count (procedures.md
+and all of SHOULD and RECOMMENDED hold; else conditionally compliant. Only key words of the draft count (spec/procedures
 5); the other statements are judged and reported without effect on the verdict.
 """
 

@@ -167,7 +167,7 @@ class RunSession:
         return exit_code(document, self.controller.run_status, settings.output.strict)
 
     def _round_trips_after(self, found: Preflight) -> None:
-        """Measure the round-trip time again after the run; skipped unless the run is complete (procedures 0.12)."""
+        """Measure the round-trip time again after the run; skipped unless the run is complete (spec/procedures 0.12)."""
         run_status, target = self.controller.run_status, self.folder.manifest["target"]
         target["connect_after_ms"] = []
         if found.first is None or run_status.status != DONE:

@@ -32,7 +32,7 @@ from fastllmload.settings import RunSettings, Secret, Target
 from fastllmload.simulator.process import SimulatorProcess
 
 LEVELS, PREPARATION = "levels", "preparation"
-SETTLE_S = 5.0  # idle between two levels (procedures.md 0.10)
+SETTLE_S = 5.0  # idle between two levels (spec/procedures 0.10)
 KEPT = 2_000  # characters of a hook's output
 FAILURES = 0.5  # of the last 100 requests: cascading failure (IETF 7.4)
 REFUSED, STOPPED = 3, 4  # exit codes of a run

@@ -1,4 +1,4 @@
-"""Figures of a test over its runs: median, mean, spread, interval (procedures.md 0.13). Each run is one sample."""
+"""Figures of a test over its runs: median, mean, spread, interval (spec/procedures 0.13). Each run is one sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def summary(values: Sequence[float]) -> Summary:
     """Summary of one figure with a value per run. *std*: sample standard deviation; *ci95*: Student's t interval of the
     mean; both None for a single run.
 
-    *cv_percent*, *stability*: ASIAI-M8 over runs of one kind (metrics.md 6.7): stable below 5 %, variable below 10 %.
+    *cv_percent*, *stability*: ASIAI-M8 over runs of one kind (spec/metrics 6.7): stable below 5 %, variable below 10 %.
     """
     spread = pooled_spread([values])
     interval = t_interval(values)

@@ -1,4 +1,4 @@
-"""`fastllmload procedure NAME --runs N`: runs a test N times, each as a complete procedure (procedures.md 0.13).
+"""`fastllmload procedure NAME --runs N`: runs a test N times, each as a complete procedure (spec/procedures 0.13).
 
 Every run has its own folder, warm-up and arrival instants; all runs send the same requests. Finished runs are not measured
 again, so the same command continues after a stop, and a larger N adds runs.

@@ -19,11 +19,11 @@ class KnownCapacity(Protocol):
 
 
 def validate_capacity_source(asked: KnownCapacity) -> None:
-    """InputError if a capacity is declared without its source (procedures 5.3, 5.8), or a source without a capacity."""
+    """InputError if a capacity is declared without its source (spec/procedures 5.3, 5.8), or a source without a capacity."""
     if asked.capacity is not None and asked.capacity_source is None:
         raise InputError(
             f"--capacity {asked.capacity:g} needs --capacity-source TEXT: say where the figure is from, because "
-            "another workload has another capacity; or leave --capacity out to have it measured (procedures 5.3, 5.8)"
+            "another workload has another capacity; or leave --capacity out to have it measured (spec/procedures 5.3, 5.8)"
         )
     if asked.capacity is None and asked.capacity_source is not None:
         raise InputError("--capacity-source says where the figure of --capacity is from; add that, or leave both out")

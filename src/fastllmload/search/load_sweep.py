@@ -1,4 +1,4 @@
-"""Measures successive load levels and judges each: saturated, steady, or client limited (procedures.md 0.9)."""
+"""Measures successive load levels and judges each: saturated, steady, or client limited (spec/procedures 0.9)."""
 
 from __future__ import annotations
 

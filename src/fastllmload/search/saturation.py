@@ -1,6 +1,6 @@
 """Measures the capacity of the system in a closed loop: concurrency is doubled until throughput rises no more.
 
-Our definition (procedures.md 5.3): the request rate of the best level is the capacity that load fractions refer to. A
+Our definition (spec/procedures 5.3): the request rate of the best level is the capacity that load fractions refer to. A
 closed loop cannot overload the system that it measures. The best level is the one with the most output tokens/s: if
 lengths differ much, requests/s of a level depend on the lengths drawn for it, and the highest of several such figures is
 above the truth.

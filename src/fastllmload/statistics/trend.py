@@ -1,4 +1,4 @@
-"""Tests whether a series rises or falls: Mann-Kendall, least-squares slope, drift (procedures 0.9)."""
+"""Tests whether a series rises or falls: Mann-Kendall, least-squares slope, drift (spec/procedures 0.9)."""
 
 from __future__ import annotations
 

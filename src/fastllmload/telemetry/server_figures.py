@@ -1,4 +1,4 @@
-"""Figures that only the server knows (metrics.md 7.7, 7.11), from its own metrics page; "not measured"
+"""Figures that only the server knows (spec/metrics 7.7, 7.11), from its own metrics page; "not measured"
 without one.
 """
 

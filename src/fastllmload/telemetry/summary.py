@@ -117,7 +117,7 @@ def throttling(found: Telemetry, window: Window | None) -> list[str]:
 
 
 def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, Any]:
-    """`power_w` over the first measured dispatch .. the last measured end, and `tok_s_per_w` (metrics.md
+    """`power_w` over the first measured dispatch .. the last measured end, and `tok_s_per_w` (spec/metrics
     6.8).
     """
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_dispatch"] > 0)]

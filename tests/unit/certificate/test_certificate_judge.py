@@ -45,7 +45,7 @@ def test_clean_runs_are_valid(process: str, shape: float, rate: float) -> None:
     assert "invalid" not in verdicts
 
 
-def test_the_contract_is_kept() -> None:
+def test_all_documented_keys_are_there() -> None:
     """The certificate has all documented keys, with figures that follow from the evidence."""
     evidence = clean()
     found = judge_evidence(evidence)

@@ -39,7 +39,7 @@ def test_deviations_are_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("share", "noted"), [(0.9989, True), (0.999, False), (1.0, False)])
 def test_prompts_without_their_exact_length(tmp_path: Path, share: float, noted: bool) -> None:
-    """99.9 % are enough (procedures 1.1); a smaller share is reported."""
+    """99.9 % are enough (spec/procedures 1.1); a smaller share is reported."""
     assert any("of the prompts have the length that was drawn" in line for line in plan_notes(tmp_path, share)) is noted
 
 

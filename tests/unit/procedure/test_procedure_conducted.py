@@ -110,7 +110,7 @@ def test_the_title_is_there_from_the_start(runs: FakeRuns, tmp_path: Path) -> No
 
 
 def test_each_level_warning_is_once_in_every_report(runs: FakeRuns, tmp_path: Path) -> None:
-    """A level that is too short for the completion criterion (procedures 0.6), and which ones."""
+    """A level that is too short for the completion criterion (spec/procedures 0.6), and which ones."""
 
     def run(experiment: Experiment, parameters: Any, found: Findings) -> None:
         for number, warnings in enumerate(([f"{SHORT}; take 300 s or more"], [], [f"{SHORT}; take 300 s or more"])):

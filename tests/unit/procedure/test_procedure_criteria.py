@@ -1,6 +1,6 @@
 """The saturation and steadiness rules: their definitions, and how often they fire on a server of known capacity.
 
-The table of procedures.md 0.9 is that of a 32-slot first-come-first-served server, exponential service of 4 s.
+The table of spec/procedures 0.9 is that of a 32-slot first-come-first-served server, exponential service of 4 s.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Case:
 CASES = {
     "sustained, exponential, 60 s": Case(SUSTAINED, SlotServer(32, 1.0), 1.0, 256, 60),
     "sustained, fixed, 30 s": Case(SUSTAINED, SlotServer(64, 0.32, fixed=True), 1.0, 1_000, 30),
-    "sustained, of procedures 0.9, 300 s": Case(SUSTAINED, SlotServer(32, 4.0), 1.0, 64, 300),
+    "sustained, of spec/procedures 0.9, 300 s": Case(SUSTAINED, SlotServer(32, 4.0), 1.0, 64, 300),
     "90% within 0.5 s, 60 s": Case(ATTAINMENT, SlotServer(32, 1.0), 0.5, 256, 60),
     "P99 of 0.5 s, 60 s": Case(P99, SlotServer(32, 1.0), 0.5, 256, 60),
     "P99 of 2 s, 120 s": Case(P99, SlotServer(32, 1.0), 2.0, 256, 120),

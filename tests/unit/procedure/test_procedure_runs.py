@@ -1,4 +1,4 @@
-"""`procedure NAME --runs N`: derived seeds, figures over runs, going on where it was stopped (procedures.md 0.13)."""
+"""`procedure NAME --runs N`: derived seeds, figures over runs, going on where it was stopped (spec/procedures 0.13)."""
 
 from __future__ import annotations
 

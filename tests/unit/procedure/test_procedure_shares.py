@@ -118,7 +118,7 @@ def test_the_search_begins_at_eight_or_at_its_end_where_that_is_less(given: dict
 def test_every_level_of_the_tradeoff_that_was_named_is_measured(
     monkeypatch: pytest.MonkeyPatch, levels: tuple[float, ...], quick: bool, measured: list[float]
 ) -> None:
-    """Those of 1.4, 1.6 and 2 times the capacity too, which are otherwise added where nothing saturates (procedures 5.3)."""
+    """Those of 1.4, 1.6 and 2 times the capacity too, otherwise added where nothing saturates (spec/procedures 5.3)."""
     loads: list[float] = []
 
     class Rungs:

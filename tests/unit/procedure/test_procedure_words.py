@@ -26,7 +26,7 @@ from fastllmload.settings import RunSettings
 
 
 def test_same_tokens_follow_from_the_workloads_definition() -> None:
-    """The factors of procedures.md 5.6: 2.754 for short, 0.2819 for long, from 462.9 in and 149.0 out of the mix."""
+    """The factors of spec/procedures 5.6: 2.754 for short, 0.2819 for long, from 462.9 in and 149.0 out of the mix."""
     assert expected_tokens(MIXED) == pytest.approx(462.9 + 149.0, abs=0.1)
     factors = {name: expected_tokens(MIXED) / expected_tokens(workload) for name, (workload, _) in CLASSES.items()}
     assert factors == {"short": pytest.approx(2.754, abs=5e-4), "long": pytest.approx(0.2819, abs=5e-5)}

@@ -94,7 +94,7 @@ def write_one(tmp_path: Path, text: tuple[bytes, ...] = (), record_text: bool = 
     return load(tmp_path)
 
 
-def test_keys_are_those_of_the_contract_in_its_order(tmp_path: Path) -> None:
+def test_keys_are_the_documented_ones_in_their_order(tmp_path: Path) -> None:
     for record in exported(recorded(tmp_path, draw_requests(3, Shape(requests=50)))):
         assert list(record) == KEYS
 
@@ -149,7 +149,7 @@ def test_csv_has_the_same_values(tmp_path: Path) -> None:
 
 
 def test_the_bytes(tmp_path: Path) -> None:
-    """One line per request with every key of the contract; CSV has the same without the lists."""
+    """One line per request with every documented key; CSV has the same without the lists."""
     run = recorded(tmp_path, draw_requests(11, Shape(requests=12, tokens_per_event=3, say_tokens=True, failures=0.4)))
     run.manifest.update(run_id="0a1b2c3d", config={"target": {"urls": ["http://127.0.0.1:8000"]}})
     lines, cells = io.BytesIO(), io.StringIO()

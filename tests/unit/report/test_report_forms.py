@@ -141,7 +141,7 @@ def test_an_incomplete_run_is_named_first() -> None:
 
 
 def test_a_cold_start_is_reported_before_any_figure() -> None:
-    """procedures 0.8."""
+    """spec/procedures 0.8."""
     cold = of_run(declarations={"cold_start": "yes"})
     cold.document["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
     lines = markdown.render(cold).splitlines()

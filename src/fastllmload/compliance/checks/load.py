@@ -16,7 +16,7 @@ from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicab
 from fastllmload.plan.plan import array_hash
 
 ENOUGH = 100_000  # instants that are drawn again
-LAG_US = 1_000.0  # P99 of releases (procedures.md 0.4)
+LAG_US = 1_000.0  # P99 of releases (spec/procedures 0.4)
 ROUNDING_NS = 1
 
 

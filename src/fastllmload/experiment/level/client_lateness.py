@@ -1,4 +1,4 @@
-"""The planned load of a run, whether the client offered it, and how late the client was (procedures 0.4.4)."""
+"""The planned load of a run, whether the client offered it, and how late the client was (spec/procedures 0.4.4)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load_of(run: Run) -> float:
 
 
 def client_limits(run: Run, window: Window) -> tuple[str, ...]:
-    """Why the client was the limit: late releases, errors of its own, or its certificate (procedures 0.4.4)."""
+    """Why the client was the limit: late releases, errors of its own, or its certificate (spec/procedures 0.4.4)."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     found = []
     lag = rule.late_p99_ns(dispatch_lags(run, rows, window))

@@ -1,4 +1,4 @@
-"""Rules that decide whether a level is saturated, steady, or limited by the client (procedures 0.9).
+"""Rules that decide whether a level is saturated, steady, or limited by the client (spec/procedures 0.9).
 
 Each rule is a pure function of arrays. A client cannot see the server's queue; requests in flight are used instead.
 """
@@ -26,7 +26,7 @@ TTFT_FACTOR = 10.0  # IETF 5.2.3.1
 GAIN, MORE_SLOTS = 0.05, 1.25  # closed loop: tokens/s by 5% for 25% more in flight
 SUB_WINDOWS = 10
 DRIFT_SHARE, DRIFT_P = 0.10, 0.05
-LAG_NS = 1_000_000  # procedures 0.4.4
+LAG_NS = 1_000_000  # spec/procedures 0.4.4
 FAILED_SHARE, FAILED_AMONG = 0.5, 100  # IETF 7.4
 
 

@@ -1,4 +1,4 @@
-"""How far the client's lateness may have moved the figures that a level is judged by (procedures 0.4.4).
+"""How far the client's lateness may have moved the figures that a level is judged by (spec/procedures 0.4.4).
 
 A criterion is decided if its outcome is the same at both bounds: with all lateness of the client removed (BEST for the
 system), and with each figure at its worse bound (WORST). A request that was sent late may have delayed every later one by

@@ -41,7 +41,7 @@ RERUN = 1_000  # step between the arrival sequences of a level; `--runs` and `--
 
 def instants(settings: RunSettings, rerun: int) -> int:
     """Repetition number for the arrival instants of a level that is measured again within one run of a test. No other run
-    of the test uses it (procedures.md 0.13).
+    of the test uses it (spec/procedures 0.13).
     """
     return settings.load.repetition + RERUN * rerun
 

@@ -1,4 +1,4 @@
-"""Applies the rules of `criteria` to one level: saturated, steady, limited by the client (procedures 0.4.4, 0.9)."""
+"""Applies the rules of `criteria` to one level: saturated, steady, limited by the client (spec/procedures 0.4.4, 0.9)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unsteady(self) -> bool:
-        """Neither steady nor saturated: must be run again, twice as long (procedures 0.9)."""
+        """Neither steady nor saturated: must be run again, twice as long (spec/procedures 0.9)."""
         return self.steady is False and not self.saturated
 
 

@@ -1,4 +1,4 @@
-"""Cold start (IETF 4.5.3, procedures.md 0.8): the server is restarted and measured without warm-up or probe.
+"""Cold start (IETF 4.5.3, spec/procedures 0.8): the server is restarted and measured without warm-up or probe.
 
 Model load time lasts from the start of the restart hook to the first query that the server answers. Cold start latency is
 the TTFT of the first request after that. Only the test of TTFT supports a cold start.

@@ -1,4 +1,4 @@
-"""Hooks (procedures.md 0.1): a command with an exit status, a prompt to the operator, or a step of the simulated engine.
+"""Hooks (spec/procedures 0.1): a command with an exit status, a prompt to the operator, or a step of the simulated engine.
 
 The simulated engine is restarted with other fields of its profile, so each test can be tried without a server.
 """

@@ -1,4 +1,4 @@
-"""Warm-up and its verification (IETF 4.5, procedures.md 0.7).
+"""Warm-up and its verification (IETF 4.5, spec/procedures 0.7).
 
 The workload runs until 100 requests are complete and 10,000 tokens were received. Then probes are sent to the idle system,
 one at a time, until three pairs in a row differ by less than 10 %. All requests come from streams of the seed that no

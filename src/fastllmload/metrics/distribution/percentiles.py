@@ -1,4 +1,4 @@
-"""Computes exact percentiles with a distribution-free 95% interval (metrics.md 2)."""
+"""Computes exact percentiles with a distribution-free 95% interval (spec/metrics 2)."""
 
 from __future__ import annotations
 

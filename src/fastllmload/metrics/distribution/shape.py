@@ -1,4 +1,4 @@
-"""Computes the shape of a gap distribution: tail ratio, number of modes, class of the tail (IETF 5.4.4.3; metrics.md 7.10).
+"""Computes the shape of a gap distribution: tail ratio, number of modes, class of tail (IETF 5.4.4.3; spec/metrics 7.10).
 
 All functions take gaps in ns in any order, because a sort would cost more than everything else.
 """

@@ -47,7 +47,7 @@ def distribution(
     Request k has `values[first[k]:first[k + 1]]`, none of them null; without *first* it has one value.
 
     unit "ms" or "s" converts from ns. *n_null* replaces the number of nulls in *values*, when those were left out
-    before. The standard deviation divides by n (metrics.md 2). An empty sample has None everywhere. `ci95` has the 95%
+    before. The standard deviation divides by n (spec/metrics 2). An empty sample has None everywhere. `ci95` has the 95%
     intervals of the percentiles and of the mean, None for those in `not_estimable`.
     """
     kept = without_nulls(values)

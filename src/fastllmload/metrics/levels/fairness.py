@@ -1,4 +1,4 @@
-"""Computes how evenly requests and request classes were served (IETF 5.6.4; metrics.md 7.4, 7.5)."""
+"""Computes how evenly requests and request classes were served (IETF 5.6.4; spec/metrics 7.4, 7.5)."""
 
 from __future__ import annotations
 

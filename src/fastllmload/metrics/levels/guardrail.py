@@ -1,4 +1,4 @@
-"""Computes the overhead of guardrail filters (IETF 5.10.4; metrics.md 7.9) from complete runs, by percentile."""
+"""Computes the overhead of guardrail filters (IETF 5.10.4; spec/metrics 7.9) from complete runs, by percentile."""
 
 from __future__ import annotations
 

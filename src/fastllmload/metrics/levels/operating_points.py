@@ -1,4 +1,4 @@
-"""Finds operating points among tested load levels (metrics.md 6.4, 6.6, 7.1; IETF 5.2.2.3, 5.3.4).
+"""Finds operating points among tested load levels (spec/metrics 6.4, 6.6, 7.1; IETF 5.2.2.3, 5.3.4).
 
 All functions take one item per level, in any order; levels are sorted by offered load. NaN is a missing figure of a level.
 They return an offered load (or a throughput) of a tested level, never an interpolated one; None where no level has the

@@ -1,4 +1,4 @@
-"""Computes the gain of a prefix cache and its hit rate (IETF 5.7.4; metrics.md 7.6)."""
+"""Computes the gain of a prefix cache and its hit rate (IETF 5.7.4; spec/metrics 7.6)."""
 
 from __future__ import annotations
 

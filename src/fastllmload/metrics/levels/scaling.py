@@ -1,4 +1,4 @@
-"""Fits how TTFT grows with the context length: exponent and polynomial models (IETF 5.9.4; metrics.md 7.8).
+"""Fits how TTFT grows with the context length: exponent and polynomial models (IETF 5.9.4; spec/metrics 7.8).
 
 One point per length: the length in tokens, the mean TTFT in ms. The fits are unweighted, and all are reported. The model is
 chosen by the relative error at each length, which is similar for long and short contexts.

@@ -1,4 +1,4 @@
-"""Computes the benefit of each request and the smooth goodput of the run (metrics.md 5.11, 6.5, SG equations 6 to 8)."""
+"""Computes the benefit of each request and the smooth goodput of the run (spec/metrics 5.11, 6.5, SG equations 6 to 8)."""
 
 from __future__ import annotations
 

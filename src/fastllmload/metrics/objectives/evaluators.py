@@ -1,4 +1,4 @@
-"""Evaluates which requests met an objective, and by how much others missed it (metrics.md 5.12); inclusive, integer ns."""
+"""Evaluates which requests met an objective, and by how much others missed it (spec/metrics 5.12); inclusive, integer ns."""
 
 from __future__ import annotations
 

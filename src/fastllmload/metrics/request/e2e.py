@@ -1,4 +1,4 @@
-"""Computes end-to-end latency and related durations of each request (metrics.md 5.2): ns per row, NULL where undefined."""
+"""Computes end-to-end latency and related durations of each request (spec/metrics 5.2): ns per row, NULL where undefined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes durations and rates with one value per request of the latency population (metrics.md 5)."""
+"""Computes durations and rates with one value per request of the latency population (spec/metrics 5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Numbers = npt.NDArray[np.int64]
 OF_GAPS = ("tpot", "tpot_n", "tpot_any")
 UNSPACED = "null: the answers were not streamed, so no gap between tokens was seen"
 UNSTREAMED = "the answers were not streamed: what counts as the first token is the end of the answer"
-LIMITED_ABOVE_MS = 1.0  # with a higher P99 of dispatch_lag the generator was measured, not the target (metrics.md 5.1)
+LIMITED_ABOVE_MS = 1.0  # a higher P99 of dispatch_lag: the generator was measured, not the target (spec/metrics 5.1)
 
 
 def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Computes the network's share of a latency (IETF 4.7.3; metrics.md 7.12)."""
+"""Computes the network's share of a latency (IETF 4.7.3; spec/metrics 7.12)."""
 
 from __future__ import annotations
 

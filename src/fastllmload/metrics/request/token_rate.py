@@ -1,4 +1,4 @@
-"""Computes tokens per second of each request, by three definitions with three names (metrics.md 5.6). NaN for null."""
+"""Computes tokens per second of each request, by three definitions with three names (spec/metrics 5.6). NaN for null."""
 
 from __future__ import annotations
 

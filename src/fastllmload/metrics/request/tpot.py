@@ -1,4 +1,4 @@
-"""Computes time per output token of each request, and variants (metrics.md 5.4, 5.5): float ns per row, NaN for null."""
+"""Computes time per output token of each request, and variants (spec/metrics 5.4, 5.5): float ns per row, NaN for null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes time to first token of each request, and variants by start and by kind of first token (metrics.md 5.1).
+"""Computes time to first token of each request, and variants by start and by kind of first token (spec/metrics 5.1).
 
 All functions take rows and return ns per row, NULL where one of the two times did not happen.
 """

@@ -1,4 +1,4 @@
-"""Reports the TTFT of the first request after readiness, in a run that is declared a cold start (metrics.md 7.11)."""
+"""Reports the TTFT of the first request after readiness, in a run that is declared a cold start (spec/metrics 7.11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes throughput per GPU, per unit of money and per watt (IETF 6.2; metrics.md 6.2, 6.9).
+"""Computes throughput per GPU, per unit of money and per watt (IETF 6.2; spec/metrics 6.2, 6.9).
 
 "Tokens per dollar-hour" has two interpretations, which have names of their own.
 """

@@ -1,4 +1,4 @@
-"""Computes tokens in flight: prompt and answer tokens so far of all requests between submission and end (metrics.md 7.2)."""
+"""Computes tokens in flight: prompt and answer tokens so far of all requests in flight (spec/metrics 7.2)."""
 
 from __future__ import annotations
 

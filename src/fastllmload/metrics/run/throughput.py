@@ -1,4 +1,4 @@
-"""Computes requests and tokens per second: window form (primary) and makespan form (metrics.md 6.2)."""
+"""Computes requests and tokens per second: window form (primary) and makespan form (spec/metrics 6.2)."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class TimeBase:
 
 
 def time_base(run: Run, window: Window | None, submitted: Mask) -> TimeBase:
-    """The time base for these *submitted* requests (metrics.md 6.4); the window where the makespan is not known."""
+    """The time base for these *submitted* requests (spec/metrics 6.4); the window where the makespan is not known."""
     if window is None:
         return TimeBase("window", None)
     span = makespan_s(run.rows["t_dispatch"][submitted], run.rows["t_last"][submitted]) if window.closed else None

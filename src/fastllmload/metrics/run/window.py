@@ -1,4 +1,4 @@
-"""Determines the measurement window of a run and the populations in it (metrics.md 2)."""
+"""Determines the measurement window of a run and the populations in it (spec/metrics 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the tokens of each chunk from the recorded text, by repeated counts of the text so far (metrics.md 3.4)."""
+"""Counts the tokens of each chunk from the recorded text, by repeated counts of the text so far (spec/metrics 3.4)."""
 
 from __future__ import annotations
 

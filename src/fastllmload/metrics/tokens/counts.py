@@ -1,4 +1,4 @@
-"""Counts the tokens of each request, with the source of each count (metrics.md 3.3); never the number of chunks.
+"""Counts the tokens of each request, with the source of each count (spec/metrics 3.3); never the number of chunks.
 
 Counting option A (IETF 4.4.2) uses the server's usage where it reports one; option B counts the recorded text with the
 reference tokenizer, and uses the planned count of the prompt.
@@ -129,7 +129,7 @@ def reasoning_tokens(run: Run) -> Numbers:
 
 
 def timed_tokens(run: Run, output: Numbers, source: npt.NDArray[np.uint8], reasoning: Numbers) -> Numbers:
-    """visible tokens - leading tokens, at least 0 (metrics.md 3.3).
+    """visible tokens - leading tokens, at least 0 (spec/metrics 3.3).
 
     Where reasoning was streamed but the server does not report its tokens (*reasoning*), events count as tokens if there is
     nearly one per token; else the count is UNKNOWN.

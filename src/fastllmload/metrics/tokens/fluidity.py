@@ -1,4 +1,4 @@
-"""Computes fluidity, the share of token deadlines that a stream kept (metrics.md 5.9, etalon, arXiv 2507.09019)."""
+"""Computes fluidity, the share of token deadlines that a stream kept (spec/metrics 5.9, etalon, arXiv 2507.09019)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 MS = 1_000_000
-FLUID_ABOVE = 0.9  # a request is fluid from this index on (metrics.md 6.6)
+FLUID_ABOVE = 0.9  # a request is fluid from this index on (spec/metrics 6.6)
 
 
 @dataclass(frozen=True)

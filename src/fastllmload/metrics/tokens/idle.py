@@ -1,4 +1,4 @@
-"""Computes user idle latency, the wait of a reader of constant speed for tokens (metrics.md 5.10, SG equations 4, 6)."""
+"""Computes user idle latency, the wait of a reader of constant speed for tokens (spec/metrics 5.10, SG equations 4, 6)."""
 
 from __future__ import annotations
 

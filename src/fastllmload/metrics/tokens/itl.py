@@ -1,4 +1,4 @@
-"""Computes gaps between tokens (ITL), or between chunks where tokens are not known (TBC) (metrics.md 3.4, 5.3, 5.7, 5.8)."""
+"""Computes gaps between tokens (ITL), or chunks where tokens are not known (TBC) (spec/metrics 3.4, 5.3, 5.7, 5.8)."""
 
 from __future__ import annotations
 

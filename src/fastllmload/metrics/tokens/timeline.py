@@ -1,4 +1,4 @@
-"""Builds the content timeline: the events of a request that carry content tokens (metrics.md 3.2)."""
+"""Builds the content timeline: the events of a request that carry content tokens (spec/metrics 3.2)."""
 
 from __future__ import annotations
 

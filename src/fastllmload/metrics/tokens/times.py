@@ -1,4 +1,4 @@
-"""Computes when each content token of a request arrived (metrics.md 3.4): all tokens of a chunk at its time (option B).
+"""Computes when each content token of a request arrived (spec/metrics 3.4): all tokens of a chunk at its time (option B).
 
 The number of tokens of a chunk is known from the server, or from repeated counts of the recorded text so far, or because
 there are as many chunks as tokens. Else a chunk counts as one token, and `source` states that. Option C is not available,

@@ -1,4 +1,4 @@
-"""The ten tests of the IETF draft, section 5; procedures.md 5.1 to 5.10 restates each as an algorithm."""
+"""The ten tests of the IETF draft, section 5; spec/procedures 5.1 to 5.10 restates each as an algorithm."""
 
 from __future__ import annotations
 

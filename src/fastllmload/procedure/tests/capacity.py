@@ -201,7 +201,7 @@ def event(level: Level, oom: int) -> SearchEvent | None:
 
 
 def find_capacity(levels: Levels, least: float = 1.0) -> BisectionResult:
-    """Search (procedures.md 0.10) to within 1/16."""
+    """Search (spec/procedures 0.10) to within 1/16."""
     parameters = levels.parameters
     return search(
         float(parameters.initial),

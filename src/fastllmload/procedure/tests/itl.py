@@ -116,7 +116,7 @@ def report(done: list[tuple[float, Level, LevelGaps]], capacity: SaturationCapac
 
 
 def report_raised(done: list[tuple[float, Level, LevelGaps]], found: Findings) -> None:
-    """Report how many requests have the minimum output length, to which shorter targets are raised (procedures 5.4)."""
+    """Report how many requests have the minimum output length, to which shorter targets are raised (spec/procedures 5.4)."""
     targets = [level.run.rows["output_target"][level.run.rows["phase"] == layout.MEASURE] for _, level, _ in done]
     raised = sum(int((each == OUTPUT_AT_LEAST).sum()) for each in targets)
     found.values["answers_at_least_length"] = raised

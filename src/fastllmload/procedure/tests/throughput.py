@@ -49,7 +49,7 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
 
 
 def find_sustainable_load(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> BisectionResult:
-    """Search (procedures.md 0.10); the level log in *found* is updated after every level."""
+    """Search (spec/procedures 0.10); the level log in *found* is updated after every level."""
 
     def holds(load: float, repetition: int) -> bool | None:
         level_result = load_sweep.at(load, repetition)

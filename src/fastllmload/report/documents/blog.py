@@ -1,6 +1,7 @@
 """Renders the table of the blog "LLM Inference Performance Benchmarking from Scratch": Mean, Min, Max, P99, P90, P75.
 
-Metrics are defined as in the blog (docs/metric-definitions.md): latencies start just before the request, rates are over the makespan.
+Metrics are defined as in the blog (docs/metric-definitions.md): latencies start just before the request, rates are over
+the makespan.
 """
 
 from __future__ import annotations
