@@ -111,7 +111,7 @@ def test_an_interrupted_procedure_keeps_what_it_has_and_says_so(tmp_path: Path) 
         (["fairness", "--load", "2"], "from 0.7 to 0.9"),
         (["memory-pressure", "--capacity", "4"], "--capacity-source"),
         (["guardrail", "--configuration", "input"], "at least two"),
-        (["ttft", "--rate", "5", "--hook", "nonsense=true"], "is no hook"),
+        (["ttft", "--rate", "5", "--hook", "nonsense=true"], "is not a hook"),
         (["ttft", "--rate", "5", "--url", "http://127.0.0.1:9"], "more declaration"),
         (["prefix-cache", "--rate", "5", "--url", "http://127.0.0.1:9"], "--hook cache-off=COMMAND"),
         (["nonsense"], "is not a test of"),

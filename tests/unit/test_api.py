@@ -14,6 +14,8 @@ import fastllmload
 from fastllmload.errors import InputError, RunFolderError, TargetError
 from fastllmload.records.run import Run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from fastllmload.certificate.monitor import CpuTicks, Watch, cpu_ticks, steal_sh
 from fastllmload.errors import HostLimitError
 from fastllmload.simulator.profile import SimulatorOptions
 
+pytestmark = pytest.mark.slow
+
 REFUSING = "import sys; print('fastllmload: no CPU', file=sys.stderr); sys.exit(2)"
 HANGING = """
 import pathlib, signal, sys, time

@@ -21,6 +21,8 @@ from fastllmload.certificate.evidence import (
 from fastllmload.certificate.figures import FigureBound
 from fastllmload.certificate.judge import judge_evidence
 
+pytestmark = pytest.mark.slow
+
 
 def codes(certificate: dict, severity: str | None = None) -> set[str]:
     return {r["code"] for r in certificate["reasons"] if severity is None or r["severity"] == severity}

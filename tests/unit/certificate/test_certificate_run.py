@@ -19,6 +19,8 @@ from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 from fastllmload.records.samples import SAMPLE
 
+pytestmark = pytest.mark.slow
+
 KIND = {name: number for number, name in enumerate(layout.EVENT_NAMES)}
 KERNEL, COALESCED, TAP = layout.STAMP_KERNEL, layout.STAMP_COALESCED, layout.STAMP_TAP
 LAG_NS, TTFT_NS, ITL_NS, EVENTS = 30_000, 5 * MS, 10 * MS, 4

@@ -17,6 +17,8 @@ from real_run import real_run
 
 from fastllmload.cli import main as entry
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = ("report --as full", "report --as blog", "export", "report --as html", "export --format hlog")
 MAIN = ("run.json", "requests.npy", "tokens.npy")  # what every command reads; the others fill in a part
 READERS = {"hiccup_intervals.npy": ("export --format hlog",)}

@@ -19,6 +19,8 @@ from fastllmload.files import read_bounded
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.plan import DOCUMENT, REQUIRED
 
+pytestmark = pytest.mark.slow
+
 RUN = ("run", "--url", "https://127.0.0.1:9/v1", "--model", "m", "--num-requests", "2")
 CLOSED = (*RUN, "--concurrency", "1")
 COMMANDS: tuple[tuple[str, ...], ...] = (

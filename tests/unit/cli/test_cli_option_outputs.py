@@ -22,6 +22,8 @@ from fastllmload.report.documents.files import write_reports
 from fastllmload.simulator.profile import SimulatorOptions
 from fastllmload.simulator.serve import truth_path
 
+pytestmark = pytest.mark.slow
+
 PLAN = ("plan", "--rate", "20", "--num-requests", "5", "--isl", "8", "--osl", "4")
 COMMANDS: tuple[tuple[str, ...], ...] = (
     (*PLAN, "--save-plan", "FILE"),

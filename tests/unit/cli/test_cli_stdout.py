@@ -13,6 +13,8 @@ import pytest
 
 from fastllmload.cli.streams import ASCII_FOR, TolerantStream
 
+pytestmark = pytest.mark.slow
+
 SHOWN = ("plan", "--rate", "50", "--num-requests", "200", "--show")
 
 

@@ -25,6 +25,8 @@ from fastllmload.statistics.interval import Sample
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 from alarms import Alarms, pair, within
 
+pytestmark = pytest.mark.slow
+
 
 def row(comparison: Comparison, name: str) -> Row:
     return next(each for each in comparison.rows if each.figure.name == name)

@@ -16,6 +16,8 @@ from fastllmload.compare.report.json import document
 from fastllmload.compare.report.text import lines
 from fastllmload.compare.side import read_side
 
+pytestmark = pytest.mark.slow
+
 FIGURES = ["mean_ttft_ms", "mean_e2e_ms"]
 LATE = {"code": "host_hiccups", "severity": "note", "value": 2836.0, "unit": "us"}
 

@@ -35,6 +35,8 @@ from alarms import Alarms, figure_value, pair, within
 from compare_virtual import SETTINGS
 from compare_virtual import pair as virtual_pair
 
+pytestmark = pytest.mark.slow
+
 N = 756  # of 840 requests the first tenth is the ramp
 Floats = npt.NDArray[np.float64]
 

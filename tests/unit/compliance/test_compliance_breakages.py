@@ -14,6 +14,8 @@ from fastllmload.compliance.outcome import DECLARED, FALSE, TRUE, UNDECLARED
 from fastllmload.compliance.requirement import requirements
 from fastllmload.compliance.verdict import NOT, UNCONDITIONAL, ComplianceJudgement, judge
 
+pytestmark = pytest.mark.slow
+
 
 @functools.cache
 def kept(scene: str) -> Cases:

@@ -23,6 +23,8 @@ from fastllmload.errors import InputError, TargetError
 from fastllmload.redact import Redactor
 from fastllmload.settings import Client, Load, RunSettings, Secret, Target, TrafficClass, Workload
 
+pytestmark = pytest.mark.slow
+
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 KEY = "sk-very-secret"
 

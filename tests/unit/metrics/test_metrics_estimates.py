@@ -20,6 +20,8 @@ from fastllmload.records import layout
 from fastllmload.records.run import load
 from fastllmload.statistics.kaplan_meier import bounds
 
+pytestmark = pytest.mark.slow
+
 S = 1_000_000_000
 ANSWER_S = 2.0  # from the server's turn to its first token, in `cut_run`
 FIGURES = {"p50", "p75", "p90", "p95", "p99", "p999", "mean"}

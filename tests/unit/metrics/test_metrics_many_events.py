@@ -29,6 +29,8 @@ from fastllmload.statistics import order_statistics
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 import report_scale
 
+pytestmark = pytest.mark.slow
+
 SHAPES = {
     "one token an event": Shape(requests=400),
     "several tokens an event, stated": Shape(requests=400, tokens_per_event=4, say_tokens=True),

@@ -16,6 +16,8 @@ from fastllmload.workload.lengths import Fixed
 from fastllmload.workload.synthetic import Independent, Quota, Synthetic
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-never-in-a-plan"
 GOLDEN = {
     "requests": 199,

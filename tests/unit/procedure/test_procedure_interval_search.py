@@ -21,6 +21,8 @@ from fastllmload.search.interval_search import Interval, IntervalSearch, Trials
 from fastllmload.search.objectives import SearchObjective
 from fastllmload.statistics.sequential_tests import Decision, SequentialPlan
 
+pytestmark = pytest.mark.slow
+
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
 PASS, FAIL, UNDECIDED, CLIENT = Decision.PASS, Decision.FAIL, Decision.UNDECIDED, Decision.CLIENT
 

@@ -20,6 +20,8 @@ from fastllmload.search.run import SearchTerms, run_search, too_few_requests
 from fastllmload.search.trials import SearchParameters
 from fastllmload.settings import Output, RunSettings, Target
 
+pytestmark = pytest.mark.slow
+
 RATE = SearchParameters(minimum=8, maximum=128, level_s=60, step=0.1)
 SLOTS = SearchParameters(what="concurrency", minimum=2, maximum=64, level_s=30, step=1, step_share=False, levels=14)
 

@@ -19,6 +19,8 @@ from fastllmload.settings import Load, Output, RunSettings, Workload
 from fastllmload.sweep.report import figure
 from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED, Cell, SweepTerms, run_sweep, schedule
 
+pytestmark = pytest.mark.slow
+
 
 def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32)) -> list[Cell]:
     return [

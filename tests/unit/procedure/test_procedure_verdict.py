@@ -29,6 +29,8 @@ from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 from fastllmload.settings import Load, Output, RunSettings
 
+pytestmark = pytest.mark.slow
+
 SERVER = SlotServer(32, 1.0)
 BUSY = {"code": "cpu", "severity": "suspect", "limits_generator": True, "text": "a worker used 93 % of its core"}
 WANT_OF_CPU = {"generator_limited": True, "reasons": [BUSY], "offered_rate": 16.0, "planned_rate": 16.0}

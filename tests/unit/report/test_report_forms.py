@@ -25,6 +25,8 @@ from fastllmload.report.text.tables import Table, escaped
 from fastllmload.report.text.tables import markdown as table_markdown
 from fastllmload.report.text.tables import text as table_text
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path("runs/20261122-005638-83940c01")
 TEXTS = ("markdown", "minimum", "full")
 TEMPLATE = """=== LLM Benchmark Report (Minimum) ===

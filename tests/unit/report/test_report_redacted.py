@@ -25,6 +25,8 @@ from fastllmload.report.redaction.document import withheld
 from fastllmload.report.redaction.texts import command_without_loads, without_figures
 from fastllmload.report.text.numbers import count, quantity
 
+pytestmark = pytest.mark.slow
+
 RATE, CAPACITY, SLOTS, ASKED, BLOCKS, IN_CLASS = 23.7, 41.9, 67, 137, 608, 89
 SOURCE = f"{SLOTS} slots of {BLOCKS} blocks, nineteen ms each"
 SECRETS = (RATE, CAPACITY, SLOTS, ASKED, BLOCKS, IN_CLASS)

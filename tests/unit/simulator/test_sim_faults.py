@@ -17,6 +17,8 @@ from fastllmload._ext.simfault import CATALOGUE, parse, parse_chance
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.truth import load
 
+pytestmark = pytest.mark.slow
+
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 

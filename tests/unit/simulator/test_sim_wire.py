@@ -15,6 +15,8 @@ from fastllmload._ext.simform import words
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_chat_stream_has_role_tokens_finish_usage_and_done(quick: int) -> None:
     reply = ask(quick, request(max_tokens=5))

@@ -20,6 +20,8 @@ from fastllmload.report import html
 from fastllmload.report.text.doubts import bound
 from fastllmload.report.text.numbers import quantity
 
+pytestmark = pytest.mark.slow
+
 EVIL = "</script></style><script>alert(1)</script><img src=x onerror=alert(2)>\"'\u202e"
 LIMIT_BYTES = 2_000_000
 
