@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SRC = Path(__file__).parents[2] / "src" / "fastllmload"
 # A strict order: a package may import from those before it, never from one after it.
 ORDER = (

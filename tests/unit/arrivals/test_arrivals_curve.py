@@ -14,6 +14,8 @@ from fastllmload.arrivals.curve import Day, Exponential, Linear, RateCurve, desc
 from fastllmload.arrivals.curve_text import read_curve
 from fastllmload.arrivals.process import draw_schedule
 
+pytestmark = pytest.mark.slow
+
 CURVES = [
     Linear((0.0, 100.0), (10.0, 90.0)),
     Linear((0.0, 100.0), (90.0, 0.0)),

@@ -11,6 +11,8 @@ from scipy import stats
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.process import draw_schedule
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 1000
 ALARM = 0.001  # p below which p-values count as not uniform
 

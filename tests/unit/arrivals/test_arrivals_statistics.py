@@ -12,6 +12,8 @@ from scipy import stats
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.process import draw_schedule
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 200
 UNIFORM = 0.001  # p below which p-values count as not uniform: one such alarm in a thousand sets of seeds
 

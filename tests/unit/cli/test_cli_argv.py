@@ -10,6 +10,8 @@ import pytest
 
 from fastllmload.cli.argv import secrets_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("arguments", "secrets"),

@@ -18,6 +18,8 @@ from fastllmload import __version__
 from fastllmload.cli import main as entry
 from fastllmload.errors import HostLimitError, Interrupted, RunFolderError, TargetError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _own_hooks(monkeypatch):

@@ -24,6 +24,8 @@ from fastllmload.compare.gate import (
 from fastllmload.compare.side import Side
 from fastllmload.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 QUIET, NOISY = [100.0, 101.0, 99.0, 100.0], [70.0, 130.0, 95.0, 105.0]
 
 

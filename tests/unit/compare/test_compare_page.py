@@ -11,6 +11,8 @@ from made_runs import plan, write_run
 
 from fastllmload.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 CIRCLE = re.compile(r'<circle cx="([\d.]+)"')
 
 

@@ -16,6 +16,8 @@ from fastllmload.compare.side import RunRecord, Side
 from fastllmload.compare.systems import compare_systems
 from fastllmload.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 DECLARED_ALL = {
     "sut.boundary": "model_engine",
     "sut.hardware.accelerator": "H100",

@@ -15,6 +15,8 @@ from fastllmload.compare.side import RunRecord, Side, distinct_names, read_side
 from fastllmload.compare.workload import differences, same_plan
 from fastllmload.errors import InputError, RunFolderError
 
+pytestmark = pytest.mark.slow
+
 
 def run(**parts: object) -> RunRecord:
     return RunRecord(Path("x"), document(50.0, **parts))

@@ -16,6 +16,8 @@ from compliance_scenes import plain, throughput, tradeoff, ttft
 
 from fastllmload.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 
 def written(case: Case, folder: Path) -> Path:
     """A run folder of *case*."""

@@ -30,6 +30,8 @@ from fastllmload.compliance.verdict import (
 )
 from fastllmload.records import layout
 
+pytestmark = pytest.mark.slow
+
 
 def judged(cases: Cases, folder: Path) -> ComplianceJudgement:
     return judge(cases.evidence(folder))

@@ -16,6 +16,8 @@ from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import build
 from fastllmload.redact import Redactor
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[3] / "docs" / "traffic.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"```sh\nfastllmload (.*?)```", PAGE, re.DOTALL)
 TABLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

@@ -12,6 +12,8 @@ from fastllmload.engine.recording.live import Live
 from fastllmload.errors import HostLimitError
 from fastllmload.records.samples import SampleLog
 
+pytestmark = pytest.mark.slow
+
 
 def test_two_phases_run_one_after_the_other_and_workers_end_by_themselves(fleet, phase):
     workers = fleet(workers=2, numbers=(0, 1))

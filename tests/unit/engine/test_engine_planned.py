@@ -11,6 +11,8 @@ from fastllmload.errors import InputError
 from fastllmload.plan.archive import save_plan
 from fastllmload.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
 
+pytestmark = pytest.mark.slow
+
 CHAT = ENDPOINTS["openai-chat"]
 ASKED = Workload(isl="8", osl="4")
 

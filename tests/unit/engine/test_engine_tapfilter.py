@@ -12,6 +12,8 @@ from ext.test_ext_segment import HERE, HERE6, THERE, THERE6, ipv4, ipv6
 from fastllmload.engine.recording.packet_filter import EXTENDED, INCOMING, OUTGOING, PACKET_TYPE, on_wire, packet_filter
 from fastllmload.errors import HostLimitError
 
+pytestmark = pytest.mark.slow
+
 ACK, PUSH, SYN, FIN, RST = 0x10, 0x18, 0x02, 0x11, 0x14
 
 

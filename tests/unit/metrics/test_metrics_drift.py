@@ -20,6 +20,8 @@ from fastllmload.statistics.trend import drift
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 from alarms import queue as sojourns
 
+pytestmark = pytest.mark.slow
+
 S = 1_000_000_000
 N = 756
 

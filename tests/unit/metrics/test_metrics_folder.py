@@ -18,6 +18,8 @@ from fastllmload.records.layout import EVENT_EMPTY, EVENT_NAMES
 from fastllmload.records.run import Run, load
 from fastllmload.report.text.doubts import token_texts
 
+pytestmark = pytest.mark.slow
+
 GOODPUT = [["ttft", 60.0], ["1/tbt", 40.0], ["idle", 300.0], ["fluidity", 0.5], ["reading", 4.0], ["tbc", 90.0]]
 SHAPES = {
     "said": Shape(requests=120, tokens_per_event=4, say_tokens=True),

@@ -15,6 +15,8 @@ from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
+pytestmark = pytest.mark.slow
+
 T0 = 1_000
 
 

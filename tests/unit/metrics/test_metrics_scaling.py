@@ -7,6 +7,8 @@ import pytest
 
 from fastllmload.metrics.levels.scaling import MODELS, scaling
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
 
 

@@ -11,6 +11,8 @@ from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.plan import Plan, digest_of
 
+pytestmark = pytest.mark.slow
+
 CLOSED = {"rate": None, "duration": None, "load__concurrency": 2, "load__num_requests": 30}
 MEMBERS = [
     "t_sched.npy",

@@ -21,6 +21,8 @@ from fastllmload.plan.description.user_behavior import class_line
 from fastllmload.plan.plan import FOLLOWS
 from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, Workload
 
+pytestmark = pytest.mark.slow
+
 CHAT = ENDPOINTS["openai-chat"]
 
 

@@ -14,6 +14,8 @@ from fastllmload.plan.build import build_plan, check_context_limit
 from fastllmload.settings import Client, Load, RunSettings, Target, Workload
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 SHAREGPT = [
     {"conversations": [{"from": "human", "value": f"question {n}"}, {"from": "gpt", "value": "answer" + " answer" * n}]}
     for n in range(30)

@@ -10,6 +10,8 @@ from plan_builder import asked, build
 
 from fastllmload.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 
 def warm(directory, **changes):
     return build(directory, asked(**changes), phase="warmup")

@@ -14,6 +14,8 @@ from fastllmload.errors import InputError
 from fastllmload.experiment.preparation import hooks
 from fastllmload.experiment.preparation.hooks import HOOKS, SIMULATED, ask_operator, refuse_missing, run_hook
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_command_knows_its_hook_and_its_output_is_kept() -> None:
     done = run_hook("restart", "echo $FASTLLMLOAD_HOOK; echo on stderr >&2")

@@ -17,6 +17,8 @@ from fastllmload.procedure.tests import capacity, throughput
 from fastllmload.records import layout
 from fastllmload.records.run import load
 
+pytestmark = pytest.mark.slow
+
 WAITED = 450 * MS  # until the stamp of the read that brought the first tokens of one request of 32
 LIMIT_MS = 400.0
 CONTENT = layout.EVENT_NAMES.index("content")

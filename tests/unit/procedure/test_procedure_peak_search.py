@@ -12,6 +12,8 @@ from slot_server import SlotServer
 from fastllmload.search.peak_search import Height, PeakSearch
 from fastllmload.statistics.sequential_tests import Floats, SequentialPlan, ratio
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 40 if os.environ.get("FASTLLMLOAD_SLOW") == "1" else 4
 PLAN = SequentialPlan(0.05, 12, 3)
 LEVEL_S, RAMP, PARTS = 60.0, 0.1, 10

@@ -13,6 +13,8 @@ from fastllmload.errors import TargetError
 from fastllmload.experiment.preparation.hooks import NOT_YET, await_answer, unreachable_reason
 from fastllmload.settings import RunSettings, Target
 
+pytestmark = pytest.mark.slow
+
 
 @contextlib.contextmanager
 def server(*statuses: int) -> Iterator[tuple[RunSettings, str]]:

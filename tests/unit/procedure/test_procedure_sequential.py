@@ -24,6 +24,8 @@ from fastllmload.statistics.sequential_tests import (
     stays_in_band,
 )
 
+pytestmark = pytest.mark.slow
+
 slow = pytest.mark.skipif(os.environ.get("FASTLLMLOAD_SLOW") != "1", reason="minutes of simulation; FASTLLMLOAD_SLOW=1")
 ALPHA = SequentialPlan().alpha_per_trial
 

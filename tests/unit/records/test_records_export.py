@@ -20,6 +20,8 @@ from fastllmload.records.generated_text import unescape
 from fastllmload.records.merge import merge_workers
 from fastllmload.records.run import Run, load
 
+pytestmark = pytest.mark.slow
+
 KEYS = [
     "request_id",
     "session_id",

@@ -14,6 +14,8 @@ from fastllmload.records import layout
 from fastllmload.records.merge import PlannedPhase, merge_workers
 from fastllmload.records.run import Run, load
 
+pytestmark = pytest.mark.slow
+
 
 def draw_two_phases() -> list[Request]:
     warmup = draw_requests(1, Shape(requests=30, text=True), phase=layout.WARMUP)

@@ -22,6 +22,8 @@ from fastllmload.records.generated_text import paired
 from fastllmload.records.run import Run, load
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 def times_of(run: Run) -> TokenTimes:
     return token_times(run, np.ones(len(run.rows), bool), count_tokens(run))

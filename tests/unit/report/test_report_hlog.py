@@ -31,6 +31,8 @@ from fastllmload.records.run import Run, load
 from fastllmload.report.documents import hlog, seconds
 from fastllmload.report.documents.hlog import write_log
 
+pytestmark = pytest.mark.slow
+
 SECOND = 1_000_000_000
 JAR = os.environ.get("FASTLLMLOAD_HDRHISTOGRAM_JAR")
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from sim_client import Client, ask, get, request
 
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.truth import FLAGS, load
+
+pytestmark = pytest.mark.slow
 
 
 def figures(port: int) -> dict[str, float]:

@@ -17,6 +17,8 @@ from fastllmload.errors import InputError, InternalError
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
+pytestmark = pytest.mark.slow
+
 
 def gone(pid: int) -> bool:
     try:

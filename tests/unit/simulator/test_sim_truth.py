@@ -16,6 +16,8 @@ from fastllmload.errors import RunFolderError
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.truth import FLAGS, NO_KEY, Truth, load
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 ROLE, CONTENT, USAGE, FINISH, DONE = 1, 3, 7, 8, 10
 

@@ -24,6 +24,8 @@ from fastllmload.statistics.interval import (
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 from interval_coverage import Process, processes, simulate
 
+pytestmark = pytest.mark.slow
+
 LEVELS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 NAMES = {process.name: process for process in processes()}
 SLOW = pytest.mark.skipif(not os.environ.get("FASTLLMLOAD_SLOW"), reason="minutes; set FASTLLMLOAD_SLOW=1")

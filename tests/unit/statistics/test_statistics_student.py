@@ -11,6 +11,8 @@ from scipy import special, stats
 
 from fastllmload.statistics.student import beta_quantile, incomplete_beta, t_interval, t_quantile, t_two_sided
 
+pytestmark = pytest.mark.slow
+
 SHAPES = st.floats(0.1, 5000)
 
 

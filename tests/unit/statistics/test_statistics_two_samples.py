@@ -12,6 +12,8 @@ from scipy import stats
 
 from fastllmload.statistics.two_samples import hedges_g, holm, mann_whitney, paired_t, welch
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = st.lists(st.integers(-500, 500).map(float), min_size=2, max_size=25)
 DISTINCT = st.lists(st.floats(-1e3, 1e3), min_size=5, max_size=16, unique=True)
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from fastllmload.workload.content.cutting import cut_many
 from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 CL100K = load_tokenizer("cl100k_base")
 PIECES = [
     " a",

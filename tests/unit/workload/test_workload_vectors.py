@@ -15,6 +15,8 @@ from fastllmload.workload.lengths import Fixed, LogNormal, Uniform
 from fastllmload.workload.synthetic import Independent, Prefixes, Quota, Synthetic, draw_index, zipf
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 SPAN = 100_256
 ISL, OSL = LogNormal(5.5, 1.0, 32, 4096), LogNormal(4.5, 1.2, 16, 2048)
 

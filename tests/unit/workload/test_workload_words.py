@@ -9,6 +9,8 @@ from fastllmload.errors import InputError
 from fastllmload.workload.content.words import IETF_SPAN, id_table, text_table
 from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cl100k():

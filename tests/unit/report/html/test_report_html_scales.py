@@ -13,6 +13,8 @@ from fastllmload.report.html.charts import scales
 from fastllmload.report.html.charts.scales import Linear, Log, Names, Scale, Tail
 from fastllmload.report.html.markup import Markup, element, joined, visible
 
+pytestmark = pytest.mark.slow
+
 positive = st.floats(1e-6, 1e9, allow_nan=False)
 durations = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=30)
 

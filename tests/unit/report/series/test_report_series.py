@@ -22,6 +22,8 @@ from fastllmload.report.series import chosen_requests, curves, host, tokens
 from fastllmload.report.series import curves as arrival_gaps
 from fastllmload.report.series import load as loads
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 5.0
 READER = Reader()
 
