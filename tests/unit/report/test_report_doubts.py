@@ -13,6 +13,7 @@ from fastllmload.report.documents.identity import configuration_pairs
 from fastllmload.report.documents.results import latency_table, objective_table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.sections.overview import reasons
 from fastllmload.report.html.sections.setup import section as meanings
 from fastllmload.report.terminal.summary import summary_lines
 from fastllmload.report.text.doubts import bound, token_texts, unfinished_text, unsteady_texts
@@ -124,3 +125,11 @@ def test_an_option_that_the_server_ignored_is_not_advised(asked: bool | None, ad
     single = {"itl_option_asked": "B", "itl_option": "A"}
     (text,) = token_texts({"metrics": {"share_single": single}, "target": {"continuous_usage": asked}})
     assert ("--continuous-usage on" in text) is advised and "--record-text on with --tokenizer would provide it" in text
+
+
+def test_a_note_on_tokens_on_the_page_has_no_remedy_of_failures() -> None:
+    document = {"completed": 3, "metrics": {"share_single": {"itl_option_asked": "B", "itl_option": "A"}}}
+    (found,) = [
+        each for each in reasons(ReportContext(run_of([streamed([50])]), document)) if each.severity == "tokens"
+    ]
+    assert found.todo == ""

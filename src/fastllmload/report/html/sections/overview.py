@@ -159,7 +159,7 @@ def _unsteady(context: ReportContext) -> list[VerdictReason]:
             VerdictReason("unsteady", text, LOST if text.startswith("Little") else SETTLE)
             for text in unsteady_texts(context.document)
         ),
-        *(VerdictReason("tokens", text, NONE) for text in token_texts(context.document)),
+        *(VerdictReason("tokens", text) for text in token_texts(context.document)),
     ]
 
 
