@@ -1,4 +1,4 @@
-"""Computes the share of connections to one target: each local port is used once per source address and target."""
+"""Computes how much of the local ports and file descriptors a run used; a port is used once per address and target."""
 
 from __future__ import annotations
 

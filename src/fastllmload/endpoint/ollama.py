@@ -1,4 +1,4 @@
-"""Paths, and body fields other than model and prompt, that Ollama's chat and generate have in common."""
+"""Ollama's chat and generate: paths and bodies of requests; NDJSON back."""
 
 from __future__ import annotations
 

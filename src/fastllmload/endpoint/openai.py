@@ -1,4 +1,4 @@
-"""OpenAI chat completions: one user message."""
+"""OpenAI chat completions (one user message) and completions (the prompt as text or as token ids)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixed bytes of request bodies: everything except prompt and output length, encoded once per plan."""
+"""Paths under a base URL, and the fixed bytes of request bodies: all except prompt and output length."""
 
 from __future__ import annotations
 

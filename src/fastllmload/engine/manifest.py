@@ -1,4 +1,4 @@
-"""The parts of run.json that are known before a run is measured: target, plan, phases."""
+"""The parts of run.json that are known before a run is measured: target, plan, phases, environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pace of one phase: arrivals or concurrency, and how many requests the plan needs."""
+"""Pace of one phase: arrivals (drawn from a seed or not) or concurrency, and how many requests the plan needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests whether a series rises or falls: Mann-Kendall, least-squares slope, drift (spec/procedures 0.9)."""
+"""Tests whether a series is steady: Mann-Kendall, least-squares slope, drift (spec/procedures 0.9), and MSER-5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One finished level: its run, and the figures that procedures use for decisions."""
+"""One level: the name and state of its folder, its run, the figures that decide, and its warnings."""
 
 from __future__ import annotations
 

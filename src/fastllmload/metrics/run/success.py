@@ -1,4 +1,4 @@
-"""Computes how requests ended: counts by status, success, and groups of errors (spec/metrics 3.5, 6.3)."""
+"""Computes how requests ended: counts by status and URL, success, groups of errors (spec/metrics 3.5, 6.3)."""
 
 from __future__ import annotations
 

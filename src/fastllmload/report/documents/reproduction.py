@@ -1,4 +1,4 @@
-"""Renders section 6 of the full report: everything needed to reproduce the test (IETF C.2)."""
+"""Renders section 6 of the full report (IETF C.2), and the command line of a document as a shell takes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes quantile curves on the tail axis, from a sample or from bucket counts, and percentiles over time.
+"""Computes quantile curves on the tail axis, from samples or bucket counts; percentiles over time; gaps between arrivals.
 
 The tail axis is x = -log10(1 - q): 0 is the smallest value, 1 is P90, 2 is P99, 3 is P99.9.
 """

@@ -1,4 +1,4 @@
-"""What to do about each reason of the certificate, one sentence each."""
+"""Reasons of the certificate as a list, and what to do about each, one sentence each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renders a chart as a figure of the page: title, legend, SVG, note, and its numbers for the script."""
+"""Renders figures of the page (title, legend, SVG, note, numbers for the script), and tables as HTML."""
 
 from __future__ import annotations
 
