@@ -1,0 +1,76 @@
+"""Types of fields: the unit of a value, and what it reveals when a document is published (IETF 7.1).
+
+A document is a tree of frozen structs. A key that is missing or null is None, an empty list or an empty table; a value that
+redaction took away is WITHHELD, in contrast to None it was measured.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Annotated
+
+import msgspec
+
+
+class Withheld(enum.Enum):
+    """The type of WITHHELD."""
+
+    WITHHELD = "withheld"
+
+
+class Reveals(enum.Enum):
+    """What a field reveals to the reader of a published document."""
+
+    NOTHING = "nothing"  # latencies, shares of time, settings of the client
+    LOAD = "load"  # a load, a throughput, or a count, which over the known duration is a rate
+    SHARE = "share"  # a share of requests: all of its digits would reveal its denominator, a count
+    ENGINE = "engine"  # memory, batch size or another limit of the server
+    NAME = "name"  # a host, URL, address, path or process; a command or its output
+    SENTENCE = "sentence"  # may quote any of these
+
+
+WITHHELD = Withheld.WITHHELD
+Number = int | float | Withheld | None
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all tables of a document. Keys that this version does not know are ignored."""
+
+
+def field(unit: str = "", reveals: Reveals = Reveals.NOTHING) -> msgspec.Meta:
+    """Annotation of a field: *unit* of its numbers, and what it reveals."""
+    return msgspec.Meta(extra={"unit": unit, "reveals": reveals})
+
+
+def known(value: object) -> float | None:
+    """A number as float; None for what is missing, withheld, NaN, or not a number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        return None
+    return float(value)
+
+
+# Times
+Ns = Annotated[int | None, field("ns")]
+Us = Annotated[Number, field("us")]
+Ms = Annotated[Number, field("ms")]
+Seconds = Annotated[Number, field("s")]
+# Numbers that reveal nothing
+Plain = Annotated[Number, field()]
+Ratio = Annotated[Number, field("share")]
+Bytes = Annotated[Number, field("bytes")]
+# Numbers of the load
+Count = Annotated[Number, field("requests", Reveals.LOAD)]
+Tokens = Annotated[Number, field("tokens", Reveals.LOAD)]
+Events = Annotated[Number, field("events", Reveals.LOAD)]
+Samples = Annotated[Number, field("samples", Reveals.LOAD)]
+Load = Annotated[Number, field("requests/s or requests in flight", Reveals.LOAD)]
+Rate = Annotated[Number, field("requests/s", Reveals.LOAD)]
+TokenRate = Annotated[Number, field("tokens/s", Reveals.LOAD)]
+RequestShare = Annotated[Number, field("share", Reveals.SHARE)]
+Limit = Annotated[Number, field("", Reveals.ENGINE)]
+# Texts
+Name = Annotated[str | None, field("", Reveals.NAME)]
+Names = Annotated[tuple[str, ...], field("", Reveals.NAME)]
+Sentence = Annotated[str | None, field("", Reveals.SENTENCE)]
+Sentences = Annotated[tuple[str, ...], field("", Reveals.SENTENCE)]
