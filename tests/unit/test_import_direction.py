@@ -22,6 +22,7 @@ ORDER = (
     "quantities",
     "redact",
     "settings",
+    "documents",
     "statistics",
     "arrivals",
     "declarations",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import numpy.typing as npt
 
 from fastllmload._ext import regroup
 from fastllmload._ext.recorder import text_index
+from fastllmload.documents.fields import known
+from fastllmload.documents.read import DocumentError, convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
-from fastllmload.records.document_shape import misshapen
 from fastllmload.records.error_texts import read_texts
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, abandoned, before_first_request, find_damage
 from fastllmload.records.merge import Merged, merge_in_memory
@@ -65,11 +68,16 @@ class Run:
 
     def __repr__(self) -> str:
         """One line: folder, end, verdict, requests."""
-        counts = self.manifest.get("counts") or {}
+        counts = self.document.counts
         state = "incomplete" if self.incomplete else "complete"
-        verdict = (self.manifest.get("certificate") or {}).get("verdict", "not judged")
-        ok, planned = counts.get("ok", 0), counts.get("planned", len(self.rows))
-        return f"<Run {self.directory} {state}, {verdict}, {ok:,} of {planned:,} requests ok>"
+        ok, planned = known(counts.ok) or 0, known(counts.planned)
+        of = len(self.rows) if planned is None else planned
+        return f"<Run {self.directory} {state}, {self.verdict or 'not judged'}, {ok:,.0f} of {of:,.0f} requests ok>"
+
+    @cached_property
+    def document(self) -> RunDocument:
+        """run.json as a type. Of a run that is being concluded: as it was when this was first read."""
+        return convert(self.manifest, RunDocument)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -80,8 +88,7 @@ class Run:
     @property
     def verdict(self) -> str | None:
         """valid, suspect or invalid; None when the run was not judged."""
-        found: str | None = (self.manifest.get("certificate") or {}).get("verdict")
-        return found
+        return None if self.document.certificate is None else self.document.certificate.verdict
 
     @property
     def event_t(self) -> npt.NDArray[np.int64]:
@@ -171,9 +178,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             f"{path} has schema_version {version!r}, this version reads {SCHEMA_VERSION}: read the folder with the "
             "version that wrote it"
         )
-    wrong = misshapen(manifest)
-    if wrong is not None:
-        raise RunFolderError(f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it")
+    try:
+        convert(manifest, RunDocument)
+    except DocumentError as wrong:
+        raise RunFolderError(f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it") from None
     return manifest
 
 

@@ -1,0 +1,148 @@
+"""Figures of a document: one struct for every metric, whether it is a distribution, a value or an estimate."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastllmload.documents.fields import (
+    Count,
+    Document,
+    Ms,
+    Number,
+    Plain,
+    Ratio,
+    Reveals,
+    Samples,
+    Sentence,
+    field,
+    known,
+)
+
+Ends = tuple[Number, ...]  # lower and upper; None: open, or not estimable
+
+
+class NotEstimable(Document, frozen=True, kw_only=True):
+    """Why a statistic has no interval."""
+
+    reason: Sentence = None
+    requests_needed: Count = None
+
+
+class Bounds(Document, frozen=True, kw_only=True):
+    """What stands in place of a figure where requests did not end. None: open."""
+
+    low: Plain = None
+    high: Plain = None
+
+
+class Metric(Document, frozen=True, kw_only=True):
+    """A metric; `docs/metric-definitions.md` has each definition. A distribution has the statistics, a value has *value*.
+
+    The unit of all figures is *unit*. Parameters that a metric depends on follow the figures.
+    """
+
+    unit: str = ""
+    value: Plain = None
+    n: Samples = None
+    n_null: Samples = None  # requests without a value
+    mean: Plain = None
+    std: Plain = None
+    min: Plain = None
+    max: Plain = None
+    p50: Plain = None
+    p75: Plain = None
+    p90: Plain = None
+    p95: Plain = None
+    p99: Plain = None
+    p999: Plain = None
+    ci95: dict[str, Ends | None] | Ends | None = None  # 95 % intervals by statistic; of a value its own
+    not_estimable: dict[str, Any] = {}  # by statistic a NotEstimable; of a value the fields of one
+    insufficient: tuple[str, ...] = ()  # percentiles with too few samples
+    bounds: dict[str, Ends] = {}  # by statistic, ms: the figure of all lower and of all upper ends of its events
+    with_unfinished: Metric | None = None  # where requests did not end: the figures that count them
+    unfinished_bounds: dict[str, Bounds | None] = {}  # by statistic, to be stated in place of the figure
+    generator_limited: bool | None = None  # the client was slower than what it measured
+    note: Sentence = None
+    caveat: Sentence = None
+    label: str | None = None  # of a shape: multimodal, heavy ...
+    method: str | None = None  # which connects rtt_ms is of
+    source: str | None = None
+    preset: str | None = None  # of smooth goodput
+    time_base: str | None = None
+    itl_option: str | None = None  # A, B (IETF B.2.1)
+    itl_option_asked: str | None = None
+    pooled_as: str | None = None  # itl, tbc, itl_b
+    input_counting: str | None = None
+    f: str | None = None
+    degenerate: Samples = None
+    n_degenerate: Samples = None
+    n_censored: Samples = None
+    n_unknown: Samples = None  # answers whose chunks are of unknown size
+    n_said: Samples = None  # chunks without text that carry a token
+    n_carrying: Samples = None  # chunks without text that may carry a token
+    token_times_source: dict[str, Samples] = {}  # answers by where the times of their tokens come from
+    itl_mean_least: Ms = None  # the mean gap if n_carrying chunks carry a token
+    enough: bool | None = None  # values for a shape
+    peaks_ms: tuple[float, ...] | None = None
+    bandwidth_ln: Plain = None
+    gaps_at_least_ms: Ms = None
+    peak_share: Ratio = None
+    valley_share: Ratio = None
+    standard_error: Plain = None
+    k: Samples = None
+    tail_share: Ratio = None
+    light_below: Plain = None
+    heavy_above: Plain = None
+    d_p_ms: Any = None  # deadline of the first token, one number or pairs (input tokens, ms)
+    d_d_ms: Ms = None  # deadline of each further token
+    fluidity_index_at_least: Ratio = None
+    miss_rate_at_most: Ratio = None
+    to_ms: Ms = None
+    speed_tok_s: Plain = None  # reading speed
+    d1_ms: Ms = None
+    alpha: Plain = None
+    rtt_p50_ms: Ms = None
+    gpus: Annotated[Number, field("GPUs")] = None
+    price_per_hour: Annotated[Number, field("per hour")] = None
+
+    @property
+    def figure(self) -> Number:
+        """The value; of a distribution the mean."""
+        return self.mean if self.value is None else self.value
+
+    def statistic(self, name: str) -> Number:
+        """One of `mean`, `std`, `min`, `max`, `p50` ... `p999`, `value`, `n`; None for another name."""
+        found: Number = getattr(self, name, None)
+        return found
+
+    def interval(self, name: str) -> tuple[float | None, float | None] | None:
+        """The 95 % interval of a statistic, or of the value (any *name*). An end of None is open; None: not estimable."""
+        found = self.ci95.get(name) if isinstance(self.ci95, dict) else self.ci95
+        return None if not found else (known(found[0]), known(found[1]))
+
+    def why_not_estimable(self, name: str) -> NotEstimable | None:
+        """Why *name* has no interval; None where it has one."""
+        found = self.not_estimable.get(name, self.not_estimable if "reason" in self.not_estimable else None)
+        if isinstance(found, str):
+            return NotEstimable(reason=found)
+        return NotEstimable(**{key: found.get(key) for key in ("reason", "requests_needed")}) if found else None
+
+
+NO_METRIC = Metric()
+THROUGHPUTS = frozenset(
+    ("req_s", "output_tok_s", "input_tok_s", "input_tok_s_cache_misses", "req_s_makespan", "output_tok_s_makespan",
+     "failed_output_tok_s", "tok_per_gpu_s", "tok_s_per_dollar_hour", "tokens_per_dollar", "tok_s_per_w",
+     "smooth_goodput_sg_default", "smooth_goodput_sg_fig6")
+)  # fmt: skip
+SERVER_MEMORY = frozenset(
+    ("kv_usage", "preemptions", "preemption_rate", "preemption_loss", "running", "waiting", "batch_utilization")
+)
+
+
+def reveals(name: str, unit: str) -> Reveals:
+    """What the figures of a metric reveal, by its name and unit."""
+    if name == "tokens_in_flight" or name in SERVER_MEMORY:
+        return Reveals.ENGINE
+    if name in THROUGHPUTS or unit == "requests":
+        return Reveals.LOAD
+    return Reveals.SHARE if unit == "share" else Reveals.NOTHING

@@ -1,0 +1,625 @@
+"""run.json as a type: what was asked, what happened, what was measured, the verdict. docs/run-folder.md is made of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.fields import (
+    Bytes,
+    Count,
+    Document,
+    Events,
+    Load,
+    Ms,
+    Name,
+    Names,
+    Ns,
+    Number,
+    Plain,
+    Rate,
+    Ratio,
+    RequestShare,
+    Reveals,
+    Samples,
+    Seconds,
+    Sentence,
+    Sentences,
+    TokenRate,
+    Tokens,
+    Us,
+    field,
+)
+from fastllmload.documents.metric import NO_METRIC, Metric
+from fastllmload.documents.plan import PlanSummary
+from fastllmload.settings import RunSettings
+
+
+class Tool(Document, frozen=True, kw_only=True):
+    """The program that wrote the document."""
+
+    name: str | None = None
+    version: str | None = None
+
+
+class Engine(Document, frozen=True, kw_only=True):
+    """What the server reports about itself."""
+
+    name: str | None = None
+    version: str | None = None
+    max_batch_size: Annotated[Number, field("", Reveals.ENGINE)] = None
+    max_batch_source: str | None = None
+    server_header: str | None = None
+
+
+class Environment(Document, frozen=True, kw_only=True):
+    """The client's host and software."""
+
+    time_utc: str | None = None
+    clock_offset_ns: Ns = None  # CLOCK_REALTIME - CLOCK_MONOTONIC
+    host: Name = None
+    kernel: str | None = None
+    machine: str | None = None
+    cpu: str | None = None
+    cores: Plain = None
+    cpus: tuple[int, ...] = ()
+    memory_bytes: Bytes = None
+    tcp_congestion_control: str | None = None
+    python: str | None = None
+    libraries: dict[str, str] = {}  # versions
+    engine: Engine | None = None
+
+
+class Phase(Document, frozen=True, kw_only=True):
+    """A phase that began. Times are CLOCK_MONOTONIC."""
+
+    number: int
+    name: str
+    start_ns: int
+    end_ns: int | None  # sending stopped; None: not yet
+    bound: str  # duration, count
+    ramp_share: float  # of the phase, left out of the window
+    mode: str | None = None  # open, closed
+    start_utc: str | None = None
+    drained_ns: int | None = None
+    released: Count = None
+    ok: Count = None
+    drain_timed_out: bool | None = None  # requests were cancelled by the drain time-out
+    cascading_failure: bool | None = None
+    rounds_of_plan: Annotated[Number, field("", Reveals.LOAD)] = None
+
+
+class ClassTarget(Document, frozen=True, kw_only=True):
+    """Where the requests of a class of the run go."""
+
+    name: str | None = None
+    endpoint_type: str | None = None
+    urls: Names = ()
+    model: str | None = None
+
+
+class TargetFacts(Document, frozen=True, kw_only=True):
+    """The target, and what the preflight found there."""
+
+    urls: Names = ()  # those of single classes last
+    addresses: Names = ()
+    endpoint_type: str | None = None
+    classes: tuple[ClassTarget, ...] = ()
+    model: str | None = None
+    simulated: bool | None = None
+    usage_reported: bool | None = None
+    continuous_usage: bool | None = None  # every event reports its usage, as the run asks; None: not asked
+    token_ids: bool | None = None  # every event has the ids of its tokens, as the run asks; None: not asked
+    connect_ms: tuple[float, ...] = ()  # up to 20 connects before the run
+    connect_after_ms: tuple[float, ...] = ()  # and after it
+    probe_s: Seconds = None
+    notes: Sentences = ()
+
+
+class Worker(Document, frozen=True, kw_only=True):
+    """A worker process."""
+
+    worker: int
+    died: bool
+    exit_code: int | None = None
+    cpu: int | None = None  # that it was kept on; None: any
+
+
+class TapError(Document, frozen=True, kw_only=True):
+    """How far apart stamps of the tap and exact receive stamps of the kernel are, us."""
+
+    n: Samples = None
+    p50: Us = None
+    p99: Us = None
+    max: Us = None
+
+
+class Tap(Document, frozen=True, kw_only=True):
+    """A packet ring (`--timestamps tap`): what it saw, and what was joined to events."""
+
+    interface: str | None = None  # lo: all targets are addresses of this host; None: every interface
+    ring_bytes: Bytes = None
+    start_ms: Ms = None
+    stop_ms: Ms = None
+    segments: Annotated[Number, field("segments", Reveals.LOAD)] = None
+    payload_bytes: Annotated[Number, field("bytes", Reveals.LOAD)] = None
+    drops: Annotated[Number, field("frames", Reveals.LOAD)] = None  # that found the ring full
+    freezes: Plain = None
+    clock_steps: Plain = None
+    unwritten: Annotated[Number, field("segments", Reveals.LOAD)] = None  # that found the disk full
+    foreign: Annotated[Number, field("frames", Reveals.LOAD)] = None
+    other_frames: dict[str, Annotated[Number, field("frames", Reveals.LOAD)]] = {}  # other: not TCP; cut; bad
+    cpu_s: Seconds = None
+    events: Events = None
+    joined: Events = None  # to one segment
+    narrowed: Events = None  # TLS: to several
+    matched_share: Ratio = None
+    unmatched: dict[str, Events] = {}  # events that kept their stamp and bracket, by reason
+    before_bracket: Events = None
+    requests_timed: Count = None  # with t_wire
+    retransmitted: Annotated[Number, field("segments", Reveals.LOAD)] = None
+    out_of_order: Annotated[Number, field("segments", Reveals.LOAD)] = None
+    gaps: Plain = None
+    other_connections: Annotated[Number, field("segments", Reveals.LOAD)] = None
+    against_kernel_stamps_us: TapError | None = None
+
+
+class Ceiling(Document, frozen=True, kw_only=True):
+    """This host's ceiling, by `fastllmload calibrate`."""
+
+    events_per_s: Plain
+    requests_per_s: Plain = None
+
+
+class Watch(Document, frozen=True, kw_only=True):
+    """This host while the run lasted."""
+
+    steal_share: Ratio = None
+    steal_samples: tuple[tuple[int, ...], ...] = ()  # CLOCK_MONOTONIC ns, CPU time in ns that the hypervisor took
+    throttled_ns: Ns = None  # withheld by the CPU quota of the client's cgroup; None: no quota
+    competitors: Names = ()  # processes outside of the run that used most CPU meanwhile
+    ports: Plain = None
+    fd_limit: Plain = None
+    ceiling: Ceiling | None = None
+
+
+class ErrorText(Document, frozen=True, kw_only=True):
+    """A text of failed responses, without secrets and control characters."""
+
+    text: Sentence = None
+    http_status: int | None = None
+    error: str | None = None
+    requests: Count = None
+
+
+class FinishWord(Document, frozen=True, kw_only=True):
+    """A finish_reason that is on no list."""
+
+    word: str | None = None
+    requests: Count = None
+
+
+class ErrorTexts(Document, frozen=True, kw_only=True):
+    """What the server said: the 32 most frequent texts of failed responses."""
+
+    texts: Annotated[tuple[ErrorText, ...], field("", Reveals.NAME)] = ()
+    left_out: Count = None  # failed requests with other texts
+    finish_reasons: tuple[FinishWord, ...] = ()
+
+
+class FileFacts(Document, frozen=True, kw_only=True):
+    """A file of evidence, when the run concluded."""
+
+    bytes: int | float
+    crc32: int | float
+
+
+class WindowTimes(Document, frozen=True, kw_only=True):
+    """Figures are of requests submitted in [w0, w1)."""
+
+    w0_ns: int | None = None
+    w1_ns: int | None = None
+    seconds: Seconds = None
+
+
+class Counts(Document, frozen=True, kw_only=True):
+    """Requests by how they ended, and their tokens."""
+
+    planned: Count = None
+    dispatched: Count = None
+    not_sent: Count = None
+    in_flight: Count = None
+    ok: Count = None
+    empty: Count = None
+    refused: Count = None
+    http_error: Count = None
+    rate_limited: Count = None
+    truncated: Count = None
+    timeout: Count = None
+    connection_error: Count = None
+    protocol_error: Count = None
+    cancelled: Count = None
+    stream_error: Count = None
+    cut_after_end: Count = None  # ok; the connection went after the finish_reason, before the end of the message
+    unknown_finish: Count = None  # ok; the finish_reason is on no list
+    failed: Count = None
+    left: Count = None  # by their users
+    explicit_errors: Count = None
+    submitted_in_window: Count = None
+    latency_population: Count = None
+    came_whole: Count = None  # of latency_population: not as streams
+    input_tokens: Tokens = None
+    output_tokens: Tokens = None
+    output_tokens_source: dict[str, Count] = {}  # requests by where their count comes from
+    reasoned: Count = None  # answers of latency_population with streamed reasoning
+    all_reasoning: Count = None  # of these, without an answer token
+    reasoning_tokens: Tokens = None
+    answer_tokens: Tokens = None
+    reasoning_tokens_source: dict[str, Count] = {}
+    events: Events = None
+
+
+class ErrorCount(Document, frozen=True, kw_only=True):
+    """Requests that failed in the same way."""
+
+    status: str | None = None
+    error: str | None = None
+    http_status: int | None = None
+    errno: int | None = None
+    count: Count = None
+
+
+class TargetCounts(Document, frozen=True, kw_only=True):
+    """How the requests to one URL ended."""
+
+    url: Name = None
+    dispatched: Count = None
+    ok: Count = None
+    failed: Count = None
+    errors: tuple[ErrorCount, ...] = ()
+
+
+class WorstRequest(Document, frozen=True, kw_only=True):
+    """A request that missed an objective."""
+
+    request_id: str | None = None
+    excess: Plain = None  # None: no value
+
+
+class ObjectiveResult(Document, frozen=True, kw_only=True, rename={"class_": "class"}):
+    """How requests met one objective."""
+
+    objective: str | None = None
+    metric: str | None = None
+    class_: str | None = None
+    limit: Plain = None
+    unit: str | None = None
+    submitted: Count = None
+    met: Count = None
+    attainment: RequestShare = None
+    missed: Count = None
+    failed: Count = None
+    excess: Metric = NO_METRIC  # distribution of what was too much
+    worst: tuple[WorstRequest, ...] = ()
+    failed_requests: tuple[str, ...] = ()
+
+
+class ClassObjectives(Document, frozen=True, kw_only=True):
+    """How the requests of one class met all objectives."""
+
+    slo_attainment: RequestShare
+    met: Count = None
+    submitted: Count = None
+
+
+class Objectives(Document, frozen=True, kw_only=True):
+    """Goodput: how many requests met the objectives."""
+
+    objectives_ms: dict[str, Plain] = {}
+    evaluator: str | None = None
+    met: Count = None
+    submitted: Count = None
+    slo_attainment: RequestShare = None
+    slo_attainment_bounds: Annotated[tuple[Number, ...] | None, field("share", Reveals.LOAD)] = None
+    unfinished: Count = None
+    request_goodput: Rate = None
+    token_goodput: TokenRate = None
+    smooth_goodput: dict[str, TokenRate] = {}  # by preset
+    time_base: str | None = None
+    seconds: Seconds = None
+    each: dict[str, Count] = {}  # requests that met it, by objective
+    objectives: tuple[ObjectiveResult, ...] = ()
+    classes: dict[str, ClassObjectives] = {}
+
+
+class JainIndex(Document, frozen=True, kw_only=True):
+    """Jain's index of fairness."""
+
+    value: RequestShare = None
+    n: Samples = None
+    normalisation: str | None = None
+    significantly_unfair: bool | None = None
+
+
+class ClassFairness(Document, frozen=True, kw_only=True):
+    """How one class fared among the others."""
+
+    submitted: Count = None
+    ok: Count = None
+    starvation_rate: RequestShare = None
+    ttft: Metric = NO_METRIC
+    tpot: Metric = NO_METRIC
+
+
+class Fairness(Document, frozen=True, kw_only=True):
+    """Fairness among the classes of traffic."""
+
+    jain_index: JainIndex = JainIndex()
+    jain_norm_latency: JainIndex = JainIndex()
+    unfair_below: Ratio = None
+    starved_above_medians: Plain = None
+    classes: dict[str, ClassFairness] = {}
+
+
+class ClassResult(Document, frozen=True, kw_only=True):
+    """Figures of one class of traffic."""
+
+    ttft: Metric
+    tpot: Metric
+    ok: Count
+    failed: Count
+    left: Count
+    endpoint_type: str | None = None
+    urls: Names = ()
+    model: str | None = None
+    planned: Count = None
+    came_whole: Count = None
+    success_rate: RequestShare = None
+    req_s: Rate = None
+    output_tok_s: TokenRate = None
+    input_tokens_mean: Plain = None
+    output_tokens_mean: Plain = None
+    ttft_sched: Metric = NO_METRIC
+    e2e: Metric = NO_METRIC
+    e2e_sched: Metric = NO_METRIC
+    itl: Metric = NO_METRIC
+    tbc: Metric = NO_METRIC
+    itl_b: Metric = NO_METRIC
+    ttft_any: Metric | None = None
+    tpot_any: Metric | None = None
+
+
+class TurnResult(Document, frozen=True, kw_only=True):
+    """Figures of one turn of all conversations."""
+
+    cached_share: RequestShare
+    turn: int | None = None
+    requests: Count = None
+    prompt_tokens_mean: Plain = None
+    ttft: Metric = NO_METRIC
+
+
+class Conversations(Document, frozen=True, kw_only=True):
+    """What became of the conversations."""
+
+    turns_sent: Count
+    begun: Count
+    ended_by_failure: Count
+    ended_by_leaving: Count
+    turns: tuple[TurnResult, ...]
+    planned: Count = None
+    turns_planned: Count = None
+    tool_call_replies: Count = None  # replies with tool calls that another turn followed
+
+
+class Users(Document, frozen=True, kw_only=True):
+    """Users who did not wait."""
+
+    left_by_plan: Count
+    gave_up: Count
+    slow_readers: Count
+    chosen_to_leave: Count = None
+    ended_before_leaving: Count = None
+    events_until_they_left: Plain = None
+    denominators: Any = None
+
+
+class Drift(Document, frozen=True, kw_only=True):
+    """A level of a metric over the window, ms, and the likeliest step in it."""
+
+    first_half: Plain = None
+    second_half: Plain = None
+    p: Plain = None
+    step_at: RequestShare = None  # share of the requests before the step
+    before_step: Plain = None
+    after_step: Plain = None
+    p_step: Plain = None
+    steady: bool | None = None
+
+
+class Transient(Document, frozen=True, kw_only=True):
+    """Where MSER-5 sees the start of the run end."""
+
+    cut_requests: Count = None
+    cut_share: Annotated[Number, field("share", Reveals.LOAD)] = None
+    cut_seconds: Seconds = None
+    window_cut_seconds: Seconds = None
+    steady: bool | None = None
+
+
+class InFlightTrend(Document, frozen=True, kw_only=True):
+    """Requests in flight in both halves of the window."""
+
+    first_half: Load = None
+    second_half: Load = None
+    p: Plain = None
+    growing: bool | None = None
+
+
+class LittlesLaw(Document, frozen=True, kw_only=True):
+    """Requests in flight against rate times mean time."""
+
+    in_flight: Load = None
+    rate_per_s: Rate = None
+    time_s: Seconds = None
+    residual: Ratio = None
+    holds: bool | None = None
+
+
+class Steadiness(Document, frozen=True, kw_only=True):
+    """Whether the system was in a steady state."""
+
+    transient: dict[str, Transient | None] = {}
+    drift: dict[str, Drift | None] = {}  # by metric
+    in_flight: InFlightTrend | None = None  # None for a closed loop
+    littles_law: LittlesLaw | None = None
+    steady: bool | None = None  # false: a level drifts or the queue grows
+
+
+class TelemetrySource(Document, frozen=True, kw_only=True):
+    """Where figures were read."""
+
+    origin: Name = None
+    kind: str | None = None
+    n: Samples = None
+    n_failed: Samples = None
+    n_skipped: Samples = None
+    slowest_s: Seconds = None
+    problems: dict[str, int] = {}  # how often
+
+
+class TelemetrySeries(Document, frozen=True, kw_only=True):
+    """A series: of a gauge mean, min and max; of a counter first, last and delta."""
+
+    name: str | None = None
+    source: str | None = None
+    origin: Name = None
+    unit: str | None = None
+    kind: str | None = None
+    labels: dict[str, str] = {}
+    n: Samples = None
+    n_failed: Samples = None
+    mean: Plain = None
+    min: Plain = None
+    max: Plain = None
+    first: Plain = None
+    last: Plain = None
+    delta: Plain = None
+    span_s: Seconds = None
+
+
+class TelemetryFacts(Document, frozen=True, kw_only=True):
+    """What was sampled during the run."""
+
+    interval_s: Seconds = None
+    ended: bool | None = None
+    sources: tuple[TelemetrySource, ...] = ()
+    absent: dict[str, str] = {}  # why a sensor is missing
+    cpu_share: Ratio = None  # of the sampler
+    warnings: Sentences = ()
+    series: tuple[TelemetrySeries, ...] = ()
+
+
+class ServerFigure(Document, frozen=True, kw_only=True):
+    """A figure that the server reports; `source` is "not measured" without one."""
+
+    value: Plain = None
+    unit: str | None = None
+    source: str | None = None
+
+
+class Requirements(Document, frozen=True, kw_only=True):
+    """How many requirements of a level hold, and the ids of those that do not."""
+
+    hold: Plain = None
+    of: Plain = None
+    false: tuple[str, ...] = ()
+    undeclared: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+
+
+class Requirement(Document, frozen=True, kw_only=True):
+    """A requirement that does not hold."""
+
+    id: str = ""
+    level: str | None = None
+    basis: str | None = None
+    state: str | None = None
+    statement: str | None = None
+    reason: Sentence = None
+    remedy: str | None = None
+
+
+class Compliance(Document, frozen=True, kw_only=True):
+    """The verdict by the draft; `fastllmload compliance RUN` has all of it."""
+
+    verdict: str | None = None
+    test: str | None = None
+    scope: str | None = None
+    counts: dict[str, Plain] = {}  # requirements by what became of them
+    must: Requirements = Requirements()
+    should: Requirements = Requirements()
+    deviations: Sentences = ()
+    unmet: tuple[Requirement, ...] = ()
+    beside: tuple[Requirement, ...] = ()  # without a key word of the draft: they decide nothing; prose: allow
+
+
+class RunDocument(Document, frozen=True, kw_only=True):
+    """run.json."""
+
+    schema_version: int = 1
+    tool: Tool = Tool()
+    status: str | None = None  # running, then done, interrupted, partial, failed or killed
+    config: RunSettings = RunSettings()  # what was asked; no secret is in it
+    environment: Environment = Environment()
+    declarations: dict[str, str] = {}
+    metadata: Annotated[dict[str, Any], field("", Reveals.NAME)] = {}
+    phases: tuple[Phase, ...] = ()
+    run_id: str | None = None  # in every X-Request-Id
+    command: Annotated[tuple[str, ...] | str | None, field("", Reveals.NAME)] = None  # None: from Python
+    plan: PlanSummary = PlanSummary()
+    target: TargetFacts = TargetFacts()
+    workers: tuple[Worker, ...] = ()
+    incidents: Sentences = ()
+    tap: Tap | None = None
+    watch: Watch = Watch()
+    disk_full: bool | None = None
+    files: dict[str, FileFacts] | None = None
+    window: WindowTimes = WindowTimes()
+    metrics: dict[str, Metric | None] | None = None  # None: not measured
+    counts: Counts = Counts()
+    errors: tuple[ErrorCount, ...] = ()
+    by_target: tuple[TargetCounts, ...] = ()
+    error_texts: ErrorTexts = ErrorTexts()
+    slo: Objectives | None = None  # None without objectives
+    fairness: Fairness | None = None  # None with one class
+    classes: dict[str, ClassResult] | None = None
+    conversations: Conversations | None = None
+    users: Users | None = None
+    steadiness: Steadiness = Steadiness()
+    telemetry: TelemetryFacts | None = None
+    server: dict[str, ServerFigure | None] | None = None
+    certificate: Certificate | None = None  # None: not judged
+    compliance: Compliance | None = None
+    withheld: str | None = None  # in a redacted document: what is missing
+    duration: Seconds = None  # of the window; this and the following are vLLM's keys
+    completed: Count = None
+    failed: Count = None
+    total_input_tokens: Tokens = None
+    total_output_tokens: Tokens = None
+    request_throughput: Rate = None
+    output_throughput: TokenRate = None
+    total_token_throughput: TokenRate = None
+    request_goodput: Rate = None
+
+    def metric(self, name: str) -> Metric:
+        """A metric by name; one without figures where the run has none of that name."""
+        return (self.metrics or {}).get(name) or NO_METRIC
+
+    def server_figure(self, name: str) -> ServerFigure:
+        """A figure of the server; one without value where there is none."""
+        return (self.server or {}).get(name) or ServerFigure()
+
+    def phase(self, name: str) -> Phase | None:
+        """The phase of that name; None when it has not begun."""
+        return next((phase for phase in self.phases if phase.name == name), None)
