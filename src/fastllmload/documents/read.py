@@ -43,7 +43,7 @@ def sentence(problem: str) -> str:
     return f"`{path}`: {what}" if path else what
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def members(kind: Any) -> tuple[Any, ...]:
     """The types that a value of *kind* may have: those of a union, without annotations."""
     if typing.get_origin(kind) is typing.Annotated:
@@ -53,7 +53,7 @@ def members(kind: Any) -> tuple[Any, ...]:
     return (kind,)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Types of the fields of a struct, by key in JSON."""
     hints = typing.get_type_hints(kind, include_extras=True)
