@@ -28,6 +28,9 @@ class NotEstimable(Document, frozen=True, kw_only=True):
     requests_needed: Count = None
 
 
+Reason = Annotated[NotEstimable | int | str | None, field("", Reveals.SENTENCE)]
+
+
 class Bounds(Document, frozen=True, kw_only=True):
     """What stands in place of a figure where requests did not end. None: open."""
 
@@ -56,14 +59,14 @@ class Metric(Document, frozen=True, kw_only=True):
     p99: Plain = None
     p999: Plain = None
     ci95: dict[str, Ends | None] | Ends | None = None  # 95 % intervals by statistic; of a value its own
-    not_estimable: dict[str, Any] = {}  # by statistic a NotEstimable; of a value the fields of one
+    not_estimable: dict[str, Reason] = {}  # by statistic; of a value the two fields of NotEstimable themselves
     insufficient: tuple[str, ...] = ()  # percentiles with too few samples
     bounds: dict[str, Ends] = {}  # by statistic, ms: the figure of all lower and of all upper ends of its events
     with_unfinished: Metric | None = None  # where requests did not end: the figures that count them
     unfinished_bounds: dict[str, Bounds | None] = {}  # by statistic, to be stated in place of the figure
     generator_limited: bool | None = None  # the client was slower than what it measured
-    note: Sentence = None
-    caveat: Sentence = None
+    note: str | None = None
+    caveat: str | None = None
     label: str | None = None  # of a shape: multimodal, heavy ...
     method: str | None = None  # which connects rtt_ms is of
     source: str | None = None
@@ -122,10 +125,13 @@ class Metric(Document, frozen=True, kw_only=True):
 
     def why_not_estimable(self, name: str) -> NotEstimable | None:
         """Why *name* has no interval; None where it has one."""
-        found = self.not_estimable.get(name, self.not_estimable if "reason" in self.not_estimable else None)
-        if isinstance(found, str):
-            return NotEstimable(reason=found)
-        return NotEstimable(**{key: found.get(key) for key in ("reason", "requests_needed")}) if found else None
+        found, reason = self.not_estimable.get(name), self.not_estimable.get("reason")
+        if isinstance(found, NotEstimable):
+            return found
+        if not isinstance(reason, str):
+            return NotEstimable(reason=found) if isinstance(found, str) else None
+        needed = self.not_estimable.get("requests_needed")
+        return NotEstimable(reason=reason, requests_needed=needed if isinstance(needed, int) else None)
 
 
 NO_METRIC = Metric()

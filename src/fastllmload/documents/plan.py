@@ -8,17 +8,16 @@ from fastllmload.documents.fields import (
     Count,
     Document,
     Load,
-    Name,
     Ns,
     Plain,
     Ratio,
     Reveals,
     Seconds,
     Sentence,
-    Sentences,
     Tokens,
     field,
 )
+from fastllmload.settings import TrafficClass
 
 
 class Curve(Document, frozen=True, kw_only=True):
@@ -34,7 +33,7 @@ class ArrivalProcess(Document, frozen=True, kw_only=True):
 
     name: str | None = None
     rate: Annotated[float | str | None, field("requests/s", Reveals.LOAD)] = None  # "inf": all at once
-    stream: str | None = None  # of random numbers
+    stream: Annotated[str | None, field("", Reveals.LOAD)] = None  # of random numbers; its name may contain the rate
     burstiness: Plain = None
     on_s: Seconds = None
     off_s: Seconds = None
@@ -101,7 +100,7 @@ class WorkloadDescription(Document, frozen=True, kw_only=True):
     shared_token_share: Ratio = None
     image: str | None = None
     special_tokens: str | None = None
-    deviations: Sentences = ()
+    deviations: tuple[str, ...] = ()
     exact: ExactPrompts | None = None
     tokenizer_facts: TokenizerFacts | None = None
     dataset: DatasetFacts | None = None
@@ -160,7 +159,7 @@ class ClassDescription(PlanDescription, frozen=True, kw_only=True):
     output_tokens: Tokens = None
     own_targets: bool | None = None
     starts: Count = None  # requests that follow no reply
-    settings: dict[str, Any] = {}
+    settings: TrafficClass | None = None
 
 
 class Counting(Document, frozen=True, kw_only=True):
@@ -185,11 +184,11 @@ class PlanSummary(Document, frozen=True, kw_only=True):
 
     digest: str | None = None  # SHA-256 of everything that was sent
     schedule_hash: str | None = None
-    model: Name = None
+    model: str | None = None
     requests: Count = None
     whole_ns: Ns = None  # CLOCK_MONOTONIC when it was complete
     description: PlanDescription = PlanDescription()
     classes: tuple[str, ...] = ()  # names by number
-    deviations: Sentences = ()  # from the standard workload
+    deviations: tuple[str, ...] = ()  # from the standard workload
     counting: Counting = Counting()
     warmup: WarmupPlan = WarmupPlan()

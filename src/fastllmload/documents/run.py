@@ -113,7 +113,7 @@ class TargetFacts(Document, frozen=True, kw_only=True):
     connect_ms: tuple[float, ...] = ()  # up to 20 connects before the run
     connect_after_ms: tuple[float, ...] = ()  # and after it
     probe_s: Seconds = None
-    notes: Sentences = ()
+    notes: Names = ()
 
 
 class Worker(Document, frozen=True, kw_only=True):
@@ -335,7 +335,7 @@ class Objectives(Document, frozen=True, kw_only=True):
 class JainIndex(Document, frozen=True, kw_only=True):
     """Jain's index of fairness."""
 
-    value: RequestShare = None
+    value: Plain = None
     n: Samples = None
     normalisation: str | None = None
     significantly_unfair: bool | None = None
@@ -492,7 +492,7 @@ class TelemetrySeries(Document, frozen=True, kw_only=True):
     """A series: of a gauge mean, min and max; of a counter first, last and delta."""
 
     name: str | None = None
-    source: str | None = None
+    source: Name = None
     origin: Name = None
     unit: str | None = None
     kind: str | None = None
@@ -514,9 +514,9 @@ class TelemetryFacts(Document, frozen=True, kw_only=True):
     interval_s: Seconds = None
     ended: bool | None = None
     sources: tuple[TelemetrySource, ...] = ()
-    absent: dict[str, str] = {}  # why a sensor is missing
+    absent: dict[str, Name] = {}  # why a sensor is missing
     cpu_share: Ratio = None  # of the sampler
-    warnings: Sentences = ()
+    warnings: Names = ()
     series: tuple[TelemetrySeries, ...] = ()
 
 
@@ -580,7 +580,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     plan: PlanSummary = PlanSummary()
     target: TargetFacts = TargetFacts()
     workers: tuple[Worker, ...] = ()
-    incidents: Sentences = ()
+    incidents: Names = ()
     tap: Tap | None = None
     watch: Watch = Watch()
     disk_full: bool | None = None

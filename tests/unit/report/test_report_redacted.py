@@ -161,11 +161,12 @@ def test_the_page_of_a_test_of_capacity_says_that_its_levels_are_withheld(run: P
 
 
 CLOSED = {"concurrency": SLOTS, "rate": None, "num_requests": ASKED}
+AT_ONCE = {"rate": None}
 OF_RUNS = [form for form in FORMS if form != "html"]
 
 
 @pytest.mark.parametrize("form", OF_RUNS)
-@pytest.mark.parametrize("asked", [CLOSED, {"rate": "inf"}, {"max_concurrency": SLOTS}, "a level of a search"])
+@pytest.mark.parametrize("asked", [CLOSED, AT_ONCE, {"max_concurrency": SLOTS}, "a level of a search"])
 def test_no_form_of_a_run_at_capacity_has_one(form: str, asked: Any, run: Path, tmp_path: Path) -> None:
     """In a closed loop the number in flight over the mean latency is the throughput."""
     if isinstance(asked, str):
@@ -179,6 +180,8 @@ def test_no_form_of_a_run_at_capacity_has_one(form: str, asked: Any, run: Path, 
         document["config"]["load"].update(asked)
         if asked is CLOSED:
             document["plan"]["description"]["load"] = {"loop": "closed", "arrivals": None, "concurrency": SLOTS}
+        if asked is AT_ONCE:
+            document["plan"]["description"]["load"]["arrivals"]["rate"] = "inf"
     (place / "run.json").unlink()
     (place / "run.json").write_text(json.dumps(document))
     shown = text_of(subject_of(place, redacted=True), form)

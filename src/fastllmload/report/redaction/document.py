@@ -10,18 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastllmload.report.redaction.load import withhold, without_load
+from fastllmload.documents.redaction import OF_LOAD, redacted
+from fastllmload.report.redaction.load import withhold
 from fastllmload.report.redaction.names import without_names
 from fastllmload.report.redaction.procedure import CAPACITY_TESTS, of_procedure
-from fastllmload.report.redaction.texts import SIMULATION, command_without_loads
 from fastllmload.report.text.numbers import WITHHELD
 
-MEMORY = ("tokens_in_flight",)
-SERVER_MEMORY = (
-    "kv_usage", "preemptions", "preemption_rate", "preemption_loss", "running", "waiting", "batch_utilization",
-)  # fmt: skip
-OF_NAMES = "names of hosts, URLs, paths and processes, memory figures of the server, settings of a simulated engine"
-OF_LOAD = f"the load, throughput and every count of requests or tokens, which reveal the capacity; {OF_NAMES}"
 OF_LIMITS = f"results and levels, which are the capacity; {OF_LOAD}"
 
 
@@ -29,31 +23,10 @@ def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]
     """A copy of a run.json or procedure.json that may be published; its entry `withheld` lists what is missing. *limit*: the
     load of the run belongs to a search.
     """
+    if "procedure" not in document:
+        return redacted(document, limit)
     found: dict[str, Any] = _without_engine(without_names(_without_sources(document)))
-    if "procedure" in found:
-        return {**of_procedure(found), "withheld": OF_LIMITS if found["procedure"] in CAPACITY_TESTS else OF_LOAD}
-    for name in MEMORY:
-        metrics = found.get("metrics")
-        withhold(metrics.get(name) if isinstance(metrics, dict) else None, ("value", "max"))
-    server = found.get("server")
-    for name in SERVER_MEMORY:
-        withhold(server.get(name) if isinstance(server, dict) else None, ("value",))
-    telemetry = found.get("telemetry")
-    for series in telemetry.get("series") or () if isinstance(telemetry, dict) else ():
-        if series.get("name") in SERVER_MEMORY:
-            withhold(series, [name for name in series if isinstance(series[name], float)])
-    for place in (found.get("watch"), (found.get("certificate") or {}).get("host")):
-        withhold(place if isinstance(place, dict) else None, ("competitors",))
-    if limit or reveals_capacity(found):
-        return {**without_load(found), "withheld": OF_LOAD}
-    command = {"command": command_without_loads(found["command"], SIMULATION)} if found.get("command") else {}
-    return {**found, **command, "withheld": OF_NAMES}
-
-
-def reveals_capacity(document: Mapping[str, Any]) -> bool:
-    """Whether the throughput of a run is a capacity: a closed loop, all requests at once, or a concurrency limit."""
-    asked = (document.get("config") or {}).get("load") or {}
-    return asked.get("rate") in (None, "inf", float("inf")) or asked.get("max_concurrency") is not None
+    return {**of_procedure(found), "withheld": OF_LIMITS if found["procedure"] in CAPACITY_TESTS else OF_LOAD}
 
 
 def loadless(document: Mapping[str, Any]) -> bool:
