@@ -17,7 +17,6 @@ from fastllmload.documents.fields import (
     Reveals,
     Samples,
     Seconds,
-    Sentence,
     Us,
     field,
 )
@@ -90,7 +89,7 @@ class Reason(Document, frozen=True, kw_only=True):
     value: Plain = None
     limit: Plain = None
     unit: str | None = None
-    text: Sentence = None
+    text: str | None = None  # redacted by unit: what is in requests or events reveals the load
     cause: str | None = None  # generator, host, path, server
     limits_generator: bool | None = None
 

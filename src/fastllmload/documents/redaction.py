@@ -1,0 +1,228 @@
+"""Redacts a document for publication (IETF 7.1), field by field, by what each field's type declares it to reveal.
+
+Nothing is searched in texts: a text that could quote a load or a name is withheld as a whole. A field that the types do not
+declare is left out. A withheld value is `withheld`, in contrast to `n/a`: it was measured. Latencies are kept, and so is the
+throughput at a declared rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, get_args, get_origin
+
+import msgspec
+
+from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.fields import WITHHELD, Reveals
+from fastllmload.documents.metric import THROUGHPUTS, Metric, reveals
+from fastllmload.documents.read import fields, members
+from fastllmload.documents.run import RunDocument, ServerFigure, TelemetrySeries
+from fastllmload.settings import Load, Output, Target, Telemetry, TrafficClass, Workload
+
+HIDDEN = WITHHELD.value
+ALWAYS = frozenset((Reveals.NAME, Reveals.ENGINE))
+WITH_LOAD = ALWAYS | {Reveals.LOAD, Reveals.SHARE, Reveals.SENTENCE}
+OF_NAMES = "names of hosts, URLs, paths and processes, memory figures of the server, settings of a simulated engine"
+OF_LOAD = f"the load, throughput and every count of requests or tokens, which reveal the capacity; {OF_NAMES}"
+# Settings have no annotations of their own: the command line must start without these types.
+SETTINGS: dict[type, dict[str, Reveals]] = {
+    Target: {
+        **dict.fromkeys(
+            ("urls", "unix_socket", "endpoint_path", "headers", "source_addresses", "cacert", "client_cert",
+             "client_key", "server_name"),
+            Reveals.NAME,
+        ),
+        "simulate": Reveals.ENGINE,
+    },
+    Load: dict.fromkeys(("rate", "rate_curve", "concurrency", "max_concurrency", "num_requests"), Reveals.LOAD),
+    Workload: {**dict.fromkeys(("extra_body", "dataset_path"), Reveals.NAME), "stream": Reveals.LOAD},
+    Output: dict.fromkeys(("directory", "metadata", "declare", "save_plan", "plan", "plan_urls"), Reveals.NAME),
+    Telemetry: dict.fromkeys(("urls", "power_command", "prometheus"), Reveals.NAME),
+    TrafficClass: dict.fromkeys(("urls", "headers", "endpoint_path"), Reveals.NAME),
+}  # fmt: skip
+# Parts of a run that say how much was sent over its whole length: sums, series, what was in flight
+CLIENT_UNITS = (
+    "us",
+    "ms",
+    "share",
+    "x",
+)  # of a reason of the certificate that says how late or how busy the client was
+LOAD_PARTS = ("telemetry", "conversations", "users", "watch", "steadiness", "files", "tap")
+
+
+def redacted(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]:
+    """A copy of a run.json that may be published; its entry `withheld` lists what is missing. *limit*: the load of the run
+    belongs to a search.
+    """
+    hidden = WITH_LOAD if limit or reveals_capacity(document) else ALWAYS
+    found: dict[str, Any] = Redaction(hidden, names_of(document)).table(document, RunDocument)
+    if document.get("command"):
+        found["command"] = command_without_values(document["command"], Reveals.LOAD not in hidden)
+    if Reveals.LOAD in hidden:
+        found |= {name: None for name in LOAD_PARTS if name in found}
+        found |= {"incidents": [], "workers": []}
+    return {**found, "withheld": OF_LOAD if Reveals.LOAD in hidden else OF_NAMES}
+
+
+def reveals_capacity(document: Mapping[str, Any]) -> bool:
+    """Whether the throughput of a run is a capacity: a closed loop, all requests at once, or a concurrency limit."""
+    asked = (document.get("config") or {}).get("load") or {}
+    planned = ((document.get("plan") or {}).get("description") or {}).get("load") or {}
+    at_once = asked.get("rate") is None or (planned.get("arrivals") or {}).get("rate") == "inf"
+    return at_once or planned.get("loop") == "closed" or asked.get("max_concurrency") is not None
+
+
+def names_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """What stands in place of URLs: `target-0`, in the order in which rows number them."""
+    config, target = document.get("config") or {}, document.get("target") or {}
+    found = {"host": "host"}  # where telemetry comes from
+    for urls in ((config.get("target") or {}).get("urls"), target.get("urls"), target.get("addresses")):
+        for number, url in enumerate(urls or ()):
+            found.setdefault(str(url), f"target-{number}")
+            found.setdefault(f"{url}/metrics", f"target-{number}/metrics")
+    return found
+
+
+class Redaction:
+    """One pass over a document: *hidden* are the kinds that are withheld, *names* replaces known names."""
+
+    def __init__(self, hidden: frozenset[Reveals], names: Mapping[str, str]) -> None:
+        self.hidden = hidden
+        self.names = names
+
+    def table(self, found: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+        """A table of *kind*, without the keys that the type does not have."""
+        known = fields(kind)
+        of_settings = SETTINGS.get(kind, {})
+        return {
+            key: self.field(value, known[key], of_settings.get(key) or declared(known[key]))
+            for key, value in found.items()
+            if key in known
+        }
+
+    def field(self, value: Any, kind: Any, what: Reveals) -> Any:
+        """One value that reveals *what*."""
+        if what in self.hidden and not (isinstance(value, Mapping) and struct_of(kind)):
+            if what is Reveals.SHARE:
+                return coarse(value)
+            return self.withheld(value, what)
+        if isinstance(value, Mapping):
+            return self.mapping(value, kind)
+        if isinstance(value, (list, tuple)):
+            item = next((get_args(one)[0] for one in members(kind) if get_origin(one) in (tuple, list)), Any)
+            return [self.field(each, item, declared(item)) for each in value]
+        return value
+
+    def mapping(self, value: Mapping[str, Any], kind: Any) -> Any:
+        struct = struct_of(kind)
+        if struct is not None:
+            return self.special(self.table(value, struct), struct)
+        for one in members(kind):
+            if get_origin(one) is dict:
+                inner = get_args(one)[1]
+                return {name: self.named(name, each, inner) for name, each in value.items()}
+        return {}
+
+    def named(self, name: str, value: Any, kind: Any) -> Any:
+        """A value of a table with free names; a metric reveals what its name says."""
+        if isinstance(value, Mapping) and members(kind)[0] in (Metric, ServerFigure):
+            found = self.mapping(value, kind)
+            what = reveals(name, str(value.get("unit")))
+            shown = what is Reveals.LOAD and name not in THROUGHPUTS and not found.get("value")  # none of something
+            for key in ("value", "max") if what in self.hidden and not shown else ():
+                if what is Reveals.SHARE:
+                    found |= {key: coarse(found[key])} if key == "value" and key in found else {}
+                elif found.get(key) is not None:
+                    found[key] = HIDDEN
+            if members(kind)[0] is ServerFigure and Reveals.LOAD in self.hidden and found.get("value") is not None:
+                found["value"] = HIDDEN
+            return found
+        return self.field(value, kind, declared(kind))
+
+    def special(self, found: dict[str, Any], kind: type) -> dict[str, Any]:
+        """Parts whose fields reveal something only together."""
+        if kind is TelemetrySeries and reveals(str(found.get("name")), "") in self.hidden:
+            return {name: HIDDEN if isinstance(each, float) else each for name, each in found.items()}
+        if kind is Certificate and Reveals.LOAD in self.hidden:
+            for name in ("host", "ports", "arrival_tests", "seconds", "first_fill_us"):
+                found.pop(name, None)
+            found["workers"] = [{"cpu_share": each.get("cpu_share")} for each in found.get("workers") or ()]
+            found["reasons"] = [
+                {name: HIDDEN if name in ("value", "limit", "text") else each for name, each in reason.items()}
+                if reason.get("unit") not in CLIENT_UNITS
+                else reason
+                for reason in found.get("reasons") or ()
+            ]
+        return found
+
+    def withheld(self, value: Any, what: Reveals) -> Any:
+        """What stands in place of *value*: nothing for nothing, a number for a known name."""
+        if value is None or isinstance(value, bool) or value == "":
+            return value
+        if what is Reveals.LOAD and isinstance(value, (int, float)) and value == 0:
+            return value
+        if isinstance(value, Mapping):
+            return {name: self.withheld(each, what) for name, each in value.items()} if what is Reveals.LOAD else {}
+        if isinstance(value, (list, tuple)):
+            if all(isinstance(each, str) and each in self.names for each in value):
+                return [self.names[each] for each in value]
+            return [HIDDEN for each in value if isinstance(each, str)]
+        return self.names.get(value, HIDDEN) if isinstance(value, str) else HIDDEN
+
+
+def struct_of(kind: Any) -> type[msgspec.Struct] | None:
+    """The struct among the types that a value of *kind* may have."""
+    return next((one for one in members(kind) if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+
+
+def declared(kind: Any) -> Reveals:
+    """What a field of this type reveals by its annotation, or by that of the items of a list or table."""
+    if get_origin(kind) is Annotated:
+        for note in get_args(kind)[1:]:
+            if isinstance(note, msgspec.Meta) and note.extra and "reveals" in note.extra:
+                found: Reveals = note.extra["reveals"]
+                return found
+    return Reveals.NOTHING
+
+
+def coarse(value: Any) -> Any:
+    """A share to three decimals, as all of its digits would reveal its denominator, a count."""
+    return round(value, 3) if isinstance(value, float) else value
+
+
+COMMANDS = frozenset(
+    ("fastllmload", "run", "quick", "procedure", "search", "sweep", "ttft", "throughput", "tradeoff", "itl", "capacity",
+     "fairness", "prefix-cache", "memory-pressure", "long-context", "guardrail")
+)  # fmt: skip
+# Options of a command line whose values reveal nothing
+PUBLIC_OPTIONS = frozenset(
+    ("--duration", "-d", "--warmup", "--ramp-share", "--timeout", "--grace", "--arrival", "--burstiness", "--workload",
+     "--isl", "--osl", "--tokenizer", "--prompt-form", "--counting", "--context-limit", "--continuous-usage",
+     "--temperature", "--prefix-len", "--num-prefixes", "--prefix-share", "--prefix-zipf", "--image", "--turns",
+     "--think-time", "--history", "--tool-turns", "--cancel-share", "--cancel-after", "--slow-readers", "--abandon",
+     "--workers", "--timestamps", "--transport", "--decode", "--record-text", "--spin-budget", "--seed", "--goodput",
+     "--itl-option", "--prefill-deadline", "--decode-deadline", "--reading-speed", "--gpus", "--ui", "--model", "-m",
+     "--endpoint-type", "--telemetry-interval", "--power", "--repetition", "--runs", "--level-duration", "--objective",
+     "--confidence", "--preset", "--as")
+)  # fmt: skip
+# Those whose value is the load: a declared rate is public, a capacity is not
+LOAD_OPTIONS = frozenset(("-r", "--rate", "-c", "--concurrency", "--max-concurrency", "-n", "--num-requests"))
+
+
+def command_without_values(command: Sequence[str], with_load: bool) -> list[str]:
+    """The words of a command line without the values of options that may reveal something."""
+    return list(_words(command, PUBLIC_OPTIONS | LOAD_OPTIONS if with_load else PUBLIC_OPTIONS))
+
+
+def _words(command: Sequence[str], public: frozenset[str]) -> Iterator[str]:
+    option = ""
+    for word in command:
+        name, equals, _ = word.partition("=")
+        if not word.startswith("-"):
+            yield word if option in public or (not option and word in COMMANDS) else HIDDEN
+            continue
+        option = name
+        if word.startswith("--"):
+            yield f"{name}={HIDDEN}" if equals and name not in public else word
+        else:  # -r500
+            yield f"{word[:2]}{HIDDEN}" if len(word) > 2 and word[:2] not in public else word

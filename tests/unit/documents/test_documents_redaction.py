@@ -1,0 +1,174 @@
+"""Every field that reveals something is withheld: a walk over all types puts a canary into each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import msgspec
+import pytest
+
+from fastllmload.documents.fields import Reveals
+from fastllmload.documents.read import convert, fields, members
+from fastllmload.documents.redaction import (
+    SETTINGS,
+    command_without_values,
+    declared,
+    redacted,
+    struct_of,
+)
+from fastllmload.documents.run import RunDocument
+
+NUMBER, TEXT = 918273, "canary-text"
+OPEN = {"config": {"load": {"rate": 5.0}}}  # a declared rate: names are withheld, the load is not
+
+
+def example(kind: Any, reveals: Reveals, wanted: frozenset[Reveals], inside: tuple[type, ...] = ()) -> Any:
+    """A value of *kind* with a canary in every field of the kinds *wanted*, and an ordinary value elsewhere."""
+    canary = reveals in wanted
+    struct = struct_of(kind)
+    if struct is not None:
+        inner, within = SETTINGS.get(struct, {}), (*inside, struct)
+        return {
+            key: example(each, inner.get(key) or declared(each), wanted, within)
+            for key, each in fields(struct).items()
+            if not recursive(each, within)
+        }
+    for one in members(kind):
+        if get_origin(one) is dict:
+            item = get_args(one)[1]
+            return {"name": example(item, reveals if canary else declared(item), wanted, inside)}
+        if get_origin(one) is tuple:
+            first = get_args(one)[0]
+            if get_args(one)[-1] is not Ellipsis:
+                return [example(each, reveals, wanted, inside) for each in get_args(one)]
+            return [example(first, reveals if canary else declared(first), wanted, inside)]
+    kinds = members(kind)
+    if bool in kinds:
+        return True
+    if int in kinds or float in kinds:
+        return NUMBER if canary else 3
+    if str in kinds or Any in kinds:
+        return TEXT if canary else "open"
+    return None
+
+
+def recursive(kind: Any, within: tuple[type, ...]) -> bool:
+    """Whether a field of *kind* would hold a table of a type that it lies in."""
+    items = [get_args(one)[0] for one in members(kind) if get_origin(one) is tuple]
+    items += [get_args(one)[1] for one in members(kind) if get_origin(one) is dict]
+    return any(struct_of(each) and issubclass(struct_of(each), within) for each in [kind, *items])  # type: ignore[arg-type]
+
+
+def canaries(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from canaries(inner, f"{path}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from canaries(inner, f"{path}[]")
+    elif value in (NUMBER, TEXT):
+        yield path
+
+
+def leaked(document: dict[str, Any], limit: bool) -> list[str]:
+    return list(canaries(redacted(document, limit)))
+
+
+@pytest.mark.parametrize("reveals", [Reveals.NAME, Reveals.ENGINE])
+@pytest.mark.parametrize("limit", [False, True])
+def test_no_name_and_no_limit_of_the_server_is_left_in_any_document(reveals: Reveals, limit: bool) -> None:
+    document = example(RunDocument, Reveals.NOTHING, frozenset((reveals,)))
+    document["config"]["load"] = OPEN["config"]["load"]
+    assert len(list(canaries(document))) > (10 if reveals is Reveals.NAME else 1)
+    assert leaked(document, limit) == []
+
+
+def test_no_load_and_no_sentence_is_left_where_the_load_is_a_capacity() -> None:
+    document = example(RunDocument, Reveals.NOTHING, frozenset((Reveals.LOAD, Reveals.SENTENCE)))
+    assert len(list(canaries(document))) > 150
+    assert leaked(document, True) == []
+
+
+def test_a_declared_rate_keeps_its_counts() -> None:
+    document = example(RunDocument, Reveals.NOTHING, frozenset((Reveals.LOAD,)))
+    document["config"]["load"] = {"rate": 5.0, "max_concurrency": None}
+    document["plan"]["description"]["load"] = {"loop": "open", "arrivals": {"rate": 5.0}}
+    assert len(leaked(document, False)) > 100
+
+
+def test_a_redacted_document_is_still_a_run_document() -> None:
+    document = example(RunDocument, Reveals.NOTHING, frozenset(Reveals))
+    convert(document, RunDocument)
+    assert convert(redacted(document, True), RunDocument).withheld
+
+
+def test_unknown_keys_are_left_out() -> None:
+    found = redacted({**OPEN, "secret": TEXT, "counts": {"ok": 1, "other": TEXT}})
+    assert found["counts"] == {"ok": 1}
+    assert "secret" not in found
+
+
+def test_every_text_of_settings_that_can_be_a_name_is_declared() -> None:
+    """What a user may write freely into a setting: texts, less those that the program itself gives a list of values."""
+    closed = re.compile(
+        r"name|endpoint_type|model|arrival|isl|osl|tokenizer|prompt_form|continuous_usage|dataset_class|counting|turns"
+        r"|think_time|history|prefix_stream|timestamps|transport|decode|record_text|ui|itl_option|power|metrics"
+        r"|cancel_after|slow_readers|abandon|goodput"
+    )
+    free = []
+    for struct, known in SETTINGS.items():
+        for key, kind in fields(struct).items():
+            text = str in members(kind) or (get_origin(members(kind)[0]) is tuple and "str" in str(kind))
+            if text and key not in known and not closed.fullmatch(key):
+                free.append(f"{struct.__name__}.{key}")
+    assert free == []
+
+
+def test_a_command_keeps_the_values_of_public_options_only() -> None:
+    words = [
+        "fastllmload",
+        "-u",
+        "http://h",
+        "--rate=5",
+        "-n100",
+        "--osl",
+        "64",
+        "--seed",
+        "42",
+        "--class",
+        "chat rate=5",
+    ]
+    hidden = ["fastllmload", "-u", "withheld", "--rate=withheld", "-nwithheld", "--osl", "64", "--seed", "42",
+              "--class", "withheld"]  # fmt: skip
+    assert command_without_values(words, with_load=False) == hidden
+    assert command_without_values(words, with_load=True)[3:5] == ["--rate=5", "-n100"]
+
+
+def test_types_of_run_documents_are_structs_of_this_package() -> None:
+    """Nothing in run.json is a free table except those that hold names or are withheld as a whole."""
+    free = []
+
+    def walk(struct: type[msgspec.Struct], path: str) -> None:
+        for key, kind in fields(struct).items():
+            inner = struct_of(kind)
+            items = [get_args(one)[-1] for one in members(kind) if get_origin(one) is dict]
+            items += [get_args(one)[0] for one in members(kind) if get_origin(one) is tuple]
+            for each in [kind, *items]:
+                if Any in members(each) and declared(kind) is Reveals.NOTHING:
+                    free.append(f"{path}.{key}")
+                inner = inner or struct_of(each)
+            if inner is not None and inner not in seen:
+                seen.add(inner)
+                walk(inner, f"{path}.{key}")
+
+    seen: set[type] = {RunDocument}
+    walk(RunDocument, "")
+    assert free == [".metrics.d_p_ms", ".users.denominators"]
+
+
+def test_the_module_searches_no_text() -> None:
+    source = (Path(__file__).parents[3] / "src" / "fastllmload" / "documents" / "redaction.py").read_text()
+    assert "import re" not in source
