@@ -40,7 +40,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 def field(unit: str = "", reveals: Reveals = Reveals.NOTHING) -> msgspec.Meta:
     """Annotation of a field: *unit* of its numbers, and what it reveals."""
-    return msgspec.Meta(extra={"unit": unit, "reveals": reveals})
+    schema = {name: text for name, text in (("unit", unit), ("reveals", reveals.value)) if text not in ("", "nothing")}
+    return msgspec.Meta(extra={"unit": unit, "reveals": reveals}, extra_json_schema=schema)
 
 
 def known(value: object) -> float | None:

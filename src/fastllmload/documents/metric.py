@@ -32,7 +32,7 @@ Reason = Annotated[NotEstimable | int | str | None, field("", Reveals.SENTENCE)]
 
 
 class Bounds(Document, frozen=True, kw_only=True):
-    """What stands in place of a figure where requests did not end. None: open."""
+    """What replaces a figure where requests did not end. None: open."""
 
     low: Plain = None
     high: Plain = None

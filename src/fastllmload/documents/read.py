@@ -81,7 +81,7 @@ def fitted(value: Any, kind: Any) -> Any:
 
 
 def holds(value: Any, kind: Any) -> bool:
-    """Whether *value* is no null and no withheld value, or *kind* has a place for it."""
+    """Whether *value* is neither null nor withheld, or *kind* has a place for it."""
     if value is None:
         return type(None) in members(kind) or Any in members(kind)
     if value == WITHHELD.value:

@@ -73,7 +73,7 @@ def reveals_capacity(document: Mapping[str, Any]) -> bool:
 
 
 def names_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """What stands in place of URLs: `target-0`, in the order in which rows number them."""
+    """The replacements of URLs: `target-0`, in the order in which rows number them."""
     config, target = document.get("config") or {}, document.get("target") or {}
     found = {"host": "host"}  # where telemetry comes from
     for urls in ((config.get("target") or {}).get("urls"), target.get("urls"), target.get("addresses")):
@@ -156,7 +156,7 @@ class Redaction:
         return found
 
     def withheld(self, value: Any, what: Reveals) -> Any:
-        """What stands in place of *value*: nothing for nothing, a number for a known name."""
+        """The replacement of *value*: nothing for nothing, a number for a known name."""
         if value is None or isinstance(value, bool) or value == "":
             return value
         if what is Reveals.LOAD and isinstance(value, (int, float)) and value == 0:

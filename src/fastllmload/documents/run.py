@@ -139,27 +139,31 @@ class Tap(Document, frozen=True, kw_only=True):
 
     interface: str | None = None  # lo: all targets are addresses of this host; None: every interface
     ring_bytes: Bytes = None
-    start_ms: Ms = None
-    stop_ms: Ms = None
+    start_ms: Ms = None  # to open the ring and start its reader
+    stop_ms: Ms = None  # to read its rest
     segments: Annotated[Number, field("segments", Reveals.LOAD)] = None
     payload_bytes: Annotated[Number, field("bytes", Reveals.LOAD)] = None
     drops: Annotated[Number, field("frames", Reveals.LOAD)] = None  # that found the ring full
-    freezes: Plain = None
-    clock_steps: Plain = None
+    freezes: Plain = None  # times that the ring was full
+    clock_steps: Plain = None  # of the wall clock
     unwritten: Annotated[Number, field("segments", Reveals.LOAD)] = None  # that found the disk full
-    foreign: Annotated[Number, field("frames", Reveals.LOAD)] = None
+    foreign: Annotated[Number, field("frames", Reveals.LOAD)] = None  # frames of others
     other_frames: dict[str, Annotated[Number, field("frames", Reveals.LOAD)]] = {}  # other: not TCP; cut; bad
     cpu_s: Seconds = None
     events: Events = None
     joined: Events = None  # to one segment
     narrowed: Events = None  # TLS: to several
     matched_share: Ratio = None
+    # Events that kept their stamp and bracket. lost: frames were lost about then; gap: in bytes that no segment brought, or
+    # about a change of the wall clock; missing: after a gap that nothing explains; no_handshake: the connection's was not
+    # seen; ambiguous_port: two addresses of this host used the port at once; contradicted: by an earlier read; no_segment:
+    # in the bracket of a TLS connection; not_watched: not over IP
     unmatched: dict[str, Events] = {}  # events that kept their stamp and bracket, by reason
-    before_bracket: Events = None
+    before_bracket: Events = None  # joined ones whose segment came before the worker's lower bound
     requests_timed: Count = None  # with t_wire
     retransmitted: Annotated[Number, field("segments", Reveals.LOAD)] = None
     out_of_order: Annotated[Number, field("segments", Reveals.LOAD)] = None
-    gaps: Plain = None
+    gaps: Plain = None  # that losses of the ring left
     other_connections: Annotated[Number, field("segments", Reveals.LOAD)] = None
     against_kernel_stamps_us: TapError | None = None
 
@@ -227,7 +231,7 @@ class Counts(Document, frozen=True, kw_only=True):
 
     planned: Count = None
     dispatched: Count = None
-    not_sent: Count = None
+    not_sent: Count = None  # of a closed loop: no slot came to them, and they have no rows
     in_flight: Count = None
     ok: Count = None
     empty: Count = None
@@ -250,12 +254,16 @@ class Counts(Document, frozen=True, kw_only=True):
     came_whole: Count = None  # of latency_population: not as streams
     input_tokens: Tokens = None
     output_tokens: Tokens = None
-    output_tokens_source: dict[str, Count] = {}  # requests by where their count comes from
+    output_tokens_source: dict[
+        str, Count
+    ] = {}  # requests by where their count comes from: usage, tokenizer, estimate, none
     reasoned: Count = None  # answers of latency_population with streamed reasoning
     all_reasoning: Count = None  # of these, without an answer token
-    reasoning_tokens: Tokens = None
-    answer_tokens: Tokens = None
-    reasoning_tokens_source: dict[str, Count] = {}
+    reasoning_tokens: Tokens = None  # of all that are ok
+    answer_tokens: Tokens = None  # of all that are ok and whose reasoning is known
+    # usage; events: said one by one; output: of an answer that is all reasoning; chunks: output less the answer, where there
+    # is nearly one event per token; unknown
+    reasoning_tokens_source: dict[str, Count] = {}  # requests with reasoning by where its count comes from
     events: Events = None
 
 
@@ -320,8 +328,10 @@ class Objectives(Document, frozen=True, kw_only=True):
     met: Count = None
     submitted: Count = None
     slo_attainment: RequestShare = None
-    slo_attainment_bounds: Annotated[tuple[Number, ...] | None, field("share", Reveals.LOAD)] = None
-    unfinished: Count = None
+    slo_attainment_bounds: Annotated[tuple[Number, ...] | None, field("share", Reveals.LOAD)] = (
+        None  # had no request without an end met the objectives, had all
+    )
+    unfinished: Count = None  # requests without an end
     request_goodput: Rate = None
     token_goodput: TokenRate = None
     smooth_goodput: dict[str, TokenRate] = {}  # by preset
@@ -373,7 +383,7 @@ class ClassResult(Document, frozen=True, kw_only=True):
     urls: Names = ()
     model: str | None = None
     planned: Count = None
-    came_whole: Count = None
+    came_whole: Count = None  # not as streams
     success_rate: RequestShare = None
     req_s: Rate = None
     output_tok_s: TokenRate = None

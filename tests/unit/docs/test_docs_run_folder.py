@@ -1,43 +1,27 @@
-"""docs/run-folder.md names every file, row field, name of a number and key of run.json that a run leaves."""
+"""docs/run-folder.md names every file, row field and name of a number; every key of run.json has a type."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import numpy as np
 import pytest
 from real_run import real_run
 
+from fastllmload.documents.read import fields, members
+from fastllmload.documents.redaction import struct_of
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.distribution.percentiles import NAMED
 from fastllmload.metrics.run.measure import FLAT, REASONING, VLLM
 from fastllmload.records import layout
 
 PAGE = (Path(__file__).parents[3] / "docs" / "run-folder.md").read_text(encoding="utf-8")
-# Tables whose names are free: classes, objectives, libraries, sensors.
-FREE = (
-    "slo.objectives_ms", "slo.each", "slo.smooth_goodput", "environment.libraries", "telemetry.absent",
-    "compliance.counts", "telemetry.sources[].problems", "declarations", "metadata", "users.denominators", "config.classes",
-    "plan.description.classes", "plan.classes",
-    "certificate.arrival_tests",
-    "certificate.figures.*.p50",
-    "certificate.figures.*.p99",
-    "watch.ceiling",
-)  # fmt: skip
-NAMED_BY_DATA = (
-    "certificate.figures",
-    "slo.classes",
-    "fairness.classes",
-    "classes",
-    "server",
-    "steadiness.transient",
-    "steadiness.drift",
-    "files",
-    "certificate.latency_error_bar_us",
-)
 DISTRIBUTION = ["unit", "n", "n_null", "mean", "std", "min", "max", *NAMED, "ci95", "not_estimable", "insufficient"]
 
 
@@ -83,34 +67,36 @@ def test_names_of_numbers_are_those_of_the_layout() -> None:
     assert documented == expected
 
 
-def tables(found: dict[str, Any], place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, table) of run.json and everything in it; metrics and distributions are described apart."""
-    yield place or "(top)", found
-    for key, value in found.items():
-        inner = f"{place}.{key}" if place else key
-        inner = f"{place}.*" if place in NAMED_BY_DATA else inner
-        inner = inner.replace("plan.warmup.description", "plan.description")
-        if inner == "metrics" or set(DISTRIBUTION) <= set(value if isinstance(value, dict) else ()):
-            continue
-        if inner in FREE:
-            continue
-        if isinstance(value, dict):
-            yield from tables(value, inner)
-        for item in value if isinstance(value, list) else ():
-            if isinstance(item, dict):
-                yield from tables(item, f"{inner}[]")
+def undeclared(found: Any, kind: Any, place: str = "") -> Iterator[str]:
+    """Places of keys in a document that its types do not have."""
+    if isinstance(found, dict):
+        struct = struct_of(kind)
+        inner = [get_args(one)[1] for one in members(kind) if get_origin(one) is dict]
+        known = fields(struct) if struct is not None else dict.fromkeys(found, inner[0]) if inner else {}
+        for key, value in found.items():
+            if key not in known and (struct is not None or not inner) and Any not in members(kind):
+                yield f"{place}.{key}"
+            elif key in known:
+                yield from undeclared(value, known[key], f"{place}.{key}")
+    elif isinstance(found, list):
+        items = [get_args(one)[0] for one in members(kind) if get_origin(one) is tuple]
+        for value in found if items else ():
+            yield from undeclared(value, items[0], f"{place}[]")
 
 
-def test_every_key_of_run_json_is_described() -> None:
-    described = {row[0].strip("`"): words(row[1]) for row in rows("run.json")}
-    described["(top)"] |= flat_keys()
+def test_every_key_of_run_json_has_a_type() -> None:
+    """A key without one would be lost to every reader, and to a redacted document."""
     document = json.loads((real_run() / "run.json").read_text())
-    missing = {}
-    for place, table in tables(document):
-        names = {"*"} if place in NAMED_BY_DATA and place != "server" else set(table)
-        if lacking := names - described.get(place, set()) - {"*"}:
-            missing[place] = lacking
-    assert missing == {}
+    assert {place.lstrip(".") for place in undeclared(document, RunDocument)} <= flat_keys()
+    assert list(undeclared({"counts": {"ok": 1, "new": 2}}, RunDocument)) == [".counts.new"]
+
+
+def test_the_pages_of_keys_are_current() -> None:
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, str(root / "tools" / "document_keys"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def flat_keys() -> set[str]:
@@ -130,15 +116,6 @@ def test_every_metric_and_each_of_its_keys_is_described() -> None:
     keys = set().union(*document["metrics"].values())
     assert keys - known == set()
     assert set(DISTRIBUTION) <= known
-
-
-def test_what_is_described_as_always_there_is_there() -> None:
-    """The page names nothing at the top level that a run does not leave."""
-    described = {row[0].strip("`"): words(row[1]) for row in rows("run.json")}
-    document = json.loads((real_run() / "run.json").read_text())
-    assert (
-        described["(top)"] - set(document) - {"running", "done", "interrupted", "partial", "failed", "killed"} == set()
-    )
 
 
 def test_the_versions_are_those_that_are_written() -> None:
