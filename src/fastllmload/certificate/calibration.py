@@ -19,6 +19,7 @@ from pathlib import Path
 
 from fastllmload.certificate.ceiling import Ceiling, host_key, refuse_unwritable, store_ceiling, stored_ceiling
 from fastllmload.certificate.run_evidence import from_run
+from fastllmload.documents.fields import known
 from fastllmload.errors import HostLimitError, InternalError
 from fastllmload.records.run import load
 from fastllmload.simulator.process import SimulatorProcess
@@ -116,7 +117,7 @@ def read_result(folder: Path) -> CalibrationResult:
     (worker,) = from_run(run).workers
     if len(worker.t_ns) < 2 or worker.cpu_ns[-1] <= worker.cpu_ns[0]:
         raise InternalError("a calibration run has no samples of its window")
-    failed = int(run.manifest.get("failed", 0))
+    failed = int(known(run.document.failed) or 0)
     if failed:
         raise InternalError(f"a calibration run had {failed} failed requests")
     return CalibrationResult(

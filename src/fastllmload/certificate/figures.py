@@ -7,10 +7,11 @@ valid; of at most 10 %, or 500 us, suspect; a larger one invalid.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.objectives.objective import asked_of
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
@@ -67,25 +68,25 @@ class FigureBound:
         return exceeded[-1] if exceeded else limits[0]
 
 
-def headlines_of(document: Mapping[str, Any]) -> tuple[str, ...]:
+def headlines_of(document: RunDocument) -> tuple[str, ...]:
     """The metrics of a run.json whose figures decide its verdict."""
     named = {name.rpartition("/")[2] for name, _ in asked_of(document)}
-    reasoned = bool((document.get("counts") or {}).get("reasoned"))
+    reasoned = bool(document.counts.reasoned)
     return tuple(name for name in LATENCIES if name not in OF_REASONING or reasoned or name in named)
 
 
-def headline_figures(document: Mapping[str, Any]) -> tuple[FigureBound, ...]:
+def headline_figures(document: RunDocument) -> tuple[FigureBound, ...]:
     """P50 and P99 of the headline metrics of a run.json: TTFT, TPOT, ITL and E2E, from the submission and from the scheduled
     instant, and those that include reasoning where answers have some.
     """
-    metrics = document.get("metrics") or {}
     found = []
     for name in headlines_of(document):
-        metric = metrics.get(name) or {}
+        metric = document.metric(name)
         for statistic in STATISTICS:
-            bounds, value = (metric.get("bounds") or {}).get(statistic), metric.get(statistic)
-            if bounds is not None and value is not None:
-                found.append(FigureBound(name, statistic, float(value), float(bounds[0]), float(bounds[1])))
+            low, high = (known(each) for each in metric.bounds.get(statistic) or (None, None))
+            value = known(metric.statistic(statistic))
+            if low is not None and high is not None and value is not None:
+                found.append(FigureBound(name, statistic, value, low, high))
     return tuple(found)
 
 

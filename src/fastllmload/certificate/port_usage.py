@@ -17,10 +17,8 @@ def largest_target_share(run: Run) -> float | None:
     """The largest share of the connections to one target address, by the total duration of its requests (Little's law); 1
     where it is not known. None where all targets are Unix sockets, which use no ports.
     """
-    target = run.manifest.get("target") or {}
-    addresses = [
-        address_of(url, str(at)) for url, at in zip(target.get("urls", ()), target.get("addresses", ()), strict=False)
-    ]
+    target = run.document.target
+    addresses = [address_of(url, str(at)) for url, at in zip(target.urls, target.addresses, strict=False)]
     if not addresses:
         return 1.0
     if not any(addresses):

@@ -35,6 +35,10 @@ from fastllmload.certificate.host import overlapping
 from fastllmload.certificate.lag import LATE_NS
 from fastllmload.certificate.per_second import seconds_of, summarize
 from fastllmload.certificate.port_usage import largest_target_share
+from fastllmload.documents.fields import known
+from fastllmload.documents.plan import LoadDescription, PlanDescription
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import Watch
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest
 from fastllmload.metrics.run.users import read_slowly
@@ -43,6 +47,7 @@ from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.settings import Load
 
 INT64 = np.dtype(np.int64)
 ALARMS = ("clock_steps", "clamped", "late_connects")
@@ -64,7 +69,7 @@ def from_run(run: Run) -> CertificateEvidence:
         Window(0, 0) if measured is None else Window(measured.w0_ns, measured.w1_ns + measured.closed, measured.closed)
     )
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
-    facts = run.manifest.get("watch") or {}
+    facts = run.document.watch
     per_worker = histograms(run)
     errors = rows["error"]
     released = sends(run, rows, sending_window(run, rows, window))
@@ -76,11 +81,11 @@ def from_run(run: Run) -> CertificateEvidence:
         workers=records,
         seconds=summarize(seconds_of(run, window, released, records)),
         host=host_record(run, facts),
-        ceiling=msgspec.convert(facts["ceiling"], Ceiling) if facts.get("ceiling") else None,
+        ceiling=None if facts.ceiling is None else msgspec.convert(run.manifest["watch"]["ceiling"], Ceiling),
         no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
         no_port=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_port"))),
-        disk_full=bool(run.manifest.get("disk_full", False)),
-        figures=headline_figures(run.manifest),
+        disk_full=bool(run.document.disk_full),
+        figures=headline_figures(run.document),
         plan_lead_ns=plan_lead_ns(run, rows),
         ok=answered(rows),
     )
@@ -94,7 +99,7 @@ def answered(rows: npt.NDArray[Any]) -> int | None:
 
 def plan_lead_ns(run: Run, rows: npt.NDArray[Any]) -> int | None:
     """Time from the completion of the plan to the first release, the least by which the plan was ahead of the clock."""
-    complete, due = (run.manifest.get("plan") or {}).get("whole_ns"), rows["t_sched"][rows["t_sched"] > 0]
+    complete, due = run.document.plan.whole_ns, rows["t_sched"][rows["t_sched"] > 0]
     return None if complete is None or not len(due) else int(due.min()) - int(complete)
 
 
@@ -125,57 +130,56 @@ def arrivals_of(run: Run) -> ArrivalEvidence:
     """The configured arrival process, from the plan where the folder has one, else from the settings."""
     phase = run.phase("measure")
     zero = 0 if phase is None else phase.start_ns
-    load = plan_description(run).get("load")
-    if load is not None:
+    load = plan_description(run).load
+    if load.loop is not None or load.arrivals is not None:
         return described_arrivals(load, zero)
-    return arrivals_of_settings(run.manifest.get("config", {}).get("load", {}), zero)
+    return arrivals_of_settings(run.document.config.load, zero)
 
 
-def plan_description(run: Run) -> dict[str, Any]:
+def plan_description(run: Run) -> PlanDescription:
     """The plan's description of itself; from run.json where plan.json is damaged; empty where the folder has no plan."""
     if not (run.directory / "plan" / DOCUMENT).exists():
-        return {}
+        return PlanDescription()
     try:
         if f"plan/{DOCUMENT}" not in run.damaged:
-            found: dict[str, Any] = read_document(run.directory / "plan")["description"]
-            return found
+            return convert(read_document(run.directory / "plan")["description"], PlanDescription)
     except RunFolderError:
         pass  # a run without a list of its files: run.json has the same description
-    return (run.manifest.get("plan") or {}).get("description") or {}
+    return run.document.plan.description
 
 
-def described_arrivals(load: dict[str, Any], zero_ns: int) -> ArrivalEvidence:
+def described_arrivals(load: LoadDescription, zero_ns: int) -> ArrivalEvidence:
     """The arrival process from the load section of a plan's description."""
-    if load["arrivals"] is None:
+    found = load.arrivals
+    if found is None or found.name is None or found.rate is None:
         return ArrivalEvidence("closed", zero_ns=zero_ns)
-    found = load["arrivals"]
-    rate = math.inf if found["rate"] == "inf" else float(found["rate"])
+    rate = math.inf if found.rate == "inf" else float(found.rate)
     return ArrivalEvidence(
-        found["name"],
+        found.name,
         rate,
-        found.get("burstiness"),
-        found.get("on_s"),
-        found.get("off_s"),
+        known(found.burstiness),
+        known(found.on_s),
+        known(found.off_s),
         zero_ns,
-        described_curve(found["curve"]) if "curve" in found else None,
+        None if found.curve is None else described_curve(msgspec.to_builtins(found.curve)),
     )
 
 
 def class_arrivals(run: Run, zero_ns: int) -> tuple[tuple[str, int, ArrivalEvidence], ...]:
     """Name, number and arrival process of each request class of a mixed workload; () without classes."""
-    classes = plan_description(run).get("classes", ())
+    classes = plan_description(run).classes
     return tuple(
-        (one["name"], number, described_arrivals(one["load"], zero_ns))
+        (one.name, number, described_arrivals(one.load, zero_ns))
         for number, one in enumerate(classes)
-        if one["requests"]
+        if one.requests and one.name is not None
     )
 
 
-def arrivals_of_settings(load: dict[str, Any], zero_ns: int) -> ArrivalEvidence:
-    if load.get("concurrency") is not None or load.get("rate") is None:
+def arrivals_of_settings(load: Load, zero_ns: int) -> ArrivalEvidence:
+    if load.concurrency is not None or load.rate is None:
         return ArrivalEvidence("closed", zero_ns=zero_ns)
-    rate = float(load["rate"])
-    process = choose_arrivals(load.get("arrival", "poisson"), rate, load.get("burstiness", 1.0))
+    rate = load.rate
+    process = choose_arrivals(load.arrival, rate, load.burstiness)
     shape = process.parameters().get("burstiness") if isinstance(process, Renewal) else None
     on, off = (process.on, process.off) if isinstance(process, OnOff) else (None, None)
     return ArrivalEvidence(process.name, rate, shape, on, off, zero_ns)
@@ -191,7 +195,7 @@ def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
     judged = dispatched[window.contains(dispatched["t_sched"]) & ~fill]
     judged = judged[np.argsort(judged["t_sched"], kind="stable")]
     unsent = rows["t_sched"][(rows["t_dispatch"] == 0) & (rows["status"] == layout.NOT_SENT)]
-    cap = run.manifest.get("config", {}).get("load", {}).get("max_concurrency")
+    cap = run.document.config.load.max_concurrency
     return Sends(
         arrivals=arrivals,
         t_sched=judged["t_sched"].astype(np.int64),
@@ -221,7 +225,7 @@ def stamps(run: Run, window: Window, workers: tuple[WorkerRecord, ...]) -> Stamp
     unread = np.concatenate([late_user, *(one.stalls for one in workers if one.stalls is not None)])
     classes, batched, brackets = stamp_classes(run, selected, unread)
     return Stamps(
-        requested=run.manifest.get("config", {}).get("client", {}).get("timestamps", "kernel"),
+        requested=run.document.config.client.timestamps,
         user=int(classes[0]),
         kernel=int(classes[1]),
         coalesced=int(classes[2]),
@@ -282,11 +286,11 @@ def stalls_of_phase(run: Run, number: int) -> Times | None:
 
 
 def worker_records(
-    run: Run, window: Window, per_worker: list[dict[str, Times]], facts: dict[str, Any]
+    run: Run, window: Window, per_worker: list[dict[str, Times]], facts: Watch
 ) -> tuple[WorkerRecord, ...]:
     """One record per worker that appears in the samples, or that died according to run.json."""
     samples = run.samples
-    dead = {int(worker["worker"]) for worker in run.manifest.get("workers", ()) if worker["died"]}
+    dead = {worker.worker for worker in run.document.workers if worker.died}
     known = set() if samples is None else {int(number) for number in np.unique(samples["worker"]) if number >= 0}
     found = (
         worker_record(
@@ -309,7 +313,7 @@ def worker_record(
     window: Window,
     histograms: dict[str, Times],
     died: bool,
-    facts: dict[str, Any],
+    facts: Watch,
 ) -> WorkerRecord:
     if samples is None:
         return WorkerRecord(number, died=died, histograms=histograms)
@@ -341,7 +345,7 @@ def worker_record(
         histograms=histograms,
         involuntary_switches=int(inside["involuntary_switches"][-1] - inside["involuntary_switches"][0]),
         run_delay_ns=int(inside["run_delay_ns"][-1] - inside["run_delay_ns"][0]),
-        fd_limit=facts.get("fd_limit"),
+        fd_limit=None if (limit := known(facts.fd_limit)) is None else int(limit),
     )
 
 
@@ -371,12 +375,12 @@ def histograms(run: Run) -> list[dict[str, Times]]:
     return [] if found is None else [dict(zip(monitor.WATCHED, worker, strict=True)) for worker in found]
 
 
-def throttled(run: Run, facts: dict[str, Any]) -> bool:
+def throttled(run: Run, facts: Watch) -> bool:
     """Whether the CPU quota of the client's cgroup caused at least a third of the time that workers waited for a processor.
 
     A third is enough: a thread that the quota releases then also waits for the other threads that it had stopped.
     """
-    taken, samples = facts.get("throttled_ns"), run.samples
+    taken, samples = facts.throttled_ns, run.samples
     if not taken or samples is None or not len(samples):
         return False
     workers = [
@@ -386,18 +390,18 @@ def throttled(run: Run, facts: dict[str, Any]) -> bool:
     return bool(3 * int(taken) >= waited)
 
 
-def host_record(run: Run, facts: dict[str, Any]) -> HostRecord:
+def host_record(run: Run, facts: Watch) -> HostRecord:
     stalls = run.array(monitor.STALLS, INT64, (None, 2))
-    sources = max(1, len(run.manifest.get("config", {}).get("target", {}).get("source_addresses", ())))
+    sources = max(1, len(run.document.config.target.source_addresses))
     largest = largest_target_share(run)
-    steal = np.array(facts.get("steal_samples") or np.empty((0, 2)), np.int64).reshape(-1, 2)
+    steal = np.array(facts.steal_samples or np.empty((0, 2)), np.int64).reshape(-1, 2)
     return HostRecord(
         hiccups=run.array(monitor.HICCUP, INT64, (WORDS,)),
         stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
-        steal_share=facts.get("steal_share"),
+        steal_share=known(facts.steal_share),
         steal_t_ns=np.ascontiguousarray(steal[:, 0]),
         steal_ns=np.ascontiguousarray(steal[:, 1]),
         throttled=throttled(run, facts),
-        competitors=tuple(facts.get("competitors") or ()),
-        ports=None if largest is None or "ports" not in facts else int(facts["ports"] * sources / largest),
+        competitors=facts.competitors,
+        ports=None if largest is None or (ports := known(facts.ports)) is None else int(ports * sources / largest),
     )

@@ -71,11 +71,14 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     run = replace(load(folder.path), manifest=folder.manifest, incomplete=run_status.status != DONE)
     folder.manifest.update(measure(run))
     folder.manifest.update(added(run, folder.manifest))
+    run = replace(run)  # each step reads the document with what the step before has added
     folder.manifest["certificate"] = judge(run)
     folder.manifest["status"] = run_status.status
     folder.save()  # the measurements are saved before the compliance checks run
+    run = replace(run)
     folder.manifest["compliance"] = compliance_of(of_run(run))
     folder.save()
+    run = replace(run)
     problems = write_reports(run, folder.manifest)
     if problems:
         folder.manifest["incidents"].extend(problems)

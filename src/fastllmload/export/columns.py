@@ -159,7 +159,7 @@ class Block:
 
 def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) -> Iterator[Block]:
     """All rows by phase and request, in blocks of at most *at_once* rows and about *events_at_once* events."""
-    source = Source(RowNames(run.manifest), count_tokens(run), run.complete_rows)
+    source = Source(RowNames(run.document), count_tokens(run), run.complete_rows)
     spans = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)
     for begin, end in (
         (at, min(at + at_once, span.stop)) for span in spans for at in range(span.start, span.stop, at_once)

@@ -21,7 +21,7 @@ STRING = json.JSONDecoder(strict=False)
 
 def tokenizer_of(run: Run) -> Tokenizer | None:
     """The reference tokenizer that the run was planned with; None when it was switched off."""
-    name = run.manifest.get("config", {}).get("workload", {}).get("tokenizer", "cl100k_base")
+    name = run.document.config.workload.tokenizer
     return None if name == NONE else load_tokenizer(name)
 
 

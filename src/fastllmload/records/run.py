@@ -148,10 +148,12 @@ class Run:
 
     def phase(self, name: str) -> PhaseTimes | None:
         """Times of a phase, None when the manifest has none of that name."""
-        for entry in self.manifest.get("phases", ()):
-            if entry["name"] == name:
-                return PhaseTimes(**{key: entry[key] for key in PhaseTimes.__dataclass_fields__})
-        return None
+        found = self.document.phase(name)
+        return (
+            None
+            if found is None
+            else PhaseTimes(found.name, found.start_ns, found.end_ns, found.bound, found.ramp_share)
+        )
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -284,13 +286,11 @@ def samples_left(folder: Path, damaged: dict[str, str]) -> npt.NDArray[Any] | No
 class RowNames:
     """Names from run.json for numbers in rows: the run's id, the targets, the request classes."""
 
-    def __init__(self, manifest: dict[str, Any]) -> None:
-        run_id = manifest.get("run_id")
-        self.prefix = f"{run_id}-" if run_id is not None else ""
-        found = (manifest.get("config") or {}).get("target") or {}
-        self.urls = found.get("urls") or (manifest.get("target") or {}).get("urls") or []
-        self.classes = (manifest.get("plan") or {}).get("classes") or []
-        phases = {phase["name"]: phase["number"] for phase in manifest.get("phases") or ()}
+    def __init__(self, document: RunDocument) -> None:
+        self.prefix = f"{document.run_id}-" if document.run_id is not None else ""
+        self.urls = document.config.target.urls or document.target.urls
+        self.classes = document.plan.classes
+        phases = {phase.name: phase.number for phase in document.phases}
         self.numbers = {code: phases[name] for code, name in enumerate(layout.PHASE_NAMES) if name in phases}
 
     def request_id(self, row: np.void) -> str:

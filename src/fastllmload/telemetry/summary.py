@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.distribution.summary import scalar
 from fastllmload.metrics.request.token_rate import gen_tok_s
@@ -41,7 +43,7 @@ def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
     spans = Spans(found, window)
     return {
         "telemetry": described(found, window, spans) if found.sources or found.absent else None,
-        "server": server_figures(spans, largest_batch(run.manifest)),
+        "server": server_figures(spans, largest_batch(run.document)),
         "metrics": {**measured["metrics"], **power(run, found, measured)},
     }
 
@@ -54,14 +56,14 @@ def left_of(run: Run) -> Telemetry:
         return Telemetry()
 
 
-def largest_batch(manifest: Mapping[str, Any]) -> tuple[int, str] | None:
+def largest_batch(document: RunDocument) -> tuple[int, str] | None:
     """(requests, whose word) of a server's largest batch: declared as max_batch_size, or told by itself."""
-    declared = manifest.get("declarations", {}).get("max_batch_size", "")
+    declared = document.declarations.get("max_batch_size", "")
     if declared.isdecimal() and int(declared) > 0:
         return int(declared), "declared max_batch_size"
-    engine = manifest.get("environment", {}).get("engine") or {}
-    limit = engine.get("max_batch_size")
-    return None if limit is None else (limit, engine["max_batch_source"])
+    engine = document.environment.engine
+    limit = None if engine is None else known(engine.max_batch_size)
+    return None if engine is None or limit is None else (int(limit), engine.max_batch_source or "")
 
 
 def described(found: Telemetry, window: Window | None, spans: Spans) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from fastllmload.certificate.port_usage import address_of, largest_target_share
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.records import layout
 
 
@@ -15,7 +17,7 @@ def run_of(urls, addresses, took, url):
     rows["url"], rows["phase"] = url, layout.MEASURE
     rows["t_dispatch"] = 1_000
     rows["t_end"] = 1_000 + np.asarray(took)
-    return SimpleNamespace(manifest={"target": {"urls": urls, "addresses": addresses}}, rows=rows)
+    return SimpleNamespace(document=convert({"target": {"urls": urls, "addresses": addresses}}, RunDocument), rows=rows)
 
 
 A, B = "http://a:8000/v1", "http://b:8000/v1"
@@ -38,7 +40,7 @@ def test_unix_sockets_use_none():
 
 def test_a_run_without_requests_or_targets_counts_as_one_target():
     assert largest_target_share(run_of([A, B], ["10.0.0.1", "10.0.0.2"], [], [])) == 1.0
-    assert largest_target_share(SimpleNamespace(manifest={}, rows=np.zeros(0, layout.REQUEST))) == 1.0
+    assert largest_target_share(SimpleNamespace(document=RunDocument(), rows=np.zeros(0, layout.REQUEST))) == 1.0
 
 
 @pytest.mark.parametrize(

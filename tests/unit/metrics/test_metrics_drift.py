@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.run.steadiness import drifted, queue
 from fastllmload.metrics.run.window import Window
 from fastllmload.records import layout
@@ -79,7 +81,8 @@ def flight(rate: float, taken_s: npt.NDArray[np.float64], loop: str = "open") ->
     rows = np.zeros(len(taken_s), layout.REQUEST)
     rows["t_submit"] = S + (np.arange(len(rows)) / rate * S).astype(np.int64)
     rows["t_end"] = rows["t_submit"] + (taken_s * S).astype(np.int64)
-    run = SimpleNamespace(rows=rows, manifest={"plan": {"description": {"load": {"loop": loop}}}})
+    document = convert({"plan": {"description": {"load": {"loop": loop}}}}, RunDocument)
+    run = SimpleNamespace(rows=rows, document=document)
     window = Window(2 * S, int(rows["t_submit"][-1]), closed=False)
     return queue(run, window, SimpleNamespace(measured=np.ones(len(rows), np.bool_)))  # type: ignore[arg-type]
 

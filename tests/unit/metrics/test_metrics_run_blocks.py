@@ -134,7 +134,7 @@ def test_a_request_that_never_got_out_can_starve() -> None:
 
 
 CLOSED = {"loop": "closed", "duration_s": None, "cycles": False}
-PHASE = {"name": "measure", "start_ns": BASE, "end_ns": None, "bound": "count", "ramp_share": 0.0}
+PHASE = {"number": 1, "name": "measure", "start_ns": BASE, "end_ns": None, "bound": "count", "ramp_share": 0.0}
 
 
 @pytest.mark.parametrize(

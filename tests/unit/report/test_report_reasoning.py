@@ -9,6 +9,8 @@ from example_runs import run_of, streamed
 
 from fastllmload.certificate.figures import headline_figures
 from fastllmload.compare.figure import OF_REASONING, standard_figures
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.run.measure import measure
 from fastllmload.report.documents.blog import reasoning_note
 from fastllmload.report.documents.results import class_table, interval_table, latency_table
@@ -124,9 +126,11 @@ def test_the_certificate_judges_them_where_they_are_headlines_or_asked_for(
     asked: tuple[tuple[str, float], ...],
 ) -> None:
     wanted = {name.rpartition("/")[2] for name, _ in asked}
-    judged = {figure.metric for figure in headline_figures(made(PLAIN, PLAIN, goodput=asked)[1])}
+    judged = {figure.metric for figure in headline_figures(convert(made(PLAIN, PLAIN, goodput=asked)[1], RunDocument))}
     assert judged & set(OURS) == wanted and "ttft" in judged
-    assert set(OURS) <= {figure.metric for figure in headline_figures(made(THINKS, goodput=asked)[1])}
+    assert set(OURS) <= {
+        figure.metric for figure in headline_figures(convert(made(THINKS, goodput=asked)[1], RunDocument))
+    }
 
 
 def test_compare_has_both_where_one_side_reasons() -> None:

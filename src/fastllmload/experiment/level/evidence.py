@@ -75,7 +75,7 @@ def evidence_of(
     judged = judged_of(run, tokens, times, fluidity_of(run, tokens, times))
     parts = parts_of(window.seconds, initial_s)
     at_s = np.maximum(committed(judged.rows) - window.w0_ns, 0) / 1e9
-    whom = {asked.name: subject(asked, wanted, judged.rows["request_class"], run.manifest) for asked in wanted}
+    whom = {asked.name: subject(asked, wanted, judged.rows["request_class"], run.document) for asked in wanted}
     found = {asked.name: severity(judged, asked, outcome(judged, asked)) for asked in wanted}
     failed = np.where(judged.ok, 0.0, np.inf)
 

@@ -86,7 +86,7 @@ def fairness_block(
         "jain_norm_latency": judged(by_tokens, "e2e / output tokens"),
         "unfair_below": UNFAIR_BELOW,
         "starved_above_medians": STARVED_ABOVE,
-        "classes": {class_name(n, run.manifest): one_class(run, chosen, tokens, n) for n in numbers},
+        "classes": {class_name(n, run.document): one_class(run, chosen, tokens, n) for n in numbers},
     }
 
 

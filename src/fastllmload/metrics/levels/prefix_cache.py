@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.plan import WorkloadDescription
 from fastllmload.metrics.distribution.summary import scalar
 from fastllmload.records.run import Run
 
@@ -62,10 +64,13 @@ def prefix_tokens_of(run: Run, requests: npt.NDArray[Any]) -> Numbers:
     if schedule is not None and "prefix_tokens" in (schedule.dtype.names or ()) and schedule["prefix_tokens"].any():
         found: Numbers = schedule["prefix_tokens"][requests % len(schedule)].astype(np.int64)
         return found
-    described = run.manifest.get("plan", {}).get("description", {}).get("workload")
-    asked = described if described is not None else run.manifest.get("config", {}).get("workload", {})
-    if asked.get("prefix_len") and asked.get("prefix_share", 1.0) == 1.0:
-        return np.full(len(requests), asked["prefix_len"], np.int64)
+    planned = run.document.plan.description.workload
+    length, share = known(planned.prefix_len), known(planned.prefix_share)
+    if planned == WorkloadDescription():  # a folder without a plan
+        asked = run.document.config.workload
+        length, share = known(asked.prefix_len), asked.prefix_share
+    if length and share in (None, 1.0):
+        return np.full(len(requests), length, np.int64)
     return np.zeros(len(requests), np.int64)
 
 

@@ -5,7 +5,7 @@ Imports nothing heavy, because the command line reads objectives too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload import quantities
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError
 
 # Metric -> unit of its limit. vLLM's names, and those of the deadline frameworks of the smooth-goodput paper.
@@ -100,27 +101,27 @@ def objectives_of(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:
     return tuple(found)
 
 
-def asked_of(manifest: Mapping[str, Any]) -> list[tuple[str, float]]:
+def asked_of(document: RunDocument) -> list[tuple[str, float]]:
     """The objectives of --goodput, as run.json has them."""
-    return [(name, limit) for name, limit in manifest.get("config", {}).get("output", {}).get("goodput", ())]
+    return list(document.config.output.goodput)
 
 
 Mask = npt.NDArray[np.bool_]
 
 
-def class_number(name: str, manifest: Mapping[str, Any]) -> int | None:
+def class_number(name: str, document: RunDocument) -> int | None:
     """Number of a class in rows, from its name in the plan or from the number itself; None when there is no such
     class.
     """
-    names = list(manifest.get("plan", {}).get("classes") or ())
+    names = document.plan.classes
     if name in names:
         return names.index(name)
     return int(name) if name.isdecimal() else None
 
 
-def class_name(number: int, manifest: Mapping[str, Any]) -> str:
+def class_name(number: int, document: RunDocument) -> str:
     """Name of the class in the plan, else its number."""
-    names = manifest.get("plan", {}).get("classes") or ()
+    names = document.plan.classes
     return str(names[number]) if number < len(names) else str(number)
 
 
@@ -140,13 +141,13 @@ def refuse_unknown(asked: Iterable[tuple[str, float]], names: Sequence[str], num
 
 
 def subject(
-    asked: Objective, all_asked: Sequence[Objective], request_class: npt.NDArray[Any], manifest: Mapping[str, Any]
+    asked: Objective, all_asked: Sequence[Objective], request_class: npt.NDArray[Any], document: RunDocument
 ) -> Mask:
     """Which requests *asked* applies to: those of its class; without one, those whose class has no limit of its own for the
     same metric."""
     if asked.request_class is not None:
-        number = class_number(asked.request_class, manifest)
+        number = class_number(asked.request_class, document)
         return np.full(len(request_class), False) if number is None else request_class == number
-    own = [class_number(each.request_class, manifest) for each in all_asked
+    own = [class_number(each.request_class, document) for each in all_asked
            if each.metric == asked.metric and each.request_class is not None]  # fmt: skip
     return ~np.isin(request_class, [number for number in own if number is not None])

@@ -63,14 +63,14 @@ def slo_ok(run: Run, chosen: Mask, limits: Mapping[str, float]) -> Mask:
 def judged_of(run: Run, tokens: TokenCounts, times: TokenTimes, fluid: Fluidity) -> JudgedRequests:
     """The requests of *times*, with the reader of the run."""
     timed, output = tokens.timed[times.rows], tokens.output[times.rows]
-    return JudgedRequests(run.rows[times.rows], timed, output, times, fluid, reader_of(run.manifest))
+    return JudgedRequests(run.rows[times.rows], timed, output, times, fluid, reader_of(run.document.config.output))
 
 
 def meeting(run: Run, wanted: Sequence[Objective], judged: JudgedRequests, found: Sequence[ObjectiveOutcome]) -> Mask:
     """Requests that are ok and meet every objective that applies to them."""
     ok = judged.ok
     for asked, result in zip(wanted, found, strict=True):
-        ok = ok & (result.met | ~subject(asked, wanted, judged.rows["request_class"], run.manifest))
+        ok = ok & (result.met | ~subject(asked, wanted, judged.rows["request_class"], run.document))
     return ok
 
 
@@ -88,7 +88,7 @@ def objectives(
     *n_r*: content tokens that each received; *smooth*: smooth goodput by preset. An objective that this version does
     not know leaves all figures null.
     """
-    asked = asked_of(run.manifest)
+    asked = asked_of(run.document)
     if not asked:
         return None
     stated = {
@@ -115,7 +115,7 @@ def judge(
     ok = meeting(run, wanted, judged, results)
     classes = judged.rows["request_class"]
     found = [
-        one_objective(run, asked, judged, result, subject(asked, wanted, classes, run.manifest))
+        one_objective(run, asked, judged, result, subject(asked, wanted, classes, run.document))
         for asked, result in zip(wanted, results, strict=True)
     ]
     return {
@@ -149,10 +149,10 @@ def one_objective(
     late, failed = whom & judged.ok & ~result.met, whom & ~judged.ok
     met, unit = int((whom & result.met).sum()), "share" if asked.unit == "share" else "ms"
     scale = 1.0 if unit == "share" else 1e6
-    names = RowNames(run.manifest)
+    names = RowNames(run.document)
     beyond = np.nan_to_num(result.excess[late], nan=np.inf)  # a missing value is the worst
     by_excess = np.flatnonzero(late)[np.argsort(-beyond, kind="stable")][:WORST]
-    unknown = asked.request_class is not None and class_number(asked.request_class, run.manifest) is None
+    unknown = asked.request_class is not None and class_number(asked.request_class, run.document) is None
     return {
         "objective": asked.name,
         "metric": asked.metric,
@@ -183,14 +183,14 @@ def excess_of(result: ObjectiveOutcome, number: int, scale: float) -> float | No
 def settings_of(run: Run, asked: Objective) -> dict[str, Any]:
     """Other settings that the outcome depends on."""
     if asked.metric == "fluidity":
-        return targets_of(run.manifest).described()
-    return reader_of(run.manifest).described() if asked.metric == "idle" else {}
+        return targets_of(run.document.config.output).described()
+    return reader_of(run.document.config.output).described() if asked.metric == "idle" else {}
 
 
 def by_class(run: Run, classes: npt.NDArray[Any], ok: Mask) -> dict[str, Any]:
     """Met, submitted and attainment of each class of requests."""
     return {
-        class_name(int(number), run.manifest): {
+        class_name(int(number), run.document): {
             "met": int(ok[classes == number].sum()),
             "submitted": int((classes == number).sum()),
             "slo_attainment": slo_attainment(ok[classes == number]),

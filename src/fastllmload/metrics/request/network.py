@@ -36,7 +36,7 @@ def network_metrics(run: Run, population: Mask) -> dict[str, Any]:
     rtt = {**rtt_ms(between(run.rows, "t_dispatch", "t_connected")), "method": OF_REQUESTS}
     if not rtt["n"]:
         rtt = {**rtt_ms(connects_outside_the_run(run)), "method": OUTSIDE_THE_RUN}
-    if not run.manifest.get("config", {}).get("output", {}).get("ttft_net_adjusted"):
+    if not run.document.config.output.ttft_net_adjusted:
         return {"rtt_ms": rtt}
     adjusted = np.full(0, NULL, np.int64)
     if rtt["p50"] is not None:
@@ -46,6 +46,5 @@ def network_metrics(run: Run, population: Mask) -> dict[str, Any]:
 
 def connects_outside_the_run(run: Run) -> Numbers:
     """Times in ns of the TCP connects before the run and after its last request (`connect_ms`, `connect_after_ms`)."""
-    target = run.manifest.get("target") or {}
-    found = (*(target.get("connect_ms") or ()), *(target.get("connect_after_ms") or ()))
+    found = (*run.document.target.connect_ms, *run.document.target.connect_after_ms)
     return np.array([round(ms * 1e6) for ms in found], np.int64)

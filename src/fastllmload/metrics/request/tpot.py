@@ -29,7 +29,7 @@ def came_whole(run: Run) -> Mask:
 
     All rows where the plan requests no streams; else those that were answered by a single body.
     """
-    if ((run.manifest.get("plan") or {}).get("description") or {}).get("streaming") is False:
+    if run.document.plan.description.streaming is False:
         return np.ones(len(run.rows), np.bool_)
     found: Mask = (run.rows["flags"] & FLAG_STREAM == 0) & (run.rows["events"] == 1)
     return found

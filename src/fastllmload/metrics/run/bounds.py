@@ -114,8 +114,8 @@ def per_pause(begin: Times, least_begin: Times, end: Times, least_end: Times, co
 
 def has_planned_instants(run: Run) -> bool:
     """Whether each request had an instant of its own at which to be sent: an open loop without a cap."""
-    load = run.manifest.get("config", {}).get("load", {})
-    return load.get("concurrency") is None and load.get("max_concurrency") is None and load.get("rate") != "inf"
+    load = run.document.config.load
+    return load.concurrency is None and load.max_concurrency is None
 
 
 def gap_bounds(run: Run, gaps: PooledGaps) -> tuple[Values | Ranked, Values | Ranked]:

@@ -20,15 +20,10 @@ def declared_cold(declarations: Mapping[str, Any]) -> bool:
     return str(declarations.get(DECLARED, "")).lower() in YES
 
 
-def started_cold(manifest: Mapping[str, Any]) -> bool:
-    """Whether the tester of a run declared that."""
-    return declared_cold(manifest.get("declarations") or {})
-
-
 def cold_start_metrics(run: Run) -> dict[str, Any]:
     """`cold_start_latency`: ttft of the very first request, warm-up included; null in other runs and without a token."""
     sent = np.flatnonzero(run.rows["t_submit"] > 0)
-    if not started_cold(run.manifest) or len(sent) == 0:
+    if not declared_cold(run.document.declarations) or len(sent) == 0:
         return {"cold_start_latency": scalar(None, "ms")}
     first = sent[np.argmin(run.rows["t_submit"][sent])]
     row = run.rows[first : first + 1]

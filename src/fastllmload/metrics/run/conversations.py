@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.fields import known
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.ttft import ttft
 from fastllmload.metrics.run.window import Populations
@@ -19,7 +20,8 @@ MOST_TURNS = 32
 
 def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
     """`conversations` of run.json; None without any. *tool_call_replies*: replies with tool calls before another turn."""
-    planned = run.manifest.get("plan", {}).get("description", {}).get("conversations") or sum_of_classes(run)
+    description = run.document.plan.description
+    planned = [one.conversations for one in (description, *description.classes) if one.conversations is not None]
     if not planned:
         return None
     sent = chosen.measured & (run.rows["t_dispatch"] > 0) & conversing(run)
@@ -27,10 +29,10 @@ def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
     last = last_turns(rows)
     ended_badly = last[last["status"] != layout.OK]
     return {
-        "planned": planned["conversations"],
+        "planned": sum(int(known(one.conversations) or 0) for one in planned),
         "begun": len(last),
         "turns_sent": len(rows),
-        "turns_planned": planned["requests"],
+        "turns_planned": sum(int(known(one.requests) or 0) for one in planned),
         "ended_by_failure": int(np.count_nonzero(ended_badly["status"] != layout.CANCELLED)),
         "ended_by_leaving": int(np.count_nonzero(ended_badly["status"] == layout.CANCELLED)),
         "tool_call_replies": int(np.count_nonzero(rows["flags"] & layout.FLAG_TOOL))
@@ -41,16 +43,9 @@ def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
 
 def conversing(run: Run) -> npt.NDArray[np.bool_]:
     """Rows of classes that have conversations; all rows without classes."""
-    classes = run.manifest.get("plan", {}).get("description", {}).get("classes") or ()
-    numbers = [number for number, one in enumerate(classes) if "conversations" in one]
+    classes = run.document.plan.description.classes
+    numbers = [number for number, one in enumerate(classes) if one.conversations is not None]
     return np.isin(run.rows["request_class"], numbers) if classes else np.ones(len(run.rows), np.bool_)
-
-
-def sum_of_classes(run: Run) -> dict[str, Any]:
-    """The sums over all classes that have conversations."""
-    classes = run.manifest.get("plan", {}).get("description", {}).get("classes") or ()
-    found = [one["conversations"] for one in classes if "conversations" in one]
-    return {name: sum(one[name] for one in found) for name in ("conversations", "requests")} if found else {}
 
 
 def last_turns(rows: Rows) -> Rows:

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload.metrics.distribution.summary import scalar
+from fastllmload.settings import Output
 
 SECONDS_PER_HOUR = 3600
 
@@ -32,10 +32,9 @@ def tokens_per_dollar(output_tok_s: float | None, price_per_hour: float | None) 
     return None if each is None else SECONDS_PER_HOUR * each
 
 
-def cost_metrics(manifest: Mapping[str, Any], output_tok_s: float | None) -> dict[str, Any]:
+def cost_metrics(output: Output, output_tok_s: float | None) -> dict[str, Any]:
     """Figures from the GPUs and the price that the user declared; null without them."""
-    configured = manifest.get("config", {}).get("output", {})
-    gpus, price = configured.get("gpus"), configured.get("price_per_hour")
+    gpus, price = output.gpus, output.price_per_hour
     return {
         "tok_per_gpu_s": scalar(tok_per_gpu_s(output_tok_s, gpus), "tokens/s/GPU", gpus=gpus),
         "tok_s_per_dollar_hour": scalar(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.documents.fields import known
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import NULL, Mask, Nanoseconds
 from fastllmload.metrics.request.tpot import came_whole
@@ -53,13 +54,12 @@ def never_reached(run: Run, sent: int) -> int:
     instant, so they have no rows. 0 where the plan's length is not a bound, and for conversations, where turns wait for
     replies.
     """
-    plan = run.manifest.get("plan") or {}
-    description = plan.get("description") or {}
-    load = description.get("load") or {}
-    bounded = load.get("loop") == "closed" and load.get("duration_s") is None and not load.get("cycles")
-    if not bounded or description.get("conversations") or run.phase("measure") is None:
+    plan = run.document.plan
+    load = plan.description.load
+    bounded = load.loop == "closed" and load.duration_s is None and not load.cycles
+    if not bounded or plan.description.conversations is not None or run.phase("measure") is None:
         return 0
-    return max(0, int(plan.get("requests") or 0) - sent)
+    return max(0, int(known(plan.requests) or 0) - sent)
 
 
 def usage_less_tokenizer(run: Run, population: Mask) -> Nanoseconds:

@@ -44,7 +44,7 @@ def without_lost(found: dict[str, Any], run: Run) -> dict[str, Any]:
         "metrics": metrics,
         "counts": {name: kept.get(name) for name in found["counts"]},
         **dict.fromkeys(BLOCKS if no_rows else OF_EVENTS),
-        "incidents": [*(run.manifest.get("incidents") or ()), f"{damage}; figures that need it are n/a"],
+        "incidents": [*run.document.incidents, f"{damage}; figures that need it are n/a"],
     }
 
 

@@ -104,7 +104,7 @@ def measure_intact(run: Run) -> dict[str, Any]:
     }
     metrics |= in_flight_metrics(run, window, tokens, chosen.measured)
     metrics |= shape_metrics(gaps.gaps.ns, gaps.name, metrics[gaps.name])
-    metrics |= cost_metrics(run.manifest, metrics["output_tok_s"]["value"])
+    metrics |= cost_metrics(run.document.config.output, metrics["output_tok_s"]["value"])
     metrics |= cache_metrics(run, run.rows[chosen.latency])
     for name, found in with_unfinished(run, window, chosen.measured).items():
         metrics[name]["with_unfinished"] = found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.objective import class_name
 from fastllmload.metrics.request import e2e as ends
@@ -33,16 +33,14 @@ def classes_block(
     numbers = np.unique(run.rows["request_class"][chosen.measured]).tolist()
     if len(numbers) < 2:
         return None
-    named = {class_name(n, run.manifest): one_class(run, window, chosen, tokens, times, n) for n in numbers}
-    return {name: {**target_of(run.manifest, name), **one} for name, one in named.items()}
+    named = {class_name(n, run.document): one_class(run, window, chosen, tokens, times, n) for n in numbers}
+    return {name: {**target_of(run.document, name), **one} for name, one in named.items()}
 
 
-def target_of(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+def target_of(document: RunDocument, name: str) -> dict[str, Any]:
     """Target and protocol of class *name*; {} where the classes are those of a data set."""
-    known = (manifest.get("target") or {}).get("classes") or ()
-    return next(
-        ({key: one[key] for key in ("endpoint_type", "urls", "model")} for one in known if one["name"] == name), {}
-    )
+    found = next((one for one in document.target.classes if one.name == name), None)
+    return {} if found is None else {"endpoint_type": found.endpoint_type, "urls": found.urls, "model": found.model}
 
 
 def one_class(

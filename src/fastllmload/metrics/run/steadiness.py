@@ -84,8 +84,8 @@ def queue(run: Run, window: Window | None, chosen: Populations) -> dict[str, Any
     the number, and for too few requests.
     """
     rows = run.rows[chosen.measured & (run.rows["t_submit"] > 0)]
-    load = (run.manifest.get("plan", {}).get("description") or {}).get("load") or {}
-    if window is None or load.get("loop") != "open" or len(rows) < LEAST_REQUESTS or window.w1_ns <= window.w0_ns:
+    loop = run.document.plan.description.load.loop
+    if window is None or loop != "open" or len(rows) < LEAST_REQUESTS or window.w1_ns <= window.w0_ns:
         return None
     instants = np.linspace(window.w0_ns, window.w1_ns, STRETCHES * INSTANTS, endpoint=False)
     begun, ended = np.sort(rows["t_submit"]), np.sort(rows["t_end"][rows["t_end"] > 0])

@@ -101,7 +101,7 @@ def error_groups(rows: Rows) -> list[dict[str, Any]]:
 
 def by_target(run: Run, rows: Rows) -> list[dict[str, Any]]:
     """`by_target` of run.json over the measured *rows*, in the order of `target.urls`; empty with one URL."""
-    urls = (run.manifest.get("target") or {}).get("urls") or ()
+    urls = run.document.target.urls
     return [one_target(url, rows[rows["url"] == number]) for number, url in enumerate(urls)] if len(urls) > 1 else []
 
 

@@ -53,7 +53,7 @@ class TokenCounts:
 
 def by_reference(run: Run) -> bool:
     """Whether the run uses counting option B."""
-    return bool(run.manifest.get("config", {}).get("workload", {}).get("counting") == "B")
+    return run.document.config.workload.counting == "B"
 
 
 def tokenized_output(run: Run) -> Numbers:

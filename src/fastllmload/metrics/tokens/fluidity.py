@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from fastllmload.metrics.request.durations import Mask, Nanoseconds, committed
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.metrics.tokens.times import TokenTimes
 from fastllmload.records.run import Run
+from fastllmload.settings import Output
 
 STEP_NS = 100_000  # bisection ends at 0.1 ms
 
@@ -69,14 +69,10 @@ class TokenDeadlines:
         return {"d_p_ms": constant, "d_d_ms": self.d_d}
 
 
-def targets_of(manifest: Mapping[str, Any]) -> TokenDeadlines:
+def targets_of(output: Output) -> TokenDeadlines:
     """The deadlines in the run's configuration; etalon's where it has none."""
-    configured = manifest.get("config", {}).get("output", {})
-    default = TokenDeadlines()
-    d_p, d_d = configured.get("prefill_deadline"), configured.get("decode_deadline")
-    return TokenDeadlines(
-        default.d_p if d_p is None else tuple((length, ms) for length, ms in d_p), default.d_d if d_d is None else d_d
-    )
+    default, d_p, d_d = TokenDeadlines(), output.prefill_deadline, output.decode_deadline
+    return TokenDeadlines(default.d_p if d_p is None else d_p, default.d_d if d_d is None else d_d)
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,7 @@ def fluidity(times: TokenTimes, origin: Numbers, d_p_ns: Numbers, d_d_ns: int) -
 
 def fluidity_of(run: Run, tokens: TokenCounts, times: TokenTimes) -> Fluidity:
     """The fluidity of every request of *times* by the run's deadlines, from t_submit."""
-    targets = targets_of(run.manifest)
+    targets = targets_of(run.document.config.output)
     d_p_ns = targets.d_p_ns(tokens.input[times.rows])
     return fluidity(times, committed(run.rows[times.rows]), d_p_ns, round(targets.d_d * MS))
 
@@ -137,7 +133,7 @@ def fluid_share(found: Fluidity, ok: Mask) -> float | None:
 def fluidity_metrics(run: Run, population: Mask, times: TokenTimes, found: Fluidity) -> dict[str, Any]:
     """The three indices and the miss rate over the latency *population*, and the share of fluid requests of all."""
     kept = population[times.rows]
-    by = targets_of(run.manifest).described()
+    by = targets_of(run.document.config.output).described()
     values = {
         "fluidity_index": found.index,
         "fluidity_index_decode": found.index_decode,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from fastllmload.metrics.request.durations import NULL, Mask, Nanoseconds, commi
 from fastllmload.metrics.tokens.times import TokenTimes
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.settings import Output
 
 Rows = npt.NDArray[Any]
 
@@ -46,10 +46,9 @@ class Reader:
         return {"speed_tok_s": self.speed, "d1_ms": self.first_ns / 1e6}
 
 
-def reader_of(manifest: Mapping[str, Any]) -> Reader:
+def reader_of(output: Output) -> Reader:
     """The reader in the run's configuration."""
-    speed = manifest.get("config", {}).get("output", {}).get("reading_speed")
-    return Reader(DEFAULT_SPEED if speed is None else speed)
+    return Reader(DEFAULT_SPEED if output.reading_speed is None else output.reading_speed)
 
 
 def waited_until(rows: Rows, tokens: npt.NDArray[np.int64]) -> Nanoseconds:
@@ -81,7 +80,7 @@ def idle_latency(lateness: Nanoseconds) -> Nanoseconds:
 
 def idle_metrics(run: Run, times: TokenTimes) -> dict[str, Any]:
     """Over all submitted requests, failed ones with their lower bounds; `n_censored` is their number."""
-    rows, reader = run.rows[times.rows], reader_of(run.manifest)
+    rows, reader = run.rows[times.rows], reader_of(run.document.config.output)
     late = max_lateness(rows, times, reader, committed(rows))
     sched = max_lateness(rows, times, reader, np.ascontiguousarray(rows["t_sched"]))
     by = {**reader.described(), "n_censored": int(unfinished(rows).sum())}

@@ -65,7 +65,7 @@ def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -
     unspaced = came_whole(run)[times.rows]
     kept = population[times.rows] & ~unspaced
     single = share_single(times, tokens, kept)
-    requested = run.manifest.get("config", {}).get("output", {}).get("itl_option", "auto")
+    requested = run.document.config.output.itl_option
     option = choose(requested, single, bool((times.known() & kept).any()))
     found = chunk_gaps(times, kept, run.directory) if option == "A" else token_gaps(times, kept, run.directory)
     bearing = None

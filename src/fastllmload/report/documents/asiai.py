@@ -84,7 +84,7 @@ def block(subject: Subject) -> dict[str, Any]:
     if damage is not None:
         raise RunFolderError(f"{damage}; all figures of --as asiai are computed from it")
     chosen = populations(run, window_of(run)).submitted
-    rows, output, names = run.rows[chosen], count_tokens(run).output[chosen], RowNames(run.manifest)
+    rows, output, names = run.rows[chosen], count_tokens(run).output[chosen], RowNames(run.document)
     classes = rows["request_class"]
     labels = names.class_names(int(classes.max(initial=0)))
     several = len(np.unique(classes)) > 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.files import replace_with
-from fastllmload.metrics.run.cold_start import started_cold
+from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.records.run import DONE, Run
 from fastllmload.report.documents import full, identity, results
 from fastllmload.report.documents.reproduction import reproduction
@@ -72,7 +72,7 @@ def title(subject: Subject) -> str:
 
 
 def verdict_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    if started_cold(document):
+    if declared_cold(document.get("declarations") or {}):
         first = results.milliseconds(part(document, "metrics", "cold_start_latency") or {}, "value")
         took = "" if first is None else f" The first request had its first token after {quantity(first)} ms."
         yield from (

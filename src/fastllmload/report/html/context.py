@@ -62,7 +62,7 @@ class ReportContext:
 
     @cached_property
     def reader(self) -> Reader:
-        return reader_of(self.run.manifest)
+        return reader_of(self.run.document.config.output)
 
     @cached_property
     def gap_name(self) -> str:

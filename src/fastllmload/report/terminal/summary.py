@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from fastllmload.certificate.per_second import BRACKET_US, CPU_SHARE, LAG_US
-from fastllmload.metrics.run.cold_start import started_cold
+from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.redaction.document import notice
 from fastllmload.report.terminal.outlet import one_screen_line
@@ -152,7 +152,7 @@ def _verdict(document: Document, room: int, width: int) -> list[SummaryLine]:
     text = verdict.upper() if isinstance(verdict, str) else "NOT JUDGED"
     if any(part(reason, "cause") == "path" for reason in part(document, "certificate", "reasons") or ()):
         text += ", THE PATH DELIVERS TOKENS IN BATCHES"
-    if started_cold(document):
+    if declared_cold(document.get("declarations") or {}):
         text += ", COLD START" + (_cold_start(document) if document.get("status") == "done" else "")
     status = document.get("status")
     if status != "done":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -249,15 +250,20 @@ def test_arrival_gaps_name_the_process_and_follow_it(tmp_path: Path) -> None:
     write_workers(tmp_path, rows)
     write_manifest(tmp_path, phases=[duration_phase(ORIGIN_NS, 0.5)])
     run = load(tmp_path)
-    run.manifest["config"] = {"load": {"rate": 100.0, "arrival": "constant"}}
-    found = arrival_gaps.arrival_gaps(run)
+
+    def of_settings(config: dict[str, Any]) -> Run:
+        return replace(run, manifest={**run.manifest, "config": config})
+
+    found = arrival_gaps.arrival_gaps(
+        replace(run, manifest={**run.manifest, "config": {"load": {"rate": 100.0, "arrival": "constant"}}})
+    )
     assert found is not None and found.asked is not None and found.planned is not None
     assert found.process == "constant" and set(found.asked.value) == {10.0} == set(found.planned.value)
-    run.manifest["config"] = {"load": {"rate": 100.0, "arrival": "poisson"}}
-    found = arrival_gaps.arrival_gaps(run)
+    found = arrival_gaps.arrival_gaps(
+        replace(run, manifest={**run.manifest, "config": {"load": {"rate": 100.0, "arrival": "poisson"}}})
+    )
     assert found is not None and found.asked is not None
     expected = -np.log(10.0**-found.asked.tail) * 10
     assert np.allclose(found.asked.value, expected, rtol=0.01)
-    run.manifest["config"] = {"load": {"concurrency": 4}}
-    found = arrival_gaps.arrival_gaps(run)
+    found = arrival_gaps.arrival_gaps(of_settings({"load": {"concurrency": 4}}))
     assert found is not None and found.asked is None and found.planned is None

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from fastllmload.metrics.run.cold_start import started_cold
+from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.records.integrity import missing_checksums
 from fastllmload.report.html.charts.scales import duration
 from fastllmload.report.html.context import ReportContext
@@ -52,7 +52,7 @@ def marks(context: ReportContext) -> list[str]:
     return (
         [DAMAGED] * bool(context.damage)
         + [INCOMPLETE] * (not context.complete)
-        + [COLD] * started_cold(context.document)
+        + [COLD] * declared_cold(context.get("declarations") or {})
     )
 
 
@@ -118,7 +118,7 @@ def _folder(context: ReportContext) -> Markup:
 
 def _cold(context: ReportContext) -> Markup | None:
     """The warning about a cold start, at the top of the report."""
-    if not started_cold(context.document):
+    if not declared_cold(context.get("declarations") or {}):
         return None
     first = number(context.get("metrics", "cold_start_latency", "value"))
     took = "" if first is None else f" The first request had its first token after {duration(first)}."
