@@ -1,18 +1,47 @@
 """The tree of errors: the user's, the peer's and our own branch, each with its exit code
 (docs/decisions/006-exit-codes.md).
+
+Every error has a code, which names its condition: `codes.toml` lists the codes with cause and remedy, and so does
+docs/codes.md. A code does not change when a sentence does.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def coded(code: str, sentence: str) -> str:
+    """*sentence* as it is shown: with its code at the end."""
+    return f"{sentence} [{code}]"
 
 
 class FastLLMLoadError(Exception):
-    """Root. *message* is one sentence: what, where, which value, what to do."""
+    """Root. *message* is one sentence: what, where, which value, what to do. `str()` adds the code."""
 
     exit_code = 70
+
+    def __init__(self, code: str, message: str | None = None) -> None:
+        if message is None:  # transition: sites without a code
+            code, message = "uncoded", code
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return coded(self.code, self.message)
 
 
 class InputError(FastLLMLoadError):
     """The user's branch: an option, a file or this machine's limits must change before a run makes sense."""
 
     exit_code = 2
+
+    @classmethod
+    def of_all(cls, problems: Sequence[InputError]) -> InputError:
+        """The only one of *problems*, or one error with each of them on a line."""
+        if len(problems) == 1:
+            return problems[0]
+        return cls("several-problems", "\n".join(map(str, problems)))
 
 
 class HostLimitError(InputError):
@@ -37,3 +66,22 @@ class Interrupted(FastLLMLoadError):
 
 class InternalError(FastLLMLoadError):
     """Our own branch: a bug, printed with its traceback."""
+
+
+class InvalidValue(ValueError):
+    """A text that is not a value. *problem* completes a sentence that begins with the option and the text; who knows
+    these raises InputError with the same code.
+    """
+
+    def __init__(self, code: str, problem: str) -> None:
+        super().__init__(code, problem)
+        self.code = code
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+def value_code(problem: ValueError) -> str:
+    """The code of *problem*; that of any invalid value where the text was refused by another library."""
+    return problem.code if isinstance(problem, InvalidValue) else "value-invalid"

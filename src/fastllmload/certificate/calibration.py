@@ -102,13 +102,16 @@ def wait_for_run(command: list[str]) -> None:
         child.kill()
         if isinstance(problem, subprocess.TimeoutExpired):
             raise HostLimitError(
-                f"a calibration run did not end within {RUN_TIMEOUT_S} s: this host is too busy to be calibrated now"
+                "calibration-failed",
+                f"a calibration run did not end within {RUN_TIMEOUT_S} s: this host is too busy to be calibrated now",
             ) from None
         raise
     if child.returncode == HostLimitError.exit_code:
-        raise HostLimitError(f"this host cannot be calibrated: {stderr.removeprefix('fastllmload: ')}")
+        raise HostLimitError(
+            "calibration-failed", f"this host cannot be calibrated: {stderr.removeprefix('fastllmload: ')}"
+        )
     if child.returncode != 0:
-        raise InternalError(f"a calibration run ended with exit code {child.returncode}: {stderr}")
+        raise InternalError("internal-error", f"a calibration run ended with exit code {child.returncode}: {stderr}")
 
 
 def read_result(folder: Path) -> CalibrationResult:
@@ -116,10 +119,10 @@ def read_result(folder: Path) -> CalibrationResult:
     run = load(folder)
     (worker,) = from_run(run).workers
     if len(worker.t_ns) < 2 or worker.cpu_ns[-1] <= worker.cpu_ns[0]:
-        raise InternalError("a calibration run has no samples of its window")
+        raise InternalError("internal-error", "a calibration run has no samples of its window")
     failed = int(known(run.document.failed) or 0)
     if failed:
-        raise InternalError(f"a calibration run had {failed} failed requests")
+        raise InternalError("internal-error", f"a calibration run had {failed} failed requests")
     return CalibrationResult(
         events=int(worker.events[-1] - worker.events[0]),
         requests=int(worker.released[-1] - worker.released[0]),

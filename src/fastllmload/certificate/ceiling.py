@@ -99,5 +99,6 @@ def storing(path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         raise HostLimitError(
-            f"the calibration cannot be stored at {path}: {problem.strerror}; set XDG_CACHE_HOME to a folder you may write"
+            "calibration-not-stored",
+            f"the calibration cannot be stored at {path}: {problem.strerror}; set XDG_CACHE_HOME to a folder you may write",
         ) from problem

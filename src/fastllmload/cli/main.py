@@ -16,7 +16,7 @@ from fastllmload import __version__
 from fastllmload.cli import argv
 from fastllmload.cli.group import LazyCommand, LazyGroup
 from fastllmload.cli.streams import install_tolerant_streams, output_failure, reopen_closed_streams
-from fastllmload.errors import FastLLMLoadError
+from fastllmload.errors import FastLLMLoadError, coded
 from fastllmload.redact import Redactor
 from fastllmload.report.terminal.outlet import on_screen
 
@@ -60,6 +60,7 @@ fastllmload = LazyGroup(
         "compare": LazyCommand("fastllmload.cli.commands.compare:compare", "compare runs, with tests and gates"),
         "export": LazyCommand("fastllmload.cli.commands.run:export", "write a run's requests as JSONL or CSV"),
         "calibrate": LazyCommand("fastllmload.cli.commands.calibrate:calibrate", "measure this host's ceiling"),
+        "explain": LazyCommand("fastllmload.cli.commands.explain:explain", "cause and remedy of a message's code"),
         "doctor": LazyCommand("fastllmload.cli.commands.run:doctor", "check this host and say what to change"),
     },
     default="run",
@@ -107,7 +108,7 @@ def _run(arguments: list[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        return _fail(redact, _usage(error), WRONG_INPUT)
+        return _fail(redact, coded(_usage_code(error), _usage(error)), WRONG_INPUT)
     except FastLLMLoadError as error:
         if error.exit_code == BUG:
             return _bug(redact, error)
@@ -116,7 +117,7 @@ def _run(arguments: list[str]) -> int:
         message = _file_system_message(error)
         return _bug(redact, error) if message is None else _fail(redact, message, WRONG_INPUT)
     except (KeyboardInterrupt, click.Abort):
-        return _fail(redact, "interrupted", INTERRUPTED)
+        return _fail(redact, coded("interrupted", "interrupted"), INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - any error ends with a message and exit code 70
         folder = _folder_read(arguments) if isinstance(error, CONTENT_ERRORS) else None
         return _bug(redact, error) if folder is None else _fail(redact, _unreadable(folder, error), WRONG_INPUT)
@@ -133,9 +134,10 @@ def _unreadable(folder: str, error: Exception) -> str:
     """Message for a folder whose files were changed after the run: any line of code can fail on a wrong type."""
     *_, last = traceback.extract_tb(error.__traceback__)
     what = f"{type(error).__name__}: {error}".splitlines()[0][:200].rstrip()
-    return (
+    return coded(
+        "run-file-damaged",
         f"{folder} cannot be shown: one of its files is not as fastllmload writes it ({what}, at "
-        f"{os.path.basename(last.filename)}:{last.lineno}); if it was not changed, please report this with the folder"
+        f"{os.path.basename(last.filename)}:{last.lineno}); if it was not changed, please report this with the folder",
     )
 
 
@@ -143,11 +145,11 @@ def _file_system_message(error: OSError) -> str | None:
     """Message for a file-system error that any command can hit, or None if it is unexpected and therefore a bug."""
     why = str(error.strerror).lower()
     if error.errno in NO_FILES:
-        return f"{why}: raise the limit with 'ulimit -n 4096' and start again"
+        return coded("too-many-open-files", f"{why}: raise the limit with 'ulimit -n 4096' and start again")
     if error.errno in NO_NAMES and error.filename is not None:
         name = os.fsdecode(error.filename)
         short = name if len(name) <= NAME_CHARACTERS else f"{name[:NAME_CHARACTERS]}..."
-        return f"{why}: {short}; give a shorter one, or repair the links in it"
+        return coded("file-name-unusable", f"{why}: {short}; give a shorter one, or repair the links in it")
     return None
 
 
@@ -171,6 +173,13 @@ def _usage(error: click.ClickException) -> str:
     return f"{sentence}; see {'fastllmload' if context is None else context.command_path} --help"
 
 
+def _usage_code(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption):
+        return "option-unknown"
+    wrong_value = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
+    return "value-invalid" if wrong_value else "usage"
+
+
 def _fail(redact: Redactor, sentence: str, code: int) -> int:
     """Print the error message and return *code*."""
     print(on_screen(shortened(redact(f"fastllmload: {sentence}"))), file=sys.stderr)
@@ -188,11 +197,8 @@ def _bug(redact: Redactor, error: BaseException) -> int:
     trace = "".join(traceback.format_exception(error))
     sys.stderr.write(redact(trace))
     what = f"{type(error).__name__}: {error}".splitlines()[0].rstrip()
-    return _fail(
-        redact,
-        f"this is a bug in fastllmload {__version__}, please report it with the trace above: {what}",
-        BUG,
-    )
+    sentence = f"this is a bug in fastllmload {__version__}, please report it with the trace above: {what}"
+    return _fail(redact, sentence if isinstance(error, FastLLMLoadError) else coded("internal-error", sentence), BUG)
 
 
 def _redact_stray_tracebacks(redact: Redactor) -> None:

@@ -11,6 +11,8 @@ import os
 import sys
 from typing import TextIO
 
+from fastllmload.errors import coded
+
 LAST_STANDARD = 2  # standard error
 FALLBACK = "plainly"  # the error handler
 ASCII_FOR = str.maketrans("▁▂▃▄▅▆▇█░─│└…·–—×µ≤≥→", ".:-=+*%#--|+.---xu<>>")  # noqa: RUF001 - they are meant
@@ -83,7 +85,10 @@ def output_failure() -> str | None:
     if not isinstance(sys.stdout, TolerantStream) or sys.stdout.failure is None:
         return None
     why = sys.stdout.failure.strerror or str(sys.stdout.failure)
-    return f"standard output could not be written completely: {why}; redirect it elsewhere, or free space"
+    return coded(
+        "output-not-writable",
+        f"standard output could not be written completely: {why}; redirect it elsewhere, or free space",
+    )
 
 
 def install_tolerant_streams() -> None:

@@ -36,8 +36,9 @@ def chosen_test(asked: str, base: Side, new: Side) -> str:
     pairs = pairs_of(base, new)
     if asked == "paired" and pairs is None:
         raise InputError(
+            "pairs-missing",
             f"--test paired needs each run of {base.name} to have one run of {new.name} with the same plan; "
-            "give both sides the same seeds and repetitions, or use --test welch"
+            "give both sides the same seeds and repetitions, or use --test welch",
         )
     return asked if asked != "auto" else "paired" if pairs is not None else "welch"
 

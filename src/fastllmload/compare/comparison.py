@@ -86,8 +86,9 @@ def validate_workloads(sides: list[Side], allowed: bool) -> list[str]:
     if found and not allowed:
         listed = "".join(f"\n  {line}" for line in found)
         raise InputError(
+            "workloads-differ",
             f"the runs were not given the same workload, so they cannot be compared:{listed}\n"
-            "Repeat one side with the other's settings, or give --different-workload to compare them nevertheless"
+            "Repeat one side with the other's settings, or give --different-workload to compare them nevertheless",
         )
     return found
 
@@ -108,7 +109,10 @@ def compare(
     figures = [figure_of(name, documents[0]) for name in names] or standard_figures(documents)
     figures += [figure for name in also if (figure := figure_of(name, documents[0])) not in figures]
     if not figures:
-        raise InputError(f"{base.first.folder} has no figure that the other runs have too: did a request succeed?")
+        raise InputError(
+            "no-common-figure",
+            f"{base.first.folder} has no figure that the other runs have too: did a request succeed?",
+        )
     if len(base.runs) == len(new.runs) == 1:
         rows = _within(figures, base, new)
         used = PAIRED if any(row.change.pairs for row in rows) else WITHIN

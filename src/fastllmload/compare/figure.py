@@ -113,7 +113,7 @@ def figure_of(name: str, document: Mapping[str, Any]) -> ComparedFigure:
     if statistic is None or metric is None or found is None or "p50" not in found:
         near = difflib.get_close_matches(name, known_names(metrics), 3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"such as {', '.join(STANDARD[:3])}, output_tok_s"
-        raise InputError(f"{name!r} is not a figure of these runs; {hint}")
+        raise InputError("figure-unknown", f"{name!r} is not a figure of these runs; {hint}")
     has = str(found.get("unit", ""))
     scale = {("s", "ms"): 1e3, ("ms", "s"): 1e-3}.get((has, unit or has), 1.0)
     return ComparedFigure(name, metric, STATISTICS[statistic], unit or has, scale)

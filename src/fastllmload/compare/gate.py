@@ -60,13 +60,16 @@ def parse_gate(text: str) -> Gate:
     match = FORM.fullmatch(text)
     if match is None:
         raise InputError(
+            "gate-invalid",
             f"--fail-if {text!r} is not understood; write a figure, > or <, and a limit, "
-            'such as "p99_ttft_ms > +5%", "output_tok_s < -3%" or "p99_ttft_ms > 200"'
+            'such as "p99_ttft_ms > +5%", "output_tok_s < -3%" or "p99_ttft_ms > 200"',
         )
     figure, beyond, sign, number, unit = match.groups()
     limit = float(number) * (-1 if sign == "-" else 1)
     if unit == "%" and sign == "" and figure.endswith(("_ms", "_s")):
-        raise InputError(f"--fail-if {text!r}: a limit in % is about the change; write {beyond} +{number}%")
+        raise InputError(
+            "gate-invalid", f"--fail-if {text!r}: a limit in % is about the change; write {beyond} +{number}%"
+        )
     about = "value" if sign == "" else "relative" if unit == "%" else "difference"
     unit_scale = 1e3 if unit == "s" and figure.endswith("_ms") else 0.01 if unit in ("%", "points") else 1.0
     return Gate(text.strip(), figure, beyond.startswith(">"), limit * unit_scale, about, unit)
@@ -79,7 +82,9 @@ def validate_unit(gate: Gate, figure: ComparedFigure) -> None:
         return
     what = "a share" if figure.is_share else f"in {figure.unit}"
     write = " or ".join(mine) or "the number alone"
-    raise InputError(f"--fail-if {gate.text!r}: {gate.figure} is {what}, not in {gate.unit}; write {write}")
+    raise InputError(
+        "gate-invalid", f"--fail-if {gate.text!r}: {gate.figure} is {what}, not in {gate.unit}; write {write}"
+    )
 
 
 def judge_gates(gates: Sequence[Gate], comparison: Comparison, mode: str) -> list[GateResult]:

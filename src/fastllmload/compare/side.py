@@ -83,12 +83,12 @@ def read_side(paths: list[str]) -> Side:
         folders += runs_in(Path(rest if named else path))
     twice = {folder for folder in folders if folders.count(folder) > 1}
     if twice:
-        raise InputError(f"{sorted(twice)[0]} is given twice on one side; give each run once")
+        raise InputError("run-repeated", f"{sorted(twice)[0]} is given twice on one side; give each run once")
     side = Side(name or _shown(paths), tuple(read_run(folder) for folder in folders))
     for k, run in enumerate(side.runs):
         copy = next((each for each in side.runs[:k] if run.same_as(each)), None)
         if copy is not None:
-            raise InputError(f"{run.folder} is a copy of {copy.folder}; give each run once")
+            raise InputError("run-repeated", f"{run.folder} is a copy of {copy.folder}; give each run once")
     return side
 
 
@@ -100,16 +100,18 @@ def runs_in(folder: Path) -> list[Path]:
     """*folder* itself if it is a run's, else the run folders in it, by name."""
     if not folder.is_dir():
         raise RunFolderError(
-            f"{folder} does not exist or is not a folder; give a run folder, or one that contains runs"
+            "not-a-run-folder",
+            f"{folder} does not exist or is not a folder; give a run folder, or one that contains runs",
         )
     if (folder / "run.json").exists():
         return [folder]
     found = [each for each in runs_below(folder) if (each / "run.json").exists()]
     if not found and (folder / "levels").is_dir():
-        raise RunFolderError(f"{folder} is not a run: {levels_words(folder / 'levels')}")
+        raise RunFolderError("not-a-run-folder", f"{folder} is not a run: {levels_words(folder / 'levels')}")
     if not found:
         raise RunFolderError(
-            f"{folder} is not a run folder and contains none: run.json is missing, there and one level below"
+            "not-a-run-folder",
+            f"{folder} is not a run folder and contains none: run.json is missing, there and one level below",
         )
     return found
 

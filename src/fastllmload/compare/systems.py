@@ -64,7 +64,8 @@ def compare_systems(
     if unequal:
         listed = "".join(f"\n  {line}" for line in unequal)
         raise InputError(
-            f"these systems were not measured in the same way (IETF 6.1), so they cannot be compared:{listed}"
+            "methods-differ",
+            f"these systems were not measured in the same way (IETF 6.1), so they cannot be compared:{listed}",
         )
     chosen = list(names) + [figure.name for figure in normalised if figure.name not in names] if names else []
     pairs = [compare(a, b, chosen, test, different_workload, [figure.name for figure in normalised])

@@ -286,17 +286,23 @@ def of_run(run: Run) -> ComplianceEvidence:
 def read(folder: Path) -> ComplianceEvidence:
     """Evidence of the run or procedure in *folder*. InputError when it is neither."""
     if not folder.is_dir():
-        raise InputError(f"{folder} does not exist or is not a folder; give the folder of a run or of a procedure")
+        raise InputError(
+            "not-a-run-folder",
+            f"{folder} does not exist or is not a folder; give the folder of a run or of a procedure",
+        )
     if (folder / PROCEDURE).is_file():
         return read_procedure(folder)
     if (folder / REPEATED).is_file():
-        raise InputError(f"{folder} contains several runs of one test; judge each, beginning with {folder / 'run-1'}")
+        raise InputError(
+            "several-runs", f"{folder} contains several runs of one test; judge each, beginning with {folder / 'run-1'}"
+        )
     for name in OF_SEVERAL_RUNS:
         if (folder / name).is_file():
             what = name.removesuffix(".json")
             raise InputError(
+                "several-runs",
                 f"{folder} contains a {what}, which is not a test of the draft; judge one of the runs in "
-                f"{folder / 'levels'}"
+                f"{folder / 'levels'}",
             )
     return of_run(load(folder))
 
@@ -307,11 +313,11 @@ def read_procedure(folder: Path) -> ComplianceEvidence:
     try:
         document = parse_json(read_regular(path))
     except OSError as problem:
-        raise InputError(f"{path} cannot be read: {problem.strerror}") from None
+        raise InputError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
     except msgspec.DecodeError as problem:
-        raise InputError(f"{path} is not JSON: {problem}; it may have been cut short") from problem
+        raise InputError("run-file-damaged", f"{path} is not JSON: {problem}; it may have been cut short") from problem
     if not isinstance(document, dict):
-        raise InputError(f"{path} is not a JSON object")
+        raise InputError("run-file-damaged", f"{path} is not a JSON object")
     runs, why = [], {}
     for entry in document.get("levels") or ():
         place = str(entry.get("folder", ""))
@@ -351,5 +357,5 @@ def readable(folder: Path) -> Run | str:
     try:
         run = load(folder)
     except RunFolderError as problem:
-        return str(problem)
+        return problem.message
     return run.lost(ROWS, EVENTS) or run

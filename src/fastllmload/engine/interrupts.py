@@ -54,7 +54,7 @@ class Interrupts:
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         if self._raising:
-            raise Interrupted("interrupted before the run began; nothing was measured")
+            raise Interrupted("interrupted", "interrupted before the run began; nothing was measured")
         self.level = min(STOP, self.level + 1) if number == signal.SIGINT else STOP
 
     def wait(self, seconds: float) -> None:

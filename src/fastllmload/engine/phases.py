@@ -136,7 +136,7 @@ class PhaseRun:
             if self.interrupts.level or self._missing():
                 return False
             if time.monotonic() > until:
-                raise HostLimitError(self._not_ready())
+                raise HostLimitError("workers-not-ready", self._not_ready())
             self.interrupts.wait(POLL_S)
         return not self._missing()
 

@@ -33,7 +33,7 @@ from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.affinity import check_pinned_cpus
 from fastllmload.engine.workers.assignment import RunPhase, check_slow_readers, phase_specs, run_phases, worker_specs
 from fastllmload.engine.workers.spec import WorkerSpec
-from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError
+from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError, coded
 from fastllmload.host import limits, probe
 from fastllmload.metrics.objectives.objective import refuse_unknown
 from fastllmload.plan.archive import check_writable, save_plan
@@ -83,7 +83,7 @@ def run_in(
             if folder.manifest
             else "free some space, or choose another with --output"
         )
-        raise HostLimitError(f"the disk of {folder.path} is full; {kept}") from problem
+        raise HostLimitError("disk-full", f"the disk of {folder.path} is full; {kept}") from problem
     finally:
         folder.mark_failed()
         folder.clean()
@@ -185,13 +185,14 @@ class RunSession:
         if self.controller.run_status.interrupted:
             self.folder.manifest["status"] = self.controller.run_status.status
             self.folder.save()
-            raise Interrupted("interrupted before the first request; nothing was measured")
+            raise Interrupted("interrupted", "interrupted before the first request; nothing was measured")
         happened = "; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request"
         if self.controller.run_status.killed and not self.controller.run_status.crashed:
             raise HostLimitError(
-                f"{happened}; that was before the first request, nothing was measured: start the run again"
+                "workers-killed",
+                f"{happened}; that was before the first request, nothing was measured: start the run again",
             )
-        raise InternalError(happened)
+        raise InternalError("internal-error", happened)
 
     def _prepare(
         self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, telemetry: TelemetryTargets
@@ -257,7 +258,7 @@ class RunSession:
         finally:
             problem = sampler.stop()
             if problem is not None:
-                self.controller.incident(problem)
+                self.controller.incident("telemetry-ended", problem)
 
     @contextlib.contextmanager
     def _tapping(self, tap: Tap | None) -> Iterator[int | None]:
@@ -271,7 +272,7 @@ class RunSession:
             problem = tap.stop()
             self.folder.manifest["tap"] = tap.facts
             if problem is not None:
-                self.controller.incident(problem)
+                self.controller.incident("tap-ended", problem)
 
 
 def with_stamp_source(settings: RunSettings, found: Preflight, tapped: bool) -> RunSettings:
@@ -282,6 +283,8 @@ def with_stamp_source(settings: RunSettings, found: Preflight, tapped: bool) -> 
     over_loop = settings.client.transport == "asyncio"
     source = "tap" if tapped else "kernel" if asked == "auto" else asked
     if source == "kernel" and all(over_loop or t.tls or t.family == "unix" for t in found.targets):
-        found.notes.append("no kernel receive stamps on these connections: user-space stamps are used")
+        found.notes.append(
+            coded("kernel-stamps-missing", "no kernel receive stamps on these connections: user-space stamps are used")
+        )
         source = "user"
     return msgspec.structs.replace(settings, client=msgspec.structs.replace(settings.client, timestamps=source))

@@ -22,6 +22,7 @@ from fastllmload.engine.workers.assignment import RunPhase
 from fastllmload.engine.workers.cpu_isolation import isolate_cpus
 from fastllmload.engine.workers.fleet import Fleet, Member
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
+from fastllmload.errors import coded
 from fastllmload.host.probe import WallClock
 from fastllmload.plan.plan import BODIES, Plan
 from fastllmload.records.samples import SampleLog
@@ -78,7 +79,10 @@ class RunController:
             gone = self._check_incidents()
             ended = fleet.rows.restarted()
             if ended is not None:
-                self.incident(f"the process that writes rows to the disk {ended}: a new process continues its work")
+                self.incident(
+                    "row-writer-ended",
+                    f"the process that writes rows to the disk {ended}: a new process continues its work",
+                )
             if watching:
                 watch.poll()
             return gone
@@ -150,7 +154,7 @@ class RunController:
         lost = unreachable(targets, source) if warmup.failed else []
         sentence = warmup.sentence(lost)
         if sentence is not None:
-            self.incident(sentence)
+            self.incident("target-lost" if lost else "warmup-failures", sentence)
         self.run_status.target_lost = bool(lost)
         return not lost
 
@@ -159,7 +163,8 @@ class RunController:
         begun = [entry["name"] for entry in self.folder.manifest["phases"]]
         if len(fleet.alive) < len(fleet.members) and begun and MEASURE not in begun and not self.interrupts.level:
             self.incident(
-                f"the measurement did not begin, because it needs all {len(fleet.members)} workers: start the run again"
+                "workers-missing",
+                f"the measurement did not begin, because it needs all {len(fleet.members)} workers: start the run again",
             )
 
     def _started(self, spec: PhaseSpec, plan: Plan, start_ns: int) -> None:
@@ -172,7 +177,8 @@ class RunController:
         end_phase(self.folder.manifest["phases"][-1], self.settings.load, phase.plan, outcome)
         if outcome.cascading:
             self.incident(
-                f"more than {self.settings.load.stop_on_failures:.0%} of the last requests failed: sending was stopped"
+                "cascading-failures",
+                f"more than {self.settings.load.stop_on_failures:.0%} of the last requests failed: sending was stopped",
             )
 
     def _died(self, fleet: Fleet, member: Member) -> None:
@@ -184,7 +190,7 @@ class RunController:
         message = fleet.last_message(member, self.redact)
         if code > 0 and (log := fleet.log_of(member, self.redact)):
             print(log, file=sys.stderr)  # a bug of ours: its traceback is lost with the worker's folder
-        self.incident(f"worker {member.spec.worker} {how}: {message}")
+        self.incident("worker-died", f"worker {member.spec.worker} {how}: {message}")
 
     def _check_incidents(self) -> bool:
         """Report a step of the wall clock, and the end of the simulated engine, for which this returns True."""
@@ -192,18 +198,20 @@ class RunController:
         if self.simulator is not None and how is not None:
             self.run_status.engine_crashed = self.simulator.crashed
             self.run_status.engine_killed = not self.simulator.crashed
-            self.incident(f"the simulated engine {how} before the run was over")
+            self.incident("simulator-ended", f"the simulated engine {how} before the run was over")
         step_s = self.wall.step_s()
         if step_s is not None:
             self.incident(
+                "wall-clock-set",
                 f"the wall clock was set {abs(step_s):,.3f} s {'forward' if step_s > 0 else 'back'} during the run; "
-                "intervals are measured with CLOCK_MONOTONIC and are not affected"
+                "intervals are measured with CLOCK_MONOTONIC and are not affected",
             )
         return self.run_status.engine_crashed or self.run_status.engine_killed
 
-    def incident(self, sentence: str) -> None:
-        self.folder.manifest["incidents"].append(sentence)
-        self.ui.message(sentence)
+    def incident(self, code: str, sentence: str) -> None:
+        """Record and show what happened; *code* as in `codes.toml`."""
+        self.folder.manifest["incidents"].append(coded(code, sentence))
+        self.ui.message(coded(code, sentence))
 
     def _account(self, fleet: Fleet, log: SampleLog, missing: Mapping[str, int]) -> None:
         """Set the run's status from the end of every worker and of the simulated engine. *missing*: rows, events and texts
@@ -214,7 +222,8 @@ class RunController:
         lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
         self.run_status.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0 or bool(lost)
         if self.run_status.disk_full:
-            self.incident(not_written(log.full or fleet.rows.write_failed, lost))
+            full = log.full or fleet.rows.write_failed
+            self.incident("disk-full" if full else "disk-slow", not_written(full, lost))
         died = [member for member in fleet.members if member.died]
         self.run_status.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)
         self.run_status.crashed = len(died) - self.run_status.killed

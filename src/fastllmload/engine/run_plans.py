@@ -90,18 +90,23 @@ def resolve_settings(settings: RunSettings, endpoint: Endpoint, work: Path) -> R
     described = plan.description
     if described["endpoint"] != endpoint.name:
         raise InputError(
+            "plan-mismatch",
             f"--plan {settings.output.plan} was made for {described['endpoint']}; "
-            f"add --endpoint-type {described['endpoint']}"
+            f"add --endpoint-type {described['endpoint']}",
         )
     model = settings.target.model
     if model is not None and model != described["model"]:
         raise InputError(
-            f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}"
+            "plan-mismatch",
+            f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}",
         )
     asked = settings.workload.continuous_usage
     planned = "on" if described.get("continuous_usage") else "token-ids" if described.get("token_ids") else "off"
     if asked not in ("auto", planned):
-        raise InputError(f"--plan {settings.output.plan} has --continuous-usage {planned} in every body, not {asked}")
+        raise InputError(
+            "plan-mismatch",
+            f"--plan {settings.output.plan} has --continuous-usage {planned} in every body, not {asked}",
+        )
     classes = with_plan_urls(classes_of(described), settings.output, described)
     return ResolvedSettings(
         msgspec.structs.replace(
@@ -128,12 +133,13 @@ def with_plan_urls(
     for name in urls:
         if name not in names:
             has = f"its classes are {', '.join(names)}" if names else "it has no classes"
-            raise InputError(f"--class {name!r} is not in --plan {output.plan}; {has}")
+            raise InputError("class-unknown", f"--class {name!r} is not in --plan {output.plan}; {has}")
     for one in described.get("classes", ()):
         if one.get("own_targets") and one["name"] not in urls:
             raise InputError(
+                "class-without-url",
                 f"class {one['name']!r} of --plan {output.plan} goes to a URL of its own, which no plan holds; "
-                f"add --class '{one['name']} url=URL'"
+                f"add --class '{one['name']} url=URL'",
             )
     return tuple(msgspec.structs.replace(one, urls=urls.get(one.name, ())) for one in classes)
 
@@ -144,7 +150,9 @@ def with_class_target(target: Target, classes: tuple[TrafficClass, ...]) -> Targ
         return target
     if target.urls or target.unix_socket is not None or target.simulate:
         given = "--url" if target.urls else "--unix-socket" if target.unix_socket is not None else "--simulate"
-        raise InputError(f"every class of the plan has a URL of its own, so nothing goes to {given}; leave it out")
+        raise InputError(
+            "url-unused", f"every class of the plan has a URL of its own, so nothing goes to {given}; leave it out"
+        )
     return msgspec.structs.replace(target, urls=classes[0].urls)
 
 

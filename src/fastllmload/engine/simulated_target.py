@@ -38,8 +38,9 @@ def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
             values[field] = text if text not in ("true", "false") else text == "true"
         else:
             raise InputError(
+                "simulator-option-unknown",
                 f"--simulate {name}={text}: the simulated engine has no option {name!r}; it has {', '.join(FIELDS)}, "
-                "fault, and set.FIELD for a field of its profile"
+                "fault, and set.FIELD for a field of its profile",
             )
     if faults:
         values["faults"] = tuple(faults)
@@ -48,4 +49,4 @@ def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
     try:
         return msgspec.convert(values, SimulatorOptions, strict=False)
     except msgspec.ValidationError as problem:
-        raise InputError(f"--simulate: {problem}") from None
+        raise InputError("simulator-option-invalid", f"--simulate: {problem}") from None

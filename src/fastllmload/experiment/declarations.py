@@ -40,14 +40,14 @@ def complete(
     found = declared(settings, simulated)
     wrong = declaration_problems(found)
     if wrong:
-        raise InputError("; ".join(wrong))
+        raise InputError("declaration-invalid", "; ".join(wrong))
     found = {**(earlier or {}), **found}
     open_ones = missing({**facts(settings), **found}, test)
     if open_ones and ask is not None:
         ask_operator(open_ones, ask, found)
         open_ones = missing({**facts(settings), **found}, test)
     if open_ones and conforming:
-        raise InputError(missing_text(test, open_ones))
+        raise InputError("declaration-missing", missing_text(test, open_ones))
     return found
 
 

@@ -25,9 +25,11 @@ def conclude_when_stopped(book: Journal, what: str, conclude: Callable[[str], ob
             yield
     except (Interrupted, KeyboardInterrupt) as problem:
         conclude(INTERRUPTED)
-        if isinstance(problem, Interrupted) and str(problem):
+        if isinstance(problem, Interrupted) and problem.message:
             raise
-        raise Interrupted(f"the {what} was interrupted; the same command with the same --output continues it") from None
+        raise Interrupted(
+            "interrupted", f"the {what} was interrupted; the same command with the same --output continues it"
+        ) from None
     except FastLLMLoadError as problem:
         book.note("warnings", f"the {what} was cut short: {problem}")
         conclude(FAILED)
@@ -75,4 +77,4 @@ def ignore(number: int, frame: FrameType | None) -> None:
 
 
 def stop(number: int, frame: FrameType | None) -> None:
-    raise Interrupted
+    raise Interrupted("interrupted", "")

@@ -18,7 +18,7 @@ from typing import Any, Self
 from fastllmload.engine import public_settings
 from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import options_of
-from fastllmload.errors import InputError, Interrupted, TargetError
+from fastllmload.errors import InputError, Interrupted, TargetError, coded
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.journal import Journal, utc
 from fastllmload.experiment.level.result import Level, finished, quarantine, slug
@@ -204,8 +204,9 @@ class Experiment:
             return None
         if (document.get("metadata") or {}).get("level") != mark:
             raise InputError(
+                "experiment-changed",
                 f"{folder} was measured with other settings than this procedure asks for now; start the procedure as "
-                "it was, or name a new folder with --output"
+                "it was, or name a new folder with --output",
             )
         return Level(number, name, settings, folder, document, resumed=True)
 
@@ -217,7 +218,9 @@ class Experiment:
         if problem is None:
             self.console.say(f"level {number} ({name}) was cut off and is measured again; {where}")
             return
-        warning = f"level {number} ({name}) is damaged and is measured again: {problem}; {where}"
+        warning = coded(
+            "level-damaged", f"level {number} ({name}) is damaged and is measured again: {problem}; {where}"
+        )
         self.journal.note("warnings", warning)
         self.console.warn(warning)
 
@@ -237,21 +240,25 @@ class Experiment:
         try:
             code = execute(asked, self.secret, view, self.engine())
         except Interrupted:  # before its first request: nothing was measured
-            raise Interrupted from None
+            raise Interrupted("interrupted", "") from None
         except TargetError as problem:
             raise self._with_history(settings, problem) from None
         if code == STOPPED:
-            raise Interrupted(f"interrupted; {folder} holds what was measured of this level, start again to continue")
+            raise Interrupted(
+                "interrupted", f"interrupted; {folder} holds what was measured of this level, start again to continue"
+            )
         document = view.document
         target = document.get("target") or {}
         if target.get("continuous_usage") is False and target.get("token_ids") is False:
             self._no_token_counts.add(asked.target)
         if (code == REFUSED or document.get("failed")) and not may_die and self.is_unreachable():
             moved = quarantine(folder)
-            raise TargetError(f"the target does not answer any more; {moved} holds what was measured of this level")
+            raise TargetError(
+                "target-lost", f"the target does not answer any more; {moved} holds what was measured of this level"
+            )
         if document.get("status") != DONE:
             why = "; ".join(document.get("incidents", ())) or f"status {document.get('status')}"
-            raise TargetError(f"{folder} could not be measured to its end: {why}")
+            raise TargetError("level-cut-short", f"{folder} could not be measured to its end: {why}")
         return document
 
     def _with_history(self, settings: RunSettings, problem: TargetError) -> TargetError:
@@ -266,7 +273,8 @@ class Experiment:
             return problem
         last = answered[-1]
         return TargetError(
-            f"the target answered level {last.number} ({last.name}), but not the checks before the next level: {problem}"
+            "target-lost",
+            f"the target answered level {last.number} ({last.name}), but not the checks before the next level: {problem}",
         )
 
     # -- the system ---------------------------------------------------------------------------------------------------

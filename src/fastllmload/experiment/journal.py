@@ -32,7 +32,8 @@ def hold(folder: Path) -> int:
     except BlockingIOError:
         os.close(descriptor)
         raise InputError(
-            f"{folder} is in use: another fastllmload works in it; wait until it ends, or name a new folder with --output"
+            "folder-in-use",
+            f"{folder} is in use: another fastllmload works in it; wait until it ends, or name a new folder with --output",
         ) from None
     except OSError:  # a file system without locks: work without one
         pass
@@ -90,12 +91,14 @@ class Journal:
         before = read_earlier(folder, file) if self.path.exists() else None
         if before is not None and before.procedure != procedure:
             raise InputError(
-                f"{folder} holds the procedure {before.procedure!r}, not {procedure!r}; name a new folder with --output"
+                "experiment-changed",
+                f"{folder} holds the procedure {before.procedure!r}, not {procedure!r}; name a new folder with --output",
             )
         if before is not None and before.parameters != asked:
             raise InputError(
+                "experiment-changed",
                 f"{folder} holds the procedure {before.procedure!r} with other parameters "
-                f"({differences(before.parameters, asked)}); start it again as it was, or name a new folder with --output"
+                f"({differences(before.parameters, asked)}); start it again as it was, or name a new folder with --output",
             )
         with written(folder):
             foreign = before is None and folder.exists() and any(folder.iterdir())
@@ -104,12 +107,14 @@ class Journal:
             )
         if links:
             raise InputError(
+                "output-is-link",
                 f"{links[0]} is a link to another folder, into which this start would write its measurements; replace the "
-                "link by the folder itself, or name a new folder with --output"
+                "link by the folder itself, or name a new folder with --output",
             )
         if foreign:
             raise InputError(
-                f"--output {str(folder)!r} exists and is not a folder of a {Path(file).stem}; name a new one"
+                "output-not-empty",
+                f"--output {str(folder)!r} exists and is not a folder of a {Path(file).stem}; name a new one",
             )
         self.resumed = before is not None
         self.declared: dict[str, str] = {} if before is None else before.declared
@@ -180,7 +185,9 @@ def written(folder: Path) -> Iterator[None]:
     except OSError as problem:
         full = problem.errno in DISK_FULL
         what = "free some space and start it again as it was" if full else "choose another with --output"
-        raise HostLimitError(f"the folder {str(folder)!r} cannot be written: {problem.strerror}; {what}") from problem
+        raise HostLimitError(
+            "output-not-writable", f"the folder {str(folder)!r} cannot be written: {problem.strerror}; {what}"
+        ) from problem
 
 
 def differences(before: dict[str, Any], asked: dict[str, Any]) -> str:
@@ -207,11 +214,11 @@ def read(folder: Path, file: str = FILE) -> dict[str, Any]:
     try:
         found = parse_json(read_regular(path))
     except FileNotFoundError:
-        raise InputError(f"{folder} is not a procedure's folder: it has no {file}") from None
+        raise InputError("not-a-run-folder", f"{folder} is not a procedure's folder: it has no {file}") from None
     except (OSError, msgspec.DecodeError) as problem:
-        raise InputError(f"{path} cannot be read: {problem}") from None
+        raise InputError("run-file-damaged", f"{path} cannot be read: {problem}") from None
     if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(f"{path} is of another schema version; this version reads {SCHEMA_VERSION}")
+        raise InputError("schema-version", f"{path} is of another schema version; this version reads {SCHEMA_VERSION}")
     return found
 
 
@@ -220,12 +227,13 @@ def read_earlier(folder: Path, file: str) -> EarlierJournal:
     try:
         return msgspec.convert(read(folder, file), EarlierJournal)
     except InputError as problem:
-        why = str(problem)
+        why = problem.message
     except msgspec.ValidationError as problem:
         why = f"{folder / file} was changed: {problem}"
     raise InputError(
+        "experiment-damaged",
         f"{why}; the procedure cannot be continued: name a new folder with --output (fastllmload report shows "
-        "each finished run below the old one)"
+        "each finished run below the old one)",
     )
 
 

@@ -49,8 +49,9 @@ def connect() -> Any:
         import duckdb  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise InputError(
+            "package-missing",
             "--format parquet needs the package duckdb, which is not installed; install fastllmload with the extra "
-            "`parquet`, or export jsonl or csv"
+            "`parquet`, or export jsonl or csv",
         ) from None
     return duckdb.connect(":memory:")
 

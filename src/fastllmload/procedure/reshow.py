@@ -42,22 +42,26 @@ def saved_report(folder: Path, form: str, redact: bool = False) -> str | None:
         return None
     if redact:
         raise InputError(
-            f"--redact removes capacities (IETF 7.1), and {kind.file} holds little else; redact the runs in {kind.parts}"
+            "redaction-unsupported",
+            f"--redact removes capacities (IETF 7.1), and {kind.file} holds little else; redact the runs in {kind.parts}",
         )
     if form not in FORMS:
         raise InputError(
+            "report-form-unsupported",
             f"--as {form} is a form of single runs; {folder} holds {kind.file}, which has {', '.join(FORMS)}; for other "
-            f"forms name a run in {kind.parts}"
+            f"forms name a run in {kind.parts}",
         )
     document = journal.read(folder, kind.file)
     if kind.needed not in document:
-        raise InputError(f"{folder} holds a {kind.file} that was stopped before its first level")
+        raise InputError("run-not-begun", f"{folder} holds a {kind.file} that was stopped before its first level")
     if form == "json":
         return read_regular(folder / kind.file).decode()
     try:
         return rendered(kind, document, form)
     except (KeyError, TypeError, AttributeError, IndexError) as problem:
-        raise InputError(f"{folder / kind.file} was changed and cannot be shown: {problem!r}") from problem
+        raise InputError(
+            "run-file-damaged", f"{folder / kind.file} was changed and cannot be shown: {problem!r}"
+        ) from problem
 
 
 def rendered(kind: ReportKind, document: report.Document, form: str) -> str:

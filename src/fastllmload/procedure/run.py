@@ -146,7 +146,7 @@ def complete_declarations(
     """The complete declarations. InputError lists everything that the test still needs: parameters, hooks, declarations.
     The operator is only asked for declarations once nothing else is missing. *earlier*: declarations of an earlier start.
     """
-    problems: list[str] = []
+    problems: list[InputError] = []
     found: dict[str, str] = {}
     must = terms.conforming and not terms.quick
 
@@ -154,7 +154,7 @@ def complete_declarations(
         try:
             work()
         except InputError as problem:
-            problems.append(str(problem))
+            problems.append(problem)
 
     attempt(lambda: test.refuse(parameters, settings))
     attempt(lambda: check_engine_options(settings))
@@ -165,7 +165,7 @@ def complete_declarations(
     ask = None if problems or terms.quick else terms.ask
     attempt(lambda: found.update(manifest.complete(as_sent(test, settings), test.name, simulated, must, ask, earlier)))
     if problems:
-        raise InputError("\n".join(problems))
+        raise InputError.of_all(problems)
     return found
 
 

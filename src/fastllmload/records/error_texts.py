@@ -69,7 +69,7 @@ def read_texts(directory: Path) -> dict[str, Any]:
         try:
             found = msgspec.json.decode(read_regular(path), type=ErrorTexts)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-            raise RunFolderError(f"{path} cannot be read: {problem}") from problem
+            raise RunFolderError("run-file-damaged", f"{path} cannot be read: {problem}") from problem
         left_out += found.left_out
         for each in found.texts:
             key = (each.http_status, each.error, each.text)

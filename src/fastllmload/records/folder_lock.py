@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from fastllmload.errors import RunFolderError
+from fastllmload.errors import RunFolderError, coded
 from fastllmload.files import replace_with
 from fastllmload.records.integrity import OWNER, WORK, abandoned, before_first_request
 from fastllmload.records.run import read_manifest
@@ -46,11 +46,12 @@ def clean_up_killed(folder: Path) -> str | None:
         shutil.rmtree(folder / WORK)
     except OSError as problem:
         if not begun:
-            raise RunFolderError(before_first_request(folder)) from None
-        return f"the run was killed; its working files in {folder / WORK} cannot be removed: {problem.strerror}"
+            raise RunFolderError("run-not-begun", before_first_request(folder)) from None
+        left = f"the run was killed; its working files in {folder / WORK} cannot be removed: {problem.strerror}"
+        return coded("run-killed", left)
     if not begun:
-        raise RunFolderError(before_first_request(folder))
-    return f"the run was killed; its working files ({size} in {folder / WORK}) were removed"
+        raise RunFolderError("run-not-begun", before_first_request(folder))
+    return coded("run-killed", f"the run was killed; its working files ({size} in {folder / WORK}) were removed")
 
 
 def began(folder: Path) -> bool:
@@ -62,9 +63,10 @@ def describe_leftover_files(folder: Path) -> str | None:
     """A message about working files of a killed run, for commands that do not remove them; None without such files."""
     if not abandoned(folder):
         return None
-    return (
+    return coded(
+        "run-killed",
         f"the run was killed; its working files, request bodies among them ({size_of(folder / WORK)} in {folder / WORK}), "
-        f"are still there: fastllmload report {folder} removes them"
+        f"are still there: fastllmload report {folder} removes them",
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fastllmload.errors import coded
 from fastllmload.files import NOT_REGULAR
 from fastllmload.records.npy import read_head, size_text
 
@@ -46,9 +47,10 @@ def missing_checksums(manifest: Mapping[str, Any]) -> str | None:
     """What cannot be checked in a folder whose run.json has no list of its files; None where it has one."""
     if manifest.get("files"):
         return None
-    return (
+    return coded(
+        "checksums-missing",
         "run.json has no checksums of the run's files (it did not finish, or an earlier version wrote it): files that "
-        "were cut are found, bytes that were changed are not"
+        "were cut are found, bytes that were changed are not",
     )
 
 

@@ -117,7 +117,9 @@ def merge_events(
         for events, place in pairs:
             regroup.count_events(events, place, first_event[1:])
     except IndexError as problem:
-        raise RunFolderError(f"the worker files of this run contradict each other: {problem}") from problem
+        raise RunFolderError(
+            "run-file-damaged", f"the worker files of this run contradict each other: {problem}"
+        ) from problem
     np.cumsum(first_event, out=first_event)
     into = allocate("tokens.npy", int(first_event[-1]) * layout.EVENT.itemsize)
     next_place = first_event[:-1].copy()
@@ -154,8 +156,9 @@ def mapped_file(directory: Path, name: str, size: int) -> Bytes:
             os.ftruncate(file.fileno(), len(header) + size)
         except OSError as problem:
             raise HostLimitError(
+                "disk-full",
                 f"{directory} has no room for {size} bytes of {name} ({problem.strerror}); the workers' files are "
-                "still there: make room, then read the folder again"
+                "still there: make room, then read the folder again",
             ) from problem
     if size == 0:
         return np.empty(0, np.uint8)

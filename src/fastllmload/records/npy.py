@@ -42,18 +42,20 @@ def read_array(
             message = f"is cut: {size_text(path.stat().st_size, head.expected_bytes)}"
         else:
             message = f"cannot be read as a .npy file, it may be truncated: {first_line(problem)}"
-        raise RunFolderError(f"{path} {message}") from problem
+        raise RunFolderError("run-file-damaged", f"{path} {message}") from problem
     if dtype is not None and same_but_for_spares(found.dtype, dtype):
         found = found.view(dtype)
     if dtype is not None and found.dtype != dtype:
         raise RunFolderError(
+            "run-file-layout",
             f"{path} has records of another layout ({difference(found.dtype, dtype)}): it was written by another "
-            "version; read it with that one"
+            "version; read it with that one",
         )
     if shape is not None and not fits(found.shape, shape):
         raise RunFolderError(
+            "run-file-layout",
             f"{path} has the shape {found.shape}, expected {tuple('any' if n is None else n for n in shape)}: it was "
-            "written by another version, or changed since"
+            "written by another version, or changed since",
         )
     return found
 

@@ -166,31 +166,32 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         found = "it has no run.json" if directory.is_dir() else "it is a file"
         why = found if directory.exists() else "it does not exist"
         raise RunFolderError(
-            f"{directory} is not a run folder: {why}; give the folder that a run named at its end"
+            "not-a-run-folder", f"{directory} is not a run folder: {why}; give the folder that a run named at its end"
         ) from None
     except OSError as problem:
-        raise RunFolderError(f"{path} cannot be read: {problem.strerror}") from None
+        raise RunFolderError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
     except msgspec.DecodeError as problem:
-        raise RunFolderError(f"{path} is not JSON, it may be truncated: {problem}") from problem
+        raise RunFolderError("run-file-damaged", f"{path} is not JSON, it may be truncated: {problem}") from problem
     if not isinstance(manifest, dict):
-        raise RunFolderError(f"{path} is not a JSON object")
+        raise RunFolderError("run-file-damaged", f"{path} is not a JSON object")
     version = manifest.get("schema_version")
     if version != SCHEMA_VERSION:
         raise RunFolderError(
+            "schema-version",
             f"{path} has schema_version {version!r}, this version reads {SCHEMA_VERSION}: read the folder with the "
-            "version that wrote it"
+            "version that wrote it",
         )
     try:
         convert(manifest, RunDocument)
     except DocumentError as wrong:
-        raise RunFolderError(f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it") from None
+        raise RunFolderError("run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it") from None
     return manifest
 
 
 def refuse_unbegun(directory: Path, manifest: Mapping[str, Any]) -> None:
     """RunFolderError for the folder of a run that was killed before the clock of its first phase was started."""
     if abandoned(directory) and not manifest.get("phases"):
-        raise RunFolderError(before_first_request(directory))
+        raise RunFolderError("run-not-begun", before_first_request(directory))
 
 
 def read_merged(directory: Path, known: Mapping[str, str] | None = None) -> Merged:
@@ -238,18 +239,18 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     """
     folder = Path(directory)
     if not folder.is_dir():
-        raise RunFolderError(f"{folder} does not exist or is not a folder")
+        raise RunFolderError("not-a-run-folder", f"{folder} does not exist or is not a folder")
     manifest = read_manifest(folder)
     refuse_unbegun(folder, manifest)
     unmerged = not (folder / ROWS).exists() and (folder / "workers").is_dir()
     known = find_damage(folder, manifest, contents)
     if not unmerged and not (folder / ROWS).exists() and ROWS not in known:
         if manifest.get("phases") == [] and manifest.get("status") in ENDED_EARLY:
-            raise RunFolderError(before_first_request(folder))
-        raise RunFolderError(f"{folder} has neither {ROWS} nor worker files: nothing was measured")
+            raise RunFolderError("run-not-begun", before_first_request(folder))
+        raise RunFolderError("run-file-missing", f"{folder} has neither {ROWS} nor worker files: nothing was measured")
     merged = merge_in_memory(folder) if unmerged else read_merged(folder, known)
     if not len(merged.rows) and manifest.get("phases") == [] and manifest.get("status") in ENDED_EARLY:
-        raise RunFolderError(before_first_request(folder))
+        raise RunFolderError("run-not-begun", before_first_request(folder))
     damaged = {**known, **merged.damage}
     if unmerged:
         manifest.setdefault("error_texts", texts_left(folder, damaged))
@@ -270,7 +271,7 @@ def texts_left(folder: Path, damaged: dict[str, str]) -> Any:
     try:
         return read_texts(folder)
     except RunFolderError as problem:
-        damaged["errors.json"] = str(problem)
+        damaged["errors.json"] = problem.message
         return None
 
 
@@ -279,7 +280,7 @@ def samples_left(folder: Path, damaged: dict[str, str]) -> npt.NDArray[Any] | No
     try:
         return None if SAMPLES in damaged else read_array(folder / SAMPLES, shape=(None,))
     except RunFolderError as problem:
-        damaged[SAMPLES] = str(problem)
+        damaged[SAMPLES] = problem.message
         return None
 
 

@@ -31,7 +31,8 @@ class SharedWords:
         except OSError as problem:
             os.unlink(path)
             raise HostLimitError(
-                f"the {SIZE} bytes of shared memory do not fit at {os.fspath(path)}: {problem.strerror}; make room there"
+                "disk-full",
+                f"the {SIZE} bytes of shared memory do not fit at {os.fspath(path)}: {problem.strerror}; make room there",
             ) from problem
         finally:
             os.close(descriptor)
@@ -42,8 +43,9 @@ class SharedWords:
         size = Path(path).stat().st_size
         if size != SIZE:
             raise RunFolderError(
+                "run-file-layout",
                 f"{os.fspath(path)} has {size} bytes, but the shared memory of a worker has {SIZE}: "
-                "it was written by another version; start the run again"
+                "it was written by another version; start the run again",
             )
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:

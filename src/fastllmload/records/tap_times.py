@@ -70,7 +70,7 @@ def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> di
         )
     except (IndexError, ValueError) as problem:
         raise RunFolderError(
-            f"{folder / SEGMENTS} does not belong to the rows in the same folder: {problem}"
+            "run-file-damaged", f"{folder / SEGMENTS} does not belong to the rows in the same folder: {problem}"
         ) from problem
     for part in blocks(segments):
         join.read(as_bytes(part))
@@ -82,9 +82,9 @@ def read_watched(path: Path) -> Watched:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Watched)
     except (msgspec.DecodeError, OSError) as problem:
-        raise RunFolderError(f"{path} cannot be read: {problem}") from problem
+        raise RunFolderError("run-file-damaged", f"{path} cannot be read: {problem}") from problem
     if len(found.remote) != len(found.tls) or not all(NONE <= each < len(found.remote) for each in found.remote):
-        raise RunFolderError(f"{path} cannot be read: it does not number the targets of a run")
+        raise RunFolderError("run-file-damaged", f"{path} cannot be read: it does not number the targets of a run")
     return found
 
 

@@ -79,7 +79,9 @@ def open_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
     mapped = path.exists() and path.stat().st_size > recorder.HEADER_BYTES
     rows = read_array(path, written_as(path, dtype), (None,), mapped)
     if rows is None:
-        raise RunFolderError(f"{path} is missing: this is not a run folder, or a part of it was deleted")
+        raise RunFolderError(
+            "run-file-missing", f"{path} is missing: this is not a run folder, or a part of it was deleted"
+        )
     return to_current_layout(np.asarray(rows), dtype)
 
 
@@ -99,7 +101,7 @@ def open_remaining(path: Path, dtype: np.dtype[Any]) -> tuple[Rows, str | None]:
         if of_another_layout(path, dtype):
             raise
         remaining = complete_records(path, written_as(path, dtype)) if path.exists() else np.empty(0, dtype)
-        return to_current_layout(remaining, dtype), str(problem)
+        return to_current_layout(remaining, dtype), problem.message
 
 
 def of_another_layout(path: Path, dtype: np.dtype[Any]) -> bool:

@@ -55,7 +55,7 @@ def read_objective(
 
 def reject_if(wrong: bool, text: str, why: str) -> None:
     if wrong:
-        raise InputError(f"--objective {text!r} {why}")
+        raise InputError("objective-invalid", f"--objective {text!r} {why}")
 
 
 def share_of(text: str, share_text: str, default: float) -> float:
@@ -64,7 +64,8 @@ def share_of(text: str, share_text: str, default: float) -> float:
     share = quantities.share(share_text)
     if share is None or not 0 < share < 1:
         raise InputError(
-            f"--objective {text!r} has a share out of range; write one between 0 and 1, such as 0.9 or 90%"
+            "objective-invalid",
+            f"--objective {text!r} has a share out of range; write one between 0 and 1, such as 0.9 or 90%",
         )
     return share
 

@@ -67,12 +67,18 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True):
         """InputError for parameters that contradict each other."""
         if self.minimum > self.maximum:
             raise InputError(
-                f"--min {self.minimum:g} is above --max {self.maximum:g}; give a range with something in it"
+                "range-empty",
+                f"--min {self.minimum:g} is above --max {self.maximum:g}; give a range with something in it",
             )
         if self.closed and (self.minimum % 1 or self.maximum % 1):
-            raise InputError(f"--min {self.minimum:g} and --max {self.maximum:g} are slots and must be whole numbers")
+            raise InputError(
+                "count-invalid",
+                f"--min {self.minimum:g} and --max {self.maximum:g} are slots and must be whole numbers",
+            )
         if self.preset not in PRESETS:
-            raise InputError(f"--preset {self.preset!r} does not exist; presets are {', '.join(PRESETS)}")
+            raise InputError(
+                "choice-unknown", f"--preset {self.preset!r} does not exist; presets are {', '.join(PRESETS)}"
+            )
 
 
 @dataclass

@@ -85,16 +85,20 @@ class SimulatorProcess:
             child.kill()
         said = (line + child.communicate()[1]).strip() or "nothing on stderr"
         if line.startswith(NOT_READY):
-            return HostLimitError(f"the simulated engine was {line}: something holds it up or the host is too busy")
+            return HostLimitError(
+                "simulator-stalled", f"the simulated engine was {line}: something holds it up or the host is too busy"
+            )
         if -child.returncode in KILLED and not line:
             how = f"killed by signal {-child.returncode} while it started"
-            return HostLimitError(f"the simulated engine was {how}: nothing was measured; start the run again")
+            return HostLimitError(
+                "simulator-killed", f"the simulated engine was {how}: nothing was measured; start the run again"
+            )
         kind = InputError if child.returncode == InputError.exit_code else InternalError
         return kind(f"the simulated engine did not start: {said.removeprefix('fastllmload: ')}")
 
     def _running(self) -> subprocess.Popen[str]:
         if self._child is None:
-            raise InternalError("the simulated engine is not running")
+            raise InternalError("internal-error", "the simulated engine is not running")
         return self._child
 
     def ending(self) -> str | None:
@@ -126,9 +130,13 @@ class SimulatorProcess:
         except subprocess.TimeoutExpired:
             child.kill()
             child.communicate()
-            raise InternalError(f"the simulated engine did not stop within {STOP_TIMEOUT_S:g} s") from None
+            raise InternalError(
+                "internal-error", f"the simulated engine did not stop within {STOP_TIMEOUT_S:g} s"
+            ) from None
         if child.returncode not in (0, -signal.SIGTERM):
-            raise InternalError(f"the simulated engine ended with exit code {child.returncode}: {said.strip()}")
+            raise InternalError(
+                "internal-error", f"the simulated engine ended with exit code {child.returncode}: {said.strip()}"
+            )
         return child.returncode
 
 

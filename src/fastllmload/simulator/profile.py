@@ -130,9 +130,11 @@ def _read(name: str) -> dict[str, object]:
         return parse_toml(read_text(path))
     except FileNotFoundError:
         known = ", ".join(profile_names())
-        raise InputError(f"profile {name!r} does not exist; give a .toml file or one of {known}") from None
+        raise InputError(
+            "profile-unknown", f"profile {name!r} does not exist; give a .toml file or one of {known}"
+        ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"profile {name!r} cannot be read: {error}") from None
+        raise InputError("file-unreadable", f"profile {name!r} cannot be read: {error}") from None
 
 
 def load_profile(name: str, overrides: tuple[tuple[str, str], ...] = ()) -> Profile:
@@ -143,11 +145,11 @@ def load_profile(name: str, overrides: tuple[tuple[str, str], ...] = ()) -> Prof
         if field not in Profile.__struct_fields__:
             near = difflib.get_close_matches(field, Profile.__struct_fields__, 1)
             known = f"did you mean {near[0]}?" if near else f"it has {', '.join(Profile.__struct_fields__)}"
-            raise InputError(f"profile {name!r} has no field {field!r}; {known}")
+            raise InputError("simulator-option-unknown", f"profile {name!r} has no field {field!r}; {known}")
     try:
         return msgspec.convert(fields, Profile, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
-        raise InputError(f"profile {name!r}: {error}") from None
+        raise InputError("simulator-option-invalid", f"profile {name!r}: {error}") from None
 
 
 def resolve(options: SimulatorOptions) -> Profile:
@@ -164,4 +166,4 @@ def resolve(options: SimulatorOptions) -> Profile:
     try:
         return msgspec.structs.replace(profile, prefix_cache=False, **given)
     except ValueError as error:
-        raise InputError(str(error)) from None
+        raise InputError("simulator-option-invalid", str(error)) from None

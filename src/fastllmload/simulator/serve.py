@@ -68,12 +68,12 @@ def build(options: SimulatorOptions, profile: Profile, listener: socket.socket, 
     try:
         faults = Faults(options.seed, options.faults)
     except ValueError as error:
-        raise InputError(str(error)) from None
+        raise InputError("simulator-option-invalid", str(error)) from None
     path = truth_path(options, number)
     try:
         truth = open_truth(path)
     except OSError as error:
-        raise InputError(f"the truth log {path} cannot be written: {error.strerror}") from None
+        raise InputError("output-not-writable", f"the truth log {path} cannot be written: {error.strerror}") from None
     if truth.on:
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # accepted sockets inherit it
     forms: list[object] = []
@@ -128,7 +128,9 @@ def cadence_of(options: SimulatorOptions, profile: Profile) -> Cadence:
         return Flood(options.coalesce)
     if profile.cadence == "lockstep":
         if itl == 0:
-            raise InputError("phase lockstep needs an itl_ms above 0: its steps are so far apart")
+            raise InputError(
+                "simulator-option-invalid", "phase lockstep needs an itl_ms above 0: its steps are so far apart"
+            )
         return Lockstep(ttft, itl)
     return Spread(options.seed, ttft, itl)
 
@@ -139,7 +141,9 @@ def listen(options: SimulatorOptions, port: int | None = None) -> socket.socket:
         return listen_unix(options.unix_socket) if options.unix_socket is not None else listen_tcp(options, port)
     except OSError as error:
         where = options.unix_socket or f"{options.host}:{options.port if port is None else port}"
-        raise InputError(f"the simulator cannot listen on {where}: {error.strerror or error}") from None
+        raise InputError(
+            "listen-failed", f"the simulator cannot listen on {where}: {error.strerror or error}"
+        ) from None
 
 
 def listen_unix(path: str) -> socket.socket:
@@ -204,7 +208,7 @@ def pin(cpu: int | None) -> None:
     try:
         os.sched_setaffinity(0, {cpu})
     except OSError as error:
-        raise InputError(f"the simulator cannot run on CPU {cpu}: {error.strerror}") from None
+        raise InputError("cpu-unavailable", f"the simulator cannot run on CPU {cpu}: {error.strerror}") from None
 
 
 def raise_open_files() -> None:
@@ -218,7 +222,7 @@ def die_with(parent: int) -> None:
     """SIGTERM comes when the parent (more exactly: the thread that made us) ends; ends now when it has already."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
-        raise HostLimitError(f"prctl failed: {os.strerror(ctypes.get_errno())}")
+        raise HostLimitError("system-call-refused", f"prctl failed: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent:
         raise SystemExit(0)
 

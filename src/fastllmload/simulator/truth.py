@@ -89,15 +89,15 @@ def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise RunFolderError(f"the truth log {path} cannot be read: {error.strerror}") from None
+        raise RunFolderError("file-unreadable", f"the truth log {path} cannot be read: {error.strerror}") from None
     if len(data) < 16 or data[:8] != b"FLLTRUTH" or int.from_bytes(data[8:12], "little") != VERSION:
-        raise RunFolderError(f"{path} is not a truth log of version {VERSION}")
+        raise RunFolderError("truth-log-damaged", f"{path} is not a truth log of version {VERSION}")
     found: dict[int, list[NDArray[np.void]]] = {1: [], 2: []}
     at = 16
     while at + 8 <= len(data):
         kind, count = np.frombuffer(data, "<u4", 2, at).tolist()
         if kind not in found:
-            raise RunFolderError(f"{path} has a block of unknown kind {kind} at byte {at}")
+            raise RunFolderError("truth-log-damaged", f"{path} has a block of unknown kind {kind} at byte {at}")
         dtype = _EVENT if kind == 1 else REQUEST
         whole = min(count, (len(data) - at - 8) // dtype.itemsize)
         found[kind].append(np.frombuffer(data, dtype, whole, at + 8))

@@ -138,7 +138,7 @@ def run_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, c
     sweep is raised again after the report.
     """
     if len({cell.values for cell in cells}) < len(cells):
-        raise InputError("--vary names the same value twice; every combination is measured once")
+        raise InputError("value-repeated", "--vary names the same value twice; every combination is measured once")
     for cell in cells:
         check_engine_options(cell.settings)
     base = cells[0].settings

@@ -110,13 +110,16 @@ def read_index(path: Path) -> Index:
     try:
         index = msgspec.json.decode(read_regular(path), type=Index)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise RunFolderError(f"{path} is not a telemetry index: {problem}") from None
+        raise RunFolderError("run-file-damaged", f"{path} is not a telemetry index: {problem}") from None
     if index.version != VERSION:
         raise RunFolderError(
-            f"{path} has version {index.version}, this version reads {VERSION}: read it with the one that wrote it"
+            "schema-version",
+            f"{path} has version {index.version}, this version reads {VERSION}: read it with the one that wrote it",
         )
     if any(not 0 <= entry.source < len(index.sources) for entry in index.series):
-        raise RunFolderError(f"{path} names a series of a source that it does not have; it was changed")
+        raise RunFolderError(
+            "run-file-damaged", f"{path} names a series of a source that it does not have; it was changed"
+        )
     return index
 
 
@@ -127,10 +130,10 @@ def read_rows(path: Path) -> npt.NDArray[np.void]:
     try:
         data = read_regular(path)
     except FileNotFoundError:
-        raise RunFolderError(f"{path} is missing although there is a telemetry index") from None
+        raise RunFolderError("run-file-missing", f"{path} is missing although there is a telemetry index") from None
     except OSError as problem:
-        raise RunFolderError(f"{path} cannot be read: {problem.strerror}") from None
+        raise RunFolderError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
     if data[:6] != b"\x93NUMPY" or len(data) < HEADER_BYTES or repr(DESCR).encode() not in data[:HEADER_BYTES]:
-        raise RunFolderError(f"{path} is not a telemetry file of this version, or it is truncated")
+        raise RunFolderError("run-file-damaged", f"{path} is not a telemetry file of this version, or it is truncated")
     whole = (len(data) - HEADER_BYTES) // DTYPE.itemsize
     return np.frombuffer(data, DTYPE, whole, HEADER_BYTES)

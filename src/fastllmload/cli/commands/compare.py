@@ -101,7 +101,9 @@ def read_sides(runs: list[str], against: list[list[str]]) -> list[Side]:
     if not against and len(runs) == 2:
         against, runs = [[runs[1]]], runs[:1]
     if not against or not all(against):
-        raise InputError("a comparison needs two sides: compare A B, or compare A1 A2 --against B1 B2")
+        raise InputError(
+            "comparison-one-sided", "a comparison needs two sides: compare A B, or compare A1 A2 --against B1 B2"
+        )
     return distinct_names([read_side(side) for side in (runs, *against)])
 
 
@@ -156,9 +158,9 @@ def compare_many(
     from fastllmload.compare.systems import compare_systems
 
     if html_file is not None:
-        raise InputError("--html shows two sides without --systems; leave one of the two out")
+        raise InputError("options-conflict", "--html shows two sides without --systems; leave one of the two out")
     if gates:
-        raise InputError("--fail-if compares two sides without --systems; leave one of the two out")
+        raise InputError("options-conflict", "--fail-if compares two sides without --systems; leave one of the two out")
     found = compare_systems(sides, list(figures), test, different_workload)
     click.echo(on_screen("\n".join(lines(found, width_of_terminal()))))
     write(json_file, "--json", lambda: json_text(document(found)))
@@ -182,4 +184,6 @@ def write(path: Path | None, option: str, text: Any) -> None:
     try:
         write_named(path, text())
     except OSError as error:
-        raise InputError(f"{option} {path} cannot be written: {error.strerror}; choose another file") from None
+        raise InputError(
+            "output-not-writable", f"{option} {path} cannot be written: {error.strerror}; choose another file"
+        ) from None

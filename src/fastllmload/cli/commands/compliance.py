@@ -67,12 +67,13 @@ def validate_same_test(evidence: ComplianceEvidence) -> None:
     seen = {evidence.folder.resolve()}
     for other in evidence.others:
         if other.folder.resolve() in seen:
-            raise InputError(f"{other.folder} is given twice; compare different runs or procedures")
+            raise InputError("run-repeated", f"{other.folder} is given twice; compare different runs or procedures")
         seen.add(other.folder.resolve())
         if other.test != evidence.test:
             kinds = [f"the test {one.test}" if one.test else "a run outside of a test" for one in (evidence, other)]
             raise InputError(
-                f"{evidence.folder} is {kinds[0]} and {other.folder} is {kinds[1]}: only the same test can be compared"
+                "tests-differ",
+                f"{evidence.folder} is {kinds[0]} and {other.folder} is {kinds[1]}: only the same test can be compared",
             )
 
 
@@ -84,4 +85,6 @@ def show(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
     except OSError as problem:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise HostLimitError(f"the verdict cannot be written: {problem.strerror}; send it elsewhere") from None
+        raise HostLimitError(
+            "output-not-writable", f"the verdict cannot be written: {problem.strerror}; send it elsewhere"
+        ) from None

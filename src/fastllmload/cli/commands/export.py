@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from fastllmload.cli.streams import discard_output
-from fastllmload.errors import InputError, RunFolderError
+from fastllmload.errors import InputError, RunFolderError, coded
 from fastllmload.files import writing
 from fastllmload.report.terminal.outlet import on_screen
 
@@ -34,13 +34,14 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
 
     run = load(folder)
     if run.lost(ROWS) and not len(run.rows):
-        raise RunFolderError(f"{run.lost(ROWS)}; no request of the run can be read")
+        raise RunFolderError("run-file-damaged", f"{run.lost(ROWS)}; no request of the run can be read")
     if redact:
         run = without_names(run)
     written = _export(run, form, output)
     for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
         if name in run.damaged:
-            click.echo(on_screen(f"note       {run.damaged[name]}{_left(run, name)}"), err=True)
+            damage = coded("run-file-damaged", f"{run.damaged[name]}{_left(run, name)}")
+            click.echo(on_screen(f"note       {damage}"), err=True)
     for text in (missing_checksums(run.manifest), describe_leftover_files(folder)):
         if text is not None:
             click.echo(on_screen(f"note       {text}"), err=True)
@@ -80,9 +81,15 @@ def _parquet(run: Run, output: Path | None) -> list[Path]:
     from fastllmload.export.parquet import export_parquet
 
     if output is None:
-        raise InputError("--format parquet writes requests.parquet and events.parquet: name a folder for them with -o")
+        raise InputError(
+            "option-missing",
+            "--format parquet writes requests.parquet and events.parquet: name a folder for them with -o",
+        )
     if output.exists() and not output.is_dir():
-        raise InputError(f"--output {output} is a file, and --format parquet writes into a folder; name another one")
+        raise InputError(
+            "output-not-writable",
+            f"--output {output} is a file, and --format parquet writes into a folder; name another one",
+        )
     with _writing(output):
         return export_parquet(run, output)
 
@@ -92,7 +99,9 @@ def _writing(output: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"--output {output} cannot be written: {error.strerror}; choose another file") from None
+        raise InputError(
+            "output-not-writable", f"--output {output} cannot be written: {error.strerror}; choose another file"
+        ) from None
 
 
 def _to_standard_output(run: Run, form: str) -> None:
@@ -104,7 +113,9 @@ def _to_standard_output(run: Run, form: str) -> None:
         discard_output(sys.stdout)
     except OSError as error:
         discard_output(sys.stdout)
-        raise InputError(f"standard output cannot be written: {error.strerror}; choose a file with -o") from None
+        raise InputError(
+            "output-not-writable", f"standard output cannot be written: {error.strerror}; choose a file with -o"
+        ) from None
 
 
 def _write(run: Run, form: str, file: BinaryIO) -> None:

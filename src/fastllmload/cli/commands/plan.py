@@ -26,11 +26,11 @@ def build_once(show: bool, sequence: Path | None, verify: Path | None, **paramet
 
     if verify is not None:
         if show or sequence is not None or any(value not in (None, ()) for value in parameters.values()):
-            raise InputError("--verify checks a finished plan and takes no other option")
+            raise InputError("options-conflict", "--verify checks a finished plan and takes no other option")
         return verify_file(verify)
     settings, _ = resolve_parameters(parameters)
     if settings.output.plan is not None:
-        raise InputError("--plan names a finished plan; use fastllmload plan describe FILE")
+        raise InputError("option-not-applicable", "--plan names a finished plan; use fastllmload plan describe FILE")
     save = settings.output.save_plan
     own = {one.name: one.urls for one in settings.classes if one.urls}
     _build(settings, None if save is None else Path(save), Views(show, sequence, own))
@@ -42,7 +42,9 @@ def save_once(file: Path, **parameters: object) -> int:
 
     settings, _ = resolve_parameters(parameters)
     if settings.output.plan is not None or settings.output.save_plan is not None:
-        raise InputError("--plan and --save-plan do not go with fastllmload plan save FILE; leave them out")
+        raise InputError(
+            "option-not-applicable", "--plan and --save-plan do not go with fastllmload plan save FILE; leave them out"
+        )
     _build(settings, file, Views())
     return 0
 
@@ -96,13 +98,17 @@ def _model(settings: RunSettings) -> str:
     for one in settings.classes:
         if one.urls and one.model is None:
             raise InputError(
-                f"class {one.name!r} has a URL of its own and no model, and planning asks no server; add model=NAME"
+                "model-missing",
+                f"class {one.name!r} has a URL of its own and no model, and planning asks no server; add model=NAME",
             )
     if all(one.model is not None for one in settings.classes) and settings.classes:
         return str(settings.classes[0].model)
     if settings.target.urls == ():
         return dict(settings.target.simulate).get("model", SIMULATED_MODEL)
-    raise InputError("--model is missing: every body of a plan names it, and planning asks no server; add --model NAME")
+    raise InputError(
+        "model-missing",
+        "--model is missing: every body of a plan names it, and planning asks no server; add --model NAME",
+    )
 
 
 def _show(plan: Plan, ramp_share: float = 0.1) -> None:

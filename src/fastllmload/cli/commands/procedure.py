@@ -15,7 +15,7 @@ from fastllmload.cli.options.parsers import nearest
 from fastllmload.cli.options.procedure import COMMON, TESTS
 from fastllmload.cli.options.table import RunOption
 from fastllmload.cli.run_command import RunCommand, click_option
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, value_code
 
 if TYPE_CHECKING:
     from fastllmload.cli.options.raw import RawOptions
@@ -161,7 +161,8 @@ def validate_workload_options(test: ProcedureTest, given: RawOptions) -> None:
         one = given[parameter]
         if parameter != "workload" or one.texts != (test.sends,):
             raise InputError(
-                f"the test {test.name} sends the workload {test.sends} (IETF {test.section}): leave {one.where} out"
+                "option-prescribed",
+                f"the test {test.name} sends the workload {test.sends} (IETF {test.section}): leave {one.where} out",
             )
 
 
@@ -170,7 +171,10 @@ def fixed_length(osl: str | None, name: str) -> int | None:
     if osl is None:
         return None
     if not osl.isdigit() and name in ("capacity", "long-context"):
-        raise InputError(f"--osl {osl!r}: the test {name} has one fixed output length; write a number of tokens")
+        raise InputError(
+            "output-length-not-fixed",
+            f"--osl {osl!r}: the test {name} has one fixed output length; write a number of tokens",
+        )
     return int(osl) if osl.isdigit() else None
 
 
@@ -197,7 +201,7 @@ def parse_value(option: RunOption, text: str) -> object:
     try:
         return parse(text)
     except ValueError as problem:
-        raise InputError(f"{option.flag} {text!r} {problem}") from None
+        raise InputError(value_code(problem), f"{option.flag} {text!r} {problem}") from None
 
 
 def hook_commands(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
@@ -206,5 +210,5 @@ def hook_commands(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
     for name, _ in pairs:
         if name not in HOOKS:
-            raise InputError(f"--hook {name}=... is not a hook; the hooks are {', '.join(HOOKS)}")
+            raise InputError("hook-unknown", f"--hook {name}=... is not a hook; the hooks are {', '.join(HOOKS)}")
     return dict(pairs)

@@ -10,7 +10,7 @@ from fastllmload.cli.options.resolve import merge_config, resolve_merged
 from fastllmload.cli.options.table import value
 from fastllmload.cli.options.validation import PLANNED
 from fastllmload.cli.run_command import RunCommand, click_option
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, value_code
 
 OWN = (value("--runs --repeats", "runs", count, "COUNT", "Measured requests of each prompt type. Default 3."),)
 DECIDED = frozenset(PLANNED) - {"osl"} | {
@@ -28,8 +28,9 @@ def start(**parameters: object) -> int:
     for parameter, given in raw_options.items():
         if parameter in DECIDED:
             raise InputError(
+                "option-prescribed",
                 f"{given.where} does not go with quick, whose protocol decides what is sent and when; leave it out, "
-                "or use fastllmload run"
+                "or use fastllmload run",
             )
     redact = current_redactor()
     settings, secret = resolve_merged(raw_options, os.environ, redact, complete=False)
@@ -45,7 +46,7 @@ def read_runs(text: object) -> int | None:
     try:
         return int(count(str(text)))
     except ValueError as problem:
-        raise InputError(f"--runs {text!r} {problem}") from None
+        raise InputError(value_code(problem), f"--runs {text!r} {problem}") from None
 
 
 quick = RunCommand(

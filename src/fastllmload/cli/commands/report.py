@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastllmload.errors import InputError, RunFolderError
+from fastllmload.errors import InputError, RunFolderError, coded
 from fastllmload.files import write_named
 from fastllmload.redact import Redactor
 from fastllmload.report.terminal.outlet import on_screen
@@ -94,7 +94,7 @@ def warn(subject: Subject, form: str, secrets: Redactor) -> None:
         subject.run.damage if form in OF_ROWS else find_damage(subject.folder, stored_document(subject), False).values()
     )
     for problem in damage:
-        click.echo(on_screen(secrets(f"note       {problem}")), err=True)
+        click.echo(on_screen(secrets(f"note       {coded('run-file-damaged', problem)}")), err=True)
 
 
 def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
@@ -107,7 +107,7 @@ def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
     if subject.redacted and found:
         found = [f"{len(found)} levels are not as procedure.json has them; without --redact the report names them"]
     for text in found:
-        click.echo(on_screen(secrets(f"note       {text}")), err=True)
+        click.echo(on_screen(secrets(f"note       {coded('levels-differ', text)}")), err=True)
 
 
 def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[st
         try:
             yield from find_damage(place, read_manifest(place), False).values()
         except RunFolderError as problem:
-            yield f"the level {level['folder']} cannot be read: {problem}"
+            yield f"the level {level['folder']} cannot be read: {problem.message}"
 
 
 def show(subject: Subject, secrets: Redactor) -> None:
@@ -186,7 +186,9 @@ def write(text: str, output: Path | None) -> None:
         try:
             write_named(output, text)
         except OSError as error:
-            raise InputError(f"--output {output} cannot be written: {error.strerror}; choose another file") from None
+            raise InputError(
+                "output-not-writable", f"--output {output} cannot be written: {error.strerror}; choose another file"
+            ) from None
         return
     try:
         sys.stdout.write(text)

@@ -122,12 +122,15 @@ def validate_load_options(given: Mapping[str, object], closed: bool) -> None:
     for parameter in OPEN_LOOP if closed else ():
         if parameter in given:
             flag = f"--{parameter.replace('_', '-')}"
-            raise InputError(f"{flag} belongs to an open loop; leave it out, or use --what rate")
+            raise InputError(
+                "option-not-applicable", f"{flag} belongs to an open loop; leave it out, or use --what rate"
+            )
     for parameter in NOT_IN_A_SEARCH:
         if parameter in given:
             flag = next(option.flag for option in OPTIONS if option.parameter == parameter)
             raise InputError(
-                f"{flag} sets the load of a run, but a search finds it; leave it out and give --min and --max"
+                "option-prescribed",
+                f"{flag} sets the load of a run, but a search finds it; leave it out and give --min and --max",
             )
 
 

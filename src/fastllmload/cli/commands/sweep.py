@@ -55,7 +55,7 @@ def values_of(name: str, text: str) -> list[str]:
     """The values of one --vary."""
     found = [part.strip() for part in text.split(";" if ";" in text else ",")]
     if "" in found or len(found) < 1:
-        raise InputError(f"--vary {name}={text} holds an empty value; write NAME=V1,V2")
+        raise InputError("option-value-missing", f"--vary {name}={text} holds an empty value; write NAME=V1,V2")
     return found
 
 
@@ -66,18 +66,25 @@ def axes_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
         key = name.removeprefix("--")
         option = names[key][0] if key in names else None
         if option is not None and option.parameter in NOT_VARIED:
-            raise InputError(f"--vary {name}=... cannot be varied: it does not change what is measured")
+            raise InputError(
+                "option-not-varied", f"--vary {name}=... cannot be varied: it does not change what is measured"
+            )
         if option is not None and option.parameter in seen:
-            raise InputError(f"--vary names {option.name!r} twice; give all its values in one list")
+            raise InputError("option-repeated", f"--vary names {option.name!r} twice; give all its values in one list")
         seen.add(key if option is None else option.parameter)
         axes[key] = values_of(name, text)
     if not axes:
-        raise InputError("--vary is missing: say which option takes which values, for example --vary rate=10,20,40")
+        raise InputError(
+            "option-missing", "--vary is missing: say which option takes which values, for example --vary rate=10,20,40"
+        )
     count = 1
     for found in axes.values():
         count *= len(found)
     if count > MOST_COMBINATIONS:
-        raise InputError(f"--vary makes {count:,} combinations, at most {MOST_COMBINATIONS:,} are taken; vary less")
+        raise InputError(
+            "sweep-too-large",
+            f"--vary makes {count:,} combinations, at most {MOST_COMBINATIONS:,} are taken; vary less",
+        )
     return axes
 
 
@@ -91,7 +98,10 @@ def cell_options(base: RawOptions, values: Mapping[str, str]) -> RawOptions:
     varied = from_table(typed, "--vary ", " of --vary")
     for parameter, given in varied.items():
         if parameter in base:
-            raise InputError(f"{base[parameter].where} and --vary {given.option.name} contradict each other; give one")
+            raise InputError(
+                "options-conflict",
+                f"{base[parameter].where} and --vary {given.option.name} contradict each other; give one",
+            )
     return {**base, **varied}
 
 

@@ -54,9 +54,11 @@ def parse_base(url: str, socket_path: str | None = None) -> BaseUrl:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as problem:
-        raise InputError(f"--url {url!r} cannot be read: {problem}; write it like http://HOST:8000/v1") from None
+        raise InputError(
+            "url-invalid", f"--url {url!r} cannot be read: {problem}; write it like http://HOST:8000/v1"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"--url {url!r} is not an http or https URL; write it like http://HOST:8000/v1")
+        raise InputError("url-invalid", f"--url {url!r} is not an http or https URL; write it like http://HOST:8000/v1")
     authorization = None
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -75,7 +77,8 @@ def addresses(base: BaseUrl) -> list[tuple[str, str, int]]:
         found = socket.getaddrinfo(base.host, base.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as problem:
         raise TargetError(
-            f"the host name {base.host!r} of {base.public_url} cannot be resolved ({problem}); check --url"
+            "host-unresolved",
+            f"the host name {base.host!r} of {base.public_url} cannot be resolved ({problem}); check --url",
         ) from None
     families = {socket.AF_INET: "inet", socket.AF_INET6: "inet6"}
     unique: dict[tuple[str, str, int], None] = {}
@@ -106,15 +109,15 @@ def request_head(
         put("Authorization", f"Bearer {api_key}")
     for name, value in headers:
         if not TOKEN.fullmatch(name) or any(character in value for character in "\r\n\0"):
-            raise InputError(f"-H {name!r} is not a valid header; write it like -H 'X-Name: value'")
+            raise InputError("header-invalid", f"-H {name!r} is not a valid header; write it like -H 'X-Name: value'")
         if name.lower() in OWN_HEADERS:
-            raise InputError(f"-H {name} is set by fastllmload for every request; leave it out")
+            raise InputError("header-reserved", f"-H {name} is set by fastllmload for every request; leave it out")
         put(name, value)
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fixed.values())]
     try:
         return "".join(line + "\r\n" for line in lines).encode("latin-1").decode("latin-1")
     except UnicodeEncodeError:
-        raise InputError("a header has characters outside latin-1; HTTP cannot carry them") from None
+        raise InputError("header-invalid", "a header has characters outside latin-1; HTTP cannot carry them") from None
 
 
 def target_spec(

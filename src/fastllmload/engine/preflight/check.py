@@ -15,7 +15,7 @@ from fastllmload.engine.preflight.client import ReportProgress, no_report
 from fastllmload.engine.preflight.probe import PROBE_TOKENS, Probe
 from fastllmload.engine.workers.affinity import check_source_addresses
 from fastllmload.engine.workers.spec import TargetSpec
-from fastllmload.errors import InputError, TargetError
+from fastllmload.errors import InputError, TargetError, coded
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.plan.classes import class_settings
 from fastllmload.report.terminal.outlet import Redact
@@ -107,7 +107,7 @@ def is_cold_start(probe: Probe, notes: list[str]) -> bool:
     """
     if not declared_cold(dict(probe.settings.output.declare)):
         return False
-    remark = "cold start: no answer was asked for before the first request"
+    remark = coded("cold-start", "cold start: no answer was asked for before the first request")
     notes += [remark] if remark not in notes else []
     return True
 
@@ -181,4 +181,4 @@ def errors_naming(one: TrafficClass) -> Iterator[None]:
     try:
         yield
     except (InputError, TargetError) as problem:
-        raise type(problem)(f"class {one.name!r}: {problem}") from None
+        raise type(problem)(problem.code, f"class {one.name!r}: {problem.message}") from None

@@ -118,7 +118,8 @@ class ServerConnection:
             self.round_trips(connect_ms, RTT_CONNECTS - 1)
             return address
         raise TargetError(
-            f"{self.base.public_url} cannot be reached at {', '.join(failures)}; is the server up and --url right?"
+            "target-unreachable",
+            f"{self.base.public_url} cannot be reached at {', '.join(failures)}; is the server up and --url right?",
         )
 
     def round_trips(self, connect_ms: list[float], most: int = RTT_CONNECTS) -> None:
@@ -144,7 +145,9 @@ class ServerConnection:
         try:
             return self._connect(self.address)
         except OSError as problem:
-            raise TargetError(f"{self.base.public_url} no longer accepts connections: {reason(problem)}") from None
+            raise TargetError(
+                "target-unreachable", f"{self.base.public_url} no longer accepts connections: {reason(problem)}"
+            ) from None
 
     def _connect(self, address: tuple[str, str, int]) -> socket.socket:
         family, numeric, port = address
@@ -169,13 +172,16 @@ class ServerConnection:
         except ssl.SSLCertVerificationError as problem:
             connection.close()
             raise TargetError(
+                "tls-certificate-untrusted",
                 f"the certificate of {self.base.public_url} is not trusted: {problem.verify_message.rstrip('.')}; "
-                f"{trust_advice(problem.verify_code)}, or --insecure to disable verification"
+                f"{trust_advice(problem.verify_code)}, or --insecure to disable verification",
             ) from None
         except (ssl.SSLError, OSError) as problem:
             connection.close()
             advice = tls_advice(problem, self.settings.target) or "is the server running properly?"
-            raise TargetError(f"TLS with {self.base.public_url} failed: {reason(problem)}; {advice}") from None
+            raise TargetError(
+                "tls-failed", f"TLS with {self.base.public_url} failed: {reason(problem)}; {advice}"
+            ) from None
 
     def exchange(
         self, method: str, path: str, body: bytes | None, most_s: float | None = None
@@ -207,14 +213,19 @@ class ServerConnection:
         except (OSError, http.client.HTTPException, ValueError) as problem:
             if end.passed or isinstance(problem, TimeoutError):
                 raise NoAnswer(
+                    "answer-timeout",
                     f"{self.base.public_url} accepted a connection but did not answer {method} {path} within {patience_s:g} "
-                    "s; is it running properly? --preflight-timeout allows more time"
+                    "s; is it running properly? --preflight-timeout allows more time",
                 ) from None
             if self._only_h2(problem):
                 spoken = ONLY_H2.format("without TLS (h2c)" if self.context is None else "only")
-                raise TargetError(f"{self.base.public_url} did not answer {method} {path} properly: {spoken}") from None
+                raise TargetError(
+                    "http2-only", f"{self.base.public_url} did not answer {method} {path} properly: {spoken}"
+                ) from None
             why = reason(problem, self.redact) + self._advice(problem)
-            raise TargetError(f"{self.base.public_url} did not answer {method} {path} properly: {why}") from None
+            raise TargetError(
+                "answer-broken", f"{self.base.public_url} did not answer {method} {path} properly: {why}"
+            ) from None
         finally:
             end.cancel()
             connection.close()

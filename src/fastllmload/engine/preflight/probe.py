@@ -25,7 +25,7 @@ from fastllmload.engine.preflight.answer_check import (
 )
 from fastllmload.engine.preflight.client import CUT, LARGEST_ANSWER, NoAnswer, ServerConnection, one_line
 from fastllmload.engine.preflight.models import context_limit, model_list, offered_models, quoted_list
-from fastllmload.errors import InputError, TargetError
+from fastllmload.errors import InputError, TargetError, coded
 from fastllmload.report.terminal.outlet import Redact
 from fastllmload.settings import Workload
 
@@ -68,19 +68,25 @@ class Probe(ServerConnection):
         if offered is None:
             if wanted is None:
                 raise InputError(
-                    f"{self.base.public_url} does not list its models (GET {path}: {status}); name one with -m"
+                    "model-missing",
+                    f"{self.base.public_url} does not list its models (GET {path}: {status}); name one with -m",
                 )
             return wanted
         if wanted is None:
             if len(offered) == 1:
                 return offered[0]
-            raise InputError(f"{self.base.public_url} offers {quoted_list(offered)}; choose one with -m")
+            raise InputError(
+                "model-ambiguous", f"{self.base.public_url} offers {quoted_list(offered)}; choose one with -m"
+            )
         if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
             problem = f"-m {wanted!r} is not offered by {self.base.public_url}; it offers {quoted_list(offered)}"
             if self.settings.target.model_check:
-                raise InputError(f"{problem}; --no-model-check sends a name that is not listed, such as an alias")
+                raise InputError(
+                    "model-not-offered",
+                    f"{problem}; --no-model-check sends a name that is not listed, such as an alias",
+                )
             remark = one_line(problem, 400)
-            self.unlisted = (remark,)
+            self.unlisted = (coded("model-not-offered", remark),)
         return wanted
 
     def _listed(self, path: str) -> tuple[int, bytes]:
@@ -107,13 +113,14 @@ class Probe(ServerConnection):
             except (NoAnswer, RequestRefused):
                 raise
             except TargetError as problem:
-                failures.append(str(problem))
+                failures.append(problem.message)
                 if len(failures) == tries:
                     raise
                 time.sleep(PAUSE_S)
         if failures:
             times = "once" if len(failures) == 1 else f"{len(failures)} times"
-            notes.append(f"the probe {what} failed {times} before it was answered: {failures[-1]}")
+            failed = f"the probe {what} failed {times} before it was answered: {failures[-1]}"
+            notes.append(coded("probe-repeated", failed))
         return found
 
     def status(self, most_s: float) -> int:
@@ -135,13 +142,15 @@ class Probe(ServerConnection):
         self._refuse_unauthorised(status)
         if status != 200:
             text = excerpt(content, self.redact)
-            raise TargetError(f"{self.base.public_url} answers POST {self.path} with {status}: {text}")
+            raise TargetError(
+                "request-refused", f"{self.base.public_url} answers POST {self.path} with {status}: {text}"
+            )
 
     def _refuse_unauthorised(self, status: int) -> None:
         if status in (401, 403):
             wrong = "the API key was refused; give another in OPENAI_API_KEY or with --api-key"
             given = wrong if self.key is not None else "it requires an API key; set OPENAI_API_KEY"
-            raise RequestRefused(f"{self.base.public_url} answers {status}: {given}")
+            raise RequestRefused("unauthorized", f"{self.base.public_url} answers {status}: {given}")
 
     def answer(self, model: str, notes: list[str]) -> bool | None:
         """Send one short real request; repeat it when it fails, and without fields that the server refuses. Returns whether
@@ -180,7 +189,9 @@ class Probe(ServerConnection):
         asked = workload.continuous_usage
         if asked in obstacles:
             if obstacles[asked] is not None:
-                raise InputError(f"{OPTION} {asked} cannot be used: {obstacles[asked]}; leave it out")
+                raise InputError(
+                    "continuous-usage-unsupported", f"{OPTION} {asked} cannot be used: {obstacles[asked]}; leave it out"
+                )
             return [asked]
         wanted = () if asked == NEITHER else (USAGE, TOKEN_IDS) if self.known is None else (self.known,)
         free = [way for way in wanted if obstacles.get(way, "") is None]
@@ -207,53 +218,65 @@ class Probe(ServerConnection):
         self.answer_s = time.perf_counter() - begun
         self._refuse_unauthorised(status)
         if status == 429:
-            add_notes(notes, f"{self.base.public_url} answered the probe with 429: it may refuse some of the load")
+            limited = f"{self.base.public_url} answered the probe with 429: it may refuse some of the load"
+            add_notes(notes, coded("rate-limited", limited))
             return ProbeAnswer(None)
         if status != 200:
             self._refuse_status(status, content, way)
         kinds, texts, answer = parse_answer(content, content_type, self.endpoint.dialect)
         if self.cut and not answer.ended:  # a run counts an answer that had ended
-            raise TargetError(f"{self.base.public_url} did not answer POST {self.path} properly: {CUT}")
+            raise TargetError(
+                "answer-broken", f"{self.base.public_url} did not answer POST {self.path} properly: {CUT}"
+            )
         self._refuse_content(content, content_type, kinds, texts)
         if self.settings.workload.continuous_usage == way != NEITHER and not answer.reports(way):
             what = "usage" if way == USAGE else "token ids"
             raise RequestRefused(
+                "continuous-usage-unsupported",
                 f"{OPTION} {way} was given, but the events of {self.base.public_url} do not report their {what}; "
-                "leave it out"
+                "leave it out",
             )
         add_notes(notes, *self.endpoint.remarks(workload))
         if workload.streaming and body_format(content_type) not in STREAMS:
             kind = one_line(content_type) or "no content type"
-            add_notes(notes, f"{self.base.public_url} answers a streaming request with {kind}, not a stream")
+            unstreamed = f"{self.base.public_url} answers a streaming request with {kind}, not a stream"
+            add_notes(notes, coded("answer-not-streamed", unstreamed))
         if not any(kind in CONTENT_KINDS for kind in kinds):
-            add_notes(notes, f"the probe of {self.base.public_url} got an answer without a token")
+            empty = f"the probe of {self.base.public_url} got an answer without a token"
+            add_notes(notes, coded("answer-without-token", empty))
         return answer
 
     def _refuse_status(self, status: int, content: bytes, way: str) -> None:
         if way != NEITHER and status in UNKNOWN_FIELD and self.settings.workload.continuous_usage == "auto":
-            raise FieldRefused(f"{self.base.public_url} does not accept the field of {OPTION} {way}")
+            raise FieldRefused(
+                "continuous-usage-unsupported", f"{self.base.public_url} does not accept the field of {OPTION} {way}"
+            )
         failed = TargetError if status >= 500 else RequestRefused
         raise failed(
+            refusal_code(status),
             f"{self.base.public_url} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
-            f"{self._status_advice(status)}"
+            f"{self._status_advice(status)}",
         )
 
     def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
         """TargetError for a 200 without a valid answer."""
         if is_web_page(content, content_type):
             raise TargetError(
+                "answer-not-understood",
                 f"{self.base.public_url} answers POST {self.path} with 200 but a web page: "
-                f"does this URL speak {self.endpoint.name}?"
+                f"does this URL speak {self.endpoint.name}?",
             )
         if not content:
             raise TargetError(
+                "answer-not-understood",
                 f"{self.base.public_url} answers POST {self.path} with 200 but no body: "
-                f"does this URL speak {self.endpoint.name}?"
+                f"does this URL speak {self.endpoint.name}?",
             )
         if ERROR_KIND in kinds:
             wrong = texts[kinds.index(ERROR_KIND)]
             raise TargetError(
-                f"{self.base.public_url} answers with an error inside a 200: {excerpt(wrong, self.redact)}"
+                "error-in-answer",
+                f"{self.base.public_url} answers with an error inside a 200: {excerpt(wrong, self.redact)}",
             )
         if not any(kind in CONTENT_KINDS for kind in kinds):
             self._refuse_another_protocol(content)
@@ -267,8 +290,9 @@ class Probe(ServerConnection):
             else:
                 remedy = f"no --endpoint-type reads that here; choose a path of {self.endpoint.name} with --endpoint"
             raise RequestRefused(
+                "answer-not-understood",
                 f"{self.base.public_url} answers POST {self.path} in the form of {name}, not of {self.endpoint.name}; "
-                f"{remedy}"
+                f"{remedy}",
             )
 
     def _refuse_unreadable(self, content: bytes, content_type: str, kinds: list[int]) -> None:
@@ -276,20 +300,23 @@ class Probe(ServerConnection):
         refused = refused_head(self.head)
         if refused is not None:
             raise TargetError(
+                "answer-head-refused",
                 f"{self.base.public_url} answers POST {self.path} with a head that a run refuses (bad_head): "
-                f"{one_line(self.redact(refused))}"
+                f"{one_line(self.redact(refused))}",
             )
         encoding = self.header("Content-Encoding")
         if is_encoded(encoding):
             raise TargetError(
+                "answer-compressed",
                 f"{self.base.public_url} answers POST {self.path} in Content-Encoding {encoding}, though none was "
-                "requested; turn compression off there"
+                "requested; turn compression off there",
             )
         wrong = unreadable(content_type, kinds, self.endpoint.name)
         if wrong is not None:
             raise TargetError(
+                "answer-not-understood",
                 f"{self.base.public_url} answers POST {self.path} with 200 but {one_line(self.redact(wrong))}: "
-                f"{excerpt(content, self.redact)}; does this URL speak {self.endpoint.name}?"
+                f"{excerpt(content, self.redact)}; does this URL speak {self.endpoint.name}?",
             )
 
     def _status_advice(self, status: int) -> str:
@@ -318,9 +345,16 @@ class ProbeFailed(TargetError):
     """The server answered the request for its models with an error."""
 
     def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"it answered {status}")
+        super().__init__("server-error", f"it answered {status}")
         self.status = status
         self.body = body
+
+
+def refusal_code(status: int) -> str:
+    """The code of an answer with *status* that is not a success."""
+    if status >= 500:
+        return "server-error"
+    return "target-redirects" if 300 <= status < 400 else "request-refused"
 
 
 def probe_tokens(workload: Workload) -> int:

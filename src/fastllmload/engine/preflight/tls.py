@@ -32,7 +32,9 @@ def tls_context(target: Target) -> ssl.SSLContext:
         check_readable(target.cacert)
         context = ssl.create_default_context(cafile=target.cacert)
     except (OSError, ssl.SSLError) as problem:
-        raise InputError(f"--cacert {target.cacert!r} cannot be used: {describe(problem)}") from None
+        raise InputError(
+            "tls-file-invalid", f"--cacert {target.cacert!r} cannot be used: {describe(problem)}"
+        ) from None
     if target.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -41,15 +43,16 @@ def tls_context(target: Target) -> ssl.SSLContext:
 
         def locked() -> str:
             raise InputError(
+                "tls-key-locked",
                 f"{files} cannot be used: the key is locked with a pass phrase; unlock a copy of it with "
-                "`openssl pkey -in KEY -out COPY`"
+                "`openssl pkey -in KEY -out COPY`",
             )
 
         try:
             check_readable(target.client_cert, target.client_key)
             context.load_cert_chain(target.client_cert, target.client_key, locked)
         except (OSError, ssl.SSLError) as problem:
-            raise InputError(f"{files} cannot be used: {describe(problem)}") from None
+            raise InputError("tls-file-invalid", f"{files} cannot be used: {describe(problem)}") from None
     return context
 
 

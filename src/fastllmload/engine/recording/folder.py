@@ -39,14 +39,17 @@ class Folder:
         path = Path(directory) if directory is not None else Path("runs") / f".new-{time.time_ns():x}"
         try:
             if path.exists() and any(path.iterdir()):
-                raise InputError(f"--output {str(path)!r} exists and is not empty; name a new folder")
+                raise InputError(
+                    "output-not-empty", f"--output {str(path)!r} exists and is not empty; name a new folder"
+                )
             made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
             (path / WORK).mkdir(mode=0o700)  # it contains encoded bodies, with the fields of --extra-body
             return cls(path, directory is not None, made)
         except OSError as problem:
             raise HostLimitError(
-                f"the run folder {str(path)!r} cannot be created: {problem.strerror}; choose another with --output"
+                "output-not-writable",
+                f"the run folder {str(path)!r} cannot be created: {problem.strerror}; choose another with --output",
             ) from problem
 
     def set_name(self, digest: str) -> None:
@@ -60,7 +63,10 @@ class Folder:
                 self.path = self.path.rename(target)
                 self.work = self.path / WORK
                 return
-        raise HostLimitError(f"{self.path.parent} has 100 runs of this second already; name a folder with --output")
+        raise HostLimitError(
+            "output-not-writable",
+            f"{self.path.parent} has 100 runs of this second already; name a folder with --output",
+        )
 
     def begin(self, settings: RunSettings, environment: dict[str, Any], **more: Any) -> None:
         """Write the first run.json, with the settings, before anything is sent."""

@@ -104,8 +104,9 @@ def packet_filter(watched: Iterable[tuple[str, int]], *, looped: bool = False) -
     program.do(RETURN, 0)
     if len(program.code) > MOST_INSTRUCTIONS:
         raise HostLimitError(
+            "tap-unavailable",
             f"{len(ports)} target addresses need a packet filter of {len(program.code)} instructions, and the kernel "
-            f"takes {MOST_INSTRUCTIONS}; use fewer targets, or --timestamps kernel"
+            f"takes {MOST_INSTRUCTIONS}; use fewer targets, or --timestamps kernel",
         )
     return program.assembled()
 

@@ -180,7 +180,7 @@ def serving(where: str | None, totals: Totals) -> Iterator[None]:
     try:
         from prometheus_client import CollectorRegistry, start_http_server
     except ImportError:
-        raise InputError(MISSING) from None
+        raise InputError("package-missing", MISSING) from None
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(totals))
     host, _, port = where.rpartition(":")
@@ -188,7 +188,9 @@ def serving(where: str | None, totals: Totals) -> Iterator[None]:
         server, thread = start_http_server(int(port), host.strip("[]"), registry)
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise InputError(f"--prometheus {where} cannot be served: {why}; choose another port or host") from None
+        raise InputError(
+            "listen-failed", f"--prometheus {where} cannot be served: {why}; choose another port or host"
+        ) from None
     try:
         yield
     finally:

@@ -82,5 +82,6 @@ def memory_for_rows() -> int:
         return rowmemory.create()
     except OSError as problem:
         raise HostLimitError(
-            f"the system gives no memory for the rows of a worker: {problem.strerror}; check ulimit -f and ulimit -n"
+            "memory-unavailable",
+            f"the system gives no memory for the rows of a worker: {problem.strerror}; check ulimit -f and ulimit -n",
         ) from problem

@@ -142,7 +142,7 @@ class Tap:
                 raise TapUnavailable(f"{NEEDS}: {GRANT}") from refused
             raise TapUnavailable(f"{refused.args[-1]}") from refused
         except HostLimitError as refused:
-            raise TapUnavailable(str(refused)) from refused
+            raise TapUnavailable(refused.message) from refused
         self._reader: subprocess.Popen[bytes] | None = None
         self._open_s = time.perf_counter() - begun
         self.facts: dict[str, Any] = {}
@@ -218,5 +218,5 @@ def open_tap(
         return Tap(targets, ring_bytes(wanted))
     except TapUnavailable as problem:
         if asked == "tap":
-            raise HostLimitError(f"--timestamps tap: {problem}") from problem
+            raise HostLimitError("tap-unavailable", f"--timestamps tap: {problem}") from problem
         return None

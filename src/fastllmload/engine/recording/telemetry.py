@@ -20,7 +20,7 @@ import msgspec
 from fastllmload.endpoint.ollama import sibling_path
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base, request_head
 from fastllmload.engine.preflight.check import Preflight
-from fastllmload.errors import InputError, TargetError
+from fastllmload.errors import InputError, TargetError, coded
 from fastllmload.redact import Redactor
 from fastllmload.settings import RunSettings, Secret
 from fastllmload.telemetry.exposition import looks_like_metrics
@@ -95,7 +95,8 @@ class TelemetryDiscovery:
         except TargetError:
             why = f"the host name {base.host!r} cannot be resolved"
         raise InputError(
-            f"--telemetry-url {base.public_url} cannot be used: {self._redact(why)}; correct or leave it out"
+            "telemetry-unavailable",
+            f"--telemetry-url {base.public_url} cannot be used: {self._redact(why)}; correct or leave it out",
         )
 
     def _own(self, base: BaseUrl, address: tuple[str, str, int], found: TelemetryTargets) -> None:
@@ -107,7 +108,8 @@ class TelemetryDiscovery:
             if answer is not None and looks_like_metrics(answer.body):
                 self._keep(spec, base, answer, found)
                 return
-        found.notes.append(f"{base.public_url} has no metrics page: server-only figures are not measured")
+        without = f"{base.public_url} has no metrics page: server-only figures are not measured"
+        found.notes.append(coded("metrics-page-missing", without))
         if found.engine is None:
             found.engine = self._ollama(base, address)
 
@@ -197,7 +199,7 @@ class TelemetryDiscovery:
             return ("nvml", "rapl") if local else ()
         sensor = open_power(asked.power, asked.power_command, asked.gpus, asked.interval)
         if isinstance(sensor, Absent):
-            raise InputError(f"--power {asked.power}: {sensor.why}")
+            raise InputError("power-sensor-unavailable", f"--power {asked.power}: {sensor.why}")
         with contextlib.suppress(SensorError):
             sensor.close()
         return (asked.power,)

@@ -23,7 +23,7 @@ def check_pinned_cpus(cpus: Sequence[int] | None) -> None:
         except (OSError, OverflowError):
             usable = ", ".join(map(str, sorted(before)))
             raise InputError(
-                f"--pin names CPU {cpu}, which this process cannot run on; it can run on {usable}"
+                "cpu-unavailable", f"--pin names CPU {cpu}, which this process cannot run on; it can run on {usable}"
             ) from None
         finally:
             os.sched_setaffinity(0, before)
@@ -34,7 +34,8 @@ def check_source_addresses(sources: Sequence[str]) -> None:
     families = {source: family_of(source) for source in sources}
     if len(set(families.values())) > 1:
         raise InputError(
-            f"--source-address names IPv4 and IPv6 addresses ({', '.join(sources)}); give those of the target's family"
+            "source-address-family",
+            f"--source-address names IPv4 and IPv6 addresses ({', '.join(sources)}); give those of the target's family",
         )
     for source, family in families.items():
         with socket.socket(socket.AF_INET6 if family == "inet6" else socket.AF_INET, socket.SOCK_STREAM) as trial:
@@ -42,8 +43,9 @@ def check_source_addresses(sources: Sequence[str]) -> None:
                 trial.bind((source, 0))
             except OSError as problem:
                 raise InputError(
+                    "source-address-unusable",
                     f"--source-address {source} cannot be used on this host: {(problem.strerror or '').lower()}; "
-                    "give an address that one of its interfaces has"
+                    "give an address that one of its interfaces has",
                 ) from None
 
 
@@ -51,7 +53,9 @@ def family_of(source: str) -> str:
     try:
         return FAMILIES[ipaddress.ip_address(source).version]
     except ValueError:
-        raise InputError(f"--source-address {source!r} is not an IPv4 or IPv6 address") from None
+        raise InputError(
+            "source-address-invalid", f"--source-address {source!r} is not an IPv4 or IPv6 address"
+        ) from None
 
 
 def reachable_from(addresses: Sequence[Address], sources: Sequence[str], target: str) -> list[Address]:
@@ -63,7 +67,8 @@ def reachable_from(addresses: Sequence[Address], sources: Sequence[str], target:
     if not found:
         others = ", ".join(sorted({FAMILY_NAMES[address[0]] for address in addresses}))
         raise InputError(
+            "source-address-family",
             f"{target} has {others} addresses only and cannot be reached from --source-address {sources[0]}; "
-            "give one of that family"
+            "give one of that family",
         )
     return found

@@ -138,7 +138,10 @@ def check_slow_readers(settings: RunSettings, plan: Plan, found: Preflight) -> N
     if plan.client is None or not plan.client["read_rate"].any():
         return
     if settings.client.transport == "asyncio" or any(target.tls for target in found.targets):
-        raise InputError("slow readers need plain connections of the reactor: no https and no --transport asyncio")
+        raise InputError(
+            "slow-readers-unsupported",
+            "slow readers need plain connections of the reactor: no https and no --transport asyncio",
+        )
 
 
 def absolute(path: Path) -> str:

@@ -130,7 +130,7 @@ def check_slots_fit_files(settings: RunSettings, cores: int) -> None:
     workers = settings.client.workers or max(cores, len(settings.client.pin))
     problems = check_capacity([TargetConnections("", load.concurrency, ports=False)], 1, workers=workers)
     if problems:
-        raise HostLimitError(f"{DOES_NOT_FIT}: " + "; ".join(problems))
+        raise HostLimitError("load-exceeds-host", f"{DOES_NOT_FIT}: " + "; ".join(problems))
 
 
 def check_run_fits_host(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, found: Preflight) -> None:
@@ -147,7 +147,7 @@ def check_run_fits_host(settings: RunSettings, plan: Plan, wanted: Demand, worke
     sources = max(1, len(settings.target.source_addresses))
     problems = check_capacity(each, sources, workers=workers, seconds=phase_seconds(plan))
     if problems:
-        raise HostLimitError(f"{DOES_NOT_FIT}: " + "; ".join(problems))
+        raise HostLimitError("load-exceeds-host", f"{DOES_NOT_FIT}: " + "; ".join(problems))
 
 
 def answer_seconds(settings: RunSettings, plan: Plan, answer_s: float | None) -> npt.NDArray[np.float64]:

@@ -48,7 +48,7 @@ def finished(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
     try:
         document = read_manifest(folder)
     except RunFolderError as problem:
-        return None, str(problem)
+        return None, problem.message
     if document.get("status") != DONE:
         return None, None
     damaged = find_damage(folder, document)

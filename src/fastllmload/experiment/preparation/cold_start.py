@@ -24,18 +24,21 @@ def refuse(test: str, declarations: Mapping[str, str], can_restart: bool) -> Non
         return
     if test != TEST:
         raise InputError(
+            "option-not-applicable",
             f"--declare cold_start=yes: only the test {TEST} measures a cold start; the test {test} needs a warm system "
-            "(IETF 4.5.1), leave the declaration out"
+            "(IETF 4.5.1), leave the declaration out",
         )
     if not can_restart and LOAD_TIME not in declarations:
         raise InputError(
+            "hook-missing",
             f"--declare cold_start=yes needs a restart of the server: --hook {RESTART}=COMMAND, which also measures how "
             f"long the model takes to load; or run it in a terminal and confirm; or, if you have just restarted it by hand, "
-            f"--declare {LOAD_TIME}=SECONDS"
+            f"--declare {LOAD_TIME}=SECONDS",
         )
     if LOAD_TIME in declarations and declared_seconds(declarations) is None:
         raise InputError(
-            f"--declare {LOAD_TIME}={declarations[LOAD_TIME]}: not a number of seconds; write it as {LOAD_TIME}=93"
+            "declaration-invalid",
+            f"--declare {LOAD_TIME}={declarations[LOAD_TIME]}: not a number of seconds; write it as {LOAD_TIME}=93",
         )
 
 

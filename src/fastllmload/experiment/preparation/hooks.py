@@ -41,7 +41,7 @@ def unreachable_reason(
             base = parse_base(url, settings.target.unix_socket)
             status = Probe(settings, base, endpoint, key, redactor(settings, secret)).status(PATIENCE_S)
         except TargetError as problem:
-            return str(problem)
+            return problem.message
         if status in refused:
             return f"{base.public_url} answers {status}"
     return None
@@ -53,7 +53,10 @@ def await_answer(ask: Callable[[], str | None], say: Callable[[str], None], most
     while (why := ask()) is not None:
         now = time.monotonic()
         if now - began > most_s:
-            raise TargetError(f"the target was not ready within {most_s:g} s of the hook: {why}; the test stops here")
+            raise TargetError(
+                "target-not-ready",
+                f"the target was not ready within {most_s:g} s of the hook: {why}; the test stops here",
+            )
         if now - reported >= REPORT_EVERY_S:
             say(f"waiting for the target for {now - began:.0f} s: {why}")
             reported = now
@@ -132,14 +135,16 @@ def run_hook(
             if not isinstance(problem, subprocess.TimeoutExpired):
                 raise
             raise HookFailed(
+                "hook-failed",
                 f"--hook {name}={command!r} did not end within {timeout_s:g} s{last_line(read_tail(output, kept))}; the "
-                "test stops here, start it again when the hook works, or give it longer with --hook-timeout"
+                "test stops here, start it again when the hook works, or give it longer with --hook-timeout",
             ) from None
         tail = read_tail(output, kept)
     if status != 0:
         raise HookFailed(
+            "hook-failed",
             f"--hook {name}={command!r} ended with status {status}{last_line(tail)}; the test stops here, start it "
-            "again when the hook works"
+            "again when the hook works",
         )
     return HookResult(name, "command", time.monotonic() - began, 0, tail)
 
@@ -183,9 +188,13 @@ def ask_operator(name: str, ask: Callable[[str], str] = input) -> HookResult:
     question = f"please {HOOKS[name]}, then type yes: "
     while (answer := read_answer(ask, question)) not in YES:
         if answer is None:
-            raise HookFailed(f"hook {name}: the input ended before the operator answered yes; the test stops here")
+            raise HookFailed(
+                "hook-failed", f"hook {name}: the input ended before the operator answered yes; the test stops here"
+            )
         if answer in NO:
-            raise HookFailed(f"hook {name}: the operator answered {answer!r}, not yes; the test stops here")
+            raise HookFailed(
+                "hook-failed", f"hook {name}: the operator answered {answer!r}, not yes; the test stops here"
+            )
         question = f"  {answer!r} is neither yes nor no; type yes when it is done, or no to stop the test: "
     return HookResult(name, "operator", time.monotonic() - began, 0, "")
 
@@ -206,7 +215,8 @@ def refuse_missing(names: tuple[str, ...], given: Mapping[str, str], simulated: 
     if missing:
         listed = "; ".join(f"--hook {name}=COMMAND ({HOOKS[name]})" for name in missing)
         raise InputError(
-            f"this test changes the server between its phases and needs: {listed}; or run it in a terminal and confirm"
+            "hook-missing",
+            f"this test changes the server between its phases and needs: {listed}; or run it in a terminal and confirm",
         )
 
 

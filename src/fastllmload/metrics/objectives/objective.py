@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastllmload import quantities
 from fastllmload.documents.run import RunDocument
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, InvalidValue
 
 # Metric -> unit of its limit. vLLM's names, and those of the deadline frameworks of the smooth-goodput paper.
 UNITS = {
@@ -60,12 +60,14 @@ def objective(name: str, limit: float) -> Objective:
     head, slash, last = name.strip().rpartition("/")
     metric = ALIASES.get(last.strip().lower(), last.strip().lower())
     if metric not in UNITS:
-        raise ValueError(f"is not an objective; write {FORM} with a name of {', '.join(UNITS)}")
+        raise InvalidValue("objective-invalid", f"is not an objective; write {FORM} with a name of {', '.join(UNITS)}")
     if slash and not head.strip():
-        raise ValueError(f"names no class of requests before its slash; write for example 0/{metric}:200")
+        raise InvalidValue(
+            "objective-invalid", f"names no class of requests before its slash; write for example 0/{metric}:200"
+        )
     if not 0 < limit < float("inf") or (UNITS[metric] == "share" and limit > 1):
         what = "a share above 0 and up to 1" if UNITS[metric] == "share" else f"{UNITS[metric]} above 0"
-        raise ValueError(f"has a limit out of range; write {what}")
+        raise InvalidValue("objective-invalid", f"has a limit out of range; write {what}")
     return Objective(metric, limit, head.strip() or None)
 
 
@@ -75,7 +77,9 @@ def read_objective(text: str) -> tuple[str, float]:
     unit = objective(name, 1.0).unit
     value = limit_in(unit, limit.lower())
     if value is None:
-        raise ValueError(f"has no limit in {unit}; write for example {name.strip()}:{EXAMPLES[unit]}")
+        raise InvalidValue(
+            "objective-invalid", f"has no limit in {unit}; write for example {name.strip()}:{EXAMPLES[unit]}"
+        )
     found = objective(name, value)
     return found.name, found.limit
 
@@ -97,7 +101,7 @@ def objectives_of(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:
         try:
             found.append(objective(name, limit))
         except ValueError as problem:
-            raise InputError(f"objective '{name}:{limit:g}' {problem}") from None
+            raise InputError("objective-invalid", f"objective '{name}:{limit:g}' {problem}") from None
     return tuple(found)
 
 
@@ -136,7 +140,8 @@ def refuse_unknown(asked: Iterable[tuple[str, float]], names: Sequence[str], num
         if slash and head not in known:
             remedy = f"its classes are {', '.join(names)}" if names else "it has no classes, so leave the class out"
             raise InputError(
-                f"--goodput {name}:{limit:g} is for a class {head!r} that this run does not have; {remedy}"
+                "class-unknown",
+                f"--goodput {name}:{limit:g} is for a class {head!r} that this run does not have; {remedy}",
             )
 
 

@@ -287,20 +287,25 @@ def refuse_range(parameters: Parameters) -> None:
     first, most = parameters.initial, parameters.maximum
     if first > most:
         raise InputError(
-            f"--initial {first} and --max {most} leave no level between them; give --initial {most} or less"
+            "range-empty",
+            f"--initial {first} and --max {most} leave no level between them; give --initial {most} or less",
         )
 
 
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     refuse_range(parameters)
     if parameters.slo_ttft_p99_ms is None:
-        raise InputError("the test capacity needs an objective: --slo-ttft-p99 MS (IETF 5.5.2)")
+        raise InputError("objective-missing", "the test capacity needs an objective: --slo-ttft-p99 MS (IETF 5.5.2)")
     if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError("the test capacity searches the concurrency itself: leave --rate and --concurrency out")
+        raise InputError(
+            "option-prescribed", "the test capacity searches the concurrency itself: leave --rate and --concurrency out"
+        )
     try:
         re.compile(parameters.oom_pattern)
     except re.error as problem:
-        raise InputError(f"--oom-pattern {parameters.oom_pattern!r} is not a regular expression: {problem}") from None
+        raise InputError(
+            "pattern-invalid", f"--oom-pattern {parameters.oom_pattern!r} is not a regular expression: {problem}"
+        ) from None
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:

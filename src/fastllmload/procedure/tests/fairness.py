@@ -222,20 +222,23 @@ def starved(one: Any) -> str | None:
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
+            "option-prescribed",
             "the test fairness sets the load itself, as a share of the capacity: leave --rate and --concurrency out; give a "
-            "known capacity with --capacity RATE and --capacity-source TEXT"
+            "known capacity with --capacity RATE and --capacity-source TEXT",
         )
     for option, lengths in (("--isl", settings.workload.isl), ("--osl", settings.workload.osl)):
         if lengths is not None:
             raise InputError(
+                "option-prescribed",
                 f"{option} {lengths}: the test fairness sets the lengths of its two classes itself (IETF 5.6.2): leave "
-                f"{option} out"
+                f"{option} out",
             )
     validate_capacity_source(parameters)
     low, high = LOADS
     if not low <= parameters.share_of_capacity <= high:
         raise InputError(
-            f"--load {parameters.share_of_capacity:g} must be from {low:g} to {high:g} of the capacity (IETF 5.6.3)"
+            "value-out-of-range",
+            f"--load {parameters.share_of_capacity:g} must be from {low:g} to {high:g} of the capacity (IETF 5.6.3)",
         )
 
 

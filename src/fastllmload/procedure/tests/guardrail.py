@@ -179,14 +179,16 @@ def hooks(parameters: Parameters) -> tuple[str, ...]:
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
+            "option-prescribed",
             "the test guardrail sets the load itself, as shares of the capacity: leave --rate and --concurrency out; give a "
-            "known capacity with --capacity RATE and --capacity-source TEXT"
+            "known capacity with --capacity RATE and --capacity-source TEXT",
         )
     validate_capacity_source(parameters)
     validate_levels(parameters.levels, SHARES, most=1.0)  # percent of the capacity (IETF 5.10.3)
     if len(set(parameters.configurations)) < 2:
         raise InputError(
-            "--configuration must name at least two of baseline, input, output, full: an overhead is a difference of two"
+            "configurations-missing",
+            "--configuration must name at least two of baseline, input, output, full: an overhead is a difference of two",
         )
 
 

@@ -135,8 +135,9 @@ def refuse_short(osl: str | None) -> None:
         short = longest is not None and getattr(asked, longest) < OUTPUT_AT_LEAST
     if short:
         raise InputError(
+            "output-too-short",
             f"--osl {osl} asks for answers of less than {OUTPUT_AT_LEAST} tokens, and the test itl needs {LEAST_TOKENS} "
-            f"gaps in each (IETF 5.4.2): give --osl {OUTPUT_AT_LEAST} or more, or leave it out"
+            f"gaps in each (IETF 5.4.2): give --osl {OUTPUT_AT_LEAST} or more, or leave it out",
         )
 
 
@@ -157,11 +158,12 @@ def sample(gaps: LevelGaps) -> list[float]:
 
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if not settings.workload.streaming:
-        raise InputError("the test itl measures gaps between tokens: leave --no-stream out")
+        raise InputError("streaming-required", "the test itl measures gaps between tokens: leave --no-stream out")
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
+            "option-prescribed",
             "the test itl sets the load itself, as shares of the capacity: leave --rate and --concurrency out; give a "
-            "known capacity with --capacity RATE and --capacity-source TEXT"
+            "known capacity with --capacity RATE and --capacity-source TEXT",
         )
     refuse_short(settings.workload.osl)
     validate_capacity_source(parameters)

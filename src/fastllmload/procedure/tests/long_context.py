@@ -49,8 +49,9 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
     skipped = [length for length in lengths if limit is not None and length > limit - parameters.output_tokens]
     if len(skipped) == len(lengths):
         raise InputError(
+            "context-exceeded",
             f"every length, from {lengths[0]:,} tokens on, exceeds with its {parameters.output_tokens:,} tokens of answer "
-            f"the model's context of {limit:,}: name shorter ones with --lengths"
+            f"the model's context of {limit:,}: name shorter ones with --lengths",
         )
     warm_up(
         experiment,
@@ -168,20 +169,27 @@ def plot(known: list[tuple[int, float]], fitted: Scaling, found: Findings) -> No
 
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if not 1 <= parameters.slots <= SLOTS:
-        raise InputError(f"--slots {parameters.slots} must be from 1 to {SLOTS} (IETF 5.9.2)")
+        raise InputError("value-out-of-range", f"--slots {parameters.slots} must be from 1 to {SLOTS} (IETF 5.9.2)")
     if not parameters.lengths:
-        raise InputError("--lengths names no length; write for example --lengths 2048,4096,8192,16384")
+        raise InputError(
+            "option-value-missing", "--lengths names no length; write for example --lengths 2048,4096,8192,16384"
+        )
     twice = [str(length) for length, times in Counter(parameters.lengths).items() if times > 1]
     if twice:
-        raise InputError(f"--lengths names {','.join(twice)} twice; each length is measured once")
+        raise InputError("value-repeated", f"--lengths names {','.join(twice)} twice; each length is measured once")
     if min(parameters.lengths) <= 100:
-        raise InputError("--lengths must all be above 100 tokens, which the question after the document takes")
+        raise InputError(
+            "value-out-of-range", "--lengths must all be above 100 tokens, which the question after the document takes"
+        )
     if settings.load.rate is not None or settings.load.concurrency is not None:
         raise InputError(
-            "the test long-context sets the load itself, in a closed loop: leave --rate and --concurrency out, use --slots"
+            "option-prescribed",
+            "the test long-context sets the load itself, in a closed loop: leave --rate and --concurrency out, use --slots",
         )
     if settings.workload.isl is not None:
-        raise InputError("the test long-context sets the input lengths: leave --isl out, use --lengths")
+        raise InputError(
+            "option-prescribed", "the test long-context sets the input lengths: leave --isl out, use --lengths"
+        )
 
 
 TEST = ProcedureTest("long-context", "5.9", "Long Context Scaling", Parameters, run, refuse=refuse, sends=WORKLOAD)

@@ -105,7 +105,10 @@ def recover(experiment: Experiment, one: PressureLevel) -> PressureLevel:
     """Run the hook after an aborted level, also the last one, so that the server answers again."""
     if RECOVER not in experiment.commands:
         if experiment.is_unreachable():
-            raise TargetError("the server does not answer after an overload and there is no --hook recover=COMMAND")
+            raise TargetError(
+                "server-not-recovered",
+                "the server does not answer after an overload and there is no --hook recover=COMMAND",
+            )
         return one
     seconds = experiment.earlier(one.level).get("recovered_s")
     if seconds is None or experiment.is_unreachable():
@@ -212,16 +215,22 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
     problems = []
     if not parameters.isolated and not simulated:
         problems.append(
-            "the test memory-pressure overloads the system and may bring it down: confirm with --isolated that it has no "
-            "other users and that it can be recovered (IETF 7.4)"
+            InputError(
+                "isolation-unconfirmed",
+                "the test memory-pressure overloads the system and may bring it down: confirm with --isolated that it has "
+                "no other users and that it can be recovered (IETF 7.4)",
+            )
         )
     if parameters.capacity is None and parameters.slo_ttft_p99_ms is None:
         problems.append(
-            "the test memory-pressure needs the capacity (--capacity SLOTS with --capacity-source, measured with this "
-            "workload) or an objective to measure it (--slo-ttft-p99 MS)"
+            InputError(
+                "capacity-missing",
+                "the test memory-pressure needs the capacity (--capacity SLOTS with --capacity-source, measured with this "
+                "workload) or an objective to measure it (--slo-ttft-p99 MS)",
+            )
         )
     if problems:
-        raise InputError("\n".join(problems))
+        raise InputError.of_all(problems)
     validate_capacity_source(parameters)
     if parameters.capacity is None:
         concurrency.refuse_range(concurrency.Parameters(initial=parameters.initial))
@@ -229,11 +238,14 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
     below = tuple(level for level in parameters.levels if level < 1)
     if below or max(parameters.levels) <= 1:
         raise InputError(
+            "value-out-of-range",
             f"--levels {listed(below or parameters.levels)}: levels of this test must be above the capacity, such as "
-            f"--levels {listed(LEVELS[1:])}; its base, 1, is always measured first (IETF 5.8.2)"
+            f"--levels {listed(LEVELS[1:])}; its base, 1, is always measured first (IETF 5.8.2)",
         )
     if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError("the test memory-pressure sets the load itself: leave --rate and --concurrency out")
+        raise InputError(
+            "option-prescribed", "the test memory-pressure sets the load itself: leave --rate and --concurrency out"
+        )
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:

@@ -101,7 +101,9 @@ def require_same_plan(levels: dict[str, Level]) -> None:
     """InputError unless all states have the same requests at the same instants."""
     plans = {level.document["plan"]["digest"] for level in levels.values()}
     if len(plans) > 1:
-        raise InputError("the phases of the test prefix-cache have different plans; start it in a new folder")
+        raise InputError(
+            "experiment-changed", "the phases of the test prefix-cache have different plans; start it in a new folder"
+        )
 
 
 def throughput_of(experiment: Experiment, settings: RunSettings, parameters: Parameters, state: str) -> float | None:
@@ -197,14 +199,16 @@ def hooks(parameters: Parameters) -> tuple[str, ...]:
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is None and settings.load.concurrency is None:
         raise InputError(
+            "load-missing",
             "the test prefix-cache needs a load below the saturation of the system without its cache: "
-            "--rate REQUESTS_PER_S"
+            "--rate REQUESTS_PER_S",
         )
     workload = settings.workload
     if workload.name in SYNTHETIC and not workload.prefix_len:
         raise InputError(
+            "prefix-missing",
             f"requests of {workload.name} have no shared prefix: give --prefix-len TOKENS, or leave --workload and --isl "
-            f"out for {DEFAULT}"
+            f"out for {DEFAULT}",
         )
 
 

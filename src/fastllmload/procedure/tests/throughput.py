@@ -217,12 +217,17 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
     load = settings.load
     if load.rate is not None or load.concurrency is not None:
         raise InputError(
-            "the test throughput searches the load itself: leave --rate and --concurrency out, give --min and --max"
+            "option-prescribed",
+            "the test throughput searches the load itself: leave --rate and --concurrency out, give --min and --max",
         )
     if not 0 < parameters.minimum <= parameters.maximum:
-        raise InputError(f"--min {parameters.minimum:g} and --max {parameters.maximum:g} leave no level between them")
+        raise InputError(
+            "range-empty", f"--min {parameters.minimum:g} and --max {parameters.maximum:g} leave no level between them"
+        )
     if parameters.step <= 0 or (parameters.loop == "closed" and parameters.step != int(parameters.step)):
-        raise InputError(f"--step {parameters.step:g} must be above 0, and an integer for --loop closed")
+        raise InputError(
+            "value-out-of-range", f"--step {parameters.step:g} must be above 0, and an integer for --loop closed"
+        )
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:

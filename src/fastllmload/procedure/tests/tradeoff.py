@@ -193,11 +193,14 @@ def plots(level_results: list[LevelResult], found: Findings) -> None:
 
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.concurrency is not None:
-        raise InputError("the test tradeoff is open loop by definition (IETF 5.3): leave --concurrency out")
+        raise InputError(
+            "option-prescribed", "the test tradeoff is open loop by definition (IETF 5.3): leave --concurrency out"
+        )
     if settings.load.rate is not None:
         raise InputError(
+            "option-prescribed",
             "the test tradeoff sets the load itself: leave --rate out; give a known capacity with --capacity RATE and "
-            "--capacity-source TEXT"
+            "--capacity-source TEXT",
         )
     validate_capacity_source(parameters)
     validate_levels(parameters.levels, SHARES)

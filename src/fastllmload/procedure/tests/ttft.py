@@ -103,7 +103,8 @@ def samples(level: Level) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64
 def refuse(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is None and settings.load.concurrency is None:
         raise InputError(
-            "the test ttft needs a load: --rate REQUESTS_PER_S (open loop) or --concurrency COUNT (closed)"
+            "load-missing",
+            "the test ttft needs a load: --rate REQUESTS_PER_S (open loop) or --concurrency COUNT (closed)",
         )
 
 

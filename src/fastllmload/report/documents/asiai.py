@@ -82,7 +82,7 @@ def block(subject: Subject) -> dict[str, Any]:
     run, document = subject.run, identity.run_document(subject)
     damage = run.lost(ROWS)
     if damage is not None:
-        raise RunFolderError(f"{damage}; all figures of --as asiai are computed from it")
+        raise RunFolderError("run-file-damaged", f"{damage}; all figures of --as asiai are computed from it")
     chosen = populations(run, window_of(run)).submitted
     rows, output, names = run.rows[chosen], count_tokens(run).output[chosen], RowNames(run.document)
     classes = rows["request_class"]

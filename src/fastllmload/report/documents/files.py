@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastllmload.errors import RunFolderError
+from fastllmload.errors import RunFolderError, coded
 from fastllmload.records.run import Run
 
 # Module of `report` -> file name; each module has `write(run, document) -> None`, which writes into run.directory.
@@ -30,7 +30,8 @@ def write_reports(run: Run, document: Mapping[str, Any], writers: Mapping[str, s
             importlib.import_module(f"fastllmload.report.{module}").write(run, document)
         except OSError as problem:
             way = "move it away" if problem.errno == errno.EINVAL else "make room"
-            problems.append(f"{what} could not be written: {problem.strerror}; {way} and run `fastllmload report`")
+            unwritten = f"{what} could not be written: {problem.strerror}; {way} and run `fastllmload report`"
+            problems.append(coded("report-not-written", unwritten))
         except RunFolderError as problem:
             problems.append(f"{what} could not be written: {problem}")
     return problems
@@ -43,7 +44,8 @@ def write_again(load: Callable[[], Run], document: Mapping[str, Any]) -> list[st
     except RunFolderError as problem:
         return [f"{' and '.join(WRITERS.values())} could not be written: {problem}"]
     if not os.access(run.directory, os.W_OK):
-        return [f"{' and '.join(WRITERS.values())} were not written: {run.directory} is not writable"]
+        unwritten = f"{' and '.join(WRITERS.values())} were not written: {run.directory} is not writable"
+        return [coded("report-not-written", unwritten)]
     if run.damaged:
         return write_missing(run, document)
     return write_reports(run, document)
@@ -53,6 +55,6 @@ def write_missing(run: Run, document: Mapping[str, Any]) -> list[str]:
     """Write only the missing reports of a damaged folder: existing ones were written before the damage and are kept."""
     missing = {module: what for module, what in WRITERS.items() if not (run.directory / what).is_file()}
     kept = [what for what in WRITERS.values() if what not in missing.values()]
-    unchanged = [f"{' and '.join(kept)} were kept as written before"] if kept else []
-    damage = [f"{problem}; the report shows the rest of the run" for problem in run.damage]
+    unchanged = [coded("report-kept", f"{' and '.join(kept)} were kept as written before")] if kept else []
+    damage = [coded("run-file-damaged", f"{problem}; the report shows the rest of the run") for problem in run.damage]
     return [*damage, *unchanged, *write_reports(run, document, missing)]

@@ -28,7 +28,8 @@ def html(subject: Subject) -> str:
     """The HTML page of a run; procedures have their own."""
     if subject.redacted:
         raise InputError(
-            "--redact is not available with --as html, whose plots show the load; use --as full, markdown or minimum"
+            "redaction-unsupported",
+            "--redact is not available with --as html, whose plots show the load; use --as full, markdown or minimum",
         )
     from fastllmload.report.html import render
 

@@ -30,7 +30,7 @@ def write(run: Run, document: dict[str, Any]) -> None:
     """Write latency.hlog into the run folder. RunFolderError for a run whose rows or events are incomplete."""
     damage = run.lost(ROWS, EVENTS)
     if damage is not None:
-        raise RunFolderError(damage)
+        raise RunFolderError("run-file-damaged", damage)
     with replacing(run.directory / NAME) as file:
         text = io.TextIOWrapper(file, encoding="ascii", newline="\n")
         write_log(run, text)
@@ -44,7 +44,7 @@ def write_log(run: Run, stream: IO[str]) -> None:
     """
     damage = run.lost(ROWS)
     if damage is not None:
-        raise RunFolderError(f"{damage}; its intervals would not be those of the run")
+        raise RunFolderError("run-file-damaged", f"{damage}; its intervals would not be those of the run")
     phase = run.phase("measure")
     offset_ns = (run.manifest.get("environment") or {}).get("clock_offset_ns")
     base_ns = 0 if phase is None else phase.start_ns
@@ -63,7 +63,8 @@ def _wall_clock(epoch_s: float) -> str:
         utc = datetime.fromtimestamp(epoch_s, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     except (OSError, ValueError, OverflowError):
         raise RunFolderError(
-            f"the start of the run, {epoch_s:g} s since 1970, is not a valid date: run.json was modified"
+            "run-file-damaged",
+            f"the start of the run, {epoch_s:g} s since 1970, is not a valid date: run.json was modified",
         ) from None
     return (
         f"#[StartTime: {epoch_s:.3f} (seconds since epoch), {utc}]\n#[BaseTime: {epoch_s:.3f} (seconds since epoch)]\n"

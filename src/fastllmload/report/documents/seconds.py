@@ -88,7 +88,8 @@ def block_starts(sources: list[ValueSource], base_ns: int) -> Iterator[int]:
     last = max((source.last_ns for source in sources), default=base_ns)
     if last - base_ns > LONGEST_NS:
         raise RunFolderError(
-            f"the times of its events span {(last - base_ns) / LONGEST_NS:.0f} years: they were modified"
+            "run-file-damaged",
+            f"the times of its events span {(last - base_ns) / LONGEST_NS:.0f} years: they were modified",
         )
     numbers = np.unique(np.concatenate([np.empty(0, np.int64), *(source.seconds(base_ns) for source in sources)]))
     at = 0
@@ -171,7 +172,8 @@ def hiccup_intervals(run: Run) -> Iterator[HistogramInterval]:
         return
     if int(records["index"].max()) >= histogram.COUNTS:
         raise RunFolderError(
-            f"{run.directory / HICCUP_INTERVALS} counts values outside of the histogram: it was modified"
+            "run-file-damaged",
+            f"{run.directory / HICCUP_INTERVALS} counts values outside of the histogram: it was modified",
         )
     borders = np.flatnonzero(np.diff(records["begin_ns"])) + 1
     for part in np.split(records, borders):

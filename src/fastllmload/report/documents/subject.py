@@ -62,7 +62,7 @@ class Subject:
         """Rows and events; for a procedure, those of its representative level. RunFolderError without one."""
         level = self.level
         if level is None:
-            raise RunFolderError(f"{self.folder} has no finished level to report on")
+            raise RunFolderError("run-not-begun", f"{self.folder} has no finished level to report on")
         return load(level.folder)
 
     @cached_property
@@ -126,13 +126,14 @@ def procedure_document(folder: Path) -> dict[str, Any]:
     try:
         found = parse_json(read_regular(path))
     except msgspec.DecodeError as problem:
-        raise RunFolderError(f"{path} is not JSON, it may be truncated: {problem}") from None
+        raise RunFolderError("run-file-damaged", f"{path} is not JSON, it may be truncated: {problem}") from None
     except OSError as problem:
-        raise RunFolderError(f"{path} cannot be read: {problem.strerror}") from None
+        raise RunFolderError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
     if not isinstance(found, dict) or found.get("schema_version") != PROCEDURE_VERSION:
         version = found.get("schema_version") if isinstance(found, dict) else None
         raise RunFolderError(
+            "schema-version",
             f"{path} has schema_version {version!r}, this version reads {PROCEDURE_VERSION}: read the folder with the "
-            "version that wrote it"
+            "version that wrote it",
         )
     return found
