@@ -36,12 +36,12 @@ class InputError(FastLLMLoadError):
 
     exit_code = 2
 
-    @classmethod
-    def of_all(cls, problems: Sequence[InputError]) -> InputError:
+    @staticmethod
+    def of_all(problems: Sequence[InputError]) -> InputError:
         """The only one of *problems*, or one error with each of them on a line."""
         if len(problems) == 1:
             return problems[0]
-        return cls("several-problems", "\n".join(map(str, problems)))
+        return InputError("several-problems", "\n".join(map(str, problems)))
 
 
 class HostLimitError(InputError):

@@ -16,7 +16,7 @@ from fastllmload.errors import InputError, InvalidValue, coded
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fastllmload"
-TAKE_A_CODE = re.compile(r"[A-Z]\w*(Error|Refused|Failed|Value)|NoAnswer|Interrupted|coded|incident")
+TAKE_A_CODE = re.compile(r"[A-Z]\w*(Error|Refused|Failed|Value)|NoAnswer|Interrupted|coded|incident|warn|_note")
 GIVE_A_CODE = re.compile(r"\w*_code")  # functions
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastllmload.errors import coded
 from fastllmload.experiment.level.result import Level
 from fastllmload.report.terminal.outlet import on_screen
 
@@ -24,8 +25,8 @@ class Console:
         if not self._quiet:
             print(on_screen(self._redact(line)), flush=True)
 
-    def warn(self, line: str) -> None:
-        print(on_screen(self._redact(f"warning: {line}")), file=sys.stderr, flush=True)
+    def warn(self, code: str, line: str) -> None:
+        print(on_screen(self._redact(f"warning: {coded(code, line)}")), file=sys.stderr, flush=True)
 
     def begin(self, number: int, name: str, seconds: float | None) -> None:
         length = "" if seconds is None else f", about {seconds:,.0f} s"

@@ -121,7 +121,7 @@ class Experiment:
         self.levels.append(level)
         self.record(level)
         if level.cascading:
-            self.journal.note("warnings", cascaded(level))
+            self.journal.note("warnings", coded("cascading-failures", cascaded(level)))
         return level
 
     def set_target(self, settings: RunSettings) -> None:
@@ -190,10 +190,11 @@ class Experiment:
         for folder in runs_below(self.folder / LEVELS):
             if folder.name not in asked:
                 moved = quarantine(folder)
-                self.journal.note(
-                    "warnings", f"{LEVELS}/{folder.name} was measured by an earlier start, but the test did not need it "
-                    f"this time: no figure includes it, and it is kept as {moved}"
-                )  # fmt: skip
+                left_out = (
+                    f"{LEVELS}/{folder.name} was measured by an earlier start, but the test did not need it this time: no "
+                    f"figure includes it, and it is kept as {moved}"
+                )
+                self.journal.note("warnings", coded("level-unused", left_out))
 
     def _found(self, number: int, name: str, settings: RunSettings, folder: Path, mark: str) -> Level | None:
         if not folder.exists():
@@ -218,11 +219,9 @@ class Experiment:
         if problem is None:
             self.console.say(f"level {number} ({name}) was cut off and is measured again; {where}")
             return
-        warning = coded(
-            "level-damaged", f"level {number} ({name}) is damaged and is measured again: {problem}; {where}"
-        )
-        self.journal.note("warnings", warning)
-        self.console.warn(warning)
+        warning = f"level {number} ({name}) is damaged and is measured again: {problem}; {where}"
+        self.journal.note("warnings", coded("level-damaged", warning))
+        self.console.warn("level-damaged", warning)
 
     def run(self, folder: Path, settings: RunSettings, mark: str = "", may_die: bool = False) -> dict[str, Any]:
         """Measure one run into *folder*. Returns its run.json. A cut-off run in that folder is renamed first."""

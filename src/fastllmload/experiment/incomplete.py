@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from fastllmload.errors import coded
 from fastllmload.experiment.journal import DONE, RUNNING
 from fastllmload.experiment.level.result import level_warnings
 
@@ -27,7 +28,8 @@ def with_final_remarks(document: Document) -> dict[str, Any]:
     quick, simulated = bool(found.get("quick")), bool((found.get("manifest") or {}).get("simulated"))
     added = [text for text, holds in ((QUICK, quick), (SIMULATED, simulated)) if holds]
     found["deviations"] = [*dict.fromkeys([*(found.get("deviations") or ()), *added])]
-    found["warnings"] = [*dict.fromkeys([*(found.get("warnings") or ()), *level_warnings(levels)])]
+    warnings = [coded(code, text) for code, text in level_warnings(levels)]
+    found["warnings"] = [*dict.fromkeys([*(found.get("warnings") or ()), *warnings])]
     return found
 
 

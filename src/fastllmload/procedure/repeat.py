@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.engine.public_settings import redactor
+from fastllmload.errors import coded
 from fastllmload.experiment import declarations, journal
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
@@ -53,10 +54,11 @@ def run_repeatedly(
         )  # fmt: skip
         fresh = simulated or RESTART in terms.commands
         if not fresh and declared.get("prefix_cache.enabled", "").lower() not in ("no", "false", "off"):
-            book.note(
-                "warnings", "all runs send the same requests: an enabled prefix cache answers a later run from the requests "
-                f"of an earlier one; --hook {RESTART}=COMMAND starts each run with an empty cache",
-            )  # fmt: skip
+            same = (
+                "all runs send the same requests: an enabled prefix cache answers a later run from the requests of an "
+                f"earlier one; --hook {RESTART}=COMMAND starts each run with an empty cache"
+            )
+            book.note("warnings", coded("prefix-cache-warm", same))
         codes = [0]
 
         def ended(status: str) -> None:

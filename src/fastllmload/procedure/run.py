@@ -106,11 +106,12 @@ def run_procedure(
         is_cold = declared_cold(declarations)
         if settings.load.warmup_requests or settings.load.warmup_tokens or settings.load.warmup_seconds:
             console.warn(
+                "option-not-applicable",
                 "--warmup has no effect here except 0, which leaves the warm-up out: a test warms up with at least 100 "
-                "requests and 10,000 output tokens (IETF 4.5.1)"
+                "requests and 10,000 output tokens (IETF 4.5.1)",
             )
         for text in without_effect(test, settings, parameters):
-            console.warn(text)
+            console.warn("option-not-applicable", text)
         before = terms.before
         if (
             is_cold
@@ -119,7 +120,7 @@ def run_procedure(
         ):
             before = (*before, cold_start.RESTART)
         for name in sorted(terms.commands.keys() - {*test.hooks(parameters), *test.may, *before}):
-            console.warn(f"--hook {name} is not used by the test {test.name}")
+            console.warn("option-not-applicable", f"--hook {name} is not used by the test {test.name}")
         experiment = Experiment(
             terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s,
             warm=not asked_none and not is_cold, cold=is_cold, hook_s=terms.hook_s,
@@ -241,9 +242,9 @@ def write_report(test: ProcedureTest, experiment: Experiment, found: Findings, s
         experiment.quarantine_unused_levels()
     limited = [level for level in experiment.levels if level.generator_limited and not counted(experiment.entry(level))]
     if limited:
-        found.warn(client_limited_text(limited))
-    for text in level_warnings(experiment.journal.document["levels"]):
-        found.warn(text)
+        found.warn("client-limited", client_limited_text(limited))
+    for code, text in level_warnings(experiment.journal.document["levels"]):
+        found.warn(code, text)
     if experiment.cold and experiment.levels:
         document = experiment.journal.document
         experiment.journal.put(

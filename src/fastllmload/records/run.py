@@ -184,7 +184,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     try:
         convert(manifest, RunDocument)
     except DocumentError as wrong:
-        raise RunFolderError("run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it") from None
+        raise RunFolderError(
+            "run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it"
+        ) from None
     return manifest
 
 

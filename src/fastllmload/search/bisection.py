@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from fastllmload.errors import coded
+
 
 @dataclass(frozen=True)
 class SearchEvent:
@@ -88,7 +90,9 @@ class Bisection:
                 return self._result()
             if self.passes is None:
                 return self._result()
-        self.notes.append(f"level {self.passes:g} was not confirmed: answers kept contradicting each other")
+        self._note(
+            "level-not-confirmed", f"level {self.passes:g} was not confirmed: answers kept contradicting each other"
+        )
         return self._result()
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -167,11 +171,17 @@ class Bisection:
             return True
         again = self._ask(level)
         if again is None:
-            self.notes.append(f"level {level:g} was not confirmed: the client was the limit in each further run")
+            self._note(
+                "level-not-confirmed",
+                f"level {level:g} was not confirmed: the client was the limit in each further run",
+            )
         if again is not False:
             return True
         if level not in self.events:
-            self.notes.append(f"level {level:g} held once and failed when run again: it does not count as passing")
+            self._note(
+                "answers-contradict",
+                f"level {level:g} held once and failed when run again: it does not count as passing",
+            )
         self.fails = level
         lower = [each.level for each in self.asked if each.level < level and self._majority(each.level)]
         self.passes = max(lower, default=None)
@@ -198,12 +208,12 @@ class Bisection:
         if level in self.events:
             return True
         if third is None:
-            self.notes.append(f"level {level:g} failed once and held once: it counts as failing")
+            self._note("answers-contradict", f"level {level:g} failed once and held once: it counts as failing")
             return True
         if not self._majority(level):
-            self.notes.append(f"level {level:g} failed twice and held once: it counts as failing")
+            self._note("answers-contradict", f"level {level:g} failed twice and held once: it counts as failing")
             return True
-        self.notes.append(f"level {level:g} failed once and held twice: it counts as passing")
+        self._note("answers-contradict", f"level {level:g} failed once and held twice: it counts as passing")
         return False
 
     # -- the answer ---------------------------------------------------------------------------------------------------
@@ -212,33 +222,41 @@ class Bisection:
         top = None if self.fails is None else self._majority(self.fails)
         if self.fails is not None and top is None:
             ended = "client"
-            self.notes.append(
+            self._note(
+                "client-limited",
                 f"at level {self.fails:g} the client was the limit in each of "
                 f"{sum(each.level == self.fails for each in self.asked)} runs: nothing is known of the "
-                "system from there on"
+                "system from there on",
             )
         elif self.passes is None:
             ended = "minimum"
-            self.notes.append("the lowest level fails: no level holds")
+            self._note("no-level-passes", "the lowest level fails: no level holds")
         elif self.fails is None:
             ended = "bound"
-            self.notes.append(f"the upper bound {self.hi:g} holds: the true maximum may be higher")
+            self._note("upper-bound-passes", f"the upper bound {self.hi:g} holds: the true maximum may be higher")
         else:
             ended = "bracket"
-        self.notes += [
-            f"level {level:g} and every level above fail permanently: {what}; other runs do not change that"
-            for level, what in sorted(self.events.items())
-        ]
+        for level, what in sorted(self.events.items()):
+            self._note(
+                "level-fails-permanently",
+                f"level {level:g} and every level above fail permanently: {what}; other runs do not change that",
+            )
         self.notes += self._repeated_notes()
         odd = monotonicity_notes({each.level: self._majority(each.level) for each in self.asked})
         return BisectionResult(self.passes, self.fails, ended, (*self.notes, *odd), tuple(self.asked))
+
+    def _note(self, code: str, sentence: str) -> None:
+        self.notes.append(coded(code, sentence))
 
     def _repeated_notes(self) -> list[str]:
         """Notes on levels with runs in which the client was the limit, and others."""
         discarded = Counter(each.level for each in self.asked if each.answer is None)
         return [
-            f"level {level:g}: {count} of {sum(each.level == level for each in self.asked)} runs decide nothing because "
-            "the client was the limit; it was run again"
+            coded(
+                "client-limited",
+                f"level {level:g}: {count} of {sum(each.level == level for each in self.asked)} runs decide nothing because "
+                "the client was the limit; it was run again",
+            )
             for level, count in sorted(discarded.items())
             if self._answers(level)
         ]
@@ -248,7 +266,10 @@ def monotonicity_notes(answers: Mapping[float, Answer]) -> list[str]:
     """Notes on what contradicts monotonicity: passing levels above the lowest failing one."""
     failing = min((level for level, answer in answers.items() if answer is False), default=None)
     return [
-        f"level {level:g} holds although {failing:g} fails: the answer is not monotonic in the load"
+        coded(
+            "answers-not-monotonic",
+            f"level {level:g} holds although {failing:g} fails: the answer is not monotonic in the load",
+        )
         for level in sorted(answers)
         if failing is not None and answers[level] and level > failing
     ]

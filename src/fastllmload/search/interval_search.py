@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fastllmload.errors import coded
 from fastllmload.search.bisection import ROUNDING, halfway, monotonicity_notes, rounded
 from fastllmload.statistics.sequential_tests import LOWEST, Decision, SequentialPlan
 
@@ -180,7 +181,11 @@ class IntervalSearch:
         if number > 0:
             self._compare(level)
         if before in (Decision.PASS, Decision.FAIL) and self.decisions[level] is not before:
-            self.notes.append(f"level {level:g}: {before}, but {self.decisions[level]} after another trial")
+            self.notes.append(
+                coded(
+                    "answers-contradict", f"level {level:g}: {before}, but {self.decisions[level]} after another trial"
+                )
+            )
         return self.decisions[level]
 
     def _compare(self, level: float) -> None:
@@ -188,7 +193,9 @@ class IntervalSearch:
         difference = self.runner.changed(level)
         if difference is not None and not self.system_changed:
             self.system_changed = True
-            self.notes.append(f"the system changed during the search: at level {level:g} {difference}")
+            self.notes.append(
+                coded("system-changed", f"the system changed during the search: at level {level:g} {difference}")
+            )
 
     def _measure_bracket_ends(self, level: float) -> None:
         """Measure the ends of the bracket other than *level* again, in random order, if they have trials left."""
@@ -215,7 +222,12 @@ class IntervalSearch:
         for level in lower_levels(self.lo, self.step):
             if self.decisions[min(self.decisions)] is not Decision.CLIENT or not self.has_room:
                 return
-            self.notes.append(f"level {level:g} is below the lowest one asked for: the client was the limit above it")
+            self.notes.append(
+                coded(
+                    "level-below-range",
+                    f"level {level:g} is below the lowest one asked for: the client was the limit above it",
+                )
+            )
             self._test(level)
 
     def _narrow(self) -> None:
@@ -451,7 +463,9 @@ class IntervalSearch:
             pooled = self.runner.pooled_decision(level)
             self.refuted.add(level)
             self.decisions[level] = Decision.FAIL if pooled is Decision.FAIL else Decision.UNDECIDED
-            self.notes.append(f"level {level:g} passed, but failed its re-test: it does not count")
+            self.notes.append(
+                coded("level-not-confirmed", f"level {level:g} passed, but failed its re-test: it does not count")
+            )
             self._narrow()
         self.confirmed = None if self.best is None else False
 

@@ -11,6 +11,7 @@ import msgspec
 
 from fastllmload.engine.public_settings import redactor
 from fastllmload.engine.simulated_target import check_engine_options
+from fastllmload.errors import coded
 from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.declarations import entry
@@ -61,8 +62,8 @@ def run_search(
         announce(console, book, requested, parameters, simulated)
         warning = too_few_requests(requested, parameters, settings.load.ramp_share)
         if warning is not None:
-            book.note("warnings", warning)
-            console.warn(warning)
+            book.note("warnings", coded("few-samples", warning))
+            console.warn("few-samples", warning)
         found = Search(experiment, parameters, requested)
         with conclude_when_stopped(book, "search", found.finalize), experiment:
             if terms.warm:

@@ -81,10 +81,15 @@ def measured(
         default=None,
     )
     if best is None or best.req_s <= 0:
-        found.warn("no request of the capacity measurement succeeded, so load fractions have no capacity to refer to")
+        found.warn(
+            "nothing-measured",
+            "no request of the capacity measurement succeeded, so load fractions have no capacity to refer to",
+        )
         return None
     if limited:
-        found.warn("the client was the limit while the capacity was measured: the true one may be higher")
+        found.warn(
+            "client-limited", "the client was the limit while the capacity was measured: the true one may be higher"
+        )
     source = f"measured: closed loop, {len(load_sweep.level_results)} levels of {length:g} s"
     return SaturationCapacity(best.req_s, source, limited, best.output_tok_s, why)
 

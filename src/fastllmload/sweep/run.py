@@ -92,7 +92,7 @@ class Sweep:
                 raise  # the host or the target failed during the run
             self.refused[number] = str(problem)
             self.problem = self.problem or problem
-            self.experiment.console.warn(f"{cell.label}: not measured: {problem}")
+            self.experiment.console.warn(problem.code, f"{cell.label}: not measured: {problem.message}")
             return
         self.measured.setdefault(number, []).append(level)
         self.experiment.record(level, cell=dict(cell.values), repetition=repetition)

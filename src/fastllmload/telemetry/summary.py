@@ -16,7 +16,7 @@ import numpy as np
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
-from fastllmload.errors import RunFolderError
+from fastllmload.errors import RunFolderError, coded
 from fastllmload.metrics.distribution.summary import scalar
 from fastllmload.metrics.request.token_rate import gen_tok_s
 from fastllmload.metrics.run.cost import power_w, tok_s_per_w
@@ -110,11 +110,13 @@ def throttling(found: Telemetry, window: Window | None) -> list[str]:
             if hot.any():
                 words = throttle_words(int(np.bitwise_or.reduce(bits)))
                 gpu = series.name.partition(".")[0]
-                warnings.append(f"{gpu} was throttled in {hot.mean():.0%} of its samples: {', '.join(words)}")
+                hot_gpu = f"{gpu} was throttled in {hot.mean():.0%} of its samples: {', '.join(words)}"
+                warnings.append(coded("gpu-throttled", hot_gpu))
         elif series.name == "host.cpu.thermal_throttles":
             inside = series.value[window.holds(series.t_ns) & ~np.isnan(series.value)]
             if len(inside) > 1 and inside[-1] > inside[0]:
-                warnings.append(f"cores of this host were slowed down for heat {inside[-1] - inside[0]:.0f} times")
+                hot_cpu = f"cores of this host were slowed down for heat {inside[-1] - inside[0]:.0f} times"
+                warnings.append(coded("cpu-throttled", hot_cpu))
     return warnings
 
 

@@ -18,20 +18,26 @@ from fastllmload.settings import RunSettings
 Entry = Mapping[str, Any]
 
 
-def level_warnings(levels: Sequence[Entry]) -> Iterator[str]:
-    """Sentences for `warnings` from `criteria.warnings` of *levels*."""
+def level_warnings(levels: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    """(code, sentence) for `warnings` from `criteria.warnings` of *levels*."""
     found: dict[str, list[tuple[Entry, str]]] = {}
     for level in levels:
         for text in (level.get("criteria") or {}).get("warnings") or ():
             found.setdefault(TOO_SHORT if str(text).endswith(TOO_SHORT) else str(text), []).append((level, str(text)))
     for kind, there in found.items():
+        code = warning_code(kind)
         if len(there) == 1:
             [(level, text)] = there
-            yield f"level {level.get('number')} ({level.get('name')}): {text}"
+            yield code, f"level {level.get('number')} ({level.get('name')}): {text}"
             continue
         numbers = ", ".join(str(level.get("number")) for level, _ in there)
         why = "the mean e2e latency is more than a tenth of each: " if kind == TOO_SHORT else ""
-        yield f"levels {numbers}: {why}{kind}"
+        yield code, f"levels {numbers}: {why}{kind}"
+
+
+def warning_code(kind: str) -> str:
+    """The code of a text of `criteria.warnings`."""
+    return "level-too-short" if kind == TOO_SHORT else "nothing-measured"
 
 
 def slug(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.errors import coded
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.settings import at_concurrency, changed
 from fastllmload.records import layout
@@ -80,7 +81,7 @@ def run(experiment: Experiment, settings: RunSettings, quick: bool) -> None:
     found = run_rounds(experiment, settings, quick)
     one = {"before_level": experiment.next_level, **found.entry(), "folders": found.folders}
     if found.verified is False:
-        experiment.console.warn(NOT_VERIFIED)
+        experiment.console.warn("warmup-not-verified", NOT_VERIFIED)
     if earlier is not None and earlier["verified"] is False:
         found.verified = False  # finished levels were measured after it
     experiment.journal.put(warmup=found.entry(), warmups=[*experiment.journal.document["warmups"], one])
@@ -91,7 +92,7 @@ def note_unverified(experiment: Experiment) -> None:
     """Warn of an unverified warm-up, also if an earlier start did it."""
     done = experiment.journal.document["warmup"]
     if done is not None and done["verified"] is False:
-        experiment.journal.note("warnings", NOT_VERIFIED)
+        experiment.journal.note("warnings", coded("warmup-not-verified", NOT_VERIFIED))
 
 
 def run_rounds(experiment: Experiment, settings: RunSettings, quick: bool) -> WarmUp:

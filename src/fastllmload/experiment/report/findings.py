@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from fastllmload.errors import coded
 from fastllmload.report.text.numbers import percent
 
 SHARES = ("success_rate", "slo_attainment")
@@ -85,9 +86,9 @@ class Findings:
         if sentence not in self.deviations:
             self.deviations.append(sentence)
 
-    def warn(self, sentence: str) -> None:
-        if sentence not in self.warnings:
-            self.warnings.append(sentence)
+    def warn(self, code: str, sentence: str) -> None:
+        if coded(code, sentence) not in self.warnings:
+            self.warnings.append(coded(code, sentence))
 
     def entries(self) -> dict[str, Any]:
         """The entries of procedure.json."""

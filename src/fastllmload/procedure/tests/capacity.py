@@ -135,8 +135,9 @@ class Levels:
             late = 0 if self._lines is None else log[key][0] - self._lines
             if late > 0:
                 self.found.warn(
+                    "memory-lines-unassigned",
                     f"{late} out-of-memory line{'s' * (late > 1)} appeared in the server's log before {key}, when nothing "
-                    "was measured: no level counts them, though the level before may have caused them"
+                    "was measured: no level counts them, though the level before may have caused them",
                 )
 
     def lines(self) -> int:

@@ -74,8 +74,9 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
         if why:
             unsound.append(name)
             found.warn(
+                "isolated-class-saturates",
                 f"the isolated {name} class saturates the system ({why}): inflation and Jain's index, which compare "
-                "with it, have no meaning; take --baseline own_rate or a lower --load"
+                "with it, have no meaning; take --baseline own_rate or a lower --load",
             )
     mixed = LoadSweep(experiment, settings, prefix="mixed, ").at(float(f"{rate:.6g}"))
     report(mixed.level, {name: level_result.level for name, level_result in alone.items()}, capacity, parameters, found)
@@ -123,7 +124,7 @@ def report(
     isolated_p50 = {NUMBERS[name]: value for name, level in alone.items() if (value := level.figure("ttft", "p50"))}
     block = block_of(mixed.run, isolated_p50)
     if block is None:
-        found.warn("fewer than two classes of the mix were served: there is nothing to compare")
+        found.warn("nothing-measured", "fewer than two classes of the mix were served: there is nothing to compare")
         return
     rows: list[tuple[Any, ...]] = []
     inflation: dict[str, Any] = {}
@@ -138,7 +139,8 @@ def report(
             samples = figures["ttft"]["n"]
             if samples < P99_REQUESTS:
                 found.warn(
-                    f"class {name}, {how}: its P99 is from {count(samples)} requests, fewer than {P99_REQUESTS:,}"
+                    "few-samples",
+                    f"class {name}, {how}: its P99 is from {count(samples)} requests, fewer than {P99_REQUESTS:,}",
                 )
     columns = (
         "Class",

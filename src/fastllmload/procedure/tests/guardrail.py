@@ -119,7 +119,10 @@ def report(done: Done, throughput: Throughput, capacity: SaturationCapacity, fou
     report_overheads(found, shares[middle])
     refused = {name: count for name, count in found.values["refused"].items() if count}
     if refused:
-        found.warn(f"benign requests were refused: {', '.join(f'{name} {count}' for name, count in refused.items())}")
+        found.warn(
+            "benign-refused",
+            f"benign requests were refused: {', '.join(f'{name} {count}' for name, count in refused.items())}",
+        )
     names = tuple(f"{share:.0%}" for share in shares)
     series = tuple(
         FindingSeries(

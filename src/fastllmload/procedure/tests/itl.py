@@ -76,7 +76,7 @@ def measure(experiment: Experiment, rate: float, parameters: Parameters, found: 
             return level, gaps
         share = max(0.05, min(gaps.requests / requests, len(gaps.ns) / LEAST_GAPS))
         requests = int(requests * min(10.0, 1.2 / share)) + 1
-    found.warn(f"at {rate:g} r/s only {gaps.requests} requests and {len(gaps.ns):,} gaps qualify")
+    found.warn("few-samples", f"at {rate:g} r/s only {gaps.requests} requests and {len(gaps.ns):,} gaps qualify")
     return level, gaps
 
 

@@ -59,7 +59,10 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
     warm_up(experiment, at_concurrency(settings, parameters.initial), quick=experiment.quick)
     slots = capacity_slots(experiment, settings, parameters, found)
     if slots is None:
-        found.warn("no concurrency meets the criteria: without a capacity, memory pressure cannot be measured")
+        found.warn(
+            "no-level-passes",
+            "no concurrency meets the criteria: without a capacity, memory pressure cannot be measured",
+        )
         return
     done: list[PressureLevel] = []
     for share in sorted({1.0, *parameters.levels}):

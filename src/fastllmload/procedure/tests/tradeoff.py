@@ -51,7 +51,9 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
         level_result = load_sweep.at(float(f"{share * capacity.req_s:.6g}"))
         report(load_sweep, capacity, parameters, found)
         if level_result.level.cascading:
-            found.warn(f"at {level_result.load:g} r/s most requests failed: higher levels were left out")
+            found.warn(
+                "levels-left-out", f"at {level_result.load:g} r/s most requests failed: higher levels were left out"
+            )
             break
     if not saturated(load_sweep):
         found.deviate("no level saturated the system: the range does not reach saturation (IETF 5.3.2)")

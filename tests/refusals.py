@@ -1,0 +1,20 @@
+"""What a test asserts of an error: its code, and the values that its message contains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from fastllmload.errors import FastLLMLoadError
+
+
+@contextmanager
+def raises_code(code: str, *values: object) -> Iterator[pytest.ExceptionInfo[FastLLMLoadError]]:
+    """The block raises an error with *code* whose message contains each of *values*."""
+    with pytest.raises(FastLLMLoadError) as caught:
+        yield caught
+    assert caught.value.code == code
+    missing = [value for value in values if str(value) not in caught.value.message]
+    assert not missing, f"{missing} not in: {caught.value.message}"
