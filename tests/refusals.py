@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -18,3 +18,13 @@ def raises_code(code: str, *values: object) -> Iterator[pytest.ExceptionInfo[Fas
     assert caught.value.code == code
     missing = [value for value in values if str(value) not in caught.value.message]
     assert not missing, f"{missing} not in: {caught.value.message}"
+
+
+def code_of(text: str) -> str:
+    """The code at the end of *text*."""
+    return text.rpartition("[")[2].rstrip().removesuffix("]")
+
+
+def codes(texts: Iterable[str]) -> list[str]:
+    """The code of each of *texts*."""
+    return [code_of(text) for text in texts]

@@ -20,9 +20,7 @@ class FastLLMLoadError(Exception):
 
     exit_code = 70
 
-    def __init__(self, code: str, message: str | None = None) -> None:
-        if message is None:  # transition: sites without a code
-            code, message = "uncoded", code
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message

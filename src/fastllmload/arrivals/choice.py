@@ -19,7 +19,8 @@ def choose_varying(arrival: str, curve: RateCurve, written: str, burstiness: flo
     """The process that `--arrival` and `--burstiness` name, with a rate that follows *curve*; *written*: its text."""
     if arrival.partition(":")[0] == "onoff":
         raise InputError(
-            f"--arrival {arrival} cannot be combined with a varying rate; write the bursts as --rate spikes:..."
+            "options-conflict",
+            f"--arrival {arrival} cannot be combined with a varying rate; write the bursts as --rate spikes:...",
         )
     return Varying(choose_arrivals(arrival, 1.0, burstiness), curve, written)
 
@@ -34,14 +35,22 @@ def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arriv
     """
     _check_rate(rate)
     if not (math.isfinite(burstiness) and burstiness > 0):
-        raise InputError(f"--burstiness {burstiness:g} is not a gamma shape; give a number above 0 (1 is Poisson)")
+        raise InputError(
+            "value-out-of-range",
+            f"--burstiness {burstiness:g} is not a gamma shape; give a number above 0 (1 is Poisson)",
+        )
     name, _, rest = arrival.partition(":")
     if name not in NAMES or (rest and name != "onoff"):
-        raise InputError(f"--arrival {arrival!r} is not an arrival process; choose one of {', '.join(NAMES)}")
+        raise InputError(
+            "choice-unknown", f"--arrival {arrival!r} is not an arrival process; choose one of {', '.join(NAMES)}"
+        )
     if math.isinf(rate):
         return AllAtOnce()
     if name in ("constant", "uniform", "onoff") and burstiness != 1.0:
-        raise InputError(f"--burstiness {burstiness:g} cannot be combined with --arrival {name}; use gamma or bursty")
+        raise InputError(
+            "option-not-applicable",
+            f"--burstiness {burstiness:g} cannot be combined with --arrival {name}; use gamma or bursty",
+        )
     if name == "onoff":
         return OnOff(Renewal(Exponential()), *_periods(arrival, rest))
     return Renewal(_gaps(name, burstiness))
@@ -64,7 +73,8 @@ def _check_rate(rate: float) -> None:
         return
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise InputError(
-            f"--rate {rate:g} is not a rate; give requests per second from {LOWEST_RATE:g} to {HIGHEST_RATE:g}, or inf"
+            "value-out-of-range",
+            f"--rate {rate:g} is not a rate; give requests per second from {LOWEST_RATE:g} to {HIGHEST_RATE:g}, or inf",
         )
 
 
@@ -72,5 +82,7 @@ def _periods(arrival: str, rest: str) -> tuple[float, float]:
     periods = [quantities.duration(part) for part in rest.split(",")] if rest else [1.0, 1.0]
     on, off = periods if len(periods) == 2 else (None, None)
     if on is None or off is None or on <= 0 or off < 0:
-        raise InputError(f"--arrival {arrival!r} needs the on and off periods, for example onoff:2s,8s")
+        raise InputError(
+            "option-value-missing", f"--arrival {arrival!r} needs the on and off periods, for example onoff:2s,8s"
+        )
     return on, off

@@ -40,10 +40,14 @@ def read_curve(text: str, seconds: float | None) -> RateCurve:
         curve = READERS[shape](rest, seconds)
     except ValueError as problem:
         if shape == "series":
-            raise InputError(f"--rate-series {problem}; write one TIME,RATE a line, such as 60,12.5") from None
-        raise InputError(f"--rate {text!r} is not a valid {shape}: {problem}; write {SHAPES[shape]}") from None
+            raise InputError(
+                "rate-curve-invalid", f"--rate-series {problem}; write one TIME,RATE a line, such as 60,12.5"
+            ) from None
+        raise InputError(
+            "rate-curve-invalid", f"--rate {text!r} is not a valid {shape}: {problem}; write {SHAPES[shape]}"
+        ) from None
     if curve.peak <= 0:
-        raise InputError(f"--rate {text!r} never sends anything: its highest rate is 0")
+        raise InputError("schedule-empty", f"--rate {text!r} never sends anything: its highest rate is 0")
     return curve
 
 

@@ -71,7 +71,8 @@ def resolve_endpoint(name: str) -> Endpoint:
     endpoint = ENDPOINTS.get(ALIASES.get(name, name))
     if endpoint is None:
         raise InputError(
+            "choice-unknown",
             f"--endpoint-type {name!r} is not a supported wire protocol; choose one of "
-            f"{', '.join(ENDPOINTS)} (aliases: {', '.join(sorted(ALIASES))})"
+            f"{', '.join(ENDPOINTS)} (aliases: {', '.join(sorted(ALIASES))})",
         )
     return endpoint

@@ -45,22 +45,30 @@ def extra_fields(text: str | None) -> dict[str, Any]:
         extra = msgspec.json.decode(text)
         numbered = _with_numbers(extra)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        raise InputError(f"--extra-body {_quoted(text)} is not JSON that can be sent: {problem}") from None
+        raise InputError(
+            "extra-body-invalid", f"--extra-body {_quoted(text)} is not JSON that can be sent: {problem}"
+        ) from None
     if not isinstance(extra, dict):
-        raise InputError(f'--extra-body {_quoted(text)} is not a JSON object; write {{"field": value}}')
+        raise InputError(
+            "extra-body-invalid", f'--extra-body {_quoted(text)} is not a JSON object; write {{"field": value}}'
+        )
     for name, option in DECIDED.items():
         if name in extra:
-            raise InputError(f"--extra-body sets {name!r}, which {option} decides; use that option")
+            raise InputError(
+                "extra-body-reserved", f"--extra-body sets {name!r}, which {option} decides; use that option"
+            )
     if extra.get("n") not in (None, 1):
         raise InputError(
+            "extra-body-reserved",
             f"--extra-body asks for n={extra['n']} replies per request, of which only the first could be timed; "
-            "leave it out and send more requests"
+            "leave it out and send more requests",
         )
     for name in LENGTHS:
         if numbered.get(name) not in (None, NUMBER):
             raise InputError(
+                "extra-body-reserved",
                 f"--extra-body sets {name!r}, which --osl decides for each request; "
-                f'use --osl, or the value "{OUTPUT_TOKENS}" for the length that it draws'
+                f'use --osl, or the value "{OUTPUT_TOKENS}" for the length that it draws',
             )
     return dict(numbered)
 

@@ -38,7 +38,7 @@ def sampling_fields(workload: Workload) -> dict[str, Any]:
     extra = extra_fields(workload.extra_body)
     asked = extra.pop("options", None)
     if asked is not None and not isinstance(asked, dict):
-        raise InputError(f"--extra-body sets 'options' to {asked!r}; Ollama expects an object")
+        raise InputError("extra-body-invalid", f"--extra-body sets 'options' to {asked!r}; Ollama expects an object")
     _check_lengths(extra, asked or {})
     options: dict[str, Any] = {"num_predict": NUMBER}
     if workload.temperature is not None:
@@ -52,17 +52,23 @@ def _check_lengths(extra: dict[str, Any], options: dict[str, Any]) -> None:
     """InputError when the output length is set in --extra-body: num_predict carries it."""
     for name in LENGTHS:
         if name in extra:
-            raise InputError(f"--extra-body sets {name!r}, which Ollama does not support; --osl becomes num_predict")
+            raise InputError(
+                "protocol-unsupported",
+                f"--extra-body sets {name!r}, which Ollama does not support; --osl becomes num_predict",
+            )
     if options.get("num_predict", NUMBER) is not NUMBER:
-        raise InputError("--extra-body sets 'num_predict', which --osl decides for each request; use --osl")
+        raise InputError(
+            "extra-body-reserved", "--extra-body sets 'num_predict', which --osl decides for each request; use --osl"
+        )
 
 
 def check_prompt_form(name: str, workload: Workload) -> None:
     """InputError for token-id prompts, which Ollama does not accept."""
     if workload.prompt_form == "ids":
         raise InputError(
+            "protocol-unsupported",
             f"--prompt-form {workload.prompt_form} is not supported by {name}: Ollama takes text only; "
-            "use --prompt-form words or text"
+            "use --prompt-form words or text",
         )
 
 
@@ -115,7 +121,9 @@ class OllamaGenerate:
 
     def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
         """InputError: generate takes a prompt, not messages."""
-        raise InputError(f"{self.name} takes no messages; use a chat endpoint, or a data set of prompts")
+        raise InputError(
+            "protocol-unsupported", f"{self.name} takes no messages; use a chat endpoint, or a data set of prompts"
+        )
 
     def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
         return self.body_pieces(model, workload).encode(prompt, tokens)

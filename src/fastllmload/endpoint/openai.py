@@ -29,12 +29,16 @@ class OpenAICompletions:
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
         """InputError for an unknown form of prompt, and for a invalid --extra-body."""
         if workload.prompt_form not in PROMPT_FORMS:
-            raise InputError(f"--prompt-form {workload.prompt_form!r} is unknown; choose {', '.join(PROMPT_FORMS)}")
+            raise InputError(
+                "choice-unknown", f"--prompt-form {workload.prompt_form!r} is unknown; choose {', '.join(PROMPT_FORMS)}"
+            )
         return cut({"model": model, "prompt": PROMPT, **sampling_fields(workload)})
 
     def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
         """InputError: completions take a prompt, not messages."""
-        raise InputError(f"{self.name} takes no messages; use a chat endpoint, or a data set of prompts")
+        raise InputError(
+            "protocol-unsupported", f"{self.name} takes no messages; use a chat endpoint, or a data set of prompts"
+        )
 
     def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
         return self.body_pieces(model, workload).encode(prompt, tokens)
@@ -63,8 +67,9 @@ class OpenAIChat:
         """InputError for token-id prompts, which chat messages cannot carry, and for a invalid --extra-body."""
         if workload.prompt_form == "ids":
             raise InputError(
+                "protocol-unsupported",
                 f"--prompt-form {workload.prompt_form} is not supported by {self.name}: chat messages are text; "
-                "use --endpoint-type openai-completions"
+                "use --endpoint-type openai-completions",
             )
         messages = [{"role": "user", "content": PROMPT}]
         return cut({"model": model, "messages": messages, **sampling_fields(workload)})

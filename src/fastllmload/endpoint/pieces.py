@@ -58,7 +58,9 @@ def cut(fields: dict[str, Any]) -> BodyPieces:
     try:
         body = msgspec.json.encode(fields)
     except UnicodeEncodeError as problem:
-        raise InputError(f"the request body cannot be encoded: {problem.object!r} is not UTF-8 text") from None
+        raise InputError(
+            "body-not-encodable", f"the request body cannot be encoded: {problem.object!r} is not UTF-8 text"
+        ) from None
     before, after = body.split(bytes(PROMPT))
     *middle, tail = after.split(bytes(NUMBER))
     return BodyPieces(before, tuple(middle), tail)

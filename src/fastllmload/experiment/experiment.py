@@ -273,7 +273,8 @@ class Experiment:
         last = answered[-1]
         return TargetError(
             "target-lost",
-            f"the target answered level {last.number} ({last.name}), but not the checks before the next level: {problem}",
+            f"the target answered level {last.number} ({last.name}), but not the checks before the next level: "
+            f"{problem.message}",
         )
 
     # -- the system ---------------------------------------------------------------------------------------------------

@@ -80,18 +80,21 @@ def load_plan(file: Path, directory: Path) -> Plan:
                     (directory / name).unlink(missing_ok=True)
                 _unpack(archive, directory)
     except (zipfile.BadZipFile, EOFError) as error:
-        raise RunFolderError(f"{file} is not a complete plan file: {str(error) or 'it ends too early'}") from error
+        raise RunFolderError(
+            "plan-file-invalid", f"{file} is not a complete plan file: {str(error) or 'it ends too early'}"
+        ) from error
     except FileNotFoundError as error:
-        raise RunFolderError(f"the plan file {file} does not exist") from error
+        raise RunFolderError("plan-file-invalid", f"the plan file {file} does not exist") from error
     except OSError as error:
         raise RunFolderError(
-            f"the plan file {file} cannot be read: {error.strerror}; give the file that --save-plan or plan save wrote"
+            "plan-file-invalid",
+            f"the plan file {file} cannot be read: {error.strerror}; give the file that --save-plan or plan save wrote",
         ) from error
     try:
         plan = Plan.open(directory)
         plan.verify()
     except RunFolderError as problem:  # the folder is ours, the file the user's
-        raise RunFolderError(str(problem).replace(str(directory), str(file))) from problem
+        raise RunFolderError(problem.code, problem.message.replace(str(directory), str(file))) from problem
     return plan
 
 
@@ -107,11 +110,17 @@ def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
     names = [entry.filename for entry in archive.infolist()]
     required = REQUIRED | {DOCUMENT}
     if len(set(names)) != len(names) or not required <= set(names) <= required | OPTIONAL:
-        raise RunFolderError(f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}")
+        raise RunFolderError(
+            "plan-file-invalid", f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}"
+        )
     if any(entry.flag_bits & ENCRYPTED for entry in archive.infolist()):
-        raise RunFolderError(f"{file} is not a plan file of this program: its members are encrypted")
+        raise RunFolderError(
+            "plan-file-invalid", f"{file} is not a plan file of this program: its members are encrypted"
+        )
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-        raise RunFolderError(f"{file} is not a plan file of this program: its members are compressed")
+        raise RunFolderError(
+            "plan-file-invalid", f"{file} is not a plan file of this program: its members are compressed"
+        )
 
 
 def _unpack(archive: zipfile.ZipFile, directory: Path) -> None:

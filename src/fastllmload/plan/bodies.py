@@ -129,6 +129,7 @@ def disk_errors(path: Path, option: str = "--output") -> Iterator[None]:
         what = f"choose another {'file' if unusable else 'folder'} with {option}"
         where = path if unusable else path.parent
         raise HostLimitError(
+            "output-not-writable",
             f"the plan cannot be written to {where}: {error.strerror}; "
-            f"{'free some space or plan fewer requests' if full else what}"
+            f"{'free some space or plan fewer requests' if full else what}",
         ) from error

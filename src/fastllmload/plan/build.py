@@ -217,7 +217,8 @@ def check_context_limit(plan: Plan, limit: int | None) -> None:
         return
     worst = int(beyond[np.argmax(lengths[beyond])])
     raise InputError(
+        "context-exceeded",
         f"{len(beyond):,} of {plan.requests:,} requests do not fit into the model's context of {limit:,} tokens; "
         f"request {worst:,} has {plan.input_tokens[worst]:,} for the prompt and {plan.output_tokens[worst]:,} for the "
-        "answer: use shorter lengths with --isl and --osl, or set the model's limit with --context-limit"
+        "answer: use shorter lengths with --isl and --osl, or set the model's limit with --context-limit",
     )

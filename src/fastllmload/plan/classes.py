@@ -88,8 +88,9 @@ def planned_counts(settings: RunSettings) -> list[int | None]:
     for one in settings.classes:
         if one.workload.name in TRACES and one.load.rate is None:
             raise InputError(
+                "run-without-end",
                 f"--num-requests counts all classes together, but class {one.name!r} replays its own instants; "
-                "give --duration, or a rate to the class"
+                "give --duration, or a rate to the class",
             )
     drawn = []
     for one in settings.classes:

@@ -69,12 +69,12 @@ def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, see
     seconds, count = load.duration, load.num_requests
     _check_sizes(load)
     if loop and seconds is None and count is None:
-        raise InputError("--trace-loop never ends; add --duration or --num-requests")
+        raise InputError("run-without-end", "--trace-loop never ends; add --duration or --num-requests")
     if not loop:
         count = requests if count is None else min(count, requests)
     drawn = draw_schedule(recorded, 1.0, random.Random(seed), count=count, seconds=seconds)
     if not len(drawn):
-        raise InputError(f"--duration {seconds:g} s ends before the first request of the trace")
+        raise InputError("schedule-empty", f"--duration {seconds:g} s ends before the first request of the trace")
     span = seconds if seconds is not None else max(float(drawn[-1]) / 1e9, 1e-9)
     return Pace(Quota(len(drawn)), recorded, len(drawn) / span, seconds=seconds, seed=seed)
 
@@ -87,15 +87,16 @@ def measured_pace(load: Load, seed: str) -> Pace:
     assert load.rate is not None
     arrivals = measured_arrivals(load)
     if math.isinf(load.rate) and load.num_requests is None:
-        raise InputError("--rate inf sends everything at once and needs --num-requests")
+        raise InputError("run-without-end", "--rate inf sends everything at once and needs --num-requests")
     count = load.num_requests
     if load.duration is not None:
         drawn = draw_schedule(arrivals, load.rate, random.Random(seed), count=count, seconds=load.duration)
         count = len(drawn)
     if not count:
         raise InputError(
+            "schedule-empty",
             f"--rate {load.rate:g} for --duration {load.duration:g} s contains no request;"
-            " run longer or use --num-requests"
+            " run longer or use --num-requests",
         )
     return Pace(Quota(count), arrivals, load.rate, seconds=load.duration, seed=seed)
 
@@ -125,7 +126,7 @@ def warmup_pace(load: Load, seed: str, recorded: bool = False, share: float = 1.
         requests, tokens, most_requests = WARMUP_REQUESTS, WARMUP_TOKENS, _most_of_default(load)
     requests, tokens = math.ceil(requests * share), math.ceil(tokens * share)
     if min(requests, tokens, seconds) < 0 or not seconds <= LONGEST_S:
-        raise InputError("--warmup must be 0 (none) or more requests, tokens or seconds")
+        raise InputError("value-out-of-range", "--warmup must be 0 (none) or more requests, tokens or seconds")
     if load.rate is None or math.isinf(load.rate):
         slots = load.concurrency if load.concurrency is not None else WARMUP_CONCURRENCY
         return _closed_warmup(slots, requests, tokens, seconds)
@@ -160,33 +161,40 @@ def _closed(slots: int, requests: int | None, seconds: float | None) -> Pace:
 
 def _check_load(load: Load) -> None:
     if load.rate is None and load.concurrency is None:
-        raise InputError("no load is set; give --rate (open loop) or --concurrency (closed loop)")
+        raise InputError("load-missing", "no load is set; give --rate (open loop) or --concurrency (closed loop)")
     if load.rate is not None and load.concurrency is not None:
-        raise InputError("--rate and --concurrency exclude each other; --max-concurrency caps an open loop")
+        raise InputError(
+            "rate-and-concurrency", "--rate and --concurrency exclude each other; --max-concurrency caps an open loop"
+        )
     if load.concurrency is not None and load.concurrency < 1:
-        raise InputError(f"--concurrency {load.concurrency} must be 1 or more")
+        raise InputError("value-out-of-range", f"--concurrency {load.concurrency} must be 1 or more")
 
 
 def _check_bounds(load: Load) -> None:
     _check_load(load)
     if load.num_requests is None and load.duration is None:
-        raise InputError("the run has no end; give --duration, --num-requests or both")
+        raise InputError("run-without-end", "the run has no end; give --duration, --num-requests or both")
     _check_sizes(load)
 
 
 def _check_sizes(load: Load) -> None:
     if load.num_requests is not None and load.num_requests < 1:
-        raise InputError(f"--num-requests {load.num_requests} must be 1 or more")
+        raise InputError("value-out-of-range", f"--num-requests {load.num_requests} must be 1 or more")
     if load.duration is not None and not 0 < load.duration <= LONGEST_S:
-        raise InputError(f"--duration {load.duration:g} must be above 0 and at most {LONGEST_S:g} seconds")
+        raise InputError(
+            "value-out-of-range", f"--duration {load.duration:g} must be above 0 and at most {LONGEST_S:g} seconds"
+        )
     if load.num_requests is not None and load.num_requests > MOST_REQUESTS and load.duration is None:
-        raise InputError(f"--num-requests {load.num_requests:,} is more than one plan holds ({MOST_REQUESTS:,})")
+        raise InputError(
+            "plan-too-large", f"--num-requests {load.num_requests:,} is more than one plan holds ({MOST_REQUESTS:,})"
+        )
     if load.duration is not None and load.rate is not None and math.isfinite(load.rate):
         expected = min(load.rate * load.duration, load.num_requests or math.inf)
         if expected > MOST_REQUESTS:
             raise InputError(
+                "plan-too-large",
                 f"--rate {load.rate:g} for --duration {load.duration:g} s is {expected:.3g} requests, more than one plan "
-                f"holds ({MOST_REQUESTS:,}); run shorter"
+                f"holds ({MOST_REQUESTS:,}); run shorter",
             )
 
 

@@ -226,7 +226,8 @@ class Plan:
         for name, known in self.document["members"].items():
             if array_hash(self._member(name)) != known:
                 raise RunFolderError(
-                    f"the plan in {self.directory} was changed: the SHA-256 of {name} differs from that in {DOCUMENT}"
+                    "plan-changed",
+                    f"the plan in {self.directory} was changed: the SHA-256 of {name} differs from that in {DOCUMENT}",
                 )
 
     def write_record(self, directory: Path) -> None:
@@ -253,7 +254,9 @@ class Plan:
         ends = self.body_offset
         fits = len(ends) == n + 1 and ends[0] == 0 and int(ends[-1]) == len(self.bodies)
         if not (fits and all(len(a) == n for a in arrays) and bool(np.all(ends[1:] >= ends[:-1]))):
-            raise RunFolderError(f"the plan in {self.directory} is inconsistent: its files have different lengths")
+            raise RunFolderError(
+                "plan-file-invalid", f"the plan in {self.directory} is inconsistent: its files have different lengths"
+            )
 
 
 def joint_of(one: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[bytes, bytes, bytes]:
@@ -267,16 +270,23 @@ def read_document(directory: Path) -> dict[str, Any]:
     try:
         document = json.loads(read_regular(directory / DOCUMENT))
     except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{directory} contains no readable plan: {DOCUMENT}: {error}") from error
+        raise RunFolderError(
+            "plan-file-invalid", f"{directory} contains no readable plan: {DOCUMENT}: {error}"
+        ) from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
         raise RunFolderError(
-            f"the plan in {directory} has schema version {version}, this program reads {SCHEMA_VERSION}"
+            "schema-version",
+            f"the plan in {directory} has schema version {version}, this program reads {SCHEMA_VERSION}",
         )
     if document.get("digest") != digest_of(document):
-        raise RunFolderError(f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states")
+        raise RunFolderError(
+            "plan-changed", f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states"
+        )
     if not REQUIRED <= set(document["members"]) <= REQUIRED | OPTIONAL:
-        raise RunFolderError(f"the plan in {directory} lists members that a plan does not have: {DOCUMENT}")
+        raise RunFolderError(
+            "plan-file-invalid", f"the plan in {directory} lists members that a plan does not have: {DOCUMENT}"
+        )
     return dict(document)
 
 
@@ -290,9 +300,11 @@ def _mapped(directory: Path, name: str) -> Any:
         regular(path)
         array = np.load(path, mmap_mode="r") if _has_rows(path) else np.load(path)
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
-        raise RunFolderError(f"the plan in {directory} cannot be read: {name}: {error}") from error
+        raise RunFolderError("plan-file-invalid", f"the plan in {directory} cannot be read: {name}: {error}") from error
     if array.dtype != ARRAYS[name] or array.ndim != 1:
-        raise RunFolderError(f"the plan in {directory} cannot be read: {name} is not an array of {ARRAYS[name]}")
+        raise RunFolderError(
+            "plan-file-invalid", f"the plan in {directory} cannot be read: {name} is not an array of {ARRAYS[name]}"
+        )
     return array
 
 
@@ -312,4 +324,6 @@ def _mapped_bytes(path: Path) -> npt.NDArray[np.uint8]:
             return np.empty(0, dtype=np.uint8)
         return np.memmap(path, dtype=np.uint8, mode="r")
     except OSError as error:
-        raise RunFolderError(f"the plan in {path.parent} cannot be read: {path.name}: {error}") from error
+        raise RunFolderError(
+            "plan-file-invalid", f"the plan in {path.parent} cannot be read: {path.name}: {error}"
+        ) from error

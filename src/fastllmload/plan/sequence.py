@@ -65,8 +65,9 @@ def write_sequence(
     """
     if plan.turns is not None and ((plan.turns["turn"] > 0) & (plan.turns["flags"] & STITCHED == 0)).any():
         raise InputError(
+            "output-length-missing",
             "the sequence of a plan with --history planned cannot be written: its turns repeat the earlier ones; "
-            "use --history real"
+            "use --history real",
         )
     hasher = hashlib.sha256()
     encoder = msgspec.json.Encoder()

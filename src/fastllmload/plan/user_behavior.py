@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, value_code
 from fastllmload.plan.plan import CLIENT_ROW
 from fastllmload.settings import UserBehavior
 from fastllmload.workload.user_behavior import read_abandon, read_cancel_after, read_slow_readers
@@ -37,7 +37,7 @@ def drawn_users(behaviour: UserBehavior, seed: str, requests: int) -> npt.NDArra
             abandonment = read_abandon(behaviour.abandon)
             rows["abandon_ns"], rows["abandon_e2e"] = abandonment.ns, abandonment.e2e
     except ValueError as problem:
-        raise InputError(f"what users do {problem}") from None
+        raise InputError(value_code(problem), f"what users do {problem}") from None
     return rows
 
 

@@ -48,10 +48,13 @@ class Samples:
         for entry, where in entries:
             found = next((entry[name] for name in FIELDS if isinstance(entry.get(name), str)), None)
             if not found:
-                raise InputError(f"{where} contains no code; it needs {', '.join(FIELDS[:-1])} or {FIELDS[-1]}")
+                raise InputError(
+                    "dataset-field-invalid",
+                    f"{where} contains no code; it needs {', '.join(FIELDS[:-1])} or {FIELDS[-1]}",
+                )
             texts.append(found)
         if not texts:
-            raise InputError(f"--dataset-path {path} contains no code")
+            raise InputError("dataset-empty", f"--dataset-path {path} contains no code")
         return cls(hashlib.sha256(raw).hexdigest(), texts)
 
 

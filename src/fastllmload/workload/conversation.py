@@ -170,7 +170,9 @@ def answer_tokens(one: DatasetRequest) -> int:
     from fastllmload.errors import InputError
 
     if one.output_tokens is None:
-        raise InputError(f"{one.where}: the output length is not known without a tokenizer; add --osl")
+        raise InputError(
+            "output-length-missing", f"{one.where}: the output length is not known without a tokenizer; add --osl"
+        )
     return one.output_tokens
 
 

@@ -104,7 +104,7 @@ def check_not_empty(found: Sequence[object], name: str, classes: Sequence[str]) 
     if not found:
         named = [one for one in classes if one]
         has = f"its classes are {', '.join(named[:20])}" if named else "none of its entries has a class"
-        raise InputError(f"--dataset-class {name!r} matches no entry of the data set; {has}")
+        raise InputError("class-unknown", f"--dataset-class {name!r} matches no entry of the data set; {has}")
 
 
 def texts(messages: Sequence[Any]) -> Iterator[str]:
@@ -134,7 +134,7 @@ def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> Dataset:
             for entry, where in json_lines(path, raw)
         ]
     if not requests:
-        raise InputError(f"--dataset-path {path} contains no request")
+        raise InputError("dataset-empty", f"--dataset-path {path} contains no request")
     return Dataset(name, sha256, requests, left_out, shuffled=name == "sharegpt")
 
 
@@ -142,7 +142,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         raw = read_bounded(path, LARGEST_DATASET)
     except OSError as problem:
-        raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
+        raise InputError("file-unreadable", f"--dataset-path {path} cannot be read: {problem.strerror}") from None
     check_uncompressed(path, raw)
     return raw
 
@@ -151,9 +151,9 @@ def check_uncompressed(path: Path, raw: bytes) -> None:
     """InputError for a compressed or UTF-16 file."""
     for begins, form in COMPRESSED.items():
         if raw.startswith(begins):
-            raise InputError(f"--dataset-path {path} is a {form} file; decompress it first")
+            raise InputError("dataset-invalid", f"--dataset-path {path} is a {form} file; decompress it first")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"--dataset-path {path} is UTF-16; write it as UTF-8")
+        raise InputError("dataset-invalid", f"--dataset-path {path} is UTF-16; write it as UTF-8")
 
 
 # -- JSON lines -------------------------------------------------------------------------------------------------------
@@ -173,9 +173,9 @@ def json_lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
         try:
             entry = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-            raise InputError(f"{where}{column(line, problem)} is not JSON: {why(problem)}") from None
+            raise InputError("dataset-invalid", f"{where}{column(line, problem)} is not JSON: {why(problem)}") from None
         if not isinstance(entry, dict):
-            raise InputError(f"{where} is not a JSON object")
+            raise InputError("dataset-field-invalid", f"{where} is not a JSON object")
         yield entry, where
 
 
@@ -218,19 +218,26 @@ DECIDED = ("model", "messages", "prompt", "stream", "stream_options", "max_token
 def parse_custom(entry: dict[str, Any], where: str) -> DatasetRequest:
     unknown = [name for name in entry if name not in KNOWN]
     if unknown and unknown[0] in OF_CONVERSATIONS:
-        raise InputError(f"{where}: {unknown[0]!r} belongs to conversations; add --turns all to send conversations")
+        raise InputError(
+            "option-not-applicable",
+            f"{where}: {unknown[0]!r} belongs to conversations; add --turns all to send conversations",
+        )
     if unknown:
-        raise InputError(f"{where}: {unknown[0]!r} is not a field; the fields are {', '.join(KNOWN)}")
+        raise InputError(
+            "dataset-field-invalid", f"{where}: {unknown[0]!r} is not a field; the fields are {', '.join(KNOWN)}"
+        )
     extra = entry.get("body", {})
     if not isinstance(extra, dict):
-        raise InputError(f"{where}: body is {format_value(extra)}, not a JSON object")
+        raise InputError("dataset-field-invalid", f"{where}: body is {format_value(extra)}, not a JSON object")
     reserved = [name for name in extra if name in DECIDED and extra[name] != "{output_tokens}"]
     if reserved:
-        raise InputError(f"{where}: body sets {reserved[0]!r}, which the run decides; leave it out")
+        raise InputError(
+            "extra-body-reserved", f"{where}: body sets {reserved[0]!r}, which the run decides; leave it out"
+        )
     _check_single_reply(extra, where)
     name = entry.get("class")
     if name is not None and not isinstance(name, str):
-        raise InputError(f"{where}: class is {format_value(name)}, not a text")
+        raise InputError("dataset-field-invalid", f"{where}: class is {format_value(name)}, not a text")
     tokens = _length(entry.get("input_tokens"), where, "input")
     output = _length(entry.get("output_tokens"), where)
     return DatasetRequest(
@@ -243,17 +250,23 @@ def _protocol(target: object, where: str) -> str | None:
     if target is None:
         return None
     if not isinstance(target, dict):
-        raise InputError(f"{where}: target is {format_value(target)}, not a JSON object")
+        raise InputError("dataset-field-invalid", f"{where}: target is {format_value(target)}, not a JSON object")
     protocol = target.get("endpoint_type")
     if protocol is not None and not isinstance(protocol, str):
-        raise InputError(f"{where}: endpoint_type of target is {format_value(protocol)}, not the name of a protocol")
+        raise InputError(
+            "dataset-field-invalid",
+            f"{where}: endpoint_type of target is {format_value(protocol)}, not the name of a protocol",
+        )
     return protocol
 
 
 def _batch(entry: dict[str, Any], where: str) -> DatasetRequest:
     body = entry.get("body")
     if not isinstance(body, dict):
-        raise InputError(f"{where}: body is missing; a line of a batch file has custom_id, method, url and body")
+        raise InputError(
+            "dataset-field-invalid",
+            f"{where}: body is missing; a line of a batch file has custom_id, method, url and body",
+        )
     length = body.get("max_completion_tokens", body.get("max_tokens"))
     extra = {name: value for name, value in body.items() if name not in DECIDED}
     _check_single_reply(extra, where)
@@ -266,24 +279,27 @@ def _check_single_reply(extra: dict[str, Any], where: str) -> None:
     """InputError for several replies to a request: only the first is timed."""
     if extra.get("n") not in (None, 1):
         raise InputError(
-            f"{where}: n is {format_value(extra['n'])}, but only one reply to a request can be timed; leave it out"
+            "extra-body-reserved",
+            f"{where}: n is {format_value(extra['n'])}, but only one reply to a request can be timed; leave it out",
         )
 
 
 def _content(entry: dict[str, Any], where: str) -> Content:
     prompt, messages = entry.get("prompt"), entry.get("messages")
     if (prompt is None) == (messages is None):
-        raise InputError(f"{where}: give either prompt or messages")
+        raise InputError("dataset-field-invalid", f"{where}: give either prompt or messages")
     if messages is not None:
         if not (isinstance(messages, list) and messages and all(_is_message(one) for one in messages)):
-            raise InputError(f"{where}: messages must be an array of objects with role and content")
+            raise InputError(
+                "dataset-field-invalid", f"{where}: messages must be an array of objects with role and content"
+            )
         _check_images(messages, where)
         return messages
     if isinstance(prompt, str) and prompt:
         return prompt
     if isinstance(prompt, list) and prompt and all(type(one) is int and 0 <= one < 1 << 31 for one in prompt):
         return prompt
-    raise InputError(f"{where}: prompt is {format_value(prompt)}, neither text nor token ids")
+    raise InputError("dataset-field-invalid", f"{where}: prompt is {format_value(prompt)}, neither text nor token ids")
 
 
 def _check_images(messages: list[Any], where: str) -> None:
@@ -293,7 +309,7 @@ def _check_images(messages: list[Any], where: str) -> None:
             try:
                 image_size(part)
             except InputError as problem:
-                raise InputError(f"{where}: {problem}") from None
+                raise InputError(problem.code, f"{where}: {problem.message}") from None
 
 
 def _is_message(one: object) -> bool:
@@ -305,7 +321,8 @@ def _length(value: object, where: str, which: str = "output") -> int | None:
         return None
     if type(value) is not int or not 1 <= value <= MOST_TOKENS:
         raise InputError(
-            f"{where}: its {which} length {format_value(value)} is not a number of tokens from 1 to {MOST_TOKENS}"
+            "dataset-field-invalid",
+            f"{where}: its {which} length {format_value(value)} is not a number of tokens from 1 to {MOST_TOKENS}",
         )
     return value
 
@@ -338,7 +355,8 @@ def sharegpt_entries(path: Path, raw: bytes) -> list[DatasetConversation]:
         return msgspec.json.decode(raw.removeprefix(b"\xef\xbb\xbf"), type=list[DatasetConversation])
     except (msgspec.DecodeError, UnicodeError) as problem:
         raise InputError(
-            f"{path}{_place(raw, problem)} is not a ShareGPT file, a JSON array of conversations: {why(problem)}"
+            "dataset-invalid",
+            f"{path}{_place(raw, problem)} is not a ShareGPT file, a JSON array of conversations: {why(problem)}",
         ) from None
 
 
@@ -377,37 +395,43 @@ def _table(path: Path, raw: bytes) -> list[DatasetRequest]:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise InputError(f"{path} is not text: byte {problem.start} is not UTF-8") from None
+        raise InputError("dataset-invalid", f"{path} is not text: byte {problem.start} is not UTF-8") from None
     csv.field_size_limit(LONGEST_FIELD)
     table = csv.reader(io.StringIO(text, newline=""), strict=True)
     found: list[DatasetRequest] = []
     try:
         columns = [name.strip().lower() for name in next(table, [])]
         if "prompt" not in columns:
-            raise InputError(f"{path} line 1: column 'prompt' is missing; it has {', '.join(columns) or 'nothing'}")
+            raise InputError(
+                "dataset-invalid",
+                f"{path} line 1: column 'prompt' is missing; it has {', '.join(columns) or 'nothing'}",
+            )
         repeated = next((name for name in columns if name and columns.count(name) > 1), None)
         if repeated is not None:
-            raise InputError(f"{path} line 1: there are two columns {repeated!r}; keep one")
+            raise InputError("option-repeated", f"{path} line 1: there are two columns {repeated!r}; keep one")
         next_line = table.line_num + 1
         for cells in table:
             where, next_line = f"{path} line {next_line}", table.line_num + 1
             if cells:
                 found.append(_row(cells, columns, where))
     except csv.Error as problem:
-        raise InputError(f"{path} line {table.line_num} is not CSV: {problem}") from None
+        raise InputError("dataset-invalid", f"{path} line {table.line_num} is not CSV: {problem}") from None
     return found
 
 
 def _row(cells: list[str], columns: list[str], where: str) -> DatasetRequest:
     if len(cells) > len(columns):
         raise InputError(
-            f"{where}: {len(cells)} values, the header has {len(columns)}; quote texts that contain a comma"
+            "dataset-field-invalid",
+            f"{where}: {len(cells)} values, the header has {len(columns)}; quote texts that contain a comma",
         )
     row = dict(zip(columns, cells, strict=False))
     length = row.get("output_tokens", "").strip()
     if length and not (length.isascii() and length.isdecimal() and len(length) < 20):
-        raise InputError(f"{where}: its output_tokens {format_value(length)} is not a number of tokens")
+        raise InputError(
+            "dataset-field-invalid", f"{where}: its output_tokens {format_value(length)} is not a number of tokens"
+        )
     if not row.get("prompt"):
-        raise InputError(f"{where}: its prompt is empty")
+        raise InputError("dataset-field-invalid", f"{where}: its prompt is empty")
     name = row.get("class", "").strip() or None
     return DatasetRequest(where, row["prompt"], _length(int(length), where) if length else None, name)

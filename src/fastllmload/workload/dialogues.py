@@ -79,7 +79,7 @@ def read_dialogues(name: str, path: Path) -> Dialogues:
     else:
         found = Dialogues(sha256, _custom(path, raw), 0, False)
     if not found.entries:
-        raise InputError(f"--dataset-path {path} contains no conversation")
+        raise InputError("dataset-empty", f"--dataset-path {path} contains no conversation")
     return found
 
 
@@ -107,18 +107,23 @@ def _custom(path: Path, raw: bytes) -> list[tuple[Message, ...]]:
     for number, (entry, where) in enumerate(json_lines(path, raw)):
         session = entry.pop("session", None)
         if session is not None and (isinstance(session, bool) or not isinstance(session, str | int)):
-            raise InputError(f"{where}: session is {session!r}, neither a text nor a number")
+            raise InputError("dataset-field-invalid", f"{where}: session is {session!r}, neither a text nor a number")
         delay, reply = entry.pop("delay", None), entry.pop("reply", None)
         if delay is not None and (isinstance(delay, bool) or not isinstance(delay, int | float)):
-            raise InputError(f"{where}: delay is {delay!r}, not a number of seconds")
+            raise InputError("dataset-field-invalid", f"{where}: delay is {delay!r}, not a number of seconds")
         if delay is not None and not 0 <= delay <= LONGEST_DELAY_S:
-            raise InputError(f"{where}: delay is {delay!r}; write seconds from 0 to {LONGEST_DELAY_S:g}")
+            raise InputError(
+                "dataset-field-invalid", f"{where}: delay is {delay!r}; write seconds from 0 to {LONGEST_DELAY_S:g}"
+            )
         if reply is not None and not isinstance(reply, str):
-            raise InputError(f"{where}: reply is {reply!r}, not a text")
+            raise InputError("dataset-field-invalid", f"{where}: reply is {reply!r}, not a text")
         key = f"line {number}" if session is None else msgspec.json.encode(session).decode()
         message = Message(parse_custom(entry, where), None if delay is None else float(delay), reply)
         content = message.request.content
         if isinstance(content, list) and content and isinstance(content[0], int):
-            raise InputError(f"{where}: token ids cannot be turns of a conversation; write prompt or messages")
+            raise InputError(
+                "dataset-field-invalid",
+                f"{where}: token ids cannot be turns of a conversation; write prompt or messages",
+            )
         found.setdefault(key, []).append(message)
     return [tuple(turns) for turns in found.values()]

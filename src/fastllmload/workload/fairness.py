@@ -63,5 +63,6 @@ class Classes:
             if rectangle.holds(size, answer):
                 return size, answer, kind
         raise InputError(
-            f"no lengths of --isl {self._isl} and --osl {self._osl} lie in the class {rectangle}; leave both out"
+            "length-invalid",
+            f"no lengths of --isl {self._isl} and --osl {self._osl} lie in the class {rectangle}; leave both out",
         )

@@ -181,8 +181,9 @@ class Limited:
 
     def _no_fit(self) -> InputError:
         return InputError(
+            "context-exceeded",
             f"no input length of {self._lengths} fits: with the answer, the model accepts at most {self.most} prompt "
-            "tokens; use shorter lengths with --isl"
+            "tokens; use shorter lengths with --isl",
         )
 
     def __str__(self) -> str:
@@ -199,7 +200,7 @@ def parse_lengths(spec: str, option: str) -> Lengths:
         return _BY_NAME[name](values)
     except (KeyError, ValueError) as error:
         why = f": {error}" if isinstance(error, ValueError) else ""
-        raise InputError(f"{option} {spec!r} is not a length; give {FORMS} in tokens{why}") from None
+        raise InputError("length-invalid", f"{option} {spec!r} is not a length; give {FORMS} in tokens{why}") from None
 
 
 def _tokens(text: str) -> int:

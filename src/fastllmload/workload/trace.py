@@ -71,7 +71,8 @@ class Trace:
             last = self.t_ns[-1] / 1e9
             end = "its end" if end_s is None else f"--trace-to {end_s:g} s"
             raise InputError(
-                f"the trace has no request from --trace-from {start_s:g} s to {end}; it spans 0 to {last:g} s"
+                "schedule-empty",
+                f"the trace has no request from --trace-from {start_s:g} s to {end}; it spans 0 to {last:g} s",
             )
         block, first = self.block, self.first
         if block is not None and first is not None:
@@ -87,13 +88,15 @@ def read_trace(name: str, path: Path) -> Trace:
     try:
         raw = read_bounded(path, LARGEST_DATASET)
     except OSError as problem:
-        raise InputError(f"--dataset-path {path} cannot be read: {problem.strerror}") from None
+        raise InputError("file-unreadable", f"--dataset-path {path} cannot be read: {problem.strerror}") from None
     check_uncompressed(path, raw)
     sha256 = hashlib.sha256(raw).hexdigest()
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise InputError(f"--dataset-path {path} is not text: byte {problem.start} is not UTF-8") from None
+        raise InputError(
+            "dataset-invalid", f"--dataset-path {path} is not text: byte {problem.start} is not UTF-8"
+        ) from None
     lines = text.split("\n")  # not splitlines: a cell or JSON text may contain other line separators
     return _read_mooncake(path, sha256, lines) if name == "mooncake" else _read_table(name, path, sha256, lines)
 
@@ -166,16 +169,18 @@ def _read_table(name: str, path: Path, sha256: str, lines: list[str]) -> Trace:
             row = columns.ns(at), _tokens(prompt), _tokens(answer)
         except IndexError:
             raise InputError(
-                f"{path} line {table.line_num}: {len(cells)} values, the header has {len(header)}"
+                "dataset-field-invalid",
+                f"{path} line {table.line_num}: {len(cells)} values, the header has {len(header)}",
             ) from None
         except ValueError as problem:
-            raise InputError(f"{path} line {table.line_num}: {problem}") from None
+            raise InputError("dataset-field-invalid", f"{path} line {table.line_num}: {problem}") from None
         if row[1] < 1 or row[2] < 1:
             left_out += 1
             continue
         if rows and row[0] < rows[-1][0]:
             raise InputError(
-                f"{path} line {table.line_num}: timestamp {at!r} is earlier than the previous line's; sort the file"
+                "trace-unsorted",
+                f"{path} line {table.line_num}: timestamp {at!r} is earlier than the previous line's; sort the file",
             )
         rows.append(row)
     return _trace(name, path, sha256, rows, left_out)
@@ -186,13 +191,15 @@ def _rows(path: Path, table: Any) -> Iterator[list[str]]:
     try:
         yield from table
     except csv.Error as problem:
-        raise InputError(f"{path} line {table.line_num} is not CSV: {problem}") from None
+        raise InputError("dataset-invalid", f"{path} line {table.line_num} is not CSV: {problem}") from None
 
 
 def _column(path: Path, header: list[str], wanted: str) -> int:
     lowered = [cell.lower() for cell in header]
     if wanted.lower() not in lowered:
-        raise InputError(f"{path} line 1: column {wanted!r} is missing; it has {', '.join(header) or 'nothing'}")
+        raise InputError(
+            "dataset-invalid", f"{path} line 1: column {wanted!r} is missing; it has {', '.join(header) or 'nothing'}"
+        )
     return lowered.index(wanted.lower())
 
 
@@ -209,7 +216,9 @@ def _tokens(text: str) -> int:
 
 def _trace(name: str, path: Path, sha256: str, rows: list[tuple[int, int, int]], left_out: int) -> Trace:
     if not rows:
-        raise InputError(f"--dataset-path {path} contains no request ({left_out} rows without prompt or answer)")
+        raise InputError(
+            "dataset-empty", f"--dataset-path {path} contains no request ({left_out} rows without prompt or answer)"
+        )
     table = np.array(rows, np.int64)
     return Trace(name, sha256, table[:, 0] - table[0, 0], table[:, 1], table[:, 2], left_out)
 
@@ -237,24 +246,35 @@ def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
             row = decoder.decode(line)
         except (msgspec.DecodeError, RecursionError) as problem:
             broken = "" if isinstance(problem, msgspec.ValidationError) else " is not JSON"
-            raise InputError(f"{path} line {number}{column(line.encode(), problem)}{broken}: {why(problem)}") from None
+            raise InputError(
+                "dataset-invalid", f"{path} line {number}{column(line.encode(), problem)}{broken}: {why(problem)}"
+            ) from None
         if max(row.input_length, row.output_length) > MOST_TOKENS:
-            raise InputError(f"{path} line {number}: its length is above the limit of {MOST_TOKENS} tokens")
+            raise InputError(
+                "dataset-field-invalid", f"{path} line {number}: its length is above the limit of {MOST_TOKENS} tokens"
+            )
         if row.input_length < 1 or row.output_length < 1:
             left_out += 1
             continue
         if len(row.hash_ids) * MOONCAKE_BLOCK < row.input_length:
             raise InputError(
+                "dataset-field-invalid",
                 f"{path} line {number}: {len(row.hash_ids)} hash_ids of {MOONCAKE_BLOCK} tokens do not cover "
-                f"input_length {row.input_length}"
+                f"input_length {row.input_length}",
             )
         if not abs(row.timestamp) <= LATEST_S * 1e3:
-            raise InputError(f"{path} line {number}: its timestamp {row.timestamp:g} is too large for milliseconds")
+            raise InputError(
+                "dataset-field-invalid",
+                f"{path} line {number}: its timestamp {row.timestamp:g} is too large for milliseconds",
+            )
         if any(abs(one) >= 1 << 63 for one in row.hash_ids):
-            raise InputError(f"{path} line {number}: its hash_ids contain a number of more than 64 bits")
+            raise InputError(
+                "dataset-field-invalid", f"{path} line {number}: its hash_ids contain a number of more than 64 bits"
+            )
         if kept and row.timestamp < kept[-1].timestamp:
             raise InputError(
-                f"{path} line {number}: timestamp {row.timestamp:g} is earlier than the previous line's; sort the file"
+                "trace-unsorted",
+                f"{path} line {number}: timestamp {row.timestamp:g} is earlier than the previous line's; sort the file",
             )
         kept.append(row)
     rows = [(round(row.timestamp * 1e6), row.input_length, row.output_length) for row in kept]

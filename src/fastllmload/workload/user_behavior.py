@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fastllmload import quantities
+from fastllmload.errors import InvalidValue
 
 LONGEST_S = 1e6
 FORMS = "2s, uniform:1s,5s, exponential:3s or lognormal:MEDIAN,SIGMA"
@@ -65,13 +66,13 @@ def read_pause(text: str) -> Pause:
     sigma = quantities.number(parts[1]) if kind == "lognormal" and len(parts) == 2 else None
     if sigma is not None and sigma >= 0:
         return Pause(kind, seconds(parts[0], above=0.0), sigma)
-    raise ValueError(f"is not a think time; write {FORMS}")
+    raise InvalidValue("time-invalid", f"is not a think time; write {FORMS}")
 
 
 def seconds(text: str, *, above: float, inclusive: bool = False) -> float:
     value = quantities.duration(text)
     if value is None or not (value > above or (inclusive and value == above)) or value > LONGEST_S:
-        raise ValueError(f"is not a think time; write {FORMS}")
+        raise InvalidValue("time-invalid", f"is not a think time; write {FORMS}")
     return value
 
 
@@ -87,7 +88,9 @@ def read_turns(text: str) -> str | None:
     try:
         parse_lengths(spec, "--turns")
     except InputError:
-        raise ValueError("is not a number of turns; write 4, 3-8, normal:6,2 or all (of a data set)") from None
+        raise InvalidValue(
+            "count-invalid", "is not a number of turns; write 4, 3-8, normal:6,2 or all (of a data set)"
+        ) from None
     return spec
 
 
@@ -105,7 +108,7 @@ def read_cancel_after(text: str) -> Cancellation:
         return Cancellation(tokens=int(tokens))
     if ns is not None and 0 < ns <= LONGEST_S * 1e9:
         return Cancellation(ns=max(1, round(ns)))
-    raise ValueError("is neither a number of tokens nor a time; write for example 20tok or 2s")
+    raise InvalidValue("time-invalid", "is neither a number of tokens nor a time; write for example 20tok or 2s")
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,11 @@ def read_slow_readers(text: str) -> SlowReading:
     tokens, size = quantities.tokens(amount), quantities.size(amount)
     value = size if tokens is None else tokens
     if share is None or value is None or value <= 0 or not rate.endswith("/s"):
-        raise ValueError("is not a share and a rate; write for example 0.05:20tok/s or 5%:2kB/s")
+        raise InvalidValue("share-invalid", "is not a share and a rate; write for example 0.05:20tok/s or 5%:2kB/s")
     if not 0 < share <= 1:
-        raise ValueError("has a share that is not above 0 and at most 1; write for example 0.05:20tok/s")
+        raise InvalidValue(
+            "share-invalid", "has a share that is not above 0 and at most 1; write for example 0.05:20tok/s"
+        )
     return SlowReading(share, value, size is not None)
 
 
@@ -143,5 +148,7 @@ def read_abandon(text: str) -> Abandonment:
     name, _, limit = text.strip().lower().partition(":")
     after_s = quantities.duration(limit)
     if name not in ("ttft", "e2e", "e2el") or after_s is None or not 0 < after_s <= LONGEST_S:
-        raise ValueError("is not a deadline at which users leave; write for example ttft:5s or e2e:30s")
+        raise InvalidValue(
+            "time-invalid", "is not a deadline at which users leave; write for example ttft:5s or e2e:30s"
+        )
     return Abandonment(max(1, round(after_s * 1e9)), name != "ttft")

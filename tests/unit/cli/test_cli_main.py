@@ -68,10 +68,10 @@ def test_the_runs_code_is_the_exit_code(engine, code):
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (TargetError("http://h:1 refused the connection; start the server"), 3),
-        (HostLimitError("too few files"), 2),
-        (RunFolderError("runs/x is no run folder"), 2),
-        (Interrupted("stopped"), 4),
+        (TargetError("target-unreachable", "http://h:1 refused"), 3),
+        (HostLimitError("load-exceeds-host", "too few files"), 2),
+        (RunFolderError("not-a-run-folder", "runs/x"), 2),
+        (Interrupted("interrupted", "stopped"), 4),
     ],
 )
 def test_each_branch_of_errors_is_one_sentence(engine, capsys, error, code):
@@ -82,17 +82,21 @@ def test_each_branch_of_errors_is_one_sentence(engine, capsys, error, code):
 
 
 def test_a_sentence_with_a_huge_value_in_it_is_shortened(engine, capsys):
-    ends_with(engine, TargetError(f"there is no column {'x' * 100_000}; name another"))
+    ends_with(engine, TargetError("figure-unknown", f"there is no column {'x' * 100_000}; name another"))
     assert entry.main(["--rate", "5"]) == 3
     said = capsys.readouterr().err
-    assert len(said) < 2100 and said.startswith("fastllmload: there is no column") and said.endswith("; name another\n")
+    assert (
+        len(said) < 2100
+        and said.startswith("fastllmload: there is no column")
+        and said.endswith("; name another [figure-unknown]\n")
+    )
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
 def test_an_interrupt_is_code_4(engine, capsys, error):
     ends_with(engine, error)
     assert entry.main(["--rate", "5"]) == 4
-    assert capsys.readouterr().err == "fastllmload: interrupted\n"
+    assert capsys.readouterr().err == "fastllmload: interrupted [interrupted]\n"
 
 
 def test_a_bug_is_code_70_with_a_trace(engine, capsys):

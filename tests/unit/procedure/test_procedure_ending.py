@@ -96,7 +96,7 @@ def test_a_signal_after_the_final_status(
             signal.raise_signal(number)
 
     def stopped(*given: Any) -> int:
-        raise Interrupted
+        raise Interrupted("interrupted", "")
 
     monkeypatch.setattr(Journal, "put", struck)
     monkeypatch.setattr(experiment, "execute", target.execute if status == DONE else stopped)

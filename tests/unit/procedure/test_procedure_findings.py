@@ -35,7 +35,7 @@ def document(**entries: Any) -> dict[str, Any]:
     series, x, y = FindingSeries("one", (1.0, None, 3.0), (1.0, 2.0, 3.0)), ("load", "r/s", None), ("TTFT", "ms", True)
     found.plot(FindingPlot("p", "A plot", "line", (series,), x, y, marks=(FindingMark("x", 2.0, "knee"),)))
     found.say("Knee point: 2")
-    found.warn("careful")
+    found.warn("few-samples", "careful")
     found.deviate("short")
     return {
         "procedure": "ttft", "section": "5.1", "title": "Time to First Token", "status": "done", "quick": False,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_runs import FakeRuns, installed, made
+from refusals import code_of, raises_code
 
 from fastllmload.cli.main import main
 from fastllmload.errors import InputError, Interrupted, TargetError
@@ -81,8 +82,8 @@ def test_a_damaged_level_is_reported_and_measured_again(
         three_levels(experiment)
         (told,) = experiment.journal.document["warnings"]
     assert runs.folders[3:] == ["001-rate-2"]
-    assert told.startswith("level 1 (rate 2) is damaged and is measured again") and words in told
-    assert told.endswith("001-rate-2.cut-1") and told in capsys.readouterr().err
+    assert (told[:16], code_of(told)) == ("level 1 (rate 2)", "level-damaged") and words in told
+    assert "001-rate-2.cut-1" in told and told in capsys.readouterr().err
     assert (tmp_path / "p" / "levels" / "001-rate-2.cut-1" / "run.json").read_text() == document
 
 
@@ -119,7 +120,7 @@ def test_the_folder_of_another_test_is_refused_by_its_name(runs: FakeRuns, tmp_p
     """Not by a list of all options in which the two differ."""
     with made(tmp_path / "p") as experiment:
         experiment.level("one", experiment.base)
-    with pytest.raises(InputError, match=r"holds the procedure 'ttft', not 'itl'; name a new folder with --output$"):
+    with raises_code("experiment-changed", "'ttft'", "'itl'", "--output"):
         Journal(tmp_path / "p", "itl", {"test": {"levels": [1]}})
     with pytest.raises(InputError, match=r"with other parameters \(quick false, now true\)"):
         Journal(tmp_path / "p", "ttft", {"test": {}, "quick": True, "run": {}})
@@ -174,7 +175,7 @@ def test_a_level_that_was_stopped_early_gives_a_warning(runs: FakeRuns, tmp_path
         with made(tmp_path / "p") as experiment:
             experiment.level("rate 40", at_rate(experiment.base, 40.0))
             (told,) = experiment.journal.document["warnings"]
-            assert told.startswith("level 0 (rate 40) was stopped early: more than 50% of the last 100 requests failed")
+            assert (told[:17], code_of(told)) == ("level 0 (rate 40)", "cascading-failures") and "50%" in told
 
 
 @pytest.mark.parametrize("answered", [0, 1])
@@ -184,7 +185,7 @@ def test_a_target_that_stopped_answering_names_the_last_answered_level(
     """Its last words alone ("is the endpoint type right?") would send the reader the wrong way; at first they are right."""
 
     def refusing(*given: object) -> int:
-        raise TargetError("http://x answers POST /v1/chat/completions with 500")
+        raise TargetError("server-error", "http://x answers POST /v1/chat/completions with 500")
 
     with made(tmp_path / "p") as experiment:
         for number in range(answered):
@@ -192,8 +193,9 @@ def test_a_target_that_stopped_answering_names_the_last_answered_level(
         monkeypatch.setattr("fastllmload.experiment.experiment.execute", refusing)
         with pytest.raises(TargetError) as caught:
             experiment.level("rate 9", at_rate(experiment.base, 9.0))
-    first = "the target answered level 0 (rate 1), but not the checks before the next level: " * answered
-    assert str(caught.value) == first + "http://x answers POST /v1/chat/completions with 500"
+    assert caught.value.code == ("target-lost" if answered else "server-error")
+    assert ("level 0 (rate 1)" in caught.value.message) == bool(answered)
+    assert caught.value.message.endswith("http://x answers POST /v1/chat/completions with 500")
 
 
 def test_a_secret_that_a_hook_printed_is_in_no_file(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_a_server_that_dies_leaves_a_partial_report(monkeypatch: pytest.MonkeyPa
 
     def dies(*arguments: Any) -> int:
         if len(target.measured) == 3:
-            raise TargetError("the target does not answer any more")
+            raise TargetError("target-lost", "the target does not answer any more")
         return alive(*arguments)
 
     monkeypatch.setattr(target, "execute", dies)
@@ -298,7 +298,7 @@ def test_a_search_that_was_cut_short_has_no_answer_yet(
     target = SlotTarget(SlotServer(8, 0.2))
 
     def dies(*arguments: Any) -> int:
-        raise TargetError("the target does not answer any more")
+        raise TargetError("target-lost", "the target does not answer any more")
 
     monkeypatch.setattr(target, "execute", dies)
     with pytest.raises(TargetError):

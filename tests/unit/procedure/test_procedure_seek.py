@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import code_of, codes
 
 from fastllmload.search.bisection import Answer, BisectionResult, SearchEvent, halfway, monotonicity_notes, search
 
@@ -147,6 +149,11 @@ def test_a_killed_search_goes_on_where_it_was(cut: int) -> None:
     assert len(measured) == len(set(measured))
 
 
+def conditions(notes: Iterable[str]) -> list[tuple[str, str]]:
+    """(level, code) of each note."""
+    return [(re.match(r"(at )?level [\d.]+|", note)[0], code_of(note)) for note in notes]  # type: ignore[index]
+
+
 def script(answers: dict[float, list[Answer]]) -> Callable[[float, int], Answer]:
     return lambda level, repetition: answers[level][repetition]
 
@@ -155,7 +162,7 @@ def test_a_refuted_answer_gives_way_to_the_best_lower_level() -> None:
     """16 holds once and fails when confirmed: the search continues between 14 and 16."""
     found = search(8, 16, 2, script({8: [True, True], 16: [True, False], 12: [True], 14: [True, True]}))
     assert (found.level, found.above) == (14, 16)
-    assert any("16 held once and failed" in note for note in found.notes)
+    assert ("level 16", "answers-contradict") in conditions(found.notes)
 
 
 def test_nothing_holds_when_the_only_passing_level_is_refuted() -> None:
@@ -168,51 +175,46 @@ def test_a_failing_top_that_holds_twice_counts_as_passing() -> None:
     """12 fails, then holds twice: the search continues above it."""
     found = search(8, 16, 4, script({8: [True, True], 16: [False, False], 12: [False, True, True]}))
     assert (found.level, found.above) == (12, 16)
-    assert any("12 failed once and held twice" in note for note in found.notes)
+    assert ("level 12", "answers-contradict") in conditions(found.notes)
 
 
 def test_a_level_where_the_client_was_the_limit_ends_the_search_without_a_verdict_on_the_system() -> None:
     """None above a passing level: the answer says client, not saturation."""
     found = search(8, 64, 4, lambda level, repetition: True if level < 20 else None)
     assert found.ended_by == "client" and found.level is not None and found.level <= 20
-    assert "the client was the limit" in found.notes[0]
+    assert code_of(found.notes[0]) == "client-limited"
     assert search(8, 64, 4, lambda level, repetition: None).ended_by == "client"
 
 
 def test_a_best_level_that_a_late_client_ran_again_is_reported_as_not_confirmed() -> None:
     found = search(8, 16, 8, script({8: [True, None, None, None], 16: [False, False]}))
-    assert found.level == 8 and any("8 was not confirmed" in note for note in found.notes)
+    assert found.level == 8 and ("level 8", "level-not-confirmed") in conditions(found.notes)
 
 
 def test_a_level_on_which_the_client_was_late_once_is_run_again() -> None:
     """Wherever it happens, the answer is the same as without it, and the note says what was repeated."""
     found = search(8, 16, 8, script({8: [None, True, None, True], 16: [None, None, False, None, False]}))
     assert (found.level, found.above, found.ended_by) == (8, 16, "bracket")
-    assert [note for note in found.notes if "run again" in note] == [
-        "level 8: 2 of 4 runs decide nothing because the client was the limit; it was run again",
-        "level 16: 3 of 5 runs decide nothing because the client was the limit; it was run again",
-    ]
+    repeated = [note for note in found.notes if code_of(note) == "client-limited"]
+    assert [note.partition(" runs")[0] for note in repeated] == ["level 8: 2 of 4", "level 16: 3 of 5"]
 
 
 def test_a_level_is_run_three_times_before_the_client_ends_the_search() -> None:
     found = search(8, 16, 8, script({8: [True, True], 16: [None, None, None]}))
     assert (found.level, found.above, found.ended_by) == (8, 16, "client")
-    assert found.notes == (
-        "at level 16 the client was the limit in each of 3 runs: nothing is known of the system from there on",
-    )
+    assert conditions(found.notes) == [("at level 16", "client-limited")] and "each of 3 runs" in found.notes[0]
 
 
 def test_a_tie_that_the_client_leaves_unbroken_counts_as_a_failure() -> None:
     found = search(8, 16, 8, script({8: [True, True], 16: [False, True, None, None, None]}))
     assert (found.level, found.above, found.ended_by) == (8, 16, "bracket")
-    assert "level 16 failed once and held once: it counts as failing" in found.notes
+    assert ("level 16", "answers-contradict") in conditions(found.notes)
 
 
 def test_a_passing_level_above_a_failing_one_is_a_warning() -> None:
     """Monotonicity is assumed, and what contradicts it is said."""
-    assert monotonicity_notes({8: True, 16: False, 20: False, 24: True, 32: None}) == [
-        "level 24 holds although 16 fails: the answer is not monotonic in the load"
-    ]
+    (note,) = monotonicity_notes({8: True, 16: False, 20: False, 24: True, 32: None})
+    assert conditions([note]) == [("level 24", "answers-not-monotonic")] and "16" in note
     assert monotonicity_notes({8: True, 16: False, 12: True}) == []
 
 
@@ -235,18 +237,17 @@ def test_an_event_is_not_outvoted() -> None:
     found = search(8, 64, 1, seen_once(100, 8, 0), least=1)
     assert (found.level, found.above, found.ended_by) == (7, 8, "bracket")
     assert sum(each.level == 8 for each in found.asked) == 1
-    assert any(
-        note.startswith("level 8 and every level above fail permanently") and "memory error in run 1" in note
-        for note in found.notes
-    )
-    assert not any("counts as passing" in note for note in found.notes)
+    (note,) = (note for note in found.notes if code_of(note) == "level-fails-permanently")
+    assert note.startswith("level 8 ") and "run 1" in note
+    assert "answers-contradict" not in codes(found.notes)
 
 
 def test_an_event_in_the_confirming_run_fails_the_level() -> None:
     found = search(8, 64, 1, seen_once(20, 20, 1))
     assert found.level == 19 and found.above == 20
-    assert any("level 20 and every level above fail permanently" in note and "in run 2" in note for note in found.notes)
-    assert not any("held once" in note for note in found.notes)
+    (note,) = (note for note in found.notes if code_of(note) == "level-fails-permanently")
+    assert note.startswith("level 20 ") and "run 2" in note
+    assert "answers-contradict" not in codes(found.notes)
 
 
 def test_where_every_level_has_an_event_none_holds() -> None:

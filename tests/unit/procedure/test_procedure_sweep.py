@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import raises_code
 from slot_runs import Killed, SlotTarget, without_target
 from slot_server import SlotServer
 
@@ -127,9 +128,9 @@ def test_rounds_are_shuffled_each_for_itself() -> None:
 @pytest.mark.parametrize(
     "problem",
     [
-        HostLimitError("100,000 open files are needed, 1,024 are allowed"),
-        InputError("-m 'large' is not offered by http://127.0.0.1:1; it offers 'small'"),
-        TargetError("http://127.0.0.1:1 answers POST /api/chat with 404"),
+        HostLimitError("load-exceeds-host", "100,000 open files are needed, 1,024 are allowed"),
+        InputError("model-not-offered", "-m 'large' is not offered by http://127.0.0.1:1; it offers 'small'"),
+        TargetError("request-refused", "http://127.0.0.1:1 answers POST /api/chat with 404"),
     ],
 )
 def test_a_cell_that_cannot_be_measured_is_reported_and_the_rest_measured(
@@ -160,10 +161,10 @@ def test_a_sweep_of_nothing_that_can_be_measured_fails_for_the_first_reason(
     target = SlotTarget(SlotServer(8, 0.2))
 
     def refusing(settings: RunSettings, *others: Any) -> int:
-        raise InputError(f"no rate {settings.load.rate:g}")
+        raise InputError("load-missing", f"no rate {settings.load.rate:g}")
 
     monkeypatch.setattr(target, "execute", refusing)
-    with pytest.raises(InputError, match="no rate 5"):
+    with raises_code("load-missing", "no rate 5"):
         sweep(monkeypatch, target, cells(), terms(tmp_path / "s"))
     assert json.loads((tmp_path / "s/sweep.json").read_text())["status"] == "failed"
 
@@ -184,7 +185,7 @@ def test_a_dead_target_leaves_a_partial_table(monkeypatch: pytest.MonkeyPatch, t
 
     def dying(*arguments: Any) -> int:
         if len(target.measured) == 2:
-            raise TargetError("the target does not answer any more")
+            raise TargetError("target-lost", "the target does not answer any more")
         return real(*arguments)
 
     monkeypatch.setattr(target, "execute", dying)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from golden_file import GOLDEN
+from refusals import code_of
 
 from fastllmload.cli import main as entry
 from fastllmload.experiment.incomplete import how_to_continue, with_final_remarks, with_levels
@@ -63,10 +64,7 @@ def test_a_killed_procedure_shows_its_levels_and_how_to_go_on(
 
 def test_a_killed_procedure_has_the_warnings_and_deviations_of_its_end() -> None:
     found = with_final_remarks(killed())
-    assert found["warnings"] == [
-        "levels 0, 1: the mean e2e latency is more than a tenth of each: too short for the completion criterion; take "
-        "300 s or more"
-    ]
+    assert [(text[:11], code_of(text)) for text in found["warnings"]] == [("levels 0, 1", "level-too-short")]
     assert found["deviations"] == [
         "the warm-up was left out (IETF 4.5.1)",
         "--quick: durations and request counts are below those of the methodology",
@@ -107,5 +105,5 @@ def test_the_command_is_there_to_be_copied(command: Any, words: str) -> None:
 def test_one_level_is_named() -> None:
     found = killed()
     found = with_final_remarks({**found, "levels": found["levels"][:1]})
-    assert found["warnings"] == [f"level 0 (4 slots): {SHORT}; take 300 s or more"]
+    assert found["warnings"] == [f"level 0 (4 slots): {SHORT}; take 300 s or more [level-too-short]"]
     assert "1 level is finished" in found["sentences"][0]

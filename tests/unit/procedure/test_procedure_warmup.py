@@ -53,7 +53,7 @@ class Lab:
 
     def __init__(self, folder: Path, verified: bool) -> None:
         self.journal = Journal(folder, "throughput", {})
-        self.console = SimpleNamespace(warn=lambda text: None)
+        self.console = SimpleNamespace(warn=lambda code, text: None)
         self.verified = verified
         self.due = lambda: None
         self.next_level = len(self.journal.document["levels"])

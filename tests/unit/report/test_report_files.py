@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from refusals import code_of, codes
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.cli import main as entry
@@ -63,12 +64,12 @@ def test_a_run_is_reported_and_exported_without_its_samples(killed: Path, capfd:
 
 def test_a_failed_report_does_not_affect_the_others(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(*_: object) -> None:
-        raise RunFolderError("x.npy is truncated")
+        raise RunFolderError("run-file-damaged", "x.npy is truncated")
 
     monkeypatch.setattr(html, "write", damaged)
     run = load(killed)
     problems = files.write_again(lambda: run, document_of(killed))
-    assert problems == ["report.html could not be written: x.npy is truncated"]
+    assert problems == ["report.html could not be written: x.npy is truncated [run-file-damaged]"]
     assert (killed / "report.md").exists()
 
 
@@ -86,7 +87,7 @@ def test_a_read_only_folder_is_not_changed(killed: Path, monkeypatch: pytest.Mon
     run = load(killed)
     monkeypatch.setattr(os, "access", lambda *_: False)
     (problem,) = files.write_again(lambda: run, document_of(killed))
-    assert "were not written" in problem
+    assert code_of(problem) == "report-not-written"
     assert not (killed / "report.html").exists()
 
 
@@ -98,6 +99,4 @@ def test_a_full_disk_is_reported_for_each_file(killed: Path, monkeypatch: pytest
 
     monkeypatch.setattr(Path, "replace", full)
     problems = files.write_reports(run, document)
-    assert (
-        "report.html could not be written: No space left on device; make room and run `fastllmload report`" in problems
-    )
+    assert set(codes(problems)) == {"report-not-written"} and problems[0].startswith("report.html ")

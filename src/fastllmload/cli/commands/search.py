@@ -15,7 +15,7 @@ from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options.procedure import pause
 from fastllmload.cli.options.table import OPTIONS, RunOption, switch, value
 from fastllmload.cli.run_command import RunCommand, click_option
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, InvalidValue
 
 LEAST_TRIALS, MOST_TRIALS, MOST_LEVELS = 1, 6, 100
 
@@ -26,15 +26,16 @@ def width(text: str) -> tuple[float, bool]:
     share = step.endswith("%")
     found = (quantities.share(step) or -1.0) if share else read.positive(step)
     if share and not 0 < found < 1:
-        raise ValueError("is not a share below 100%; write for example 5% or 0.5")
+        raise InvalidValue("share-invalid", "is not a share below 100%; write for example 5% or 0.5")
     return found, share
 
 
 def trial_count(text: str) -> int:
     found = read.count(text)
     if not LEAST_TRIALS <= found <= MOST_TRIALS:
-        raise ValueError(
-            f"is out of range; each trial lasts twice as long as the one before, so write 1 to {MOST_TRIALS}"
+        raise InvalidValue(
+            "value-out-of-range",
+            f"is out of range; each trial lasts twice as long as the one before, so write 1 to {MOST_TRIALS}",
         )
     return found
 
@@ -42,14 +43,14 @@ def trial_count(text: str) -> int:
 def levels(text: str) -> int:
     found = read.count(text)
     if not 2 <= found <= MOST_LEVELS:
-        raise ValueError(f"is out of range; write 2 to {MOST_LEVELS}")
+        raise InvalidValue("value-out-of-range", f"is out of range; write 2 to {MOST_LEVELS}")
     return found
 
 
 def confidence(text: str) -> float:
     found = quantities.share(text)
     if found is None or not 0.5 <= found < 1:
-        raise ValueError("is out of range; write a share from 0.5 to below 1, such as 0.95 or 95%")
+        raise InvalidValue("share-invalid", "is out of range; write a share from 0.5 to below 1, such as 0.95 or 95%")
     return found
 
 

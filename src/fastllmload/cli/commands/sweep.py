@@ -16,7 +16,7 @@ from fastllmload.cli.options.procedure import pause
 from fastllmload.cli.options.raw import RawOptions, from_table
 from fastllmload.cli.options.table import RunOption, config_names, several, switch, value
 from fastllmload.cli.run_command import RunCommand, click_option
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, InvalidValue
 
 MOST_COMBINATIONS = 1_000
 NOT_VARIED = ("output", "ui", "disable_tqdm", "strict", "save_plan", "api_key", "api_key_file", "repetition", "config")
@@ -26,7 +26,7 @@ TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "of
 def runs(text: str) -> int:
     found = read.count(text)
     if found > 100:
-        raise ValueError("is out of range; write 1 to 100")
+        raise InvalidValue("value-out-of-range", "is out of range; write 1 to 100")
     return found
 
 

@@ -54,12 +54,16 @@ def class_from_text(where: str, text: str) -> dict[str, object]:
     try:
         name, *words = shlex.split(text) or [""]
     except ValueError as problem:
-        raise InputError(f"{where} {text!r} cannot be read ({problem}); write for example {EXAMPLE}") from None
+        raise InputError(
+            "class-invalid", f"{where} {text!r} cannot be read ({problem}); write for example {EXAMPLE}"
+        ) from None
     table: dict[str, object] = {"name": name}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            raise InputError(f"{where} {text!r} has {word!r} without a value; write for example {EXAMPLE}")
+            raise InputError(
+                "class-invalid", f"{where} {text!r} has {word!r} without a value; write for example {EXAMPLE}"
+            )
         before = table.get(key)
         table[key] = (
             switch_value(key, value) if before is None else [*(before if isinstance(before, list) else [before]), value]
@@ -82,16 +86,18 @@ def with_classes(
     if "class" not in raw_options:
         return settings
     if fields.get("load.concurrency") is not None:
-        raise InputError(f"--concurrency does not go with --class: {OPEN_LOOP}; give each class a rate")
+        raise InputError(
+            "class-load-invalid", f"--concurrency does not go with --class: {OPEN_LOOP}; give each class a rate"
+        )
     tables = class_tables(raw_options["class"])
     if len(tables) > MOST:
-        raise InputError(f"--class is given {len(tables)} times; {MOST} classes are the most")
+        raise InputError("classes-too-many", f"--class is given {len(tables)} times; {MOST} classes are the most")
     found: list[TrafficClass] = []
     goodput = list(settings.output.goodput)
     for table in tables:
         one, objectives = one_class(table, settings, fields, read, seconds)
         if one.name in [other.name for other in found]:
-            raise InputError(f"--class {one.name!r} is given twice; keep one")
+            raise InputError("option-repeated", f"--class {one.name!r} is given twice; keep one")
         found.append(one)
         goodput += [(f"{one.name}/{name}", limit) for name, limit in objectives]
     _validate_shares(tables)
@@ -99,7 +105,8 @@ def with_classes(
         for parameter in ("url", "unix_socket", "simulate"):
             if parameter in raw_options:
                 raise InputError(
-                    f"every class has a URL of its own, so nothing goes to {raw_options[parameter].where}; leave it out"
+                    "url-unused",
+                    f"every class has a URL of its own, so nothing goes to {raw_options[parameter].where}; leave it out",
                 )
         settings = msgspec.structs.replace(
             settings, target=msgspec.structs.replace(settings.target, urls=found[0].urls)
@@ -125,10 +132,13 @@ def replayed_urls(given: RawOption, read: Callable[[RawOptions], Fields]) -> tup
         if other or "url" not in mine or not isinstance(name, str):
             what = f"{other[0].where} is" if other else "the rest of a class is"
             raise InputError(
-                f"{what} part of the plan that --plan replays; write only the target: --class 'NAME url=URL'"
+                "option-prescribed",
+                f"{what} part of the plan that --plan replays; write only the target: --class 'NAME url=URL'",
             )
         if name in found:
-            raise InputError(f"--class {name!r} is given twice; keep one, with several url= if need be")
+            raise InputError(
+                "option-repeated", f"--class {name!r} is given twice; keep one, with several url= if need be"
+            )
         found[name] = urls_of(read(mine))
     return tuple(found.items())
 
@@ -139,7 +149,10 @@ def _validate_shares(tables: Sequence[Mapping[str, object]]) -> None:
     shares = [share for share in read if share is not None]  # shared_rate() has refused what is not a share
     total = math.fsum(shares)
     if shares and (total > 1 + SHARE_TOLERANCE or (len(shares) == len(tables) and total < 1 - SHARE_TOLERANCE)):
-        raise InputError(f"the shares of the classes add up to {total:.6g} of the run's --rate; make them add up to 1")
+        raise InputError(
+            "class-share-invalid",
+            f"the shares of the classes add up to {total:.6g} of the run's --rate; make them add up to 1",
+        )
 
 
 def one_class(
@@ -153,14 +166,19 @@ def one_class(
     rest = dict(table)
     name = rest.pop("name", None)
     if not isinstance(name, str) or NAME.fullmatch(name) is None:
-        raise InputError(f"--class {name!r} is not a name; write letters, digits, _ . - first, for example {EXAMPLE}")
+        raise InputError(
+            "class-invalid",
+            f"--class {name!r} is not a name; write letters, digits, _ . - first, for example {EXAMPLE}",
+        )
     share = rest.pop("share", None)
     mine = from_table(rest, f"--class {name}: ", f" of class {name}")
     for parameter, given in mine.items():
         if parameter in REFUSED:
-            raise InputError(f"{given.where} is refused: {REFUSED[parameter]}")
+            raise InputError("option-not-applicable", f"{given.where} is refused: {REFUSED[parameter]}")
         if parameter not in allowed():
-            raise InputError(f"{given.where} cannot differ between classes; give it for the whole run")
+            raise InputError(
+                "option-not-applicable", f"{given.where} cannot differ between classes; give it for the whole run"
+            )
     own = read(mine)
     spread_rate(mine, own, seconds)
     validate_user_behavior(mine, {field: run[field] for field in run if field.startswith(("target.", "client."))} | own)
@@ -179,7 +197,8 @@ def one_class(
     for objective, _ in objectives:
         if "/" in objective:
             raise InputError(
-                f"goodput of class {name} names {objective!r}; write it without a class, it applies to {name}"
+                "option-not-applicable",
+                f"goodput of class {name} names {objective!r}; write it without a class, it applies to {name}",
             )
     return one, objectives
 
@@ -194,18 +213,23 @@ def validate_protocol(one: TrafficClass, settings: RunSettings) -> None:
     protocol = one.endpoint_type or settings.target.endpoint_type
     if one.workload.prompt_form == "ids" and protocol != "openai-completions":
         raise InputError(
-            f"class {one.name!r} sends token ids, which {protocol} cannot carry; give it prompt-form=words"
+            "protocol-unsupported",
+            f"class {one.name!r} sends token ids, which {protocol} cannot carry; give it prompt-form=words",
         )
     if one.workload.image is not None and protocol != "openai-chat":
         raise InputError(
-            f"class {one.name!r} sends images, which {protocol} cannot carry; use endpoint-type=openai-chat"
+            "protocol-unsupported",
+            f"class {one.name!r} sends images, which {protocol} cannot carry; use endpoint-type=openai-chat",
         )
     if one.workload.tool_turns and protocol not in ("openai-chat", "ollama-chat"):
-        raise InputError(f"class {one.name!r} has tool turns, which need messages; {protocol} has none")
+        raise InputError(
+            "protocol-unsupported", f"class {one.name!r} has tool turns, which need messages; {protocol} has none"
+        )
     if one.endpoint_path is None and settings.target.endpoint_path is not None and one.endpoint_type is not None:
         raise InputError(
+            "protocol-unsupported",
             f"class {one.name!r} uses {protocol}, but the run's --endpoint {settings.target.endpoint_path} belongs to "
-            "another protocol; give the class its own endpoint=/PATH"
+            "another protocol; give the class its own endpoint=/PATH",
         )
 
 
@@ -232,9 +256,11 @@ def load_of(name: str, settings: RunSettings, own: Fields) -> Load:
     load = Load(**values_of("load", settings, unset | own))
     workload = own.get("workload.name", settings.workload.name)
     if load.rate is None and workload not in TRACES:
-        raise InputError(f"class {name!r} has no rate; add rate=RATE, or share=SHARE of the run's --rate")
+        raise InputError(
+            "load-missing", f"class {name!r} has no rate; add rate=RATE, or share=SHARE of the run's --rate"
+        )
     if load.rate == math.inf:
-        raise InputError(f"class {name!r} cannot send all at once; give it a rate")
+        raise InputError("class-load-invalid", f"class {name!r} cannot send all at once; give it a rate")
     return load
 
 
@@ -243,11 +269,17 @@ def shared_rate(name: str, share: object, mine: RawOptions, run: Fields) -> floa
     rate = run.get("load.rate")
     part = quantities.share(str(share))
     if part is None or not 0 < part <= 1:
-        raise InputError(f"share of class {name} is {share!r}; write a part of the run's rate, such as 0.3 or 30%")
+        raise InputError(
+            "class-share-invalid",
+            f"share of class {name} is {share!r}; write a part of the run's rate, such as 0.3 or 30%",
+        )
     if "rate" in mine or "rate_series" in mine:
-        raise InputError(f"class {name!r} has a rate and a share of the run's; give one")
+        raise InputError("class-share-invalid", f"class {name!r} has a rate and a share of the run's; give one")
     if not isinstance(rate, float) or math.isinf(rate) or run.get("load.rate_curve") is not None:
-        raise InputError(f"share of class {name} is a part of the run's --rate; give a --rate that does not change")
+        raise InputError(
+            "class-share-invalid",
+            f"share of class {name} is a part of the run's --rate; give a --rate that does not change",
+        )
     return part * rate
 
 
@@ -256,5 +288,8 @@ def headers_of(name: str, own: Fields) -> tuple[tuple[str, str], ...]:
     headers: Any = own.get("target.headers", ())
     for header, _ in headers:
         if secret_header(header):
-            raise InputError(f"header {header} of class {name} is a credential; give it to the whole run with -H")
+            raise InputError(
+                "credential-exposed",
+                f"header {header} of class {name} is a credential; give it to the whole run with -H",
+            )
     return tuple(headers)

@@ -8,38 +8,38 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from fastllmload import quantities
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, InvalidValue
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
 METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
-def known(value: float | None, what: str) -> float:
+def known(value: float | None, code: str, what: str) -> float:
     """*value*, or ValueError with *what* where the text could not be parsed."""
     if value is None:
-        raise ValueError(what)
+        raise InvalidValue(code, what)
     return value
 
 
 def number(text: str) -> float:
     """A finite number, `k` and `M` for thousands and millions."""
-    return known(quantities.number(text), "is not a number")
+    return known(quantities.number(text), "number-invalid", "is not a number")
 
 
 def count(text: str) -> int:
     """A whole number of 1 or more."""
     what = "is not a whole number above 0; write for example 100, 1k or 2.5k"
-    value = known(quantities.number(text), what)
+    value = known(quantities.number(text), "count-invalid", what)
     if value < 1 or value != int(value):
-        raise ValueError(what)
+        raise InvalidValue("count-invalid", what)
     return int(value)
 
 
 def count_from_zero(text: str) -> int:
     what = "is not a whole number; write for example 0, 100 or 1k"
-    value = known(quantities.number(text), what)
+    value = known(quantities.number(text), "count-invalid", what)
     if value < 0 or value != int(value):
-        raise ValueError(what)
+        raise InvalidValue("count-invalid", what)
     return int(value)
 
 
@@ -56,9 +56,9 @@ def rate(text: str) -> float:
         "is not a rate; write requests per second above 0 such as 0.05, 500, 1k, or inf to send all at once,"
         " or a rate that changes such as ramp:10,100"
     )
-    value = math.inf if text.strip().lower() == "inf" else known(quantities.number(text), what)
+    value = math.inf if text.strip().lower() == "inf" else known(quantities.number(text), "rate-invalid", what)
     if value <= 0:
-        raise ValueError(what)
+        raise InvalidValue("rate-invalid", what)
     return value
 
 
@@ -75,9 +75,9 @@ def rate_or_curve(text: str) -> dict[str, object]:
 
 def positive(text: str) -> float:
     what = "is not a number above 0"
-    value = known(quantities.number(text), what)
+    value = known(quantities.number(text), "number-invalid", what)
     if value <= 0:
-        raise ValueError(what)
+        raise InvalidValue("number-invalid", what)
     return value
 
 
@@ -85,23 +85,23 @@ def speed(text: str) -> float:
     """Factor of a trace's speed; outside of these bounds the replayed instants are meaningless."""
     value = positive(text)
     if not 1e-3 <= value <= 1e6:
-        raise ValueError("is not a speed of a trace; write a factor from 0.001 to 1000000")
+        raise InvalidValue("number-invalid", "is not a speed of a trace; write a factor from 0.001 to 1000000")
     return value
 
 
 def share(text: str) -> float:
     what = "is not a share; write a number from 0 to below 1 such as 0.1 or 10%"
-    value = known(quantities.share(text), what)
+    value = known(quantities.share(text), "share-invalid", what)
     if not 0 <= value < 1:
-        raise ValueError(what)
+        raise InvalidValue("share-invalid", what)
     return value
 
 
 def part(text: str) -> float:
     what = "is not a share; write a number from 0 to 1 such as 0.8 or 80%"
-    value = known(quantities.share(text), what)
+    value = known(quantities.share(text), "share-invalid", what)
     if not 0 <= value <= 1:
-        raise ValueError(what)
+        raise InvalidValue("share-invalid", what)
     return value
 
 
@@ -141,9 +141,9 @@ def abandon(text: str) -> str:
 
 def exponent(text: str) -> float:
     what = "is not an exponent; write a number from 0 to 10 such as 1.5"
-    value = known(quantities.number(text), what)
+    value = known(quantities.number(text), "number-invalid", what)
     if not 0 <= value <= 10:
-        raise ValueError(what)
+        raise InvalidValue("number-invalid", what)
     return value
 
 
@@ -152,8 +152,9 @@ def images(text: str) -> tuple[int, int, int]:
     found = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?::(\d{1,3}))?", text.strip())
     width, height, count = (int(one or 1) for one in found.groups()) if found is not None else (0, 0, 0)
     if not (1 <= width <= 16384 and 1 <= height <= 16384 and count >= 1):
-        raise ValueError(
-            "is not an image size; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384"
+        raise InvalidValue(
+            "image-invalid",
+            "is not an image size; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384",
         )
     return width, height, count
 
@@ -161,9 +162,9 @@ def images(text: str) -> tuple[int, int, int]:
 def seconds(text: str) -> float:
     """A time above 0; plain numbers are seconds."""
     what = "is not a time above 0; write for example 200ms, 30s, 5m, 1h or 1d"
-    value = known(quantities.duration(text), what)
+    value = known(quantities.duration(text), "time-invalid", what)
     if value <= 0:
-        raise ValueError(what)
+        raise InvalidValue("time-invalid", what)
     return value
 
 
@@ -180,7 +181,9 @@ def warmup(text: str) -> dict[str, object]:
         elif requests is not None and requests == int(requests) >= 0:
             fields["load.warmup_requests"] = int(requests)
         else:
-            raise ValueError("is not a warm-up; write requests (100), tokens (10000tok) or a time (30s)")
+            raise InvalidValue(
+                "warmup-invalid", "is not a warm-up; write requests (100), tokens (10000tok) or a time (30s)"
+            )
     return fields
 
 
@@ -191,33 +194,37 @@ def lengths(text: str) -> str:
     try:
         parse_lengths(text, "")
     except InputError as error:
-        why = str(error).partition("in tokens: ")[2]
-        raise ValueError(f"is not a length; give {FORMS} in tokens" + (f": {why}" if why != "" else "")) from None
+        why = error.message.partition("in tokens: ")[2]
+        raise InvalidValue(
+            "length-invalid", f"is not a length; give {FORMS} in tokens" + (f": {why}" if why != "" else "")
+        ) from None
     return text
 
 
 def url(text: str) -> str:
     if not text.isprintable() or " " in text:
-        raise ValueError("has a blank or a control character, which no URL has; write a blank as %20")
+        raise InvalidValue("url-invalid", "has a blank or a control character, which no URL has; write a blank as %20")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"is not a URL ({error}); write for example http://localhost:8000") from None
+        raise InvalidValue("url-invalid", f"is not a URL ({error}); write for example http://localhost:8000") from None
     if parts.scheme == "unix":
-        raise ValueError(f"is a socket, not a port; write --unix-socket {parts.path or 'PATH'}")
+        raise InvalidValue("url-invalid", f"is a socket, not a port; write --unix-socket {parts.path or 'PATH'}")
     if "://" not in text:
-        raise ValueError("has no scheme; write for example http://localhost:8000")
+        raise InvalidValue("url-invalid", "has no scheme; write for example http://localhost:8000")
     if parts.scheme not in ("http", "https"):
-        raise ValueError(f"has the scheme {parts.scheme!r}, and only http and https are supported")
+        raise InvalidValue("url-invalid", f"has the scheme {parts.scheme!r}, and only http and https are supported")
     if parts.hostname is None or parts.hostname == "" or port == 0:
-        raise ValueError("names no host and port; write for example http://localhost:8000")
+        raise InvalidValue("url-invalid", "names no host and port; write for example http://localhost:8000")
     if not parts.path.isascii():
-        raise ValueError("has letters beyond ASCII in its path; write é as %C3%A9")
+        raise InvalidValue("url-invalid", "has letters beyond ASCII in its path; write é as %C3%A9")
     if "@" in parts.netloc:
-        raise ValueError("carries a user name or password; send them with -H 'Authorization: ...' instead")
+        raise InvalidValue(
+            "url-invalid", "carries a user name or password; send them with -H 'Authorization: ...' instead"
+        )
     if parts.query != "" or parts.fragment != "":
-        raise ValueError("has a query or fragment; write only scheme, host, port and path")
+        raise InvalidValue("url-invalid", "has a query or fragment; write only scheme, host, port and path")
     return text.rstrip("/")
 
 
@@ -236,7 +243,7 @@ def metric(text: str) -> str:
 def interval(text: str) -> float:
     value = seconds(text)
     if not 0.1 <= value <= 3600:
-        raise ValueError("is not a sampling interval; write a time from 100ms to 1h")
+        raise InvalidValue("time-invalid", "is not a sampling interval; write a time from 100ms to 1h")
     return value
 
 
@@ -254,9 +261,9 @@ def header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     value = value.strip()
     if colon == "" or TOKEN.fullmatch(name.strip()) is None:
-        raise ValueError("is not a header; write 'Name: value'")
+        raise InvalidValue("header-invalid", "is not a header; write 'Name: value'")
     if any(ord(letter) < 32 or ord(letter) == 127 or ord(letter) > 255 for letter in value):
-        raise ValueError("holds a character that no header may carry; use printable Latin-1")
+        raise InvalidValue("header-invalid", "holds a character that no header may carry; use printable Latin-1")
     return name.strip(), value
 
 
@@ -292,9 +299,9 @@ def objective(text: str) -> tuple[str, float]:
 def milliseconds(text: str) -> float:
     """A time above 0 in ms; plain numbers are milliseconds."""
     what = "is not a time above 0; write milliseconds such as 50, or 50ms, 0.05s"
-    value = known(quantities.duration(text, "ms"), what)
+    value = known(quantities.duration(text, "ms"), "time-invalid", what)
     if value <= 0:
-        raise ValueError(what)
+        raise InvalidValue("time-invalid", what)
     return value
 
 
@@ -308,11 +315,11 @@ def prefill_deadline(text: str) -> tuple[tuple[float, float], ...]:
         try:
             pairs.append((float(count_from_zero(tokens)), milliseconds(limit)))
         except ValueError:
-            raise ValueError(
-                "is not a deadline; write milliseconds (100) or INPUT_TOKENS:MS pairs (256:80,4096:400)"
+            raise InvalidValue(
+                "time-invalid", "is not a deadline; write milliseconds (100) or INPUT_TOKENS:MS pairs (256:80,4096:400)"
             ) from None
     if len({tokens for tokens, _ in pairs}) != len(pairs):
-        raise ValueError("names a length twice; write INPUT_TOKENS:MS pairs such as 256:80,4096:400")
+        raise InvalidValue("time-invalid", "names a length twice; write INPUT_TOKENS:MS pairs such as 256:80,4096:400")
     return tuple(sorted(pairs))
 
 
@@ -347,9 +354,11 @@ def temperature(text: str) -> float | None:
     """A number of 0 or more; `none` leaves the field out of the request."""
     if text == "none":
         return None
-    value = known(quantities.number(text), "is not a temperature; write a number such as 0 or 0.7, or none")
+    value = known(
+        quantities.number(text), "number-invalid", "is not a temperature; write a number such as 0 or 0.7, or none"
+    )
     if value < 0:
-        raise ValueError("is below 0; write a number such as 0 or 0.7, or none")
+        raise InvalidValue("number-invalid", "is below 0; write a number such as 0 or 0.7, or none")
     return value
 
 
@@ -359,29 +368,32 @@ def json_object(text: str) -> str:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"is not JSON ({error}); write an object such as '{{\"top_k\": 5}}'") from None
+        raise InvalidValue(
+            "json-invalid", f"is not JSON ({error}); write an object such as '{{\"top_k\": 5}}'"
+        ) from None
     if not isinstance(value, dict):
-        raise ValueError("is JSON but not an object; write for example '{\"top_k\": 5}'")
+        raise InvalidValue("json-invalid", "is JSON but not an object; write for example '{\"top_k\": 5}'")
     return text
 
 
 def path(text: str) -> str:
     if text == "":
-        raise ValueError("is empty; write a path")
+        raise InvalidValue("option-value-missing", "is empty; write a path")
     return text
 
 
 def url_path(text: str) -> str:
     if not text.startswith("/") or any(ord(letter) <= 32 for letter in text):
-        raise ValueError(
-            "is not a path of the server; write for example /v1/chat/completions (--endpoint-type chooses the protocol)"
+        raise InvalidValue(
+            "url-invalid",
+            "is not a path of the server; write for example /v1/chat/completions (--endpoint-type chooses the protocol)",
         )
     return text
 
 
 def text(value: str) -> str:
     if value == "":
-        raise ValueError("is empty")
+        raise InvalidValue("option-value-missing", "is empty")
     return value
 
 
@@ -391,7 +403,7 @@ def one_of(*names: str, also: dict[str, str] | None = None) -> Callable[[str], s
 
     def parse(value: str) -> str:
         if value not in meanings:
-            raise ValueError(f"is not one of {', '.join(names)}{_nearest(value, meanings)}")
+            raise InvalidValue("choice-unknown", f"is not one of {', '.join(names)}{_nearest(value, meanings)}")
         return meanings[value]
 
     return parse

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fastllmload import quantities
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options.table import RunOption, several, switch, value
+from fastllmload.errors import InvalidValue
 
 MOST_RUNS = 100
 LOOP = read.one_of("open", "closed")
@@ -34,7 +35,7 @@ def pause(text: str) -> float:
 def count_of_runs(text: str) -> int:
     found = read.count(text)
     if found > MOST_RUNS:
-        raise ValueError(f"is out of range; write 1 to {MOST_RUNS}")
+        raise InvalidValue("value-out-of-range", f"is out of range; write 1 to {MOST_RUNS}")
     return found
 
 

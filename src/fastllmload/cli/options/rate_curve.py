@@ -16,9 +16,13 @@ def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float)
         return
     for parameter in ("rate", "rate_series"):
         if parameter in raw_options and "load.rate" in fields:
-            raise InputError(f"{raw_options[parameter].where} and a rate that changes are both given; give one")
+            raise InputError(
+                "options-conflict", f"{raw_options[parameter].where} and a rate that changes are both given; give one"
+            )
     if "concurrency" in raw_options:
-        raise InputError("--concurrency (closed loop) has no rate that could change; give one of the two")
+        raise InputError(
+            "options-conflict", "--concurrency (closed loop) has no rate that could change; give one of the two"
+        )
     from fastllmload.arrivals.curve import mean_rate
     from fastllmload.arrivals.curve_text import read_curve
 
@@ -28,7 +32,7 @@ def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float)
     curve = read_curve(written, seconds if isinstance(seconds, float) else None)
     fields["load.rate"] = mean_rate(curve, seconds if isinstance(seconds, float) else curve.seconds)
     if fields["load.rate"] == 0:
-        raise InputError(f"--rate {written} sends nothing within --duration {seconds:g} s")
+        raise InputError("schedule-empty", f"--rate {written} sends nothing within --duration {seconds:g} s")
 
 
 def _join_ramp(raw_options: RawOptions, fields: Fields) -> None:
@@ -43,7 +47,7 @@ def _join_ramp(raw_options: RawOptions, fields: Fields) -> None:
         return
     if start is None or end is None:
         asked = "--arrival ramp" if given == ["arrival"] else raw_options[given[0]].where
-        raise InputError(f"{asked} needs both --ramp-up-start-rps and --ramp-up-end-rps")
+        raise InputError("option-missing", f"{asked} needs both --ramp-up-start-rps and --ramp-up-end-rps")
     if "rate" in raw_options or "rate_series" in raw_options:
-        raise InputError("--rate and a ramp from --ramp-up-start-rps are both given; give one")
+        raise InputError("options-conflict", "--rate and a ramp from --ramp-up-start-rps are both given; give one")
     fields["load.rate_curve"] = f"{'exponential' if strategy == 'exponential' else 'ramp'}:{start:g},{end:g}"

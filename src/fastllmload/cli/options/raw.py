@@ -60,14 +60,16 @@ def from_table(table: Mapping[str, object], prefix: str, suffix: str, more: Sequ
             known = sorted(name for name in names if "_" not in name)
             near = nearest(key, known)
             what, where = ("of this command", "its --help") if more else ("of a run", "fastllmload run --help")
-            raise InputError(f"{prefix}{key!r} is not an option {what}{near or f'; see {where}'}")
+            raise InputError("option-unknown", f"{prefix}{key!r} is not an option {what}{near or f'; see {where}'}")
         option, opposite = names[key]
         where = f"{key}{suffix}"
         if option.name == "class" and isinstance(found, list | tuple) and found and isinstance(found[0], dict):
             raw_options["class"] = RawOption(option, where, tables=tuple(found))
             continue
         if option.parameter in raw_options:
-            raise InputError(f"{where} is given twice, also as {raw_options[option.parameter].where}; keep one")
+            raise InputError(
+                "option-repeated", f"{where} is given twice, also as {raw_options[option.parameter].where}; keep one"
+            )
         raw_options[option.parameter] = _from_toml(option, where, found, opposite)
     return raw_options
 
@@ -78,27 +80,29 @@ def _toml(path: str) -> dict[str, object]:
         text = read_open(sys.stdin.buffer).decode() if path == "-" else read_text(path)
         return parse_toml(text)
     except OSError as error:
-        raise InputError(f"--config {path} cannot be read: {error.strerror}; give a TOML file") from None
+        raise InputError(
+            "file-unreadable", f"--config {path} cannot be read: {error.strerror}; give a TOML file"
+        ) from None
     except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError
-        raise InputError(f"--config {path} is not TOML: {error}") from None
+        raise InputError("config-invalid", f"--config {path} is not TOML: {error}") from None
 
 
 def _from_toml(option: RunOption, where: str, found: object, opposite: bool) -> RawOption:
     if option.parse is None:
         if not isinstance(found, bool):
-            raise InputError(f"{where} is {found!r}; write true or false")
+            raise InputError("option-value-type", f"{where} is {found!r}; write true or false")
         return RawOption(option, where, state=found is not opposite)
     entries = list(found) if isinstance(found, list | tuple) else [found]
     if isinstance(found, dict) and (option.words or option.parse in (axis, hook)):  # [metadata] NAME = VALUE, [hook]
         joint = ":" if option.name == "goodput" else "="
         entries = [f"{name}{joint}{_text(where, entry)}" for name, entry in found.items()]
     if len(entries) != 1 and not option.multiple:
-        raise InputError(f"{where} has {len(entries)} values and takes one")
+        raise InputError("option-repeated", f"{where} has {len(entries)} values and takes one")
     return RawOption(option, where, tuple(_text(where, entry) for entry in entries))
 
 
 def _text(where: str, entry: object) -> str:
     if isinstance(entry, bool) or not isinstance(entry, (str, int, float)):
         kind = repr(entry) if isinstance(entry, bool) else f"a {TOML_KINDS.get(type(entry).__name__, 'date or time')}"
-        raise InputError(f"{where} is {kind}; write a number or a string")
+        raise InputError("option-value-type", f"{where} is {kind}; write a number or a string")
     return str(entry)

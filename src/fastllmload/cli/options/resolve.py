@@ -10,7 +10,7 @@ from fastllmload.cli.options.rate_curve import spread_rate
 from fastllmload.cli.options.raw import RawOption, RawOptions, from_command_line, from_config
 from fastllmload.cli.options.table import BY_PARAMETER, RunOption
 from fastllmload.cli.options.validation import validate_run, validate_stored_bodies, validate_tls_options
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, value_code
 from fastllmload.files import read_text
 from fastllmload.redact import Redactor, body_secrets, class_secrets, header_line_secrets, table_secrets, url_secrets
 from fastllmload.settings import Client, Load, Output, RunSettings, Secret, Target, Telemetry, UserBehavior, Workload
@@ -55,7 +55,7 @@ def resolve_merged(
     if complete:
         _complete(raw_options, fields)
     elif "class" in raw_options:
-        raise InputError("--class belongs to a run; a procedure has its own traffic")
+        raise InputError("option-not-applicable", "--class belongs to a run; a procedure has its own traffic")
     if "plan" in raw_options and "class" in raw_options:
         fields["output.plan_urls"] = replayed_urls(raw_options["class"], _parse)
         settings = _settings(fields)
@@ -144,7 +144,7 @@ def _texts(raw_options: RawOptions, parameter: str) -> tuple[str, ...]:
 
 def _api_key(raw_options: RawOptions, redactor: Redactor) -> Secret | None:
     if "api_key" in raw_options and "api_key_file" in raw_options:
-        raise InputError("--api-key and --api-key-file are both given; give one")
+        raise InputError("options-conflict", "--api-key and --api-key-file are both given; give one")
     key: str | None = None
     where = "--api-key"
     if "api_key_file" in raw_options:
@@ -156,7 +156,9 @@ def _api_key(raw_options: RawOptions, redactor: Redactor) -> Secret | None:
     if key is None:
         return None
     if key == "" or any(not 33 <= ord(letter) <= 126 for letter in key):
-        raise InputError(f"{where} has no usable key: it is empty or has characters that no header may carry")
+        raise InputError(
+            "api-key-invalid", f"{where} has no usable key: it is empty or has characters that no header may carry"
+        )
     return Secret(key)
 
 
@@ -164,9 +166,11 @@ def _first_line(path: str) -> str:
     try:
         return (read_text(path, LARGEST_KEY_FILE).splitlines() or [""])[0].strip()
     except OSError as error:
-        raise InputError(f"--api-key-file {path} cannot be read: {error.strerror}") from None
+        raise InputError("file-unreadable", f"--api-key-file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"--api-key-file {path} is not text; put the key on its first line") from None
+        raise InputError(
+            "api-key-invalid", f"--api-key-file {path} is not text; put the key on its first line"
+        ) from None
 
 
 def _parse(raw_options: RawOptions) -> Fields:
@@ -177,7 +181,9 @@ def _parse(raw_options: RawOptions) -> Fields:
             continue
         for field, found in _parse_option(given).items():
             if field in fields and fields[field] != found:
-                raise InputError(f"{setter[field].where} and {given.where} contradict each other; give one")
+                raise InputError(
+                    "options-conflict", f"{setter[field].where} and {given.where} contradict each other; give one"
+                )
             fields[field], setter[field] = found, given
     return fields
 
@@ -208,7 +214,7 @@ def _parse_text(given: RawOption, text: str) -> object:
     try:
         return given.option.parse(text)
     except ValueError as error:
-        raise InputError(f"{given.where} {text!r} {error}") from None
+        raise InputError(value_code(error), f"{given.where} {text!r} {error}") from None
 
 
 def _complete(raw_options: RawOptions, fields: Fields) -> None:

@@ -51,8 +51,9 @@ def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True)
     rate, concurrency = fields.get("load.rate"), fields.get("load.concurrency")
     if rate is not None and concurrency is not None:
         raise InputError(
+            "rate-and-concurrency",
             f"--rate {rate:g} (open loop) and --concurrency {concurrency} (closed loop) contradict each "
-            "other; give one, or cap an open loop with --max-concurrency"
+            "other; give one, or cap an open loop with --max-concurrency",
         )
     _validate_closed_loop(raw_options)
     _validate_plan_options(raw_options)
@@ -65,13 +66,17 @@ def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True)
         and not replays
         and "class" not in raw_options
     ):
-        raise InputError(f"--rate is missing: specify how much load to offer, for example {EXAMPLE}")
+        raise InputError("load-missing", f"--rate is missing: specify how much load to offer, for example {EXAMPLE}")
     if rate == math.inf and "plan" not in raw_options and "num_requests" not in raw_options:
-        raise InputError("--rate inf sends everything at once and needs a number of requests; add --num-requests COUNT")
+        raise InputError(
+            "run-without-end",
+            "--rate inf sends everything at once and needs a number of requests; add --num-requests COUNT",
+        )
     if rate == math.inf and "arrival" in raw_options:
         raise InputError(
+            "option-not-applicable",
             f"{raw_options['arrival'].where} says how arrivals are spread, and --rate inf sends everything at once; "
-            "leave one of them out"
+            "leave one of them out",
         )
     validate_user_behavior(raw_options, fields)
     _validate_target(raw_options, fields)
@@ -87,8 +92,9 @@ def _validate_closed_loop(raw_options: RawOptions) -> None:
     for parameter in ("arrival", "burstiness", "max_concurrency"):
         if parameter in raw_options:
             raise InputError(
+                "option-not-applicable",
                 f"{raw_options[parameter].where} belongs to an open loop and has no effect with --concurrency; "
-                "leave it out, or give --rate instead of --concurrency"
+                "leave it out, or give --rate instead of --concurrency",
             )
 
 
@@ -97,36 +103,51 @@ def _validate_plan_options(raw_options: RawOptions) -> None:
         return
     for parameter in (*PLANNED, "seed", "save_plan"):
         if parameter in raw_options:
-            raise InputError(f"{raw_options[parameter].where} is part of the plan that --plan replays; leave it out")
+            raise InputError(
+                "option-prescribed",
+                f"{raw_options[parameter].where} is part of the plan that --plan replays; leave it out",
+            )
 
 
 def _validate_target(raw_options: RawOptions, fields: Fields) -> None:
     if "url" in raw_options and "simulate" in raw_options:
         raise InputError(
-            f"--simulate sets up the simulated engine, but {raw_options['url'].where} names a target; give one"
+            "options-conflict",
+            f"--simulate sets up the simulated engine, but {raw_options['url'].where} names a target; give one",
         )
     if "unix_socket" in raw_options and "simulate" in raw_options:
         where = raw_options["unix_socket"].where
-        raise InputError(f"--simulate sets up the simulated engine, but {where} names a target; give one")
+        raise InputError(
+            "options-conflict", f"--simulate sets up the simulated engine, but {where} names a target; give one"
+        )
     if "unix_socket" in raw_options and "source_address" in raw_options:
         where = raw_options["source_address"].where
-        raise InputError(f"{where} has no effect with --unix-socket, which has no ports; leave it out")
+        raise InputError(
+            "option-not-applicable", f"{where} has no effect with --unix-socket, which has no ports; leave it out"
+        )
     if ("cert" in raw_options) != ("key" in raw_options):
         missing, present = ("--key", "--cert") if "cert" in raw_options else ("--cert", "--key")
-        raise InputError(f"{present} is given without {missing}; a client certificate needs both")
+        raise InputError("option-missing", f"{present} is given without {missing}; a client certificate needs both")
     if "insecure" in raw_options and "cacert" in raw_options and fields["target.insecure"] is True:
-        raise InputError("--insecure trusts every certificate and --cacert only some; give one")
+        raise InputError("options-conflict", "--insecure trusts every certificate and --cacert only some; give one")
     protocol = fields.get("target.endpoint_type", "openai-chat")
     completions = protocol == "openai-completions"
     if fields.get("workload.prompt_form") == "ids" and not completions:
-        raise InputError("--prompt-form ids needs --endpoint-type openai-completions: chat messages are text")
+        raise InputError(
+            "protocol-unsupported", "--prompt-form ids needs --endpoint-type openai-completions: chat messages are text"
+        )
     if "image" in raw_options and protocol != "openai-chat":
-        raise InputError("--image needs --endpoint-type openai-chat: only its messages can contain images")
+        raise InputError(
+            "protocol-unsupported", "--image needs --endpoint-type openai-chat: only its messages can contain images"
+        )
     if "image" in raw_options and fields.get("workload.prompt_form", "words") != "words":
-        raise InputError(f"--image goes with --prompt-form words, not {fields['workload.prompt_form']}")
+        raise InputError(
+            "option-not-applicable", f"--image goes with --prompt-form words, not {fields['workload.prompt_form']}"
+        )
     if fields.get("workload.counting") == "B" and fields.get("workload.tokenizer") == "none":
         raise InputError(
-            "--counting B needs a reference tokenizer, and --tokenizer none leaves it out; give one of the two"
+            "options-conflict",
+            "--counting B needs a reference tokenizer, and --tokenizer none leaves it out; give one of the two",
         )
 
 
@@ -152,7 +173,7 @@ def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None
     else:
         why = f"no URL is https ({', '.join(named)}); write https://"
     has, it = ("has", "it") if len(given) == 1 else ("have", "them")
-    raise InputError(f"{' and '.join(given)} {has} no effect: {why}, or leave {it} out")
+    raise InputError("option-not-applicable", f"{' and '.join(given)} {has} no effect: {why}, or leave {it} out")
 
 
 def validate_stored_bodies(settings: RunSettings, where: str) -> None:
@@ -160,20 +181,26 @@ def validate_stored_bodies(settings: RunSettings, where: str) -> None:
     for workload in (settings.workload, *(one.workload for one in settings.classes)):
         if workload.extra_body is not None and public_body(workload.extra_body) != workload.extra_body:
             raise InputError(
+                "credential-exposed",
                 f"{where} writes every body to a file, and --extra-body puts a credential into them "
-                f"({public_body(workload.extra_body)}); send it as a header with -H, or leave {where} out"
+                f"({public_body(workload.extra_body)}); send it as a header with -H, or leave {where} out",
             )
 
 
 def _validate_client(raw_options: RawOptions, fields: Fields) -> None:
     workers, pin = fields.get("client.workers"), fields.get("client.pin")
     if isinstance(workers, int) and isinstance(pin, tuple) and workers != len(pin):
-        raise InputError(f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each")
+        raise InputError(
+            "options-conflict",
+            f"--workers {workers} and --pin with {len(pin)} CPUs contradict each other; name one CPU each",
+        )
     _validate_workload(raw_options, fields)
     for parameter in ("num_prefixes", "prefix_share", "prefix_zipf"):
         if parameter in raw_options and fields.get("workload.prefix_len", 0) == 0:
             where = raw_options[parameter].where
-            raise InputError(f"{where} is given without --prefix-len; add the length of a shared prefix")
+            raise InputError(
+                "option-missing", f"{where} is given without --prefix-len; add the length of a shared prefix"
+            )
 
 
 def _validate_telemetry(raw_options: RawOptions, fields: Fields) -> None:
@@ -181,14 +208,22 @@ def _validate_telemetry(raw_options: RawOptions, fields: Fields) -> None:
     if fields.get("telemetry.enabled") is False:
         for parameter in sampled:
             if parameter in raw_options:
-                raise InputError(f"{raw_options[parameter].where} and --no-telemetry contradict each other; give one")
+                raise InputError(
+                    "options-conflict",
+                    f"{raw_options[parameter].where} and --no-telemetry contradict each other; give one",
+                )
     if "power_command" in raw_options:
         if fields.setdefault("telemetry.power", "command") != "command":
-            raise InputError(f"--power-command needs --power command, not --power {fields['telemetry.power']}")
+            raise InputError(
+                "option-not-applicable",
+                f"--power-command needs --power command, not --power {fields['telemetry.power']}",
+            )
     elif fields.get("telemetry.power") == "command":
-        raise InputError("--power command needs --power-command COMMAND that prints watts")
+        raise InputError("option-missing", "--power command needs --power-command COMMAND that prints watts")
     if "gpu_index" in raw_options and fields.get("telemetry.power", "auto") not in ("auto", "nvml"):
-        raise InputError(f"--gpu-index belongs to --power nvml, not to --power {fields['telemetry.power']}")
+        raise InputError(
+            "option-not-applicable", f"--gpu-index belongs to --power nvml, not to --power {fields['telemetry.power']}"
+        )
     if "gpu_index" in raw_options:
         fields["telemetry.power"] = "nvml"
 
@@ -199,15 +234,17 @@ def _validate_workload(raw_options: RawOptions, fields: Fields) -> None:
     _validate_trace_arrival(raw_options, fields)
     if name in TRACES:
         if "dataset_path" not in raw_options:
-            raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
+            raise InputError("option-missing", f"--workload {name} is read from a file; add --dataset-path FILE")
         for parameter in ("isl", "osl", "prefix_len", "num_prefixes", "prefix_share", "prefix_zipf", "image"):
             if parameter in raw_options:
                 raise InputError(
-                    f"{raw_options[parameter].where} does not go with --workload {name}, which brings its own lengths"
+                    "option-not-applicable",
+                    f"{raw_options[parameter].where} does not go with --workload {name}, which brings its own lengths",
                 )
         if "dataset_class" in raw_options:
             raise InputError(
-                f"{raw_options['dataset_class'].where} does not go with --workload {name}, which has no classes"
+                "option-not-applicable",
+                f"{raw_options['dataset_class'].where} does not go with --workload {name}, which has no classes",
             )
         return
     if name in DATASETS:
@@ -216,15 +253,22 @@ def _validate_workload(raw_options: RawOptions, fields: Fields) -> None:
         _validate_own_prompts(raw_options, str(name))
     elif "dataset_path" in raw_options:
         known = " or ".join((*TRACES, *DATASETS, *OWN_PROMPTS))
-        raise InputError(f"{raw_options['dataset_path'].where} is the file of a workload; add --workload {known}")
+        raise InputError(
+            "option-not-applicable",
+            f"{raw_options['dataset_path'].where} is the file of a workload; add --workload {known}",
+        )
     if "dataset_class" in raw_options and name not in WITH_CLASSES:
         raise InputError(
+            "option-not-applicable",
             f"{raw_options['dataset_class'].where} chooses entries of a data set by their class; add --workload "
-            f"{' or '.join(WITH_CLASSES)}"
+            f"{' or '.join(WITH_CLASSES)}",
         )
     for parameter in ("trace_speed", "trace_from", "trace_to", "trace_loop"):
         if parameter in raw_options:
-            raise InputError(f"{raw_options[parameter].where} goes with a trace; add --workload {' or '.join(TRACES)}")
+            raise InputError(
+                "option-not-applicable",
+                f"{raw_options[parameter].where} goes with a trace; add --workload {' or '.join(TRACES)}",
+            )
 
 
 def _validate_trace_arrival(raw_options: RawOptions, fields: Fields) -> None:
@@ -233,16 +277,20 @@ def _validate_trace_arrival(raw_options: RawOptions, fields: Fields) -> None:
         return
     if fields.get("workload.name") not in TRACES:
         raise InputError(
-            f"--arrival trace replays recorded instants; add --workload {' or '.join(TRACES)} and --dataset-path FILE"
+            "option-not-applicable",
+            f"--arrival trace replays recorded instants; add --workload {' or '.join(TRACES)} and --dataset-path FILE",
         )
     if "rate" in raw_options:
-        raise InputError("--arrival trace has the trace's own instants and no --rate; leave one out (or --trace-speed)")
+        raise InputError(
+            "option-not-applicable",
+            "--arrival trace has the trace's own instants and no --rate; leave one out (or --trace-speed)",
+        )
     del fields["load.arrival"]
 
 
 def _validate_dataset(raw_options: RawOptions, name: str) -> None:
     if "dataset_path" not in raw_options:
-        raise InputError(f"--workload {name} is read from a file; add --dataset-path FILE")
+        raise InputError("option-missing", f"--workload {name} is read from a file; add --dataset-path FILE")
     _validate_own_prompts(raw_options, name)
 
 
@@ -250,7 +298,8 @@ def _validate_own_prompts(raw_options: RawOptions, name: str) -> None:
     for parameter in ("isl", "prefix_len", "num_prefixes", "prefix_share", "prefix_zipf", "prompt_form", "image"):
         if parameter in raw_options:
             raise InputError(
-                f"{raw_options[parameter].where} does not go with --workload {name}, which brings its own prompts"
+                "option-not-applicable",
+                f"{raw_options[parameter].where} does not go with --workload {name}, which brings its own prompts",
             )
 
 
@@ -266,7 +315,7 @@ def _validate_unique_names(fields: Fields) -> None:
         names = [name for name, _ in values]
         for name in names:
             if names.count(name) > 1 and (flag, name) != ("--simulate", "fault"):
-                raise InputError(f"{flag} names {name!r} twice; keep one")
+                raise InputError("option-repeated", f"{flag} names {name!r} twice; keep one")
 
 
 def _validate_declarations(fields: Fields) -> None:
@@ -278,7 +327,7 @@ def _validate_declarations(fields: Fields) -> None:
 
         wrong = declaration_problems(dict(declared))
         if wrong:
-            raise InputError("; ".join(wrong))
+            raise InputError("declaration-invalid", "; ".join(wrong))
 
 
 TURN_OPTIONS = ("think_time", "history", "tool_turns")
@@ -290,16 +339,22 @@ def validate_user_behavior(raw_options: RawOptions, fields: Fields) -> None:
     _validate_conversations(raw_options, fields)
     share, after = fields.get("behaviour.cancel_share", 0.0), fields.get("behaviour.cancel_after")
     if share and after is None:
-        raise InputError("--cancel-share needs --cancel-after, for example 20tok or 2s")
+        raise InputError("option-missing", "--cancel-share needs --cancel-after, for example 20tok or 2s")
     if after is not None and not share:
-        raise InputError("--cancel-after needs --cancel-share, for example 0.1")
+        raise InputError("option-missing", "--cancel-after needs --cancel-share, for example 0.1")
     if fields.get("behaviour.slow_readers") is not None:
         if fields.get("client.transport") == "asyncio":
-            raise InputError("--slow-readers needs the reactor's own sockets, not --transport asyncio; leave one out")
+            raise InputError(
+                "option-not-applicable",
+                "--slow-readers needs the reactor's own sockets, not --transport asyncio; leave one out",
+            )
         urls = fields.get("target.urls", ())
         assert isinstance(urls, tuple)
         if any(url.startswith("https:") for url in urls):
-            raise InputError("--slow-readers works on plain connections only, and --url is https; leave one out")
+            raise InputError(
+                "option-not-applicable",
+                "--slow-readers works on plain connections only, and --url is https; leave one out",
+            )
 
 
 def _validate_conversations(raw_options: RawOptions, fields: Fields) -> None:
@@ -307,22 +362,35 @@ def _validate_conversations(raw_options: RawOptions, fields: Fields) -> None:
     if fields.get("workload.turns") is None:
         for parameter in TURN_OPTIONS:
             if parameter in raw_options:
-                raise InputError(f"{raw_options[parameter].where} belongs to conversations; add --turns COUNT")
+                raise InputError(
+                    "option-not-applicable",
+                    f"{raw_options[parameter].where} belongs to conversations; add --turns COUNT",
+                )
         return
     if name in TRACES or name in ("batch", "csv"):
-        raise InputError(f"--turns does not go with --workload {name}, whose requests are independent")
+        raise InputError(
+            "option-not-applicable", f"--turns does not go with --workload {name}, whose requests are independent"
+        )
     if fields.get("workload.prompt_form") in ("ids", "native"):
         raise InputError(
-            "--turns needs prompts of text: a reply cannot be appended to token ids; leave --prompt-form out"
+            "option-not-applicable",
+            "--turns needs prompts of text: a reply cannot be appended to token ids; leave --prompt-form out",
         )
     recorded = name in WITH_CONVERSATIONS or (
         name == "conversation" and fields.get("workload.dataset_path") is not None
     )
     if fields["workload.turns"] == "all" and not recorded:
         known = " or ".join(WITH_CONVERSATIONS)
-        raise InputError(f"--turns all takes what a data set has; add --workload {known}, or give a number")
+        raise InputError(
+            "option-missing", f"--turns all takes what a data set has; add --workload {known}, or give a number"
+        )
     if fields.get("workload.tool_turns") and (recorded or name == "conversation"):
-        raise InputError("--tool-turns works with synthetic-uniform and synthetic-skewed only; leave it out")
+        raise InputError(
+            "option-not-applicable", "--tool-turns works with synthetic-uniform and synthetic-skewed only; leave it out"
+        )
     completions = str(fields.get("target.endpoint_type", "openai-chat"))
     if fields.get("workload.tool_turns") and completions in ("openai-completions", "ollama-generate"):
-        raise InputError(f"--tool-turns needs messages, which {completions} does not have; use a chat endpoint")
+        raise InputError(
+            "protocol-unsupported",
+            f"--tool-turns needs messages, which {completions} does not have; use a chat endpoint",
+        )

@@ -75,7 +75,8 @@ class ScriptedConversations:
             file_of(workload)
         if workload.turns in (None, "all"):
             raise InputError(
-                "--turns all takes all turns of a data set; add --dataset-path FILE, or give a number of turns"
+                "option-missing",
+                "--turns all takes all turns of a data set; add --dataset-path FILE, or give a number of turns",
             )
         return None
 
@@ -135,12 +136,15 @@ class ScriptedConversations:
         if message.request.output_tokens is not None:
             return message.request.output_tokens
         if message.reply is None or self._tokenizer is None:
-            raise InputError(f"{message.request.where} has no output length; add --osl")
+            raise InputError("output-length-missing", f"{message.request.where} has no output length; add --osl")
         return max(1, self._tokenizer.count(message.reply))
 
     def _planned(self, message: Message) -> bytes:
         if message.reply is None:
-            raise InputError(f"{message.request.where} has no reply for a planned history; use --history real")
+            raise InputError(
+                "output-length-missing",
+                f"{message.request.where} has no reply for a planned history; use --history real",
+            )
         return escaped(message.reply)
 
     def _think_ns(self, message: Message) -> int:
@@ -211,7 +215,10 @@ def with_planned_calls(one: DatasetRequest, joint: TurnTemplate, number: int) ->
     if isinstance(content, str) or not content or not isinstance(content[0], dict) or content[0].get("role") != "tool":
         return one
     if not number:
-        raise InputError(f"{one.where}: a conversation cannot begin with a message of role tool: no call precedes it")
+        raise InputError(
+            "dataset-field-invalid",
+            f"{one.where}: a conversation cannot begin with a message of role tool: no call precedes it",
+        )
     answers = list(takewhile(lambda message: isinstance(message, dict) and message.get("role") == "tool", content))
     calls, named = [], []
     for place, message in enumerate(answers):

@@ -179,14 +179,19 @@ def check_workload(workload: asked.Workload) -> None:
     """InputError for a workload without conversations."""
     if workload.name not in LENGTHS or workload.name in MIXES or workload.name == "long-context":
         raise InputError(
+            "option-not-applicable",
             f"--turns does not go with --workload {workload.name}, whose requests stand alone; use conversation, "
-            "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom)"
+            "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom)",
         )
     if workload.prompt_form != "words":
-        raise InputError(f"--turns needs prompts of words, not --prompt-form {workload.prompt_form}; leave it out")
+        raise InputError(
+            "option-not-applicable",
+            f"--turns needs prompts of words, not --prompt-form {workload.prompt_form}; leave it out",
+        )
     if workload.image is not None:
-        raise InputError("--turns does not go with --image; leave one out")
+        raise InputError("option-not-applicable", "--turns does not go with --image; leave one out")
     if workload.prefix_len and workload.prefix_share != 1:
         raise InputError(
-            "--turns with --prefix-len needs --prefix-share 1: every conversation begins with a shared prefix"
+            "option-not-applicable",
+            "--turns with --prefix-len needs --prefix-share 1: every conversation begins with a shared prefix",
         )

@@ -85,7 +85,9 @@ def write_conversations(
     with BodyFile(path) as file:
         for session, parts in enumerate(dialogues):
             if len(parts) > MOST_TURNS:
-                raise InputError(f"a conversation of {len(parts)} turns is too long; {MOST_TURNS} are the most")
+                raise InputError(
+                    "plan-too-large", f"a conversation of {len(parts)} turns is too long; {MOST_TURNS} are the most"
+                )
             turns += list(_written(file, session, parts, joint, real))
             tally.conversations += 1
             tally.most_turns = max(tally.most_turns, len(parts))

@@ -106,5 +106,5 @@ def sharing(bodies: Bodies, repeated: int) -> dict[str, Any]:
 def file_of(workload: asked.Workload) -> Path:
     """The file that *workload* reads. InputError when it names none."""
     if workload.dataset_path is None:
-        raise InputError(f"--workload {workload.name} is read from a file; add --dataset-path FILE")
+        raise InputError("option-missing", f"--workload {workload.name} is read from a file; add --dataset-path FILE")
     return Path(workload.dataset_path)

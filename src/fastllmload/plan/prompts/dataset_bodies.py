@@ -56,8 +56,9 @@ class DatasetEncoder:
         """The fixed bytes of its body."""
         if one.protocol not in (None, self._endpoint.name):
             raise InputError(
+                "protocol-unsupported",
                 f"{one.where} is a request of {one.protocol}, but the run uses {self._endpoint.name}; choose entries with "
-                "--dataset-class, or the protocol with --endpoint-type"
+                "--dataset-class, or the protocol with --endpoint-type",
             )
         kind, extra = kind_of(one), msgspec.json.encode(one.extra)
         pieces = self._pieces.get((kind, extra))
@@ -65,7 +66,7 @@ class DatasetEncoder:
             try:
                 pieces = self._pieces[kind, extra] = self._cut(kind, one.extra)
             except InputError as problem:
-                raise InputError(f"{one.where}: {problem}") from None
+                raise InputError(problem.code, f"{one.where}: {problem.message}") from None
         return pieces
 
     def _cut(self, kind: str, extra: dict[str, Any]) -> TemplatePieces:
@@ -109,7 +110,7 @@ class DatasetContent:
         for one in self.dataset.ordered(self._seed):
             tokens = one.output_tokens if self._osl is None else self._osl.draw(self._lengths)
             if tokens is None:
-                raise InputError(f"{one.where} has no output length; add --osl")
+                raise InputError("output-length-missing", f"{one.where} has no output length; add --osl")
             yield one, max(tokens, self._least)
 
     def write(self, path: Path, quota: Quota, encoder: DatasetEncoder) -> tuple[Bodies, Any]:

@@ -48,7 +48,7 @@ class SyntheticPrompts:
         self.trace = _trace(workload)
         if self.trace is None and workload.name not in LENGTHS:
             known = ", ".join((*LENGTHS, *OWN_TEXT, *TRACES, *DATASETS))
-            raise InputError(f"--workload {workload.name!r} is unknown; choose one of {known}")
+            raise InputError("choice-unknown", f"--workload {workload.name!r} is unknown; choose one of {known}")
         self.tokenizer = load_tokenizer(workload.tokenizer)
         _check_form(workload, self.tokenizer)
         self.isl, self.osl = ("trace", "trace") if self.trace is not None else _specs(workload)
@@ -182,17 +182,26 @@ def _specs(workload: asked.Workload) -> tuple[str, str]:
 def _check_form(workload: asked.Workload, tokenizer: Tokenizer | None) -> None:
     form = workload.prompt_form
     if form not in asked.PROMPT_FORMS:
-        raise InputError(f"--prompt-form {form!r} is unknown; choose one of {', '.join(asked.PROMPT_FORMS)}")
+        raise InputError(
+            "choice-unknown", f"--prompt-form {form!r} is unknown; choose one of {', '.join(asked.PROMPT_FORMS)}"
+        )
     if form == "words":
         return
     if workload.name == "long-context":
-        raise InputError(f"--prompt-form {form} does not go with long-context: its documents are words and a question")
+        raise InputError(
+            "option-not-applicable",
+            f"--prompt-form {form} does not go with long-context: its documents are words and a question",
+        )
     if tokenizer is None:
-        raise InputError(f"--prompt-form {form} needs a tokenizer whose ids are drawn; --tokenizer none has no ids")
+        raise InputError(
+            "option-not-applicable",
+            f"--prompt-form {form} needs a tokenizer whose ids are drawn; --tokenizer none has no ids",
+        )
     if form == "text" and tokenizer.name != "cl100k_base":
         raise InputError(
+            "option-not-applicable",
             f"--prompt-form text draws the ids of cl100k_base (IETF A.1.4), not of {tokenizer.name}; "
-            "use --prompt-form native for the ids of its own range"
+            "use --prompt-form native for the ids of its own range",
         )
 
 
@@ -205,11 +214,13 @@ def _span(workload: asked.Workload, tokenizer: Tokenizer | None) -> int:
 
 def _prefixes(workload: asked.Workload, span: int, seed: str) -> Prefixes | None:
     if not 0 <= workload.prefix_len <= LONGEST_PREFIX:
-        raise InputError(f"--prefix-len {workload.prefix_len} must be 0 to {LONGEST_PREFIX} tokens")
+        raise InputError(
+            "value-out-of-range", f"--prefix-len {workload.prefix_len} must be 0 to {LONGEST_PREFIX} tokens"
+        )
     if not 1 <= workload.num_prefixes <= LONGEST_PREFIX:
-        raise InputError(f"--num-prefixes {workload.num_prefixes} must be 1 to {LONGEST_PREFIX}")
+        raise InputError("value-out-of-range", f"--num-prefixes {workload.num_prefixes} must be 1 to {LONGEST_PREFIX}")
     if not 0 <= workload.prefix_share <= 1 or not 0 <= workload.prefix_zipf <= 10:
-        raise InputError("--prefix-share must be 0 to 1, and --prefix-zipf 0 to 10")
+        raise InputError("value-out-of-range", "--prefix-share must be 0 to 1, and --prefix-zipf 0 to 10")
     if workload.prefix_len == 0:
         return None
     return Prefixes(workload.prefix_len, workload.num_prefixes, span, seed, workload.prefix_share, workload.prefix_zipf)

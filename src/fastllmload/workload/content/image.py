@@ -70,7 +70,8 @@ def image_size(part: Any) -> tuple[int, int] | None:
     width, height = (int(found[1]), int(found[2])) if found is not None else (0, 0)
     if not (1 <= width <= LARGEST_SIDE and 1 <= height <= LARGEST_SIDE):
         raise InputError(
-            f"{url[:40]!r} is not a synthetic image; write {SCHEME}WIDTHxHEIGHT with sides up to {LARGEST_SIDE}"
+            "image-invalid",
+            f"{url[:40]!r} is not a synthetic image; write {SCHEME}WIDTHxHEIGHT with sides up to {LARGEST_SIDE}",
         )
     return width, height
 

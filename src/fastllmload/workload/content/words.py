@@ -114,8 +114,9 @@ def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
         words, bare = _verified(tokenizer, words)
     if len(bare) < FEWEST_WORDS:
         raise InputError(
+            "tokenizer-unsuitable",
             f"--tokenizer {tokenizer.name} has {len(bare)} words that are one token each, too few to make prompts of; "
-            "use --prompt-form native"
+            "use --prompt-form native",
         )
     return words, bare
 

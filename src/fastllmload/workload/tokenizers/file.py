@@ -85,12 +85,15 @@ def load_file(path: Path, modified_ns: int) -> FileTokenizer:
         import tokenizers  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise InputError(
-            f"--tokenizer {path} needs the package tokenizers; install it with pip install 'fastllmload[tokenizers]'"
+            "package-missing",
+            f"--tokenizer {path} needs the package tokenizers; install it with pip install 'fastllmload[tokenizers]'",
         ) from None
     try:
         found = tokenizers.Tokenizer.from_str(raw.decode())
     except Exception as problem:  # noqa: BLE001 - the library raises Exception itself for every file it does not know
-        raise InputError(f"--tokenizer {path} is not a tokenizer.json: {_short(problem)}") from None
+        raise InputError(
+            "tokenizer-invalid", f"--tokenizer {path} is not a tokenizer.json: {_short(problem)}"
+        ) from None
     return FileTokenizer(path, tokenizers, found, hashlib.sha256(raw).hexdigest())
 
 
@@ -100,11 +103,13 @@ def _read(path: Path) -> bytes:
         raw = read_bounded(path, LARGEST_DATASET)
         found = msgspec.json.decode(raw)
     except OSError as problem:
-        raise InputError(f"--tokenizer {path} cannot be read: {problem.strerror}") from None
+        raise InputError("file-unreadable", f"--tokenizer {path} cannot be read: {problem.strerror}") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        raise InputError(f"--tokenizer {path} is not a tokenizer.json: {_short(problem)}; {INSTEAD}") from None
+        raise InputError(
+            "tokenizer-invalid", f"--tokenizer {path} is not a tokenizer.json: {_short(problem)}; {INSTEAD}"
+        ) from None
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
-        raise InputError(f"--tokenizer {path} is not a tokenizer.json: it has no model; {INSTEAD}")
+        raise InputError("tokenizer-invalid", f"--tokenizer {path} is not a tokenizer.json: it has no model; {INSTEAD}")
     return raw
 
 

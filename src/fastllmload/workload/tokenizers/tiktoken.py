@@ -65,8 +65,9 @@ def load_tiktoken(name: str, offline: tuple[str, ...]) -> TiktokenTokenizer:
         import tiktoken  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise InputError(
+            "package-missing",
             f"--tokenizer {name!r} is not one of the bundled encodings ({', '.join(offline)}); for "
-            "other tiktoken names pip install 'fastllmload[tiktoken]', or give a tokenizer.json"
+            "other tiktoken names pip install 'fastllmload[tiktoken]', or give a tokenizer.json",
         ) from None
     try:
         if name in tiktoken.list_encoding_names():
@@ -75,10 +76,12 @@ def load_tiktoken(name: str, offline: tuple[str, ...]) -> TiktokenTokenizer:
     except KeyError:
         known = ", ".join(tiktoken.list_encoding_names())
         raise InputError(
-            f"--tokenizer {name!r} is neither an encoding nor a model of tiktoken; encodings are {known}"
+            "tokenizer-unknown",
+            f"--tokenizer {name!r} is neither an encoding nor a model of tiktoken; encodings are {known}",
         ) from None
     except (OSError, ValueError) as problem:  # requests' errors are OSErrors; a wrong hash is a ValueError
         raise InputError(
+            "tokenizer-invalid",
             f"--tokenizer {name!r}: tiktoken could not fetch its vocabulary ({type(problem).__name__}); set "
-            "TIKTOKEN_CACHE_DIR to a folder that holds it"
+            "TIKTOKEN_CACHE_DIR to a folder that holds it",
         ) from None

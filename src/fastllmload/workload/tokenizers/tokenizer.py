@@ -129,7 +129,8 @@ def load_tokenizer(name: str) -> Tokenizer | None:
         return _bundled(name)
     if not name.strip():
         raise InputError(
-            f"--tokenizer {name!r} is not a name; give one such as {ENCODINGS[0]}, a tokenizer.json, or {NONE}"
+            "tokenizer-unknown",
+            f"--tokenizer {name!r} is not a name; give one such as {ENCODINGS[0]}, a tokenizer.json, or {NONE}",
         )
     path = Path(name)
     if path.exists() or path.suffix == ".json" or "/" in name:
@@ -159,7 +160,9 @@ def _from_file(path: Path) -> Tokenizer:
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.exists():
         missing = f"{path} contains no tokenizer.json" if path.is_dir() else "it does not exist"
-        raise InputError(f"--tokenizer {path}: {missing}; give a tokenizer.json, a folder with one, or a name")
+        raise InputError(
+            "tokenizer-invalid", f"--tokenizer {path}: {missing}; give a tokenizer.json, a folder with one, or a name"
+        )
     from fastllmload.workload.tokenizers.file import load_file
 
     return load_file(file, file.stat().st_mtime_ns)
