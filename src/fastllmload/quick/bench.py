@@ -15,7 +15,7 @@ from fastllmload.engine.preflight.addresses import parse_base
 from fastllmload.engine.preflight.probe import Probe
 from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import options_of
-from fastllmload.errors import TargetError
+from fastllmload.errors import TargetError, coded
 from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS, as_run, engines
 from fastllmload.report.documents import asiai
 from fastllmload.report.documents.subject import subject_of
@@ -145,7 +145,7 @@ def closing(view: BlockView) -> Iterator[str]:
     yield ""
     certificate = view.document["certificate"]
     yield f"{'Client':<16}{certificate['verdict']}; one request at a time says nothing about load"
-    yield from (f"{'':<16}- {reason['text']}" for reason in certificate["reasons"])
+    yield from (f"{'':<16}- {coded(reason['code'], reason['text'])}" for reason in certificate["reasons"])
     yield f"{'Run':<16}{view.folder}"
 
 

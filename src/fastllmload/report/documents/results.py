@@ -8,7 +8,7 @@ from typing import Any
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.terminal.summary import SAMPLES_NEEDED, part
 from fastllmload.report.text import reasoning
-from fastllmload.report.text.doubts import bound, unfinished_text
+from fastllmload.report.text.doubts import bound, reason_text, unfinished_text
 from fastllmload.report.text.numbers import (
     NOT_KNOWN,
     WITHHELD,
@@ -407,4 +407,4 @@ def reasons(document: Document) -> Iterator[tuple[str, str]]:
     ranks = {"invalid": 0, "suspect": 1}
     found = part(document, "certificate", "reasons") or ()
     for reason in sorted(found, key=lambda reason: ranks.get(str(part(reason, "severity")), 2)):
-        yield str(part(reason, "severity") or "note"), str(part(reason, "text") or reason)
+        yield str(part(reason, "severity") or "note"), reason_text(reason)

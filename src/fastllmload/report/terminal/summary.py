@@ -13,7 +13,7 @@ from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.redaction.document import notice
 from fastllmload.report.terminal.outlet import one_screen_line
-from fastllmload.report.text.doubts import all_texts, bound
+from fastllmload.report.text.doubts import all_texts, bound, reason_text
 from fastllmload.report.text.event_tokens import event_token_lines
 from fastllmload.report.text.failing_urls import failing_urls
 from fastllmload.report.text.numbers import (
@@ -213,8 +213,7 @@ def _wrapped(reasons: Sequence[object], width: int) -> list[str]:
     lines: list[str] = []
     for reason in _by_severity(reasons):
         mark = "note: " if part(reason, "severity") == "note" else ""
-        text = part(reason, "text") if isinstance(reason, Mapping) else reason
-        lines += wrap(f"{mark}{text}", width - LABEL, initial_indent="- ", subsequent_indent="  ")
+        lines += wrap(f"{mark}{reason_text(reason)}", width - LABEL, initial_indent="- ", subsequent_indent="  ")
     return lines
 
 

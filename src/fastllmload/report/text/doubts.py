@@ -7,9 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fastllmload.errors import coded
 from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, count, number, part, percent, quantity
 
 LEVELS = {"ttft": "TTFT", "ttft_any": "TTFT (first token of any kind)", "itl": "ITL", "e2e": "End-to-End"}
+
+
+def reason_text(reason: object) -> str:
+    """The sentence of a reason of the certificate, with its code."""
+    text, code = part(reason, "text"), part(reason, "code")
+    return coded(str(code), str(text)) if text and code else str(text or reason)
 
 
 def bound(metric: object, statistic: str) -> str | None:

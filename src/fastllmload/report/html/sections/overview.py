@@ -15,7 +15,7 @@ from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.evidence import evidence
 from fastllmload.report.html.sections.verdict import VerdictReason, verdict_card
 from fastllmload.report.terminal.summary import SEVERITIES, part, run_folder, simulated
-from fastllmload.report.text.doubts import bound, token_texts, unsteady_texts
+from fastllmload.report.text.doubts import bound, reason_text, token_texts, unsteady_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
 from fastllmload.report.text.reasoning import reasoned
 from fastllmload.report.text.remedies import codes, remedy
@@ -135,8 +135,7 @@ def reasons(context: ReportContext) -> list[VerdictReason]:
     found = []
     for reason in ranked:
         severity, code, cause = (part(reason, key) for key in ("severity", "code", "cause"))
-        text = part(reason, "text") if isinstance(reason, Mapping) else reason
-        found.append(VerdictReason(str(severity or "note"), str(text), remedy(code, cause)))
+        found.append(VerdictReason(str(severity or "note"), reason_text(reason), remedy(code, cause)))
     lost = errors(_by_status(context))
     if lost != "":
         found.insert(
