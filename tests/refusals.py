@@ -28,3 +28,8 @@ def code_of(text: str) -> str:
 def codes(texts: Iterable[str]) -> list[str]:
     """The code of each of *texts*."""
     return [code_of(text) for text in texts]
+
+
+def says(text: str, code: str, *values: object) -> bool:
+    """Whether *text* has a message with *code*, and all of *values*."""
+    return f"[{code}]" in text and all(str(value) in text for value in values)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import raises_code
 from test_ext_exchange import DONE, HEAD, Bench, chunk
 
 from fastllmload._ext.calls import CallList
@@ -279,9 +280,8 @@ def test_synthetic_tool_turns_bring_the_result_of_the_first_call(tmp_path_factor
 
 
 def test_a_conversation_cannot_begin_with_an_answer():
-    from fastllmload.errors import InputError
 
-    with pytest.raises(InputError, match="line 3: a conversation cannot begin with a message of role tool"):
+    with raises_code("dataset-field-invalid", "line 3"):
         with_planned_calls(
             DatasetRequest("line 3", [{"role": "tool", "content": "x"}]), TurnTemplate("", "", "", messages=True), 0
         )

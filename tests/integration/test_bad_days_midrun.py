@@ -212,7 +212,7 @@ def test_a_worker_is_killed_in_the_warm_up(tmp_path: Path, workers: int) -> None
     assert document["phases"][0]["released"] < 600
     assert document["certificate"]["verdict"] == "invalid"
     assert "was killed by signal 9" in document["incidents"][0]
-    assert "the measurement did not begin" in document["incidents"][-1] and "\nmeasure:" not in ended.out
+    assert "[workers-missing]" in document["incidents"][-1] and "\nmeasure:" not in ended.out
 
 
 def test_a_worker_is_killed_before_the_first_request(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_the_supervisor_is_killed(going: Going) -> None:
         assert (going.folder / ".work").exists()
     again = report(going.folder)
     assert again.returncode == 0 and "INCOMPLETE (killed)" in again.stdout, again.stdout + again.stderr
-    assert "the run was killed; its working files" in again.stdout
+    assert "[run-killed]" in again.stdout
     assert not (going.folder / ".work").exists()
     assert json.loads((going.folder / "run.json").read_text())["status"] == "killed"
     assert "working files" not in report(going.folder).stdout

@@ -133,4 +133,4 @@ def test_a_bug_of_our_own_shows_its_trace_without_the_key(tmp_path: Path) -> Non
     ended = run(tmp_path / "run", *SHORT, *EMBEDDED, program=(sys.executable, "-c", BUG))
     assert ended.code == 70 and ended.document is None
     assert "Traceback" in ended.err and "ValueError: ***" in ended.err
-    assert len(ended.sentences) == 1 and "this is a bug in fastllmload" in ended.sentences[0]
+    assert len(ended.sentences) == 1 and "[internal-error]" in ended.sentences[0]

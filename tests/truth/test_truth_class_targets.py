@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from recording_relay import Recorded, relayed
+from refusals import raises_code
 
 import fastllmload
 from fastllmload.cli.options.raw import from_table
 from fastllmload.cli.options.resolve import resolve_merged
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.errors import InputError
 from fastllmload.plan.archive import save_plan
 from fastllmload.plan.classes import build_classes
 from fastllmload.records.layout import MEASURE, OK
@@ -112,7 +112,7 @@ def test_a_plan_does_not_depend_on_where_a_class_goes(tmp_path: Path) -> None:
             )  # fmt: skip
             digests.add(run.manifest["plan"]["digest"])
         assert len(digests) == 1
-        with pytest.raises(InputError, match="class 'b' of --plan .* goes to a URL of its own"):
+        with raises_code("class-without-url", "'b'", "--plan"):
             fastllmload.run(url=urls[0], plan=str(tmp_path / f"{urls[1][-5:]}.plan"), output=str(tmp_path / "again"))
 
 

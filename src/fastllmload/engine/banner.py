@@ -9,6 +9,7 @@ from typing import Any
 from fastllmload import __version__
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.run_plans import Plans
+from fastllmload.errors import coded
 from fastllmload.plan.pace import WARMUP_REQUESTS
 from fastllmload.plan.plan import Plan
 from fastllmload.report.terminal.summary import SIMULATED
@@ -39,13 +40,16 @@ def plan_lines(settings: RunSettings, plans: Plans, workers: int) -> list[str]:
         f"warm-up: {warm_up(plans.warmup)}; {workers} worker{'' if workers == 1 else 's'}",
     ]
     if measure.deviations:
-        lines.append(f"note: not the standard workload: {'; '.join(measure.deviations)}")
+        note = f"note: not the standard workload: {'; '.join(measure.deviations)}"
+        lines.append(coded("workload-not-standard", note))
     exact = measure.description["workload"].get("exact") or {}
     if exact.get("share") is not None and exact["share"] < EXACT_SHARE:
-        lines.append(f"note: only {exact['share']:.2%} of the prompts have the length that was drawn for them")
+        note = f"note: only {exact['share']:.2%} of the prompts have the length that was drawn for them"
+        lines.append(coded("prompt-lengths-inexact", note))
     load, deviation = settings.load, plans.warmup_deviation
     if deviation is not None and load.warmup_requests is load.warmup_tokens is load.warmup_seconds is None:
-        lines.append(f"note: cut to the run's length or a minute, {deviation}; --warmup {WARMUP_REQUESTS} for more")
+        note = f"note: cut to the run's length or a minute, {deviation}; --warmup {WARMUP_REQUESTS} for more"
+        lines.append(coded("warmup-shortened", note))
     return lines
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import click
 import pytest
+from refusals import says
 
 from fastllmload import __version__
 from fastllmload.cli import main as entry
@@ -155,25 +156,31 @@ def test_a_refused_value_does_not_show_the_key(engine, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "--rate is missing"),
-        (["--bogus"], "No such option '--bogus'"),
-        (["--ramp-up-strategy", "linear"], "--ramp-up-strategy needs both --ramp-up-start-rps and --ramp-up-end-rps"),
-        (["--rate-series", "absent.csv"], "absent.csv cannot be read (No such file or directory)"),
+        ([], ("load-missing", "--rate")),
+        (["--bogus"], ("option-unknown", "'--bogus'")),
+        (
+            ["--ramp-up-strategy", "linear"],
+            ("option-missing", "--ramp-up-strategy", "--ramp-up-start-rps", "--ramp-up-end-rps"),
+        ),
+        (["--rate-series", "absent.csv"], ("rate-curve-invalid", "absent.csv")),
         (
             ["--rate", "1", "--dataset-path", "f"],
-            "--dataset-path is the file of a workload; add --workload azure or burstgpt",
+            ("option-not-applicable", "--dataset-path", "--workload"),
         ),
-        (["--workload", "azure"], "--workload azure is read from a file; add --dataset-path FILE"),
-        (["--workload", "azure", "--dataset-path", "f", "--isl", "5"], "--isl does not go with --workload azure"),
-        (["--prefix-shore", "1"], "No such option '--prefix-shore'"),
-        (["--rate"], "Option '--rate' requires an argument; see fastllmload --help"),
-        (["--goodput", "--rate", "5"], "'--goodput' requires an argument"),
-        (["--rate", "5", "extra"], "unexpected extra argument (extra); see fastllmload run --help"),
-        (["srch"], "'srch' is not a command of fastllmload; did you mean search?"),
-        (["nothing-such"], "'nothing-such' is not a command of fastllmload; commands are run, quick, simulate"),
-        (["simulat"], "did you mean simulate?"),
-        (["export", "runs/none", "--format", "xml"], "'xml' is not one of 'jsonl', 'csv'"),
-        (["report"], "Missing argument 'RUN'"),
+        (["--workload", "azure"], ("option-missing", "--workload", "--dataset-path")),
+        (
+            ["--workload", "azure", "--dataset-path", "f", "--isl", "5"],
+            ("option-not-applicable", "--isl", "--workload"),
+        ),
+        (["--prefix-shore", "1"], ("option-unknown", "'--prefix-shore'")),
+        (["--rate"], ("usage", "'--rate'", "--help")),
+        (["--goodput", "--rate", "5"], ("usage", "'--goodput'")),
+        (["--rate", "5", "extra"], ("usage", "--help")),
+        (["srch"], ("usage", "'srch'")),
+        (["nothing-such"], ("usage", "'nothing-such'")),
+        (["simulat"], ("usage",)),
+        (["export", "runs/none", "--format", "xml"], ("value-invalid", "'xml'", "'jsonl'", "'csv'")),
+        (["report"], ("usage", "'RUN'")),
     ],
 )
 def test_wrong_usage_is_code_2_and_one_sentence(engine, capsys, arguments, words):
@@ -181,7 +188,7 @@ def test_wrong_usage_is_code_2_and_one_sentence(engine, capsys, arguments, words
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("fastllmload: ")
-    assert words in err
+    assert says(err, *words)
     assert err.count("\n") == 1
     assert engine.calls == []
 

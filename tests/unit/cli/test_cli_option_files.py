@@ -11,10 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.cli import main as entry
 from fastllmload.engine.preflight import tls
-from fastllmload.errors import RunFolderError
 from fastllmload.files import read_bounded
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.plan import DOCUMENT, REQUIRED
@@ -114,7 +114,7 @@ def test_an_encrypted_plan_file(tmp_path: Path) -> None:
         data[place + 8] |= 1
         place = data.find(b"PK\x01\x02", place + 1)
     (tmp_path / "one.plan").write_bytes(data)
-    with pytest.raises(RunFolderError, match="encrypted"):
+    with raises_code("plan-file-invalid"):
         load_plan(tmp_path / "one.plan", tmp_path / "to")
 
 

@@ -91,19 +91,19 @@ def test_parquet_goes_into_a_folder(folder: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["report", "RUN", "--as", "pdf"], "'pdf' is not one of"),
+        (["report", "RUN", "--as", "pdf"], "[value-invalid]"),
         (["report", "RUN", "--as", "html", "--redact"], "use --as full"),
         (["report", "RUN", "-o", "RUN/no/out"], "--output RUN/no/out cannot be written: No such file or directory"),
-        (["report", "RUN/nowhere"], "is not a run folder: it does not exist; give the folder"),
+        (["report", "RUN/nowhere"], "[not-a-run-folder]"),
         (
             ["report", "RUN/run.json"],
             "RUN/run.json is not a run folder: it is a file; give the folder that a run named",
         ),
-        (["report", "RUN/run.json/x"], "is not a run folder: it does not exist; give the folder"),
-        (["export", "RUN", "--format", "parquet"], "name a folder for them with -o"),
-        (["export", "RUN", "--format", "parquet", "-o", "RUN/run.json"], "is a file, and --format parquet writes into"),
-        (["export", "RUN", "-o", "RUN/no/out"], "cannot be written: No such file or directory"),
-        (["export", "RUN", "--format", "xlsx"], "'xlsx' is not one of"),
+        (["report", "RUN/run.json/x"], "[not-a-run-folder]"),
+        (["export", "RUN", "--format", "parquet"], "[option-missing]"),
+        (["export", "RUN", "--format", "parquet", "-o", "RUN/run.json"], "[output-not-writable]"),
+        (["export", "RUN", "-o", "RUN/no/out"], "[output-not-writable]"),
+        (["export", "RUN", "--format", "xlsx"], "[value-invalid]"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

@@ -24,6 +24,7 @@ from fastllmload.statistics.interval import Sample
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 from alarms import Alarms, pair, within
+from refusals import raises_code
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +114,7 @@ def test_runs_pair_up_by_arrival_seed() -> None:
 
 
 def test_pairs_that_are_none_are_refused() -> None:
-    with pytest.raises(InputError, match="--test paired needs"):
+    with raises_code("pairs-missing", "--test"):
         compare(side("a", [1.0, 2.0, 3.0]), side("b", [1.0, 2.0, 3.0]), test="paired")
 
 

@@ -68,4 +68,4 @@ def test_several_systems_have_no_such_page(tmp_path: Path, capsys: pytest.Captur
     runs = [str(write_run(tmp_path / name, 1)) for name in "abc"]
     command = ["compare", runs[0], "--against", runs[1], "--against", runs[2], "-o", str(tmp_path / "x.html")]
     assert main(command) == 2
-    assert "--html shows two sides" in capsys.readouterr().err
+    assert "[options-conflict]" in capsys.readouterr().err

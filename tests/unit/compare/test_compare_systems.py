@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from made_runs import config, document, plan, write_run
+from refusals import raises_code
 
 from fastllmload.cli.main import main
 from fastllmload.compare.checklist import DECLARED, NO, NOT_DECLARED, YES, checklist
@@ -103,7 +104,7 @@ def test_three_systems_are_compared_in_pairs_and_holm_covers_all() -> None:
     ],
 )
 def test_unequal_set_ups_are_refused(parts: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match="were not measured in the same way") as refused:
+    with raises_code("methods-differ") as refused:
         compare_systems([system("a", FAST), system("b", SLOW, **parts)])
     assert said in str(refused.value)
 
@@ -189,7 +190,7 @@ def test_the_command_prints_and_writes_all_of_it(tmp_path: Path, capsys: pytest.
     page = (tmp_path / "s.md").read_text()
     assert "### Checklist (IETF 6.4)" in page and "### Differences in configuration" in page
     assert main(["compare", *sides, "--fail-if", "p99_ttft_ms > +5%"]) == 2
-    assert "--fail-if compares two sides" in capsys.readouterr().err
+    assert "[options-conflict]" in capsys.readouterr().err
 
 
 def at_arrivals(name: str, p99: list[float], digests: list[str], process: str = "poisson") -> Side:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import raises_code
 
 from fastllmload.endpoint import ENDPOINTS, BodyPieces
 from fastllmload.errors import InputError
@@ -115,7 +116,7 @@ def test_chat_refuses_token_ids() -> None:
 
 
 def test_a_model_name_that_is_not_text_is_refused() -> None:
-    with pytest.raises(InputError, match="not UTF-8 text"):
+    with raises_code("body-not-encodable"):
         ENDPOINTS["openai-chat"].body_pieces("m\udcff", Workload())
 
 

@@ -61,11 +61,11 @@ def test_fields_follow_the_workload(
 @pytest.mark.parametrize(
     ("workload", "sentence"),
     [
-        ({"prompt_form": "ids"}, "Ollama takes text only"),
-        ({"extra_body": '{"max_completion_tokens":"{output_tokens}"}'}, "--osl becomes num_predict"),
-        ({"extra_body": '{"options":[1]}'}, "Ollama expects an object"),
-        ({"extra_body": '{"options":{"num_predict":5}}'}, "sets 'num_predict', which --osl decides"),
-        ({"extra_body": '{"options":{"num_predict":null}}'}, "sets 'num_predict', which --osl decides"),
+        ({"prompt_form": "ids"}, "[protocol-unsupported]"),
+        ({"extra_body": '{"max_completion_tokens":"{output_tokens}"}'}, "[protocol-unsupported]"),
+        ({"extra_body": '{"options":[1]}'}, "[extra-body-invalid]"),
+        ({"extra_body": '{"options":{"num_predict":5}}'}, "[extra-body-reserved]"),
+        ({"extra_body": '{"options":{"num_predict":null}}'}, "[extra-body-reserved]"),
     ],
 )
 @pytest.mark.parametrize("name", BOTH)

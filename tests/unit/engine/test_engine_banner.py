@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import code_of, codes
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.banner import arriving, plan_lines
@@ -29,18 +30,18 @@ def plan_notes(tmp_path: Path, share: float | None = None, **workload: str) -> l
 
 
 def test_a_standard_workload_needs_no_note(tmp_path: Path) -> None:
-    assert not any("note: not the standard" in line for line in plan_notes(tmp_path, prompt_form="text"))
+    assert "workload-not-standard" not in codes(plan_notes(tmp_path, prompt_form="text"))
 
 
 def test_deviations_are_one_line(tmp_path: Path) -> None:
-    (line,) = [line for line in plan_notes(tmp_path, isl="9") if "not the standard" in line]
-    assert line.startswith("note: not the standard workload: input lengths 9 instead of uniform:128,512; prompts of")
+    (line,) = [line for line in plan_notes(tmp_path, isl="9") if code_of(line) == "workload-not-standard"]
+    assert line.startswith("note: ") and "9 instead of uniform:128,512; " in line
 
 
 @pytest.mark.parametrize(("share", "noted"), [(0.9989, True), (0.999, False), (1.0, False)])
 def test_prompts_without_their_exact_length(tmp_path: Path, share: float, noted: bool) -> None:
     """99.9 % are enough (spec/procedures 1.1); a smaller share is reported."""
-    assert any("of the prompts have the length that was drawn" in line for line in plan_notes(tmp_path, share)) is noted
+    assert ("prompt-lengths-inexact" in codes(plan_notes(tmp_path, share))) is noted
 
 
 @pytest.mark.parametrize(

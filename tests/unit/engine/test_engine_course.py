@@ -13,12 +13,8 @@ from fastllmload.engine.run_controller import not_written
 
 def test_a_disk_is_called_full_only_when_a_write_failed() -> None:
     """Answers that come faster than the disk can write do not mean that it is full."""
-    assert not_written(True, "") == (
-        "the disk was full: sending stopped early; everything measured until then was saved"
-    )
-    assert not_written(False, "7 texts") == (
-        "answers came faster than they could be written to the disk: sending stopped early; not on the disk: 7 texts"
-    )
+    assert "full" in not_written(True, "")
+    assert "full" not in not_written(False, "7 texts") and "7 texts" in not_written(False, "7 texts")
 
 
 @pytest.mark.parametrize("number", [0, errno.ENOSPC])

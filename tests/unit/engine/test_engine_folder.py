@@ -5,11 +5,12 @@ import math
 import os
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.engine.finalize import RunStatus, exit_code
 from fastllmload.engine.public_settings import public, public_values, redactor
 from fastllmload.engine.recording.folder import Folder
-from fastllmload.errors import HostLimitError, InputError, RunFolderError
+from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records.folder_lock import clean_up_killed
 from fastllmload.records.run import load
 from fastllmload.settings import Load, RunSettings, Secret, Target, TrafficClass, Workload
@@ -36,7 +37,7 @@ def test_an_unnamed_folder_gets_a_unique_name_from_time_and_digest(tmp_path, mon
 
 def test_a_folder_that_is_not_empty_is_rejected(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="not empty"):
+    with raises_code("output-not-empty"):
         Folder.create(str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

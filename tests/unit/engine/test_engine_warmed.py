@@ -29,29 +29,28 @@ def test_a_warm_up_without_failures_has_no_sentence():
 
 
 @pytest.mark.parametrize(
-    ("warmup", "lost", "sentence"),
+    ("warmup", "lost", "values"),
     [
         (
             WarmUpCheck(1_200, 7, {"http_status": 7}),
             (),
-            "7 of the 1,200 warm-up requests failed (http_status 7); the measurement continues",
+            ["7 of the 1,200", "(http_status 7)"],
         ),
         (
             WarmUpCheck(40, 20, {"connect_refused": 19, "reset": 1}, {"http://b/v1": 20}),
             (),
-            "20 of the 40 warm-up requests failed (connect_refused 19, reset 1; at http://b/v1 20); "
-            "the measurement continues",
+            ["20 of the 40", "(connect_refused 19, reset 1; at http://b/v1 20)"],
         ),
         (
             WarmUpCheck(3, 3, {"connect_refused": 3}),
             ("http://a/v1",),
-            "all 3 warm-up requests failed (connect_refused 3), and http://a/v1 no longer accepts connections: "
-            "the measurement was not started; is the server up?",
+            ["all 3", "(connect_refused 3)", "http://a/v1"],
         ),
     ],
 )
-def test_the_sentence(warmup, lost, sentence):
-    assert warmup.sentence(lost) == sentence
+def test_the_sentence(warmup, lost, values):
+    sentence = warmup.sentence(lost)
+    assert [value for value in values if value not in sentence] == []
 
 
 def test_one_target_that_accepts_connections_is_enough(listening):

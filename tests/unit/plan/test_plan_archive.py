@@ -6,6 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 from plan_builder import asked, build
+from refusals import raises_code
 
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.plan.archive import load_plan, save_plan
@@ -95,11 +96,11 @@ def test_changed_document(tmp_path):
     build(tmp_path)
     text = (tmp_path / "plan.json").read_text()
     (tmp_path / "plan.json").write_text(text.replace('"seed": 42', '"seed": 43'))
-    with pytest.raises(RunFolderError, match="does not have the digest"):
+    with raises_code("plan-changed"):
         Plan.open(tmp_path)
     (tmp_path / "plan.json").write_text(text)
     rewrite(tmp_path, schema_version=2)
-    with pytest.raises(RunFolderError, match="schema version 2"):
+    with raises_code("schema-version", "2"):
         Plan.open(tmp_path)
     rewrite(tmp_path, schema_version=1, members={"../../secret": ""})
     with pytest.raises(RunFolderError, match="members"):
@@ -143,10 +144,10 @@ def test_invalid_plan_files_are_refused(tmp_path):
     with pytest.raises(RunFolderError, match="does not exist"):
         load_plan(bad, into)
     bad.write_bytes(b"PK not a zip")
-    with pytest.raises(RunFolderError, match="not a complete plan file"):
+    with raises_code("plan-file-invalid"):
         load_plan(bad, into)
     bad.write_bytes(good.read_bytes()[:-2000])
-    with pytest.raises(RunFolderError, match="not a complete plan file"):
+    with raises_code("plan-file-invalid"):
         load_plan(bad, into)
     damaged(good, bad, drop=("bodies.bin",))
     with pytest.raises(RunFolderError, match="members"):
@@ -163,7 +164,7 @@ def test_invalid_plan_files_are_refused(tmp_path):
 
 def test_a_folder_in_place_of_a_plan_file(tmp_path):
     """The folder plan/ of a run holds the plan's record, not a plan that can be sent."""
-    with pytest.raises(RunFolderError, match="cannot be read: it is a folder; give the file that --save-plan or plan"):
+    with raises_code("plan-file-invalid", "--save-plan"):
         load_plan(tmp_path, tmp_path / "b")
     (tmp_path / "file").touch()
     with pytest.raises(RunFolderError, match="cannot be read: Not a directory"):
@@ -176,7 +177,7 @@ def test_flipped_bit_in_a_plan_file(tmp_path):
     data = bytearray((tmp_path / "one.plan").read_bytes())
     data[data.index(b'"max_tokens"') + 15] ^= 1
     (tmp_path / "one.plan").write_bytes(data)
-    with pytest.raises(RunFolderError, match=r"one\.plan is not a complete plan file"):
+    with raises_code("plan-file-invalid"):
         load_plan(tmp_path / "one.plan", tmp_path / "b")
 
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from plan_builder import asked, build
+from refusals import raises_code
 
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.bodies import stitcher, write_bodies
@@ -245,14 +246,14 @@ def test_folder_that_cannot_be_written(tmp_path):
 @pytest.mark.parametrize(
     ("load", "said"),
     [
-        (Load(rate=5.0, num_requests=10**12), "--num-requests 1,000,000,000,000 is more than one plan holds"),
-        (Load(rate=math.inf, num_requests=10**12), "is more than one plan holds"),
-        (Load(concurrency=4, num_requests=10**12), "is more than one plan holds"),
-        (Load(rate=1e6, duration=1e8), r"--rate 1e\+06 for --duration 1e\+08 s is 1e\+14 requests, more than one plan"),
+        (Load(rate=5.0, num_requests=10**12), "plan-too-large"),
+        (Load(rate=math.inf, num_requests=10**12), "plan-too-large"),
+        (Load(concurrency=4, num_requests=10**12), "plan-too-large"),
+        (Load(rate=1e6, duration=1e8), "plan-too-large"),
     ],
 )
 def test_too_many_requests_are_refused(load, said):
-    with pytest.raises(InputError, match=said):
+    with raises_code(said):
         measured_pace(load, "s")
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import raises_code
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import classes_of
 from fastllmload.engine.workers.worker import conversations
-from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes, class_settings
@@ -133,7 +133,7 @@ def test_the_warm_up_has_all_classes_by_their_rates(tmp_path):
 
 def test_recorded_instants_with_a_count_are_refused(tmp_path):
     trace = TrafficClass(name="t", load=Load(), workload=Workload(name="trace", dataset_path="f", tokenizer="none"))
-    with pytest.raises(InputError, match="class 't' replays its own instants"):
+    with raises_code("run-without-end", "'t'"):
         build(run_of(trace, seconds=None, num_requests=4), tmp_path)
 
 

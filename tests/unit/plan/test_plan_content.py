@@ -7,6 +7,7 @@ import json
 import random
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
@@ -131,7 +132,7 @@ def test_lengths_beyond_the_context(tmp_path):
     whole = plan.input_tokens.astype(int) + plan.output_tokens
     check_context_limit(plan, int(whole.max()))
     check_context_limit(plan, None)
-    with pytest.raises(InputError, match=rf"context of {whole.max() - 1} tokens; request {whole.argmax()} has "):
+    with raises_code("context-exceeded", whole.max() - 1, whole.argmax()):
         check_context_limit(plan, int(whole.max()) - 1)
     check_context_limit(planned(tmp_path / "b", 20, tokenizer="none"), 5)
 

@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 from plan_builder import asked
+from refusals import raises_code
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
@@ -165,7 +166,7 @@ def test_wrong_lines_are_named(tmp_path, line, said):
 def test_a_data_set_with_sessions_requires_turns(tmp_path):
     file = tmp_path / "c.jsonl"
     file.write_text(json.dumps(CUSTOM[0]))
-    with pytest.raises(InputError, match="add --turns all"):
+    with raises_code("option-not-applicable", "--turns"):
         planned(tmp_path / "plan", workload__name="custom", workload__dataset_path=str(file))
 
 
@@ -283,5 +284,5 @@ def test_a_written_sequence_is_the_same_conversations(tmp_path, kind):
 
 def test_a_planned_history_has_no_sequence(tmp_path):
     plan = synthetic(tmp_path / "plan", workload__history="planned")
-    with pytest.raises(InputError, match="use --history real"):
+    with raises_code("output-length-missing", "--history"):
         write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")

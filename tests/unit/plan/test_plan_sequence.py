@@ -6,6 +6,7 @@ import hashlib
 import json
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.cli.options.raw import from_table
 from fastllmload.cli.options.resolve import resolve_merged
@@ -175,12 +176,12 @@ def test_a_sequence_of_several_protocols_is_replayed_class_by_class(tmp_path):
 def test_a_line_of_another_protocol_is_refused(tmp_path):
     plan = plan_of(tmp_path / "a", [{"name": "a", "rate": 5, "isl": 9}, APART[2]], num_requests=12)
     write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
-    with pytest.raises(InputError, match=r"line \d+ is a request of ollama-chat, but the run uses openai-chat; choose"):
+    with raises_code("protocol-unsupported"):
         planned(tmp_path / "b", name="custom", dataset_path=str(tmp_path / "s.jsonl"))
     mine = planned(tmp_path / "c", 5, name="custom", dataset_path=str(tmp_path / "s.jsonl"), dataset_class="a")
     facts = mine.description["workload"]["dataset"]
     assert facts["subset"] == "entries of class a" and facts["requests"] + facts["left_out"] == 12
-    with pytest.raises(InputError, match="--dataset-class 'x' matches no entry of the data set; its classes are"):
+    with raises_code("class-unknown", "--dataset-class", "'x'"):
         planned(tmp_path / "d", 5, name="custom", dataset_path=str(tmp_path / "s.jsonl"), dataset_class="x")
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from fake_runs import FakeRuns, installed
-from refusals import code_of, codes
+from refusals import code_of, codes, raises_code
 
-from fastllmload.errors import InputError
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.report.findings import Findings
@@ -71,12 +70,12 @@ def test_lengths_that_are_all_beyond_the_context_are_refused_before_the_warm_up(
     settings = RunSettings(
         target=SETTINGS.target, load=SETTINGS.load, output=SETTINGS.output, workload=Workload(context_limit=2200)
     )
-    with pytest.raises(InputError, match="from 2,048 tokens on.*the model's context of 2,200.*--lengths"):
+    with raises_code("context-exceeded", "2,048", "2,200", "--lengths"):
         conducted(LONG_CONTEXT, tmp_path / "p", LONG_CONTEXT.parameters(lengths=(4096, 2048)), settings)
     assert not runs.asked
     found = conducted(LONG_CONTEXT, tmp_path / "q", LONG_CONTEXT.parameters(lengths=(4096, 1024)), settings)
     assert [level["name"] for level in found["levels"]] == ["1024 tokens"]
-    assert any("left out, beyond the model's context of 2,200 tokens: 4096" in text for text in found["sentences"])
+    assert any("[context-exceeded]" in text for text in found["sentences"])
 
 
 def test_only_two_tests_send_a_workload_of_their_own() -> None:
@@ -87,8 +86,8 @@ def test_only_two_tests_send_a_workload_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("name", "load", "told"),
     [
-        ("throughput", Load(num_requests=40), "--num-requests has no effect on the test throughput"),
-        ("ttft", Load(duration=9.0), "--duration has no effect on the test ttft"),
+        ("throughput", Load(num_requests=40), "--num-requests "),
+        ("ttft", Load(duration=9.0), "--duration "),
         ("ttft", Load(num_requests=40), None),
         ("tradeoff", Load(duration=9.0), None),
         ("prefix-cache", Load(num_requests=40, duration=9.0), None),

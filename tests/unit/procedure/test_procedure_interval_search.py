@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import code_of
 from search_servers import ATTAINMENT, P99, SUSTAINED, Slowing, step
 from simulated_bench import SlotBench
 from slot_server import SlotServer
@@ -185,7 +186,7 @@ def test_a_best_level_that_fails_its_retest_is_replaced() -> None:
     runner = Oracle(10, 10, retests={10.0: FAIL})
     found = IntervalSearch(8, 16, one, runner, SequentialPlan(short=0, levels=30)).run()
     assert found.best == 9 and found.decisions[10] is UNDECIDED
-    assert any("10 passed, but failed its re-test" in note for note in found.notes)
+    assert any("[level-not-confirmed]" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +225,7 @@ def test_where_the_client_limits_the_lowest_level_lower_ones_are_tried() -> None
     found = IntervalSearch(64, 256, one, runner, SequentialPlan(short=0, trials=1, levels=20)).run()
     assert [level for kind, level, _ in runner.asked if kind == "trial"][:4] == [64, 32, 16, 8]
     assert (found.best, found.above, found.ended_by) == (9, None, "client")
-    assert sum("below the lowest one asked for" in note for note in found.notes) == 3
+    assert sum("[level-below-range]" in note for note in found.notes) == 3
 
 
 def test_a_lower_level_that_fails_bounds_the_answer() -> None:
@@ -249,7 +250,7 @@ def test_the_best_level_is_measured_until_it_is_resolved() -> None:
     runner = Turning(10, 10, resolved_below=10)
     found = IntervalSearch(8, 16, one, runner, SequentialPlan(short=0, levels=30)).run()
     assert found.best == 9 and found.decisions[10] is FAIL
-    assert "level 10: pass, but fail after another trial" in found.notes
+    assert any(note.startswith("level 10: ") and code_of(note) == "answers-contradict" for note in found.notes)
 
 
 @dataclass
@@ -344,7 +345,7 @@ def test_a_server_that_slows_down_is_noticed(objective: SearchObjective, limit_s
     for at_s in (200.0, 500.0):
         found = slowing_search(objective, limit_s, at_s)
         assert found.ended_by == "changed" and found.system_changed
-        assert any("the system changed during the search: at level" in note for note in found.notes)
+        assert any("[system-changed]" in note for note in found.notes)
     assert slowing_search(objective, limit_s, math.inf).ended_by != "changed"
 
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from refusals import raises_code
 
-from fastllmload.errors import InputError
 from fastllmload.experiment.level.verdict import COMPLETION, IN_FLIGHT, LATENCY, NO_GAIN, QUEUE, LevelVerdict
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests import capacity, itl, throughput
@@ -99,7 +99,7 @@ def test_the_maximum_concurrency_names_what_ended_it() -> None:
 def test_itl_refuses_answers_that_have_too_few_gaps(osl: str) -> None:
     """They were raised to 51 tokens without a word."""
     settings = RunSettings(workload=Workload(osl=osl))
-    with pytest.raises(InputError, match=f"--osl {osl} asks for answers of less than 51 tokens"):
+    with raises_code("output-too-short", "--osl", osl, "51"):
         itl.refuse(itl.Parameters(), settings)
 
 

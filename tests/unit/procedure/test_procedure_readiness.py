@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from refusals import raises_code
 
-from fastllmload.errors import TargetError
 from fastllmload.experiment.preparation.hooks import NOT_YET, await_answer, unreachable_reason
 from fastllmload.settings import RunSettings, Target
 
@@ -76,5 +76,5 @@ def test_the_wait_ends_when_the_model_is_loaded() -> None:
 
 
 def test_a_wait_in_vain_says_why() -> None:
-    with pytest.raises(TargetError, match="within 0 s of the hook: it answers 503"):
+    with raises_code("target-not-ready", "0", "503"):
         await_answer(lambda: "it answers 503", print, most_s=0.0)

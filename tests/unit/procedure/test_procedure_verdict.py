@@ -20,7 +20,7 @@ from fastllmload.experiment.level.evidence import ALL, FAILED, evidence_of, grow
 from fastllmload.experiment.level.limits import met
 from fastllmload.experiment.level.margins import drift_ends
 from fastllmload.experiment.level.result import Level
-from fastllmload.experiment.level.verdict import IN_FLIGHT, Lowest, in_flight_of, judge_level, lowest_of
+from fastllmload.experiment.level.verdict import IN_FLIGHT, TOO_SHORT, Lowest, in_flight_of, judge_level, lowest_of
 from fastllmload.metrics.objectives.objective import Objective
 from fastllmload.metrics.objectives.report import slo_ok
 from fastllmload.metrics.run.window import window_of
@@ -266,7 +266,7 @@ def test_a_drift_of_the_throughput_is_not_steady(tmp_path: Path) -> None:
 def test_a_level_shorter_than_ten_requests_is_warned_about(tmp_path: Path) -> None:
     """Mean e2e of 1 s in a level of 8 s."""
     verdict = judge_level(measured(tmp_path / "run", 16, seconds=8.0))
-    assert any("too short for the completion criterion" in text for text in verdict.warnings)
+    assert any(text.endswith(TOO_SHORT) for text in verdict.warnings)
 
 
 def test_a_broken_server_cascades(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import raises_code
 from synthetic_run import Shape, draw_requests, write_manifest, write_workers
 
-from fastllmload.errors import InputError
 from fastllmload.export.columns import REQUEST_COLUMNS
 from fastllmload.export.parquet import export_parquet
 from fastllmload.export.rows import export_jsonl
@@ -91,6 +91,6 @@ def test_kinds_that_have_no_name_have_none(tmp_path: Path) -> None:
 
 def test_without_duckdb_a_message_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(InputError, match="install fastllmload with the extra `parquet`"):
+    with raises_code("package-missing"):
         export_parquet(recorded(tmp_path, Shape(requests=1)), tmp_path / "out")
     assert not (tmp_path / "out").exists()

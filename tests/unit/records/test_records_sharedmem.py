@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import raises_code
 
 from fastllmload._ext import counters, histogram
-from fastllmload.errors import RunFolderError
 from fastllmload.records.shared_memory import SharedWords
 
 
@@ -50,7 +50,7 @@ def test_the_newest_stalls_and_the_longest_are_kept(tmp_path: Path) -> None:
 
 def test_a_file_of_another_size_is_refused(tmp_path: Path) -> None:
     (tmp_path / "shared").write_bytes(b"\0" * 64)
-    with pytest.raises(RunFolderError, match="has 64 bytes"):
+    with raises_code("run-file-layout", "64"):
         SharedWords.open(tmp_path / "shared")
 
 

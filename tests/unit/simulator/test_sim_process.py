@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from refusals import raises_code
 from sim_client import ask, request
 
-from fastllmload.errors import InputError, InternalError
+from fastllmload.errors import InputError
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
@@ -35,7 +36,7 @@ def test_it_starts_serves_and_stops() -> None:
         assert process.url == f"http://127.0.0.1:{process.port}"
         assert ask(process.port, request()).status == 200
     assert gone(pid) and process.stop() == 0
-    with pytest.raises(InternalError, match="not running"):
+    with raises_code("internal-error"):
         process.pid  # noqa: B018
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.errors import InputError
 from fastllmload.simulator.process import arguments
@@ -63,7 +64,7 @@ def test_wrong_profiles_are_named(tmp_path: Path, text: str, word: str) -> None:
 
 
 def test_an_unknown_profile_is_named_with_the_known_ones() -> None:
-    with pytest.raises(InputError, match="'nope' does not exist; give a .toml file or one of .*default"):
+    with raises_code("profile-unknown", "'nope'"):
         load_profile("nope")
 
 

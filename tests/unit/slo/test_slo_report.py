@@ -9,6 +9,7 @@ import pytest
 from example_runs import run_of, streamed
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import raises_code
 
 from fastllmload.errors import InputError
 from fastllmload.metrics.objectives.evaluators import evaluator
@@ -122,7 +123,7 @@ def test_slo_ok_of_chosen_rows() -> None:
 
 def test_python_objectives_out_of_range_are_one_sentence() -> None:
     for limit in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(InputError, match="has a limit out of range"):
+        with raises_code("objective-invalid"):
             objectives_of([("ttft", limit)])
 
 

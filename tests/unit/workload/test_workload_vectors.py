@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 import pytest
+from refusals import raises_code
 
-from fastllmload.errors import InputError
 from fastllmload.workload.completion import CONTEXT_TOKENS, FUNCTION, OUTPUT, Completion
 from fastllmload.workload.conversation import ANSWER, QUESTION, REFERENCE, SYSTEM_TOKENS, Conversation
 from fastllmload.workload.fairness import LONG, MIXES, SHORT, Classes
@@ -166,7 +166,7 @@ def test_fairness_of_one_class(name, rectangle):
 def test_lengths_outside_every_class_are_refused():
     """Answers of one token lie in no class: an error, not an endless search."""
     shape = Classes(ISL, Fixed(1), MIXES["fairness"], 1)
-    with pytest.raises(InputError, match="no lengths of --isl lognormal:.* and --osl 1 lie in the class "):
+    with raises_code("length-invalid", "--isl", "--osl 1"):
         shape.draw(random.Random(1))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
@@ -121,7 +122,7 @@ def test_csv_and_osl(tmp_path: Path) -> None:
     plan = planned(tmp_path, "csv", file, 2, osl="3")
     assert plan.output_tokens.tolist() == [3, 3]
     assert json.loads(plan.body(0))["messages"][0]["content"] == 'a, "b"\nc'
-    with pytest.raises(InputError, match="line 4 has no output length; add --osl"):
+    with raises_code("output-length-missing", "line 4", "--osl"):
         planned(tmp_path, "csv", file, 2)
 
 

@@ -313,7 +313,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     found = write(tmp_path / "run", Shape(requests=20))
     (found.run.directory / "telemetry.json").write_text("{")
     page = Page(html.render(found.run, found.document))
-    assert "is not a telemetry index" in page.text("telemetry")
+    assert "[run-file-damaged]" in page.text("telemetry")
 
 
 def test_the_file_is_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
