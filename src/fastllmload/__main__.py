@@ -1,5 +1,5 @@
 """Entry point of `fastllmload` and `python -m fastllmload`. A signal that arrives while modules are still being imported
-also ends the program with one sentence (docs/decisions/006-exit-codes.md).
+also ends the program with one sentence (docs/running.md).
 """
 
 import signal

@@ -1,5 +1,5 @@
 """The tree of errors: the user's, the peer's and our own branch, each with its exit code
-(docs/decisions/006-exit-codes.md).
+(docs/running.md).
 
 Every error has a code, which names its condition: `codes.toml` lists the codes with cause and remedy, and so does
 docs/codes.md. A code does not change when a sentence does.

@@ -45,8 +45,8 @@ def going(tmp_path: Path) -> Iterator[Going]:
 
 
 def test_every_process_shares_the_session_and_has_a_process_group_of_its_own(tmp_path: Path) -> None:
-    """A session of its own would be a scheduling group of its own (decision 100); the run's group would get the Ctrl-C
-    that is meant for the run.
+    """A session of its own would be a scheduling group of its own (docs/decisions/02-processes.md); the run's group would
+    get the Ctrl-C that is meant for the run.
     """
     options = ("--workers", "2", "--timestamps", "tap" if permitted() else "kernel")
     one = begin(tmp_path / "run", *LONG, *options, *(each for each in EMBEDDED if each != "--no-telemetry"))

@@ -119,7 +119,7 @@ def all_left_by_plan(document: dict[str, Any]) -> bool:
 
 
 def exit_code(document: dict[str, Any], run_status: RunStatus, strict: bool) -> int:
-    """Exit code of a run that has a report. Reasons: docs/decisions/006-exit-codes.md."""
+    """Exit code of a run that has a report. All cases: docs/running.md."""
     if run_status.interrupted:
         return INTERRUPTED
     if run_status.crashed or run_status.engine_crashed:

@@ -1,5 +1,5 @@
 """Checks the target after the warm-up, before the measurement: which requests failed, and whether the target still takes
-connections (docs/decisions/093).
+connections (docs/running.md).
 """
 
 from __future__ import annotations

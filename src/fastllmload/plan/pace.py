@@ -16,7 +16,7 @@ from fastllmload.settings import Load
 from fastllmload.workload.synthetic import Quota
 
 WARMUP_REQUESTS, WARMUP_TOKENS = 100, 10_000  # IETF 4.5.1: both are required
-WARMUP_LEAST_S = 60.0  # the default warm-up may be longer than the measured phase up to this (decision 007)
+WARMUP_LEAST_S = 60.0  # the default warm-up may be longer than the measured phase up to this (docs/running.md)
 WARMUP_CONCURRENCY = 8  # if the load has no rate
 # A closed loop that only time ends takes its requests from a pool, and starts again when the pool is used up. With 20
 # requests per slot a prompt does not recur soon; the tokens bound the pool to about 250 MiB of bodies.

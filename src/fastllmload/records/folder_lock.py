@@ -1,7 +1,7 @@
 """Locks a run folder: the supervisor holds a lock under `.work` while it lives, however it ends.
 
 After a kill the next `report` sets the status `killed` in run.json and removes `.work`. Commands that only read (`export`,
-`compliance`) report that it exists (decision 094).
+`compliance`) report that it exists (docs/decisions/16-run-folder-is-evidence.md).
 """
 
 from __future__ import annotations

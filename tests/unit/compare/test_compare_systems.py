@@ -68,7 +68,9 @@ def paired(name: str, p99: list[float], tok_s: list[float]) -> Side:
 
 
 def test_the_test_that_judged_a_figure_is_named() -> None:
-    """Pairs that all differ by one amount are judged by Welch's t (decision 102), and the head of the table says which."""
+    """Pairs that all differ by one amount are judged by Welch's t (docs/decisions/11-comparisons.md), and the head of the
+    table says which.
+    """
     one = paired("a", FAST, [1000.0, 1001.0, 1003.0])
     alike = compare_systems([one, paired("b", SLOW, [1000.5, 1001.5, 1003.5])], ["p99_ttft_ms", "output_tok_s"])
     head = next(line for line in lines(alike, 100) if line.startswith("b against a"))

@@ -123,7 +123,9 @@ def test_the_command_line_names_faults_and_options() -> None:
 
 
 def test_the_engine_shares_our_session_and_not_our_process_group() -> None:
-    """A session of its own would be a scheduling group of its own (decision 100); our group would get our Ctrl-C."""
+    """A session of its own would be a scheduling group of its own (docs/decisions/02-processes.md); our group would get
+    our Ctrl-C.
+    """
     with SimulatorProcess(SimulatorOptions()) as server:
         assert server._child is not None
         pid = server._child.pid

@@ -36,7 +36,7 @@ NEEDS = "CAP_NET_RAW is missing"
 SMALLEST, LARGEST = 8 << 20, 64 << 20  # bytes of a ring
 FRAME_BYTES = 136  # that a segment takes in it
 CAPACITY_S = 4.0  # seconds of the expected load that fit in the ring
-MOST_EVENTS_PER_S = 200_000.0  # `auto` uses no tap above: docs/decisions/110-the-tap.md
+MOST_EVENTS_PER_S = 200_000.0  # `auto` uses no tap above: docs/decisions/08-stamps-and-packet-ring.md
 
 
 class TapUnavailable(Exception):

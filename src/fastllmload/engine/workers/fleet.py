@@ -48,8 +48,8 @@ class Member:
 
 
 def launch(spec: WorkerSpec, life: int) -> Member:
-    """Start one worker in its own process group: only the supervisor handles the terminal's SIGINT (docs/decisions/100).
-    *life*: a descriptor that it keeps open until its end.
+    """Start one worker in its own process group, because only the supervisor handles the terminal's SIGINT, but in the
+    session of the run (docs/decisions/02-processes.md). *life*: a descriptor that it keeps open until its end.
     """
     rows = Path(spec.rows_dir)
     shared = SharedWords.create(spec.shared_path)

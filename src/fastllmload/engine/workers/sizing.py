@@ -1,4 +1,4 @@
-"""Sizes a run: requests in flight, workers, connections. Reasons and figures: docs/decisions/005-sizes.md."""
+"""Sizes a run: requests in flight, workers, connections. Rules: docs/running.md."""
 
 from __future__ import annotations
 

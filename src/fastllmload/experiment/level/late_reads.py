@@ -27,7 +27,7 @@ def may_be_in_time(run: Run, limit_ms: float) -> bool:
 def ttft_p99_at_best_ms(run: Run) -> float | None:
     """P99 of TTFT in ms over the same requests as the level's own, with each first token as early as its stamp allows.
 
-    The kernel stamps a read once, with its last segment. If several events were read at once after a stall (decision 097),
+    The kernel stamps a read once, with its last segment. If several events were read at once after a stall,
     the first of them may have arrived when the stall began. None without requests.
     """
     chosen = populations(run, window_of(run))

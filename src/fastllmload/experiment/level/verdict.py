@@ -337,7 +337,9 @@ def too_short(run: Run, mean_e2e: float | None, closed: bool) -> tuple[str, ...]
 
 
 def hidden_by_stall(run: Run, fired: Sequence[str], lowest: Lowest) -> tuple[str, ...]:
-    """A client limit if only latency fired and, without a stall of the client, TTFT may have been in time (decision 101)."""
+    """A client limit if only latency fired and, without a stall of the client, TTFT may have been in time
+    (docs/decisions/13-client-lateness.md).
+    """
     if tuple(fired) != (LATENCY,) or lowest.ttft_p50 is None:
         return ()
     limit = rule.TTFT_FACTOR * lowest.ttft_p50
