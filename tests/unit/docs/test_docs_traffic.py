@@ -19,7 +19,7 @@ from fastllmload.redact import Redactor
 pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).parents[3] / "docs" / "traffic.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"```sh\nfastllmload (.*?)```", PAGE, re.DOTALL)
+COMMANDS = re.findall(r"```console\n\$ fastllmload (--.*?)```", PAGE, re.DOTALL)
 TABLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
