@@ -1,7 +1,7 @@
 """Every command of the README and of docs/ works as it is printed.
 
 Commands of the pages in `RUN` are run, for a second instead of minutes; those that name a server get the simulated engine
-as that server. Of other pages the plan of a run is built. What takes minutes (searches, sweeps, tests of the draft, calibration)
+as that server. Of other pages the plan of a run is built. What takes minutes (searches, sweeps, tests, calibration)
 is read by the program's own parser; `tools/guides` runs the tests of docs/procedures and writes their output there.
 """
 
