@@ -93,8 +93,10 @@ class SimulatorProcess:
             return HostLimitError(
                 "simulator-killed", f"the simulated engine was {how}: nothing was measured; start the run again"
             )
-        kind = InputError if child.returncode == InputError.exit_code else InternalError
-        return kind(f"the simulated engine did not start: {said.removeprefix('fastllmload: ')}")
+        text = f"the simulated engine did not start: {said.removeprefix('fastllmload: ')}"
+        if child.returncode == InputError.exit_code:
+            return InputError("simulator-option-invalid", text)
+        return InternalError("internal-error", text)
 
     def _running(self) -> subprocess.Popen[str]:
         if self._child is None:
