@@ -77,6 +77,13 @@ def test_links_lead_to_files() -> None:
     assert dangling == []
 
 
+def test_pictures_are_small_and_load_nothing() -> None:
+    pictures = sorted((ROOT / "docs" / "pictures").iterdir())
+    assert [picture.suffix for picture in pictures] == [".png", ".svg"]
+    assert [picture.name for picture in pictures if picture.stat().st_size > 300_000] == []
+    assert "url(" not in re.sub(r"url\(#[\w-]+\)", "", pictures[1].read_text(encoding="utf-8"))
+
+
 def outside_code(text: str) -> str:
     """Markdown without fenced blocks and code spans."""
     return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
