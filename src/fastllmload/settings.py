@@ -8,6 +8,17 @@ from __future__ import annotations
 
 import msgspec
 
+__all__ = [
+    "Client",
+    "Load",
+    "Output",
+    "RunSettings",
+    "Target",
+    "Telemetry",
+    "TrafficClass",
+    "UserBehavior",
+    "Workload",
+]
 PROMPT_FORMS = ("words", "text", "ids", "native")
 
 
@@ -140,6 +151,8 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run writes and prints, and what its figures are judged by."""
+
     directory: str | None = None  # None: runs/<time>-<digest>
     ui: str = "auto"  # auto, live, plain, none
     strict: bool = False

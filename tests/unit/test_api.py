@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
 import fastllmload
-from fastllmload.errors import InputError, RunFolderError, TargetError
-from fastllmload.records.run import Run
+from fastllmload import InputError, Run, RunFolderError, TargetError
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +23,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
-def short_run(**options: object) -> Run:
-    return fastllmload.run(rate=40, num_requests=20, warmup=2, osl=8, **options)
+def short_run(**options: Any) -> Run:
+    return fastllmload.run(**{"rate": 40, "num_requests": 20, "warmup": 2, "osl": 8, **options})
 
 
 def test_run_returns_a_measured_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +98,78 @@ def test_a_killed_run_is_measured_when_loaded() -> None:
 def test_no_run_folder(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="is not a run folder"):
         fastllmload.load(tmp_path)
+
+
+def test_settings_instead_of_options() -> None:
+    """They are parsed and checked before, can be changed, and print nothing unless they say so."""
+    settings = fastllmload.read_settings(rate="40", num_requests=20, warmup=0, osl=8)
+    assert (settings.load.rate, settings.output.ui) == (40.0, "none")
+    run = fastllmload.run(
+        msgspec.structs.replace(settings, load=msgspec.structs.replace(settings.load, num_requests=10))
+    )
+    assert run.manifest["completed"] == 10
+    with pytest.raises(InputError, match="settings and rate are both given"):
+        fastllmload.run(settings, rate=5)
+
+
+def test_settings_made_by_hand_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Their default view, `auto`, is meant for the command line."""
+    load = fastllmload.settings.Load(rate=40.0, num_requests=5, warmup_requests=0)
+    run = fastllmload.run(fastllmload.settings.RunSettings(load=load), api_key="canary-0123456789")
+    assert run.manifest["completed"] == 5 and capsys.readouterr().out == ""
+
+
+def test_a_plan_is_built_saved_opened_and_replayed() -> None:
+    plan = fastllmload.build_plan("plan", rate=40, num_requests=10, osl=8)
+    fastllmload.save_plan(plan, Path("plan.zip"))
+    assert (
+        fastllmload.load_plan(Path("plan.zip"), Path("again")).digest
+        == plan.digest
+        == fastllmload.Plan.open(Path("plan")).digest
+    )
+    run = fastllmload.run(plan="plan.zip", warmup=0)
+    assert run.manifest["plan"]["digest"] == plan.digest and run.manifest["completed"] == plan.requests == 10
+    with pytest.raises(InputError, match="load_plan"):
+        fastllmload.build_plan("other", plan="plan.zip")
+
+
+def test_runs_are_compared_by_folder_and_by_run() -> None:
+    """Sides are folders, runs, or several of them; the result has one row per figure."""
+    base, new = short_run(), short_run()
+    comparison = fastllmload.compare(base, str(new.directory), figures=["p50_ttft_ms", "req_s"])
+    assert [row.figure.name for row in comparison.rows] == ["p50_ttft_ms", "req_s"]
+    assert comparison.rows[0].base.value == base.metrics["ttft"]["p50"]
+    assert len(fastllmload.compare([base, new], [new.directory, base]).base.runs) == 2
+    with pytest.raises(InputError, match="is not a figure"):
+        fastllmload.compare(base, new, figures=["p50_speed_ms"])
+    with pytest.raises(InputError, match="test 'exact' does not exist"):
+        fastllmload.compare(base, new, test="exact")
+    with pytest.raises(InputError, match="not given the same workload"):
+        fastllmload.compare(base, short_run(isl=32))
+
+
+def test_a_search_returns_its_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints nothing, and its folder can be opened again."""
+    options = {
+        "min": 20,
+        "max": 40,
+        "level_duration": 1,
+        "max_levels": 2,
+        "runs": 1,
+        "settle": 0,
+        "warmup": 0,
+        "osl": 8,
+    }
+    found = fastllmload.search(goodput={"ttft": 5_000}, objective="attainment:0.5", output="found", **options)
+    assert capsys.readouterr() == ("", "")
+    assert [entry["level"] for entry in found.levels] == sorted(entry["level"] for entry in found.levels) != []
+    assert found.document["status"] == "done" and found.level in (None, 20.0, 40.0)
+    again = fastllmload.SearchResult.open("found")
+    assert again == found and str(found.level) in repr(again)
+    with pytest.raises(InputError, match="rate sets the load of a run"):
+        fastllmload.search(rate=5)
+    with pytest.raises(InputError, match="'steps' is not an option of this command"):
+        fastllmload.search(steps=5)
 
 
 def test_an_unknown_attribute_of_the_package() -> None:

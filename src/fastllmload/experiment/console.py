@@ -15,18 +15,20 @@ if TYPE_CHECKING:
 
 
 class Console:
-    """Prints plain, redacted lines. *quiet*: warnings only."""
+    """Prints plain, redacted lines. *quiet*: warnings only, and without *warnings* nothing."""
 
-    def __init__(self, redact: Callable[[str], str], quiet: bool = False) -> None:
+    def __init__(self, redact: Callable[[str], str], quiet: bool = False, warnings: bool = True) -> None:
         self._redact = redact
         self._quiet = quiet
+        self._warnings = warnings
 
     def say(self, line: str) -> None:
         if not self._quiet:
             print(on_screen(self._redact(line)), flush=True)
 
     def warn(self, code: str, line: str) -> None:
-        print(on_screen(self._redact(f"warning: {coded(code, line)}")), file=sys.stderr, flush=True)
+        if self._warnings:
+            print(on_screen(self._redact(f"warning: {coded(code, line)}")), file=sys.stderr, flush=True)
 
     def begin(self, number: int, name: str, seconds: float | None) -> None:
         length = "" if seconds is None else f", about {seconds:,.0f} s"

@@ -73,22 +73,28 @@ class Views:
 def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
     if file is not None or views.sequence is not None:
         validate_stored_bodies(settings, "--sequence" if file is None else "a plan's file")
-    model = _model(settings)
-    from fastllmload.endpoint import ENDPOINTS
-    from fastllmload.engine.run_plans import build
     from fastllmload.plan.archive import save_plan
-    from fastllmload.plan.build import check_context_limit
 
-    endpoint = ENDPOINTS[settings.target.endpoint_type]
     with tempfile.TemporaryDirectory(prefix="fastllmload-plan-") as folder:
-        plan = build(settings, "measure", endpoint, model, Path(folder))
-        check_context_limit(plan, settings.workload.context_limit)
+        plan = build_in(Path(folder), settings)
         if file is not None:
             save_plan(plan, file)
         _show(plan, settings.load.ramp_share)
         views.write(plan)
     if file is not None:
         click.echo(f"{'saved':<14} {file}")
+
+
+def build_in(folder: Path, settings: RunSettings) -> Plan:
+    """Build the plan of the measured phase in *folder*. InputError for settings of which no plan can be made."""
+    from fastllmload.endpoint import ENDPOINTS
+    from fastllmload.engine.run_plans import build
+    from fastllmload.plan.build import check_context_limit
+
+    endpoint, model = ENDPOINTS[settings.target.endpoint_type], _model(settings)
+    plan = build(settings, "measure", endpoint, model, folder)
+    check_context_limit(plan, settings.workload.context_limit)
+    return plan
 
 
 def _model(settings: RunSettings) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +18,13 @@ from fastllmload.cli.options.procedure import pause
 from fastllmload.cli.options.table import OPTIONS, RunOption, switch, value
 from fastllmload.cli.run_command import RunCommand, click_option
 from fastllmload.errors import InputError, InvalidValue
+
+if TYPE_CHECKING:
+    from fastllmload.cli.options.raw import RawOptions
+    from fastllmload.redact import Redactor
+    from fastllmload.search.run import SearchTerms
+    from fastllmload.search.trials import SearchParameters
+    from fastllmload.settings import RunSettings, Secret
 
 LEAST_TRIALS, MOST_TRIALS, MOST_LEVELS = 1, 6, 100
 
@@ -97,15 +106,35 @@ class SearchCommand(RunCommand):
 def start(**parameters: object) -> int:
     """Exit code: 0 found; 1 no level passes, or --strict and the answer is open at an end."""
     from fastllmload.cli.commands.run import current_redactor
-    from fastllmload.cli.options.resolve import resolve_merged, split_own_options
+    from fastllmload.cli.options.resolve import split_own_options
     from fastllmload.experiment.console import Console
-    from fastllmload.search.run import SearchTerms, run_search
-    from fastllmload.search.trials import SearchParameters
+    from fastllmload.search.run import run_search
 
     given, texts = split_own_options(parameters, (*OWN, *GENERAL))
+    redact = current_redactor()
+    found = resolve_search(given, texts, redact)
+    console = Console(redact, quiet=found.settings.output.ui == "none")
+    return run_search(found.settings, found.secret, found.parameters, found.terms, console)
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What the options of a search ask for."""
+
+    settings: RunSettings
+    secret: Secret | None
+    parameters: SearchParameters
+    terms: SearchTerms
+
+
+def resolve_search(given: RawOptions, texts: Mapping[str, Any], redact: Redactor) -> SearchRequest:
+    """From options of a run (*given*) and the search's own, by parameter; None where one is not given. InputError."""
+    from fastllmload.cli.options.resolve import resolve_merged
+    from fastllmload.search.run import SearchTerms
+    from fastllmload.search.trials import SearchParameters
+
     own, around = parse_options(OWN, texts), parse_options(GENERAL, texts)
     validate_load_options(given, own.get("what") == "concurrency")
-    redact = current_redactor()
     settings, secret = resolve_merged(given, os.environ, redact, complete=False)
     if "step" in own:
         own["step"], own["step_share"] = own["step"]
@@ -113,9 +142,8 @@ def start(**parameters: object) -> int:
         own.setdefault("level_s", settings.load.duration)
     folder = settings.output.directory or f"runs/search-{time.strftime('%Y%m%d-%H%M%S')}"
     warm = settings.load.warmup_requests is None and "warmup" not in given
-    console = Console(redact, quiet=settings.output.ui == "none")
     terms = SearchTerms(Path(folder), warm=warm, strict=settings.output.strict, **around)
-    return run_search(settings, secret, SearchParameters(**own), terms, console)
+    return SearchRequest(settings, secret, SearchParameters(**own), terms)
 
 
 def validate_load_options(given: Mapping[str, object], closed: bool) -> None:

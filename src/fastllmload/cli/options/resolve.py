@@ -99,12 +99,21 @@ def split_own_options(
     raw_options = merge_config(
         from_command_line({key: each for key, each in parameters.items() if key not in names}), own
     )
+    for name, value in take_own_options(raw_options, own).items():
+        if found[name] in (None, ()):
+            found[name] = value
+    return raw_options, found
+
+
+def take_own_options(raw_options: RawOptions, own: Sequence[RunOption]) -> dict[str, object]:
+    """Values of the options *own*, as click gives them, which are removed from *raw_options*."""
+    found: dict[str, object] = {}
     for option in own:
         given = raw_options.pop(option.parameter, None)
-        if given is not None and found[option.parameter] in (None, ()):
+        if given is not None:
             texts = given.texts if option.multiple else (given.texts or (None,))[0]
             found[option.parameter] = texts if given.state is None else given.state
-    return raw_options, found
+    return found
 
 
 def _add_environment(raw_options: RawOptions, environment: Mapping[str, str]) -> None:
