@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -370,6 +371,32 @@ def test_what_a_callback_raises_is_kept(tmp_path: Path) -> None:
 
     with scripted(answer_all) as address, pytest.raises(ZeroDivisionError, match="a bug"):
         drive(tmp_path, address, gaps_ms=[], slots=2, limit=20, fresh=True, over_asyncio=True, streams=broken)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda stream: stream.connection_made(None), AttributeError),
+        (lambda stream: stream.connection_lost(OSError("no number", "")), TypeError),
+    ],
+    ids=["made", "lost"],
+)
+def test_an_exception_inside_a_callback_ends_the_run(
+    tmp_path: Path, call: Callable[[Stream], None], error: type
+) -> None:
+    """The event loop passes what it should not, to each connection; who waits for the answers gets the exception."""
+    made: list[Stream] = []
+
+    def kept(stream: Stream) -> Stream:
+        made.append(stream)
+        return stream
+
+    def called(reactor: object) -> None:
+        for stream in made:
+            call(stream)
+
+    with scripted(answer_all) as address, pytest.raises(error):
+        drive(tmp_path, address, gaps_ms=[20.0] * 20, over_asyncio=True, streams=kept, during=called)
 
 
 def stalls_ms(outcome: Outcome) -> np.ndarray:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fastllmload.engine.run import execute
 from fastllmload.engine.workers.fleet import Fleet
@@ -100,6 +101,16 @@ def nobody_is_left():
     before = children()
     yield
     assert children() <= before
+
+
+@pytest.mark.parametrize(("option", "name"), [("A", "itl"), ("B", "tbc")])
+def test_the_live_view_names_the_gaps_that_it_shows(tmp_path, option, name):
+    """Between chunks; --itl-option B would spread them over their tokens, which are counted after the run."""
+    seen = set()
+    settings = asked(tmp_path / "run", rate=20.0, duration=0.5)
+    settings = replace(settings, output=replace(settings.output, itl_option=option))
+    assert execute(settings, None, Watching(lambda snapshot: seen.add(snapshot.gaps))) == 0
+    assert seen == {name}
 
 
 def test_an_open_loop_leaves_a_whole_folder(tmp_path):

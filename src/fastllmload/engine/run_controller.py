@@ -59,13 +59,12 @@ class RunController:
         fleet = Fleet.start(specs)
         self.totals.attach(fleet)
         log = SampleLog(self.folder.path / "samples.npy")
-        live = Live(
-            fleet, log, None if self.simulator is None else self.simulator.pid, [one.url for one in specs[0].targets]
-        )
+        engine = None if self.simulator is None else self.simulator.pid
+        gaps = "tbc" if self.settings.output.itl_option == "B" else "itl"  # the counters know no tokens of a chunk
+        live = Live(fleet, log, engine, [one.url for one in specs[0].targets], gaps)
         watch = Watch([member.shared for member in fleet.members])
         watching: list[bool] = []
         processes = {member.spec.worker: member.process.pid for member in fleet.members}
-        engine = None if self.simulator is None else self.simulator.pid
         isolation = ExitStack()
         self.cpus = isolation.enter_context(
             isolate_cpus(processes, engine, (*helpers, fleet.rows.pid), self.settings.client.pin)

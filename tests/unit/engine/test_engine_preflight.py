@@ -5,6 +5,7 @@ import errno
 import json
 import socket
 import ssl
+import struct
 import threading
 
 import pytest
@@ -443,8 +444,8 @@ def test_a_server_that_stops_listening_after_the_first_check():
 
 
 @contextlib.contextmanager
-def spoken_by(raw, tls=None):
-    """URL of a server that answers every request with the bytes *raw*, or with raw(request), and closes.
+def spoken_by(raw, tls=None, reset=False):
+    """URL of a server that answers every request with the bytes *raw* or raw(request) and closes, by RST if *reset*.
 
     Over TLS with the context *tls*.
     """
@@ -464,6 +465,8 @@ def spoken_by(raw, tls=None):
                     asked += more
                 if asked:
                     connection.sendall(raw(asked) if callable(raw) else raw)
+                if asked and reset:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         answering = threading.Thread(target=answer, args=(listener,))
@@ -501,14 +504,15 @@ FINISH = b'{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"f
     "ends", [[FINISH], [FINISH, b"[DONE]"], [b"[DONE]"], []], ids=["finish", "both", "done", "none"]
 )
 @pytest.mark.parametrize("framing", ["chunks", "length"])
-def test_an_answer_that_is_cut_after_its_end_is_complete(ends, framing):
+@pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
+def test_an_answer_that_is_cut_after_its_end_is_complete(ends, framing, reset):
     """As in a run: an answer cut after its finish_reason is ok, one cut before it is truncated."""
     body = b"".join(b"data: " + event + b"\n\n" for event in (TOKEN, *ends))
     fields = b"Transfer-Encoding: chunked" if framing == "chunks" else b"Content-Length: %d" % (len(body) + 9)
     shown = b"%x\r\n%s\r\n" % (len(body), body) if framing == "chunks" else body
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" + fields + b"\r\n\r\n"
     listed = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-    with spoken_by(lambda asked: listed if asked.startswith(b"GET") else head + shown) as url:
+    with spoken_by(lambda asked: listed if asked.startswith(b"GET") else head + shown, reset=reset) as url:
         if ends:
             assert check([url], model="m").model == "m"
         else:

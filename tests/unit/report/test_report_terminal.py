@@ -124,6 +124,14 @@ def test_both_kinds_of_first_token_while_answers_reason():
     assert "ttft_any" not in one and "answer token" not in one
 
 
+def test_gaps_between_chunks_have_their_own_name_where_itl_spreads_them():
+    """With --itl-option B, ITL is known only after the run; the counters have the time between chunks."""
+    spread = replace(FULL, gaps="tbc")
+    assert "tbc 20.30/24.60 ms" in snapshot_line(spread) and "itl" not in snapshot_line(spread)
+    rows = [line.plain.split()[0] for line in render_snapshot(spread).renderables]
+    assert "tbc" in rows and "itl" not in rows
+
+
 def test_plain_lines_of_a_run():
     stream = io.StringIO()
     at = [Snapshot(t=t / 4, phase="measure", asked_rate=500.0, achieved_rate=499.0) for t in range(49)]

@@ -231,16 +231,19 @@ class ServerConnection:
             connection.close()
 
     def _content(self, response: http.client.HTTPResponse, partly: bool) -> bytes:
-        """The body. If the connection ended within it: the part received if *partly*, else http.client.IncompleteRead."""
+        """The body. If the connection ended within it, by FIN or RST: the part received if *partly*, else the exception."""
+        length, content = response.length, bytearray()
+        most = LARGEST_ANSWER if length is None else min(length, LARGEST_ANSWER)
         try:
-            content = response.read(LARGEST_ANSWER)
-        except http.client.IncompleteRead as problem:
+            while len(content) < most and (more := response.read1(most - len(content))):
+                content += more
+        except (http.client.IncompleteRead, ConnectionError):
             if not partly:
                 raise
             self.cut = True
-            return problem.partial
-        self.cut = bool(response.length) and len(content) < LARGEST_ANSWER
-        return content
+        else:
+            self.cut = length is not None and len(content) < most
+        return bytes(content)
 
     def header(self, field: str) -> str:
         """A header field of the latest answer, for a message; empty without it."""

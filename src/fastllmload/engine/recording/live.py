@@ -17,12 +17,15 @@ from fastllmload.report.terminal.snapshot import Snapshot
 
 
 class Live:
-    """Reads the workers' shared memory and never writes to it."""
+    """Reads the workers' shared memory and never writes to it. *gaps*: name of the gaps between chunks."""
 
-    def __init__(self, fleet: Fleet, log: SampleLog, simulator_pid: int | None, urls: Sequence[str] = ()) -> None:
+    def __init__(
+        self, fleet: Fleet, log: SampleLog, simulator_pid: int | None, urls: Sequence[str] = (), gaps: str = "itl"
+    ) -> None:
         self.fleet = fleet
         self.log = log
         self.urls = urls  # by target number
+        self.gaps = gaps
         self._simulator = simulator_pid
         self._base: dict[int, int] = {}
         self._cpu: dict[int, tuple[int, int]] = {}
@@ -89,7 +92,7 @@ class Live:
             ttft_p50_ms=scaled(ttft, 0.5, 1e6), ttft_p99_ms=scaled(ttft, 0.99, 1e6),
             ttft_any_p50_ms=None if first is None else scaled(first, 0.5, 1e6),
             ttft_any_p99_ms=None if first is None else scaled(first, 0.99, 1e6),
-            itl_p50_ms=scaled(itl, 0.5, 1e6), itl_p99_ms=scaled(itl, 0.99, 1e6),
+            gaps=self.gaps, itl_p50_ms=scaled(itl, 0.5, 1e6), itl_p99_ms=scaled(itl, 0.99, 1e6),
             e2e_p50_ms=scaled(e2e, 0.5, 1e6),
             lag_p50_us=scaled(lag, 0.5, 1e3), lag_p99_us=scaled(lag, 0.99, 1e3),
             client_cpu=cpu, events_per_s=per_s, errors=self.errors(), failed_at=self.failed_at(),

@@ -90,7 +90,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
                     if snapshot.ttft_any_p50_ms is not None
                     else []
                 ),
-                ("itl", snapshot.itl_p50_ms, snapshot.itl_p99_ms, "ms"),
+                (snapshot.gaps, snapshot.itl_p50_ms, snapshot.itl_p99_ms, "ms"),
                 ("lag", snapshot.lag_p50_us, snapshot.lag_p99_us, "us"),
             )
             if snapshot.phase != WARMUP or p50 is not None  # the warm-up is not measured
