@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 VALID, SUSPECT, INVALID, NOTE = "valid", "suspect", "invalid", "note"
 SEVERITY = (NOTE, SUSPECT, INVALID)
@@ -383,8 +383,14 @@ def reasons(
         value = figures[criterion.figure]
         passed = None if value is None else criterion.severity(value)
         if value is not None and passed is not None:
-            found.append(_reason(criterion, value, *passed, criterion.code in host_caused, throttled))
+            reason = _reason(criterion, value, *passed, criterion.code in host_caused, throttled)
+            found.append(replace(reason, cause="path") if _came_together(reason, figures["batched_share"]) else reason)
     return sorted(found, key=lambda reason: -SEVERITY.index(reason.severity))
+
+
+def _came_together(reason: Reason, batched_share: float | None) -> bool:
+    """Whether most of the events that shared a read were delivered together: the client did not read late."""
+    return reason.code == "coalesced" and batched_share is not None and 2 * batched_share >= reason.value
 
 
 def _reason(

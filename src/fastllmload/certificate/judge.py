@@ -138,10 +138,10 @@ def figure_reasons(evidence: CertificateEvidence) -> list[criteria.Reason]:
 def explanation(evidence: CertificateEvidence, cause: str, sending: bool) -> str:
     """Why a figure is uncertain, in one clause."""
     if cause == attribution.TIMESTAMPS:
-        return (
-            "the client read on time, but neither the kernel nor a packet ring stamped the segments, so their times are "
-            "only known to a fraction of a millisecond"
-        )
+        stamped = "neither the kernel nor a packet ring stamped the segments, so their times are"
+        if evidence.stamps.kernel:
+            stamped = "segments came together, and the kernel stamps the last of a read, so the times of the others are"
+        return f"the client read on time, but {stamped} only known to a fraction of a millisecond"
     what = "requests were sent late" if sending else "the client read late, and the times of the segments are not known"
     if cause == attribution.HOST:
         return f"{what}, as the host gave it no processor"

@@ -505,6 +505,26 @@ def test_a_figure_may_be_uncertain_although_nothing_was_late(
     assert ("read on time" in reason["text"]) is (cause == "timestamps")
 
 
+@pytest.mark.parametrize(
+    ("kernel", "why"), [(0, "neither the kernel nor"), (1_000, "the kernel stamps the last of a read")]
+)
+def test_a_bound_without_a_late_read_says_which_stamps_were_missing(kernel: int, why: str) -> None:
+    """Segments that came together are read at once: the kernel stamped the last of them only."""
+    brackets = np.zeros((2, BRACKET_CLASSES), np.int64)
+    brackets[0, bracket_class(250e3)] = 900
+    stamps = Stamps(user=1_000 - kernel, kernel=kernel, requests=100, brackets=brackets)
+    found = judge_evidence(replace(clean(), stamps=stamps, figures=(FigureBound("itl", "p50", 0.1, 0.0, 0.3),)))
+    assert causes(found)["uncertain_figure"] == "timestamps"
+    assert why in next(r["text"] for r in found["reasons"] if r["code"] == "uncertain_figure")
+
+
+@pytest.mark.parametrize(("batched", "cause"), [(450, "path"), (100, "generator")])
+def test_events_that_were_sent_together_share_a_read_because_of_the_path(batched: int, cause: str) -> None:
+    """Half of the events share a read; most of them came within a millisecond, or few."""
+    stamps = Stamps(kernel=500, coalesced=500, requests=100, batched=batched)
+    assert causes(judge_evidence(replace(clean(), stamps=stamps)))["coalesced"] == cause
+
+
 def test_lag_is_attributed_to_the_host_where_other_causes_delay_less_than_one_percent_of_the_releases() -> None:
     """The host's stalls delay half of the releases, and the generator's own 0.6 %, which alone exceed no limit."""
     evidence = clean()
