@@ -55,6 +55,11 @@ LEAST_GRACE_S = 60.0
 GRACE_P99 = 5.0  # times P99 E2E so far
 SILENT_NS = 60_000_000_000  # a worker without a heartbeat for this long hangs
 ABORT_NS = 10_000_000_000  # for workers to cancel and write
+# Why a worker is not ready in time, and what to do.
+TOO_BUSY = (
+    "this host is too busy or its CPU quota too small: stop other programs, raise the quota, or use fewer --workers"
+)
+STOPPED = "most of that time it was stopped by a signal or a debugger, or waited for a disk: let it go on"
 
 
 @dataclass(frozen=True)
@@ -144,17 +149,16 @@ class PhaseRun:
         """Names the worker that was not ready in time, and how long it had a CPU."""
         late = [member for member in self.fleet.alive if not self.fleet.is_ready(member, self.spec.number)]
         figures = [(found, member) for member in late if (found := process_figures(member.pid)) is not None]
-        problem = f"the workers were not ready for the phase {self.spec.name} within {STARTING_S:g} s"
+        problem, advice = f"the workers were not ready for the phase {self.spec.name} within {STARTING_S:g} s", TOO_BUSY
         if figures:
             used, member = max(figures, key=lambda each: each[0].run_delay_ns)
             problem = (
                 f"worker {member.spec.worker} was not ready for the phase {self.spec.name} within {STARTING_S:g} s: since "
                 f"its start it ran for {used.cpu_ns / 1e9:.1f} s and waited {used.run_delay_ns / 1e9:.1f} s for a CPU"
             )
-        return (
-            f"{problem}; this host is too busy or its CPU quota too small: stop other programs, raise the quota, or use "
-            "fewer --workers, and start the run again"
-        )
+            if used.cpu_ns + used.run_delay_ns < STARTING_S / 2 * 1e9:
+                advice = STOPPED
+        return f"{problem}; {advice}, and start the run again"
 
     def _missing(self) -> bool:
         return len(self.fleet.alive) < len(self.fleet.members)
