@@ -67,7 +67,7 @@ def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, dir
 
     *plain*: *events* requests on each connection, one after the other, each answered whole. *alone*: one read a batch.
     """
-    shared = SharedWords.create(directory / "shared.bin")
+    shared = SharedWords.create()
     recorder = Recorder(directory)
     protocol = Protocol(recorder, Classifier(0), shared.words, 1 << 20, 1 << 22)
     reactor = Reactor(

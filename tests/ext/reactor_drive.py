@@ -151,7 +151,7 @@ def drive(
     *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
     instead of *body*, with `numbers` and `talks`.
     """
-    shared = SharedWords.create(directory / "shared.bin")
+    shared = SharedWords.create()
     recorder = Recorder(directory)
     protocol = Protocol(recorder, Classifier(dialect), shared.words, max_event, 4 * max_event, max_held)
     reactor = Reactor(

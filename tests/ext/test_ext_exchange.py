@@ -57,7 +57,7 @@ class Bench:
     def __init__(self, directory: Path, max_event: int = 1 << 20, strict: bool = False) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self.shared = SharedWords.create(directory / "shared.bin")
+        self.shared = SharedWords.create()
         self.words = self.shared.words
         self.recorder = Recorder(directory, text=True)
         self.protocol = Protocol(self.recorder, Classifier(0, strict), self.words, max_event, 4 * max_event)

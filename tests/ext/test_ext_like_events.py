@@ -117,9 +117,7 @@ def outcome(
     """Fields of the row, kinds and tokens of the events, pieces of text and the kept reply of a response fed in *reads*."""
     directory.mkdir()
     recorder, classifier = Recorder(directory, text=True), Classifier(0, strict)
-    conversation = Conversation(
-        Protocol(recorder, classifier, SharedWords.create(directory / "words").words, LIMIT, 4 * LIMIT)
-    )
+    conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, LIMIT, 4 * LIMIT))
     conversation.open(1, keep=True)
     for number, data in enumerate(reads):
         if conversation.ended:
@@ -170,9 +168,7 @@ def test_what_is_read_by_comparison_is_what_parser_and_classifier_say(
 def test_events_with_usage_are_read_by_comparison(tmp_path: Path) -> None:
     """Another count is no reason to parse an event again, and its growth is what the event carries."""
     recorder, classifier = Recorder(tmp_path), Classifier(0)
-    conversation = Conversation(
-        Protocol(recorder, classifier, SharedWords.create(tmp_path / "words").words, 1 << 20, 1 << 22)
-    )
+    conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, 1 << 20, 1 << 22))
     conversation.open(1)
     counts = [1, 2, 9, 10, 10, 99, 100, 103]
     behind = b'"}}],"usage":{"prompt_tokens":7,"completion_tokens":%d,"total_tokens":%d}}\n\n'
@@ -189,9 +185,7 @@ def test_events_with_usage_are_read_by_comparison(tmp_path: Path) -> None:
 def test_like_events_are_read_by_comparison(tmp_path: Path) -> None:
     """The way that the test above looks at is the one taken: all but the first two of like events are not parsed."""
     recorder, classifier = Recorder(tmp_path), Classifier(0)
-    conversation = Conversation(
-        Protocol(recorder, classifier, SharedWords.create(tmp_path / "words").words, 1 << 20, 1 << 22)
-    )
+    conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, 1 << 20, 1 << 22))
     conversation.open(1)
     events = [b"data: " + BEFORE + b"%d" % number + BEHIND + b"\n\n" for number in range(20)]
     conversation.feed(framed(b"".join(events[:10]), [], "close"), 10)

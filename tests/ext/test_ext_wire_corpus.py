@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not STREAMS, reason=f"there are no streams in {C
 def fed(directory: Path, pieces: list[list[bytes]]) -> tuple[np.ndarray, np.ndarray]:
     """Rows and events of one response per item of *pieces*, each on a connection of its own that then closes."""
     recorder = Recorder(directory)
-    shared = SharedWords.create(directory / "shared.bin")
+    shared = SharedWords.create()
     protocol = Protocol(recorder, Classifier(0), shared.words, 1 << 20, 4 << 20)
     for number, reads in enumerate(pieces):
         conversation = Conversation(protocol)

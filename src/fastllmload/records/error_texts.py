@@ -1,7 +1,7 @@
 """Writes and reads the texts of failed responses as the server sent them: `error_texts` of run.json.
 
-A worker keeps the first distinct texts of its measured phase (`_ext/errortexts.pxd`) and writes them next to its rows,
-without secrets, a few times a second at most and only when there is a new one.
+A worker keeps the first distinct texts of its measured phase (`_ext/errortexts.pxd`) and passes them on without secrets, a
+few times a second at most and only when there is a new one; the row writer writes them next to its rows.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class ErrorTexts(msgspec.Struct, frozen=True):
     left_out: int
 
 
-def write_texts(
-    directory: Path, taken: Iterable[tuple[int, int, bytes, int]], left_out: int, redact: Callable[[str], str]
-) -> None:
-    """*taken*: (HTTP status, error class, bytes, requests). Secrets are removed before the cut, so none is split."""
+def encode_texts(taken: Iterable[tuple[int, int, bytes, int]], left_out: int, redact: Callable[[str], str]) -> bytes:
+    """Content of the file NAME. *taken*: (HTTP status, error class, bytes, requests). Secrets are removed before the cut, so
+    none is split.
+    """
     texts = [
         ErrorText(
             http_status or None,
@@ -53,9 +53,7 @@ def write_texts(
         )
         for http_status, error, text, requests in taken
     ]
-    unfinished = directory / f"{NAME}.part"
-    unfinished.write_bytes(msgspec.json.encode(ErrorTexts(texts, left_out)))
-    unfinished.replace(directory / NAME)
+    return msgspec.json.encode(ErrorTexts(texts, left_out))
 
 
 def read_texts(directory: Path) -> dict[str, Any]:

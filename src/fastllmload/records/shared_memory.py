@@ -1,57 +1,48 @@
-"""Maps the shared memory of one worker: int64 words in a file, with the layout of `counters.pxd`."""
+"""Maps the shared memory of one worker: int64 words with the layout of `counters.pxd`. It is not on a disk: a worker that
+wrote to a mapped file would stall with its disk.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
-from pathlib import Path
+import weakref
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import counters, histogram
-from fastllmload.errors import HostLimitError, RunFolderError
+from fastllmload.errors import HostLimitError
 
 SIZE = counters.TOTAL_WORDS * 8
 
 
 class SharedWords:
-    """One worker's words. *words* is an int64 array of `counters.TOTAL_WORDS` items that keeps the mapping alive."""
+    """One worker's words. *words* is an int64 array of `counters.TOTAL_WORDS` items that keeps the mapping alive. Owns
+    *descriptor*, which the other process inherits.
+    """
 
     def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
         self.words: npt.NDArray[np.int64] = np.frombuffer(mmap.mmap(descriptor, SIZE), np.int64)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str]) -> SharedWords:
-        """Make the file *path*, all zero. FileExistsError if it exists, HostLimitError if it does not fit on the disk."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    def create(cls) -> SharedWords:
+        """New memory, all zero, not inherited by default. HostLimitError when the system gives none."""
         try:
-            os.posix_fallocate(descriptor, 0, SIZE)
-            return cls(descriptor)
+            descriptor = os.memfd_create("words", os.MFD_CLOEXEC)
+            try:
+                os.posix_fallocate(descriptor, 0, SIZE)
+            except OSError:
+                os.close(descriptor)
+                raise
         except OSError as problem:
-            os.unlink(path)
             raise HostLimitError(
-                "disk-full",
-                f"the {SIZE} bytes of shared memory do not fit at {os.fspath(path)}: {problem.strerror}; make room there",
+                "memory-unavailable",
+                f"the system gives no memory for the counters of a worker: {problem.strerror}; check ulimit -f and ulimit -n",
             ) from problem
-        finally:
-            os.close(descriptor)
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> SharedWords:
-        """Map the file that create() made. RunFolderError when it has another size."""
-        size = Path(path).stat().st_size
-        if size != SIZE:
-            raise RunFolderError(
-                "run-file-layout",
-                f"{os.fspath(path)} has {size} bytes, but the shared memory of a worker has {SIZE}: "
-                "it was written by another version; start the run again",
-            )
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            return cls(descriptor)
-        finally:
-            os.close(descriptor)
+        return cls(descriptor)
 
     def histogram(self, number: int) -> npt.NDArray[np.int64]:
         """The words of histogram *number* (`counters.H_TTFT` ...), for the functions of `_ext.histogram`."""

@@ -73,7 +73,7 @@ def specs(tmp_path):
         return [
             WorkerSpec(
                 worker=worker, workers=workers, supervisor_pid=1, run_id="00000000", targets=(), timeout_ns=1,
-                shared_path=str(tmp_path / ".work" / f"words.{worker}"), rows_dir=str(tmp_path / "workers" / str(worker)),
+                rows_dir=str(tmp_path / "workers" / str(worker)),
                 phases=tuple(
                     PhaseSpec(number=n, name="measure", phase_code=1, plan_dir="", mode="open") for n in numbers
                 ),

@@ -54,7 +54,7 @@ def main():
     if how == "dies at once":
         print("ModuleNotFoundError: no such thing", file=sys.stderr)
         sys.exit(1)
-    words = SharedWords.open(spec.shared_path).words
+    words = SharedWords(spec.words_memory).words
     run(spec, words, how)
     words[k.W_STATE] = k.FINISHED
 

@@ -20,7 +20,7 @@ def test_a_disk_is_called_full_only_when_a_write_failed() -> None:
 @pytest.mark.parametrize("number", [0, errno.ENOSPC])
 def test_a_failed_write_is_distinguished_from_rows_without_memory(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(
-        row_process, "memory_for_rows", lambda: row_process.os.open("/dev/null", row_process.os.O_RDONLY)
+        row_process, "new_memory", lambda create: row_process.os.open("/dev/null", row_process.os.O_RDONLY)
     )
     process = row_process.RowProcess([SimpleNamespace(rows_dir="", record_text=True)], {})  # type: ignore[list-item]
     memory = SimpleNamespace(error_number=number, missing={"rows": 0, "events": 0, "texts": 7})

@@ -1,6 +1,5 @@
 """A phase ends at its bound, by the user, by a full disk, by the drain time-out, and when workers die."""
 
-import re
 from types import SimpleNamespace
 
 import numpy as np

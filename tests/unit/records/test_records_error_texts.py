@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastllmload.errors import RunFolderError
-from fastllmload.records.error_texts import LONGEST, count_matching, message_of, read_texts, write_texts
+from fastllmload.records.error_texts import LONGEST, NAME, count_matching, encode_texts, message_of, read_texts
 from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.redact import Redactor
 
@@ -16,9 +16,13 @@ KEY = "sk-very-secret"
 
 
 def worker(folder: Path, number: int, *texts: tuple[bytes, int], left_out: int = 0) -> None:
+    write(folder, number, [(500, HTTP_STATUS, text, n) for text, n in texts], left_out)
+
+
+def write(folder: Path, number: int, taken: list[tuple[int, int, bytes, int]], left_out: int = 0) -> None:
     directory = folder / "workers" / str(number)
     directory.mkdir(parents=True)
-    write_texts(directory, [(500, HTTP_STATUS, text, n) for text, n in texts], left_out, Redactor([KEY]))
+    (directory / NAME).write_bytes(encode_texts(taken, left_out, Redactor([KEY])))
 
 
 def test_equal_texts_of_workers_are_one_and_the_most_frequent_comes_first(tmp_path: Path) -> None:
@@ -31,10 +35,7 @@ def test_equal_texts_of_workers_are_one_and_the_most_frequent_comes_first(tmp_pa
 
 
 def test_unknown_finish_reasons_are_not_failures(tmp_path: Path) -> None:
-    directory = tmp_path / "workers" / "0"
-    directory.mkdir(parents=True)
-    taken = [(200, 0, b"finish_reason: wandered", 3), (500, HTTP_STATUS, b"busy", 1)]
-    write_texts(directory, taken, 0, Redactor([KEY]))
+    write(tmp_path, 0, [(200, 0, b"finish_reason: wandered", 3), (500, HTTP_STATUS, b"busy", 1)])
     found = read_texts(tmp_path)
     assert found["finish_reasons"] == [{"word": "wandered", "requests": 3}]
     assert [each["text"] for each in found["texts"]] == ["busy"]

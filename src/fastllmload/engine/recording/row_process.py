@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fastllmload._ext import rowmemory
 from fastllmload._ext.recorder import make_files
+from fastllmload.engine.recording import texts_memory
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError
 
@@ -18,11 +19,14 @@ ROW_WRITER = (sys.executable, "-m", "fastllmload.engine.recording.row_writer")
 
 
 class RowProcess:
-    """*memories*: a descriptor per worker; *life*: a descriptor that every worker inherits and keeps open until its end."""
+    """*memories*, *texts*: a descriptor per worker, for rows and for texts of failures; *life*: a descriptor that every
+    worker inherits and keeps open until its end.
+    """
 
     def __init__(self, specs: Sequence[WorkerSpec], environment: dict[str, str]) -> None:
         self._environment = environment
-        self.memories = [memory_for_rows() for _ in specs]
+        self.memories = [new_memory(rowmemory.create) for _ in specs]
+        self.texts = [new_memory(texts_memory.create) for _ in specs]
         self._folders = [(spec.rows_dir, spec.record_text) for spec in specs]
         self._reading, self.life = os.pipe()
         self._process: subprocess.Popen[bytes] | None = None
@@ -40,11 +44,13 @@ class RowProcess:
         self._launch()
 
     def _launch(self) -> None:
-        arguments = [self._reading, [(fd, *folder) for fd, folder in zip(self.memories, self._folders, strict=True)]]
+        workers = zip(self.memories, self._folders, self.texts, strict=True)
+        arguments = [self._reading, [(rows, *folder, texts) for rows, folder, texts in workers]]
         # In its own process group: only the supervisor handles the terminal's SIGINT, and this process ends last.
         self._process = subprocess.Popen(
             (*ROW_WRITER, json.dumps(arguments)),
-            stdin=subprocess.DEVNULL, pass_fds=(self._reading, *self.memories), process_group=0, env=self._environment,
+            stdin=subprocess.DEVNULL, pass_fds=(self._reading, *self.memories, *self.texts), process_group=0,
+            env=self._environment,
         )  # fmt: skip
 
     def restarted(self) -> str | None:
@@ -74,12 +80,14 @@ class RowProcess:
             for name, count in memory.missing.items():
                 missing[name] += count
             os.close(descriptor)
+        for descriptor in self.texts:
+            os.close(descriptor)
         return missing
 
 
-def memory_for_rows() -> int:
+def new_memory(create: Callable[[], int]) -> int:
     try:
-        return rowmemory.create()
+        return create()
     except OSError as problem:
         raise HostLimitError(
             "memory-unavailable",

@@ -1,9 +1,9 @@
 """The process that writes the rows of all workers to the disk: `python -m fastllmload.engine.recording.row_writer`.
 
-Workers write to memory and never wait for a disk. Every half second this process writes new rows to the disk. The
-supervisor and every worker keep an end of a pipe open; when all of them have closed it or died, this process completes the
-files and ends. So killing a worker or the supervisor loses nothing; killing all of them and this process loses what came
-after the latest pass.
+Workers write to memory and never wait for a disk. Every half second this process writes new rows, and texts of failures,
+to the disk. The supervisor and every worker keep an end of a pipe open; when all have closed it or died, this process
+completes the files and ends. So killing a worker or the supervisor loses nothing; killing all of them and this process
+loses what came after the latest pass.
 
 Imports little, because it starts at the same time as the workers, which need the CPUs.
 """
@@ -11,32 +11,64 @@ Imports little, because it starts at the same time as the workers, which need th
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import sys
 
 from fastllmload._ext.rowwriter import RowWriter
+from fastllmload.engine.recording.texts_memory import take
 
 PASS_S = 0.5
+TEXTS = "error_texts.json"  # records.error_texts.NAME, which takes too long to import
 
 
-def write(life: int, writers: list[RowWriter]) -> None:
-    """Write new rows repeatedly until the pipe *life* is closed, then complete the files."""
+class TextWriter:
+    """Keeps the file of one worker's texts of failures as the memory of *descriptor* has them."""
+
+    def __init__(self, descriptor: int, directory: str) -> None:
+        self.descriptor = descriptor
+        self.path = f"{directory}/{TEXTS}"
+        self.version = 0
+
+    def write_out(self) -> None:
+        """A full disk loses these texts, not the run; they are tried again at the next pass."""
+        found = take(self.descriptor, self.version)
+        if found is None:
+            return
+        try:
+            with open(f"{self.path}.part", "wb") as file:
+                file.write(found[1])
+            os.replace(f"{self.path}.part", self.path)
+        except OSError:
+            return
+        self.version = found[0]
+
+
+def write(life: int, writers: list[RowWriter], texts: list[TextWriter]) -> None:
+    """Write what is new repeatedly until the pipe *life* is closed, then complete the files."""
     ended = select.poll()
     ended.register(life, select.POLLIN)
     while not ended.poll(PASS_S * 1e3):
         for writer in writers:
             writer.write_out()
+        for each in texts:
+            each.write_out()
     for writer in writers:
         writer.finish()
+    for each in texts:
+        each.write_out()
 
 
 def main() -> int:
-    """argv[1]: JSON of the descriptor of the pipe, and descriptor, folder and "with text" of each worker's memory."""
+    """argv[1]: JSON of the descriptor of the pipe, and of each worker: descriptor of its rows, folder, "with text",
+    descriptor of its texts of failures.
+    """
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # these signals end the workers; this process ends after them
-    life, memories = json.loads(sys.argv[1])
-    write(life, [RowWriter(*memory) for memory in memories])
+    life, workers = json.loads(sys.argv[1])
+    rows = [RowWriter(memory, folder, text) for memory, folder, text, _ in workers]
+    write(life, rows, [TextWriter(texts, folder) for _, folder, _, texts in workers])
     return 0
 
 

@@ -89,7 +89,6 @@ def worker_specs(
             workers=workers,
             supervisor_pid=os.getpid(),
             run_id=run_id,
-            shared_path=absolute(folder.work / f"words.{worker}"),
             rows_dir=absolute(folder.path / "workers" / str(worker)),
             targets=weighted(settings, found),
             class_heads=tuple(tuple(heads) for heads in found.class_heads),

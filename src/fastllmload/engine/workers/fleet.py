@@ -52,13 +52,14 @@ def launch(spec: WorkerSpec, life: int) -> Member:
     session of the run (docs/decisions/02-processes.md). *life*: a descriptor that it keeps open until its end.
     """
     rows = Path(spec.rows_dir)
-    shared = SharedWords.create(spec.shared_path)
     log = rows / "stderr.txt"
+    shared = SharedWords.create()
+    spec = msgspec.structs.replace(spec, words_memory=shared.descriptor)
     with open(log, "wb") as errors:
         process = subprocess.Popen(
             WORKER,
             stdin=subprocess.PIPE, stdout=errors, stderr=errors, process_group=0, env=environment(),
-            pass_fds=(spec.rows_memory, life),
+            pass_fds=(spec.rows_memory, spec.texts_memory, spec.words_memory, life),
         )  # fmt: skip
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died at once: watch() detects that, and its log contains the reason
@@ -85,8 +86,9 @@ class Fleet:
         fleet = cls(RowProcess(specs, environment()))
         try:
             fleet.rows.start()
-            for spec, memory in zip(specs, fleet.rows.memories, strict=True):
-                fleet.members.append(launch(msgspec.structs.replace(spec, rows_memory=memory), fleet.rows.life))
+            for spec, rows, texts in zip(specs, fleet.rows.memories, fleet.rows.texts, strict=True):
+                spec = msgspec.structs.replace(spec, rows_memory=rows, texts_memory=texts)
+                fleet.members.append(launch(spec, fleet.rows.life))
         except BaseException:
             fleet.stop()
             fleet.rows.finish()

@@ -45,7 +45,6 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     supervisor_pid: int
     run_id: str
-    shared_path: str
     rows_dir: str
     targets: tuple[TargetSpec, ...]
     phases: tuple[PhaseSpec, ...]
@@ -62,7 +61,9 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     spin_budget: float = 0.15
     pin_cpu: int | None = None
     record_text: bool = False
+    words_memory: int = -1  # inherited descriptor of its SharedWords
     rows_memory: int = -1  # inherited descriptor of the memory that its rows go to (rowmemory.pxd)
+    texts_memory: int = -1  # the same for the texts of failures (texts_memory.py)
     max_event_bytes: int = 8 << 20
     source_addresses: tuple[str, ...] = ()
     cacert: str | None = None

@@ -36,11 +36,12 @@ from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream
 from fastllmload._ext.talk import Talks
 from fastllmload._ext.wire import warm_up_kernel_stamps
+from fastllmload.engine.recording import texts_memory
 from fastllmload.engine.workers.memory import touch, warm_heap, warm_objects
 from fastllmload.engine.workers.routing import routed
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import BODIES, Plan
-from fastllmload.records.error_texts import write_texts
+from fastllmload.records.error_texts import encode_texts
 from fastllmload.records.shared_memory import SharedWords
 from fastllmload.redact import Redactor
 
@@ -60,13 +61,14 @@ class Worker:
     def __init__(self, spec: WorkerSpec, loop: asyncio.AbstractEventLoop) -> None:
         self.spec = spec
         self.loop = loop
-        self.words = SharedWords.open(Path(spec.shared_path)).words
+        self.words = SharedWords(spec.words_memory).words
         self.words[TOUCHED] += 0  # faults in every page of the histograms before a clock runs
         self.recorder = Recorder(memory=spec.rows_memory, text=spec.record_text)
         classifier = Classifier(spec.dialects[0], strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
         self.error_texts = protocol.error_texts
-        self.texts_written = 0
+        self.texts_passed = 0  # versions of error_texts
+        self.texts_version = 0
         self.redact = Redactor(spec.secrets)
         self.pacer = Pacer(budget=spec.spin_budget)
         kernel = spec.timestamps != "user"
@@ -271,8 +273,8 @@ class Worker:
             if now >= sample_at:
                 sample_at = now + SAMPLE_NS
                 self._sample(before)
-                if self.error_texts.versions != self.texts_written:
-                    self._write_texts()
+                if self.error_texts.versions != self.texts_passed:
+                    self._pass_texts()
             if self.recorder.full and not reactor.sending_over:
                 reactor.drain()  # what cannot be recorded must not be sent
             command = words[k.W_COMMAND]
@@ -289,16 +291,18 @@ class Worker:
         reactor.rest()
         self._sample(before)
         if self.error_texts.versions:
-            self._write_texts()
+            self._pass_texts()
         gc.enable()
         gc.unfreeze()
         return continues
 
-    def _write_texts(self) -> None:
-        """Write the texts of failures. A full disk loses these texts, not the run."""
-        self.texts_written = self.error_texts.versions
+    def _pass_texts(self) -> None:
+        """Pass the texts of failures to the row writer. Without memory for them these texts are lost, not the run."""
+        self.texts_passed = self.error_texts.versions
+        self.texts_version += 1
+        texts = encode_texts(self.error_texts.taken(), self.error_texts.left_out, self.redact)
         with contextlib.suppress(OSError):
-            write_texts(Path(self.spec.rows_dir), self.error_texts.taken(), self.error_texts.left_out, self.redact)
+            texts_memory.put(self.spec.texts_memory, self.texts_version, texts)
 
     def _sample(self, gc_before: int) -> None:
         used = time.process_time_ns()
