@@ -115,7 +115,7 @@ def build_plan(directory: RunPath, settings: RunSettings | None = None, /, **opt
 
     wanted, _ = _settings_and_key(settings, options, Redactor([]))
     if wanted.output.plan is not None:
-        raise InputError("plan names a finished plan; open it with fastllmload.load_plan")
+        raise InputError("option-not-applicable", "plan names a finished plan; open it with fastllmload.load_plan")
     return build_in(Path(directory), wanted)
 
 
@@ -138,7 +138,7 @@ def compare(
     from fastllmload.compare.side import distinct_names, read_side
 
     if test not in TESTS:
-        raise InputError(f"test {test!r} does not exist; use one of {', '.join(TESTS)}")
+        raise InputError("choice-unknown", f"test {test!r} does not exist; use one of {', '.join(TESTS)}")
     first, second = distinct_names([read_side(_folders(side)) for side in (base, new)])
     return compared(first, second, figures, test, different_workload)
 
@@ -235,7 +235,7 @@ def _settings_and_key(
     if settings is None:
         return resolve_merged(from_table({"ui": "none", **given}, "", ""), os.environ, redact)
     if given.keys() - {"api_key"}:
-        raise InputError(f"settings and {min(given.keys() - {'api_key'})} are both given; give one")
+        raise InputError("options-conflict", f"settings and {min(given.keys() - {'api_key'})} are both given; give one")
     _, secret = resolve_merged(from_table(given, "", ""), os.environ, redact, complete=False)
     if settings.output.ui == "auto":  # the default of the settings, which is meant for a terminal
         settings = replace(settings, output=replace(settings.output, ui="none"))

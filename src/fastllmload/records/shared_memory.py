@@ -40,7 +40,8 @@ class SharedWords:
         except OSError as problem:
             raise HostLimitError(
                 "memory-unavailable",
-                f"the system gives no memory for the counters of a worker: {problem.strerror}; check ulimit -f and ulimit -n",
+                f"the system gives no memory for the counters of a worker: {problem.strerror}; "
+                "check ulimit -f and ulimit -n",
             ) from problem
         return cls(descriptor)
 

@@ -264,7 +264,8 @@ def test_a_missing_config(tmp_path):
          ("option-not-applicable", "--cert", "--key", "--server-name")),
         (["--unix-socket", "/s", "--insecure"], ("option-not-applicable", "--url", "//NAME")),
         (["--class", "a rate=1 url=http://b:2", "--insecure"], ("option-not-applicable", "//b", "2")),
-        (["--plan", "p", "-u", "http://a:1", "--class", "a url=http://b:2", "--insecure"], ("option-not-applicable", "//a", "1", "//b", "2")),
+        (["--plan", "p", "-u", "http://a:1", "--class", "a url=http://b:2", "--insecure"],
+         ("option-not-applicable", "//a", "1", "//b", "2")),
     ],
 )  # fmt: skip
 def test_tls_options_of_a_run_without_tls_are_refused(arguments, sentence):
