@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from integration.bad_days import begin
+from refusals import code_of
 
 from fastllmload.records.run import load
 
@@ -42,7 +43,8 @@ def test_the_wall_clock_is_set(tmp_path: Path, shim: Path, step_s: int) -> None:
     document = going.end().kept(0, "done")
 
     direction = "forward" if step_s > 0 else "back"
-    assert any(f"the wall clock was set 3,600.000 s {direction}" in said for said in document["incidents"])
+    (said,) = (text for text in document["incidents"] if code_of(text) == "wall-clock-set")
+    assert f"3,600.000 s {direction}" in said
     reasons = {reason["code"] for reason in document["certificate"]["reasons"]}
     assert "clock_step" in reasons and document["certificate"]["verdict"] != "valid"
     assert document["failed"] == 0, document["errors"]

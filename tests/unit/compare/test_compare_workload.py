@@ -95,9 +95,7 @@ def test_a_folder_of_levels_is_no_side_and_what_was_cut_off_is_no_run_of_one(tmp
     """A search or sweep has levels at several loads, and possibly remains of a killed start."""
     for name in ("000-rate-5", "000-rate-5.cut-1"):
         write_run(tmp_path / "sweep" / "levels" / name, 1, n=20)
-    with pytest.raises(
-        RunFolderError, match="sweep is not a run: it contains one level; give that, .*levels/000-rate-5$"
-    ):
+    with raises_code("not-a-run-folder", "levels/000-rate-5"):
         read_side([str(tmp_path / "sweep")])
     write_run(tmp_path / "search" / "levels" / "000-rate-5", 1, n=20)
     write_run(tmp_path / "search" / "levels" / "001-rate-9", 2, n=20)
@@ -122,12 +120,12 @@ def test_the_numbers_of_a_run_without_any_are_computed(tmp_path: Path) -> None:
 
 
 def test_bad_folders(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="does not exist"):
+    with raises_code("not-a-run-folder"):
         read_side([str(tmp_path / "none")])
     with raises_code("not-a-run-folder"):
         read_side([str(tmp_path)])
     folder = str(write_run(tmp_path / "r", 1, n=5))
-    with pytest.raises(InputError, match="given twice"):
+    with raises_code("run-repeated"):
         read_side([folder, folder])
 
 

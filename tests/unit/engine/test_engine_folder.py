@@ -10,7 +10,7 @@ from refusals import raises_code
 from fastllmload.engine.finalize import RunStatus, exit_code
 from fastllmload.engine.public_settings import public, public_values, redactor
 from fastllmload.engine.recording.folder import Folder
-from fastllmload.errors import HostLimitError, RunFolderError
+from fastllmload.errors import RunFolderError
 from fastllmload.records.folder_lock import clean_up_killed
 from fastllmload.records.run import load
 from fastllmload.settings import Load, RunSettings, Secret, Target, TrafficClass, Workload
@@ -44,7 +44,7 @@ def test_a_folder_that_is_not_empty_is_rejected(tmp_path):
 
 def test_a_folder_that_cannot_be_created_is_rejected(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(HostLimitError, match="--output"):
+    with raises_code("output-not-writable", "--output"):
         Folder.create(str(tmp_path / "file" / "run"))
 
 
@@ -150,7 +150,7 @@ def test_every_command_reports_the_same_of_a_run_that_was_killed_at_its_start(tm
     with pytest.raises(RunFolderError, match=words):
         clean_up_killed(folder.path)
     assert not (folder.path / ".work").exists()
-    with pytest.raises(RunFolderError, match=words if begun else "it has no run.json"):
+    with pytest.raises(RunFolderError, match=words if begun else "no run.json"):
         load(folder.path)
 
 

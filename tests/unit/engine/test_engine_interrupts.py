@@ -6,6 +6,7 @@ import signal
 import time
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.engine import run
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
@@ -74,6 +75,6 @@ def test_an_ignored_hang_up_stays_ignored():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_a_workload_is_read_leaves_no_folder(tmp_path, monkeypatch, number):
     monkeypatch.setattr(run, "check_workloads", lambda settings: os.kill(os.getpid(), number))
-    with pytest.raises(Interrupted, match="nothing was measured"):
+    with raises_code("interrupted"):
         run.execute(RunSettings(output=Output(directory=str(tmp_path / "run"))), None, make_ui("none", io.StringIO()))
     assert not list(tmp_path.iterdir())

@@ -6,7 +6,6 @@ import pytest
 from refusals import raises_code
 
 from fastllmload.engine.workers.affinity import check_pinned_cpus, check_source_addresses, reachable_from
-from fastllmload.errors import InputError
 
 INET, INET6, SOCKET = ("inet", "10.0.0.1", 80), ("inet6", "2001:db8::1", 80), ("unix", "/run/s", 0)
 
@@ -44,5 +43,5 @@ def test_targets_are_reached_from_addresses_of_their_family():
     assert reachable_from([INET6, INET], ("127.0.0.2",), "t") == [INET]
     assert reachable_from([INET6, INET], ("::1",), "t") == [INET6]
     assert reachable_from([SOCKET], ("::1",), "t") == [SOCKET]
-    with pytest.raises(InputError, match="http://h has IPv4 addresses only .* --source-address ::1"):
+    with raises_code("source-address-family", "//h", "--source-address", "1"):
         reachable_from([INET], ("::1",), "http://h")

@@ -4,6 +4,7 @@ import math
 
 import msgspec
 import pytest
+from refusals import raises_code
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import build_plans, resolve_settings
@@ -107,20 +108,20 @@ def test_classes_of_a_plan_go_to_the_urls_of_the_command_line(tmp_path, classes_
 @pytest.mark.parametrize(
     ("urls", "target", "said"),
     [
-        ([], {}, r"class 'b' of --plan .* goes to a URL of its own, which no plan holds; add --class 'b url=URL'"),
-        ([("c", ("http://x",))], {}, "--class 'c' is not in --plan .*; its classes are a, b"),
-        ([("a", ("http://x",)), ("b", ("http://y",))], {"urls": ("http://z",)}, "nothing goes to --url; leave it out"),
+        ([], {}, ("class-without-url", "'b'", "--plan", "--class", "'b url=URL'")),
+        ([("c", ("http://x",))], {}, ("class-unknown", "--class", "'c'", "--plan")),
+        ([("a", ("http://x",)), ("b", ("http://y",))], {"urls": ("http://z",)}, ("url-unused", "--url")),
     ],
 )
 def test_urls_that_do_not_match_the_classes_of_a_plan(tmp_path, classes_saved, urls, target, said):
     file = classes_saved(class_of("a"), class_of("b", ("http://gone",)))
-    with pytest.raises(InputError, match=said):
+    with raises_code(*said):
         replayed(file, tmp_path / "w", *urls, **target)
 
 
 def test_a_plan_without_classes_rejects_the_url_of_a_class(tmp_path, saved):
     file, _ = saved(Load(rate=50.0, duration=1.0))
-    with pytest.raises(InputError, match="--class 'a' is not in --plan .*; it has no classes"):
+    with raises_code("class-unknown", "--class", "'a'", "--plan"):
         replayed(file, tmp_path / "w", ("a", ("http://x",)))
 
 

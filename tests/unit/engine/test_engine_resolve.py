@@ -3,9 +3,10 @@
 import base64
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.engine.preflight.addresses import addresses, parse_base, request_head, target_spec
-from fastllmload.errors import InputError, TargetError
+from fastllmload.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def test_host_header_names_the_port_unless_it_is_the_default(url, host_header, p
 
 @pytest.mark.parametrize("url", ["ftp://h", "http://", "http://h:99999", "http://[::1", "http:///v1"])
 def test_an_invalid_url_is_rejected(url):
-    with pytest.raises(InputError, match="--url"):
+    with raises_code("url-invalid", "--url"):
         parse_base(url)
 
 
@@ -46,7 +47,7 @@ def test_every_address_of_a_name_is_kept_once_and_numeric():
 
 
 def test_a_name_that_cannot_be_resolved_is_a_target_error():
-    with pytest.raises(TargetError, match="no-such-host.invalid"):
+    with raises_code("host-unresolved"):
         addresses(parse_base("http://no-such-host.invalid"))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from refusals import raises_code
 
 from fastllmload.engine.recording import tap
 from fastllmload.engine.workers.sizing import Demand
 from fastllmload.engine.workers.spec import TargetSpec
-from fastllmload.errors import HostLimitError
 from fastllmload.settings import Client, RunSettings
 
 PLAIN = TargetSpec(url="http://127.0.0.1:8000/v1", family="inet", address="127.0.0.1", port=8000, head_prefix="")
@@ -53,5 +53,5 @@ def test_without_permission_auto_uses_no_tap_and_tap_is_an_error(monkeypatch: py
     monkeypatch.setattr(tap, "permitted", lambda: False)
     assert settings().client.timestamps == "auto"
     assert tap.open_tap(settings(), [ENCRYPTED], demand(), 1, 4) is None
-    with pytest.raises(HostLimitError, match=r"--timestamps tap: CAP_NET_RAW is missing.*setcap"):
+    with raises_code("tap-unavailable", "--timestamps", "CAP_NET_RAW"):
         tap.open_tap(settings(timestamps="tap"), [PLAIN], demand(), 1, 4)

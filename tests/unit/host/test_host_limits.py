@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
@@ -70,7 +71,7 @@ def test_too_few_files_is_one_sentence(proc):
     proc()
     both = [to("http://a", 4_000), to("http://b", 6_000)]
     (problem,) = check_capacity(both, 1, limit=FileLimit(1024, 4096))
-    assert problem.startswith("the limit of open files is 4,096 and each worker needs 10,064; raise it")
+    assert "4,096" in problem and "10,064" in problem
     assert check_capacity(both, 1, workers=3, limit=FileLimit(1024, 4096)) == []
     assert check_capacity(both, 1, limit=FileLimit(1024, None)) == []
 
@@ -78,9 +79,8 @@ def test_too_few_files_is_one_sentence(proc):
 def test_too_few_ports_is_one_sentence(proc):
     proc()
     (problem,) = check_capacity([to(connections=30_000)], 1, limit=PLENTY)
-    assert problem.startswith(
-        "the run needs 30,000 local ports to http://a:8000, and 1 source address has 28,232; add --source-address"
-    )
+    assert re.findall(r"[\d,]{5,}", problem) == ["30,000", "28,232"]
+    assert "http://a:8000" in problem and "--source-address" in problem
     assert check_capacity([to(connections=30_000)], 2, limit=PLENTY) == []
 
 
@@ -89,7 +89,7 @@ def test_ports_are_counted_separately_for_each_target(proc):
     proc()
     assert check_capacity([to("http://a", 25_000), to("http://b", 25_000)], 1, limit=PLENTY) == []
     (problem,) = check_capacity([to("http://a", 5_000), to("http://b", 45_000)], 1, limit=PLENTY)
-    assert problem.startswith("the run needs 45,000 local ports to http://b, and 1 source address has 28,232")
+    assert re.findall(r"[\d,]{5,}", problem) == ["45,000", "28,232"] and "http://b" in problem
 
 
 def test_a_unix_socket_needs_files_but_no_ports(proc):
@@ -103,7 +103,7 @@ def test_closed_connections_hold_ports_for_a_minute_or_the_runs_length(proc):
     proc()
     churning = [to(churn_per_s=1000.0)]
     (problem,) = check_capacity(churning, 1, limit=PLENTY)
-    assert "needs 60,100 local ports to http://a:8000, 60,000 of them for closed connections in TIME_WAIT" in problem
+    assert "60,100" in problem and "60,000" in problem and "http://a:8000" in problem
     assert check_capacity(churning, 1, seconds=20.0, limit=PLENTY) == []
     assert check_capacity(churning, 3, limit=PLENTY) == []
 

@@ -148,18 +148,18 @@ def test_lines_that_share_a_session(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"session": ["a"], "prompt": "x"}, "line 1: session is"),
-        ({"session": True, "prompt": "x"}, "line 1: session is True"),
-        ({"session": 1, "delay": "soon", "prompt": "x"}, "line 1: delay is 'soon'"),
-        ({"session": 1, "delay": -1, "prompt": "x"}, "write seconds from 0"),
-        ({"session": 1, "prompt": [1, 2]}, "token ids cannot be turns"),
-        ({"session": 1, "prompt": "x"}, "has no output length"),
+        ({"session": ["a"], "prompt": "x"}, ("dataset-field-invalid", "line 1")),
+        ({"session": True, "prompt": "x"}, ("dataset-field-invalid", "line 1")),
+        ({"session": 1, "delay": "soon", "prompt": "x"}, ("dataset-field-invalid", "line 1", "'soon'")),
+        ({"session": 1, "delay": -1, "prompt": "x"}, ("dataset-field-invalid", "0")),
+        ({"session": 1, "prompt": [1, 2]}, ("dataset-field-invalid",)),
+        ({"session": 1, "prompt": "x"}, ("output-length-missing",)),
     ],
 )
 def test_wrong_lines_are_named(tmp_path, line, said):
     file = tmp_path / "c.jsonl"
     file.write_text(json.dumps(line))
-    with pytest.raises(InputError, match=said):
+    with raises_code(*said):
         planned(tmp_path / "plan", workload__name="custom", workload__dataset_path=str(file), workload__turns="all")
 
 

@@ -11,7 +11,6 @@ from refusals import raises_code
 from fastllmload.cli.options.raw import from_table
 from fastllmload.cli.options.resolve import resolve_merged
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.errors import HostLimitError, InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes
 from fastllmload.plan.sequence import write_sequence
@@ -114,7 +113,7 @@ def test_without_a_tokenizer_lengths_are_the_files(tmp_path):
 def test_a_full_disk(tmp_path):
     from pathlib import Path
 
-    with pytest.raises(HostLimitError, match="No space left"):
+    with raises_code("output-not-writable"):
         write_sequence(planned(tmp_path / "a", 5), ENDPOINTS, Path("/dev/full"))
 
 
@@ -192,5 +191,5 @@ def test_a_line_of_another_protocol_is_refused(tmp_path):
 def test_invalid_targets_are_refused(tmp_path, target, said):
     file = tmp_path / "s.jsonl"
     file.write_text(json.dumps({"prompt": "a", "output_tokens": 3, "target": target}))
-    with pytest.raises(InputError, match=f"line 1: {said}"):
+    with raises_code("dataset-field-invalid", "line 1", said):
         planned(tmp_path / "b", name="custom", dataset_path=str(file))

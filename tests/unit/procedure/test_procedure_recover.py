@@ -10,7 +10,6 @@ import pytest
 from fake_runs import FakeRuns, installed, made
 from refusals import raises_code
 
-from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests import memory_pressure
@@ -74,7 +73,7 @@ def test_a_hook_that_fails_after_the_last_level_keeps_its_figures(runs: FakeRuns
     """The report says that the system was not brought back. The next start finds the level and tries the hook again."""
     found = Findings()
     with made(tmp_path / "p", commands={"recover": "exit 3"}, warm=False) as experiment:
-        with pytest.raises(InputError, match="--hook recover='exit 3' ended with status 3"):
+        with raises_code("hook-failed", "--hook", "'exit 3'", "3"):
             memory_pressure.run(experiment, LAST, found)
         assert experiment.journal.document["levels"][1]["died"]
     assert found.sentences[-1].endswith("the system did not answer any more; it was not brought back")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from refusals import says
 
 from fastllmload.cli import main as entry
 from fastllmload.quick.bench import from_card
@@ -63,15 +64,15 @@ def test_the_card_of_the_model_answers_what_nobody_declared(card, declared, foun
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--rate", "5"], "--rate does not go with quick"),
-        (["--concurrency", "5"], "--concurrency does not go with quick"),
-        (["--temperature", "1"], "--temperature does not go with quick"),
-        (["--workload", "sharegpt"], "--workload does not go with quick"),
-        (["--runs", "0"], "--runs '0' is not a whole number above 0"),
-        (["--runs", "many"], "--runs 'many'"),
+        (["--rate", "5"], ("option-prescribed", "--rate")),
+        (["--concurrency", "5"], ("option-prescribed", "--concurrency")),
+        (["--temperature", "1"], ("option-prescribed", "--temperature")),
+        (["--workload", "sharegpt"], ("option-prescribed", "--workload")),
+        (["--runs", "0"], ("count-invalid", "--runs '0'")),
+        (["--runs", "many"], ("count-invalid", "--runs 'many'")),
     ],
 )
 def test_what_the_protocol_decides_cannot_be_asked_for(capsys, arguments, words) -> None:
     assert entry.main(["quick", *arguments]) == 2
     said_, error = capsys.readouterr()
-    assert said_ == "" and words in error and error.count("\n") == 1
+    assert said_ == "" and says(error, *words) and error.count("\n") == 1
