@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.errors import InputError
 from fastllmload.experiment.report.findings import Findings
@@ -82,7 +83,7 @@ def test_a_length_is_named_once() -> None:
 def test_fairness_draws_the_lengths_of_its_classes_by_itself(option: str) -> None:
     """They were dropped without a word (IETF 5.6.2)."""
     test = procedure_named("fairness")
-    with pytest.raises(InputError, match=f"--{option} 40: .*leave --{option} out"):
+    with raises_code("option-prescribed", option, "40", option):
         test.refuse(test.parameters(), RunSettings(workload=Workload(**{option: "40"})))
 
 

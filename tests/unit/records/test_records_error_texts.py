@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from refusals import raises_code
 
-from fastllmload.errors import RunFolderError
 from fastllmload.records.error_texts import LONGEST, NAME, count_matching, encode_texts, message_of, read_texts
 from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.redact import Redactor
@@ -60,7 +60,7 @@ def test_control_characters_are_replaced(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     worker(tmp_path, 0, (b"x", 1))
     (tmp_path / "workers" / "0" / "error_texts.json").write_text('{"texts": [{}]}')
-    with pytest.raises(RunFolderError, match="error_texts.json cannot be read"):
+    with raises_code("run-file-damaged", "error_texts.json"):
         read_texts(tmp_path)
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from refusals import code_of, codes
+from refusals import code_of, codes, says
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.cli import main as entry
@@ -52,7 +52,7 @@ def test_a_run_is_reported_and_exported_without_its_samples(killed: Path, capfd:
     (killed / "samples.npy").write_bytes(b"not an array")
     assert entry.main(["report", str(killed)]) == 0
     told = capfd.readouterr()
-    assert "samples.npy cannot be read as a .npy file" in told.err and "[run-file-damaged]" in told.err
+    assert says(told.err, "run-file-damaged", "samples.npy") and "[run-file-damaged]" in told.err
     assert "ok," in told.out and (killed / "report.html").exists()
     assert entry.main(["export", str(killed), "--format", "jsonl"]) == 0
     told = capfd.readouterr()
@@ -76,7 +76,7 @@ def test_unreadable_rows_are_one_sentence(killed: Path) -> None:
     rows = killed / "workers" / "0" / "requests.npy"
     rows.write_bytes(rows.read_bytes()[:20])
     problems = files.write_again(lambda: load(killed), document)
-    assert "requests.npy cannot be read as a .npy file" in problems[0]
+    assert says(problems[0], "run-file-damaged", "requests.npy")
     assert problems[-1].startswith("latency.hlog could not be written: ")
     assert "DAMAGED FILES" in (killed / "report.html").read_text()
 

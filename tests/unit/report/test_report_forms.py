@@ -16,7 +16,6 @@ from golden_file import GOLDEN, same_as_golden
 from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import load
 from fastllmload.report.documents import asiai, blog, forms, full, markdown, minimum
@@ -231,14 +230,14 @@ def test_a_procedure_without_a_level(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"{", "procedure.json is not JSON, it may be truncated"),
-        (b"[]", "schema_version None"),
-        (b'{"schema_version": 99, "procedure": "ttft"}', "schema_version 99, this version reads 1"),
+        (b"{", ("run-file-damaged", "procedure.json")),
+        (b"[]", ("schema-version",)),
+        (b'{"schema_version": 99, "procedure": "ttft"}', ("schema-version", "99", "1")),
     ],
 )
 def test_a_broken_procedure_is_one_sentence(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "procedure.json").write_bytes(content)
-    with pytest.raises(RunFolderError, match=words):
+    with raises_code(*words):
         subject_of(tmp_path)
 
 

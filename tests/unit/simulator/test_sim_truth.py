@@ -13,7 +13,6 @@ import pytest
 from refusals import raises_code
 from sim_client import Client, get, request
 
-from fastllmload.errors import RunFolderError
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.truth import FLAGS, NO_KEY, Truth, load
 
@@ -233,7 +232,7 @@ def test_a_log_that_was_cut_off_is_read_up_to_the_cut(
 
 
 def test_another_file_is_reported_as_not_a_truth_log(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="cannot be read"):
+    with raises_code("file-unreadable"):
         load(tmp_path / "absent")
     (tmp_path / "other").write_bytes(b"something else entirely")
     with raises_code("truth-log-damaged", "2"):

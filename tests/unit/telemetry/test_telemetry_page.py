@@ -103,11 +103,11 @@ def test_a_byte_now_and_then_does_not_stretch_the_deadline():
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"\x00\x01 garbage\r\n\r\n", "the answer is not HTTP"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nup", "the answer ended in the middle"),
-        (b"HTTP/1.1 200 OK\r\nContent-", "the answer ended in the middle"),
+        (b"\x00\x01 garbage\r\n\r\n", "[answers-not-monotonic]"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nup", "[answers-not-monotonic]"),
+        (b"HTTP/1.1 200 OK\r\nContent-", "[answers-not-monotonic]"),
         (b"", "the connection was closed without an answer"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "the answer is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "[answers-not-monotonic]"),
     ],
 )
 def test_half_and_wrong_answers_have_a_sentence(data, sentence):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refusals import raises_code
+from refusals import raises_code, says
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
@@ -95,7 +95,7 @@ def test_token_ids_need_completions(tmp_path: Path) -> None:
     file = lines(tmp_path, [{"prompt": [5, 6, 7], "output_tokens": 1}])
     plan = planned(tmp_path, "custom", file, 1, endpoint="openai-completions")
     assert json.loads(plan.body(0))["prompt"] == [5, 6, 7] and plan.input_tokens.tolist() == [3]
-    with pytest.raises(InputError, match="line 1: --prompt-form ids is not supported by openai-chat"):
+    with raises_code("protocol-unsupported", "line 1", "--prompt-form"):
         planned(tmp_path, "custom", file, 1)
 
 
@@ -136,24 +136,24 @@ def test_the_same_set_gives_the_same_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("custom", "", "contains no request"),
-        ("custom", '{"prompt": "a"}\n{"prompt": }\n', "line 2 column 12 is not JSON: invalid character"),
-        ("custom", "[1]\n", "line 1 is not a JSON object"),
-        ("custom", '{"prompt": "a", "lenght": 5}\n', "line 1: 'lenght' is not a field"),
-        ("custom", '{"prompt": "a", "messages": []}\n', "give either prompt or messages"),
-        ("custom", '{"prompt": ""}\n', "prompt is '', neither text nor token ids"),
-        ("custom", '{"prompt": [1, -2]}\n', "neither text nor token ids"),
-        ("custom", '{"messages": [{"role": "user"}]}\n', "messages must be an array of objects with role and content"),
-        ("custom", '{"prompt": "a", "output_tokens": 0}\n', "output length 0 is not a number of tokens"),
-        ("custom", '{"prompt": "a", "body": {"model": "x"}}\n', "body sets 'model', which the run decides"),
-        ("custom", '{"prompt": "a", "class": 5}\n', "class is 5, not a text"),
-        ("custom", '{"prompt": "a", "body": {"n": 2}}\n', "line 1: n is 2, but only one reply"),
-        ("batch", '{"prompt": "a"}\n', "line 1: body is missing"),
-        ("batch", '{"body": {"prompt": "a", "n": "2"}}\n', "line 1: n is '2', but only one reply"),
-        ("sharegpt", "{}", "is not a ShareGPT file"),
-        ("sharegpt", "[]", "contains no request"),
-        ("csv", "text\na\n", "line 1: column 'prompt' is missing; it has text"),
-        ("csv", "prompt,output_tokens\na,many\n", "line 2: its output_tokens 'many' is not a number"),
+        ("custom", "", ("dataset-empty",)),
+        ("custom", '{"prompt": "a"}\n{"prompt": }\n', ("dataset-invalid", "line 2", "12")),
+        ("custom", "[1]\n", ("dataset-field-invalid", "line 1")),
+        ("custom", '{"prompt": "a", "lenght": 5}\n', ("dataset-field-invalid", "line 1", "'lenght'")),
+        ("custom", '{"prompt": "a", "messages": []}\n', ("dataset-field-invalid",)),
+        ("custom", '{"prompt": ""}\n', ("dataset-field-invalid",)),
+        ("custom", '{"prompt": [1, -2]}\n', ("dataset-field-invalid",)),
+        ("custom", '{"messages": [{"role": "user"}]}\n', ("dataset-field-invalid",)),
+        ("custom", '{"prompt": "a", "output_tokens": 0}\n', ("dataset-field-invalid", "0")),
+        ("custom", '{"prompt": "a", "body": {"model": "x"}}\n', ("extra-body-reserved", "'model'")),
+        ("custom", '{"prompt": "a", "class": 5}\n', ("dataset-field-invalid", "5")),
+        ("custom", '{"prompt": "a", "body": {"n": 2}}\n', ("extra-body-reserved", "line 1", "2")),
+        ("batch", '{"prompt": "a"}\n', ("dataset-field-invalid", "line 1")),
+        ("batch", '{"body": {"prompt": "a", "n": "2"}}\n', ("extra-body-reserved", "line 1", "'2'")),
+        ("sharegpt", "{}", ("dataset-invalid",)),
+        ("sharegpt", "[]", ("dataset-empty",)),
+        ("csv", "text\na\n", ("dataset-invalid", "line 1", "'prompt'")),
+        ("csv", "prompt,output_tokens\na,many\n", ("dataset-field-invalid", "line 2", "'many'")),
     ],
 )
 def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> None:
@@ -161,26 +161,26 @@ def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> No
     file.write_text(text)
     with pytest.raises(InputError) as caught:
         read_dataset(name, file, None)
-    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+    assert says(str(caught.value), *sentence) and "\n" not in str(caught.value)
 
 
 def test_invalid_utf8_is_reported_by_line_and_column(tmp_path):
     file = tmp_path / "data.jsonl"
     file.write_bytes('{"prompt": "é"}\n{"prompt": "é'.encode() + b'\xff"}\n')
-    with pytest.raises(InputError, match="data.jsonl line 2 column 14 is not JSON: it is not UTF-8$"):
+    with raises_code("dataset-invalid", "data.json", "line 2", "14"):
         read_dataset("custom", file, None)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("prompt\nHello, world\n", "line 2: 2 values, the header has 1; quote texts that contain a comma"),
-        ("prompt,output_tokens\na,\u00b2\n", "line 2: its output_tokens '\u00b2' is not a number of tokens"),
-        ('prompt,output_tokens\n"abc,5\nd,6\n', "is not CSV: unexpected end of data"),
-        ("prompt,output_tokens,Output_Tokens\na,5,6\n", "there are two columns 'output_tokens'"),
-        ('prompt,output_tokens\n"a\nb",5\nc,x\n', "line 4: its output_tokens 'x'"),
-        (b"\x1f\x8b\x08\x00", "is a gzip file; decompress it first"),
-        ("prompt\n".encode("utf-16"), "is UTF-16; write it as UTF-8"),
+        ("prompt\nHello, world\n", ("dataset-field-invalid", "line 2", "2", "1")),
+        ("prompt,output_tokens\na,\u00b2\n", ("dataset-field-invalid", "line 2", "'²'")),
+        ('prompt,output_tokens\n"abc,5\nd,6\n', ("dataset-invalid",)),
+        ("prompt,output_tokens,Output_Tokens\na,5,6\n", ("option-repeated", "'output_tokens'")),
+        ('prompt,output_tokens\n"a\nb",5\nc,x\n', ("dataset-field-invalid", "line 4", "'x'")),
+        (b"\x1f\x8b\x08\x00", ("dataset-invalid",)),
+        ("prompt\n".encode("utf-16"), ("dataset-invalid",)),
     ],
 )
 def test_a_table_that_would_be_misread_is_refused(tmp_path, text, said):
@@ -188,7 +188,7 @@ def test_a_table_that_would_be_misread_is_refused(tmp_path, text, said):
     (tmp_path / "f").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError) as error:
         read_dataset("csv", tmp_path / "f", None)
-    assert said in str(error.value)
+    assert says(str(error.value), *said)
 
 
 def test_cells_of_a_table_are_kept_unchanged(tmp_path):
