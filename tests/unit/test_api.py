@@ -70,7 +70,7 @@ def test_inside_a_running_event_loop_and_in_a_thread() -> None:
         ({"duration": 5}, ("load-missing", "--rate")),
     ],
 )
-def test_a_wrong_option_is_one_sentence(options: dict[str, object], sentence: str) -> None:
+def test_a_wrong_option_is_one_sentence(options: dict[str, object], sentence: tuple[str, ...]) -> None:
     with raises_code(*sentence):
         fastllmload.run(**options)
 

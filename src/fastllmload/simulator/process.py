@@ -95,7 +95,7 @@ class SimulatorProcess:
             )
         text = f"the simulated engine did not start: {said.removeprefix('fastllmload: ')}"
         if child.returncode == InputError.exit_code:
-            return InputError("simulator-option-invalid", text)
+            return InputError("simulator-not-started", text)
         return InternalError("internal-error", text)
 
     def _running(self) -> subprocess.Popen[str]:

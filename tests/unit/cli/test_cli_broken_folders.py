@@ -112,7 +112,9 @@ def test_every_file_in_every_way(tmp_path: Path, killed: bool) -> None:
         ("requests.npy", saved(np.zeros(3)), ("run-file-layout", "requests.npy")),
     ],
 )
-def test_the_sentence_says_what_is_wrong(tmp_path: Path, name: str, content: bytes | None, words: str) -> None:
+def test_the_sentence_says_what_is_wrong(
+    tmp_path: Path, name: str, content: bytes | None, words: tuple[str, ...]
+) -> None:
     shutil.copytree(real_run(), tmp_path / "run")
     if content is None:
         (tmp_path / "run" / name).unlink()

@@ -70,7 +70,7 @@ def test_a_sweep_reads_its_own_from_the_file(conducted: list[tuple[Any, ...]], t
     ],
 )
 def test_what_the_file_has_wrong_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], text: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], text: str, said: tuple[str, ...]
 ) -> None:
     assert main([*words, "--config", config(tmp_path, text)]) == 2
     assert says(capsys.readouterr().err, *said)

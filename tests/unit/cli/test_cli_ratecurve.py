@@ -69,7 +69,7 @@ def test_series_file(tmp_path: Path) -> None:
         (["--arrival", "ramp", "--rate", "5"], ("option-missing", "--arrival")),
     ],
 )
-def test_one_sentence(arguments: list[str], sentence: str) -> None:
+def test_one_sentence(arguments: list[str], sentence: tuple[str, ...]) -> None:
     assert says(refused(*arguments), *sentence)
 
 
@@ -83,7 +83,7 @@ def test_one_sentence(arguments: list[str], sentence: str) -> None:
         ("0,1\nx,y\n", ("rate-curve-invalid", "line 2", "'x'")),
     ],
 )
-def test_bad_series(tmp_path: Path, text: str, sentence: str) -> None:
+def test_bad_series(tmp_path: Path, text: str, sentence: tuple[str, ...]) -> None:
     file = tmp_path / "s.csv"
     file.write_text(text)
     said = refused("--rate-series", str(file), "--duration", "60")

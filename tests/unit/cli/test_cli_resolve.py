@@ -493,7 +493,7 @@ def test_zero_is_a_seed():
     [("--api-key-file", ("file-unreadable",)), ("--rate-series", ("rate-curve-invalid",))],
 )
 def test_a_device_without_end_is_no_file_of_an_option(
-    option: str, words: str, capsys: pytest.CaptureFixture[str]
+    option: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     from fastllmload.cli.main import main
 

@@ -56,7 +56,7 @@ def test_values_of_a_sweep_are_split_at_commas_or_semicolons() -> None:
         ((("rate", ",".join(map(str, range(1, 50)))), ("osl", ",".join(map(str, range(1, 50))))), "combinations"),
     ],
 )
-def test_what_cannot_be_varied_is_refused(pairs: tuple[tuple[str, str], ...], why: str) -> None:
+def test_what_cannot_be_varied_is_refused(pairs: tuple[tuple[str, str], ...], why: tuple[str, ...]) -> None:
     """Each with its own sentence."""
     with pytest.raises(InputError, match=why):
         axes_of(pairs)
@@ -85,7 +85,7 @@ def test_switches_are_varied_by_true_and_false() -> None:
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(
     arguments: list[str],
-    why: str,
+    why: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -104,7 +104,7 @@ def test_three_systems_are_compared_in_pairs_and_holm_covers_all() -> None:
         ),
     ],
 )
-def test_unequal_set_ups_are_refused(parts: dict[str, Any], said: str) -> None:
+def test_unequal_set_ups_are_refused(parts: dict[str, Any], said: tuple[str, ...]) -> None:
     with raises_code("methods-differ") as refused:
         compare_systems([system("a", FAST), system("b", SLOW, **parts)])
     assert says(str(refused.value), *said)

@@ -14,7 +14,7 @@ from fastllmload.compare.report.text import differences_text
 from fastllmload.compare.setup import SetupDifference, manifest_diff
 from fastllmload.compare.side import RunRecord, Side, distinct_names, read_side
 from fastllmload.compare.workload import differences, same_plan
-from fastllmload.errors import InputError, RunFolderError
+from fastllmload.errors import InputError
 
 pytestmark = pytest.mark.slow
 
@@ -99,9 +99,7 @@ def test_a_folder_of_levels_is_no_side_and_what_was_cut_off_is_no_run_of_one(tmp
         read_side([str(tmp_path / "sweep")])
     write_run(tmp_path / "search" / "levels" / "000-rate-5", 1, n=20)
     write_run(tmp_path / "search" / "levels" / "001-rate-9", 2, n=20)
-    with pytest.raises(
-        RunFolderError, match="search is not a run: it contains 2 levels; give single ones of .*levels$"
-    ):
+    with raises_code("not-a-run-folder", "2 levels", tmp_path / "search" / "levels"):
         read_side([str(tmp_path / "search")])
     assert [each.folder.name for each in read_side([str(tmp_path / "sweep" / "levels")]).runs] == ["000-rate-5"]
 

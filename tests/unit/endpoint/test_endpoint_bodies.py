@@ -101,7 +101,7 @@ def test_fields_follow_the_workload(
     ],
 )
 @pytest.mark.parametrize("name", BOTH)
-def test_an_invalid_extra_body_is_refused_in_one_sentence(name: str, extra: str, sentence: str) -> None:
+def test_an_invalid_extra_body_is_refused_in_one_sentence(name: str, extra: str, sentence: tuple[str, ...]) -> None:
     with pytest.raises(InputError, match="--extra-body") as caught:
         ENDPOINTS[name].body_pieces("m", Workload(extra_body=extra))
     assert says(str(caught.value), *sentence) and "\n" not in str(caught.value)

@@ -65,7 +65,7 @@ def test_by_hand_the_load_time_is_what_was_declared() -> None:
         "model_load_time_s": 93.0,
         "cold_start_latency_ms": None,
     }
-    assert "[hook-missing]" in cold_start.sentence(cold_start.entry({}, [], []))
+    assert "not known" in cold_start.sentence(cold_start.entry({}, [], []))
 
 
 def test_the_title_says_it() -> None:

@@ -32,7 +32,7 @@ def test_a_command_knows_its_hook_and_its_output_is_kept() -> None:
         ("[hook-failed]", ("hook-failed",)),
     ],
 )
-def test_a_command_that_fails_stops_the_test(command: str, said: str) -> None:
+def test_a_command_that_fails_stops_the_test(command: str, said: tuple[str, ...]) -> None:
     with raises_code(*said):
         run_hook("cache-off", command, timeout_s=0.3)
 

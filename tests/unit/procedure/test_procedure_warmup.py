@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from refusals import codes
 
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.preparation import warmup
-from fastllmload.experiment.preparation.warmup import NOT_VERIFIED, WarmUp, probe_of, stable
+from fastllmload.experiment.preparation.warmup import WarmUp, probe_of, stable
 from fastllmload.records import layout
 
 
@@ -82,7 +83,7 @@ def test_a_start_that_measures_nothing_says_the_same_of_the_warm_up(
     whole = start(monkeypatch, tmp_path, verified=second, levels=2, measures=True)
     again = start(monkeypatch, tmp_path, verified=True, levels=2, measures=False)
     for document in (whole, again):
-        assert document["warnings"] == [NOT_VERIFIED] and document["warmup"]["verified"] is False
+        assert codes(document["warnings"]) == ["warmup-not-verified"] and document["warmup"]["verified"] is False
 
 
 def test_a_warm_up_without_a_finished_level_is_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def break_folder(folder: Path, how: str) -> None:
         ("nothing measured", ("run-file-missing", "requests.npy")),
     ],
 )
-def test_a_broken_folder_is_named_in_one_sentence(tmp_path: Path, how: str, sentence: str) -> None:
+def test_a_broken_folder_is_named_in_one_sentence(tmp_path: Path, how: str, sentence: tuple[str, ...]) -> None:
     write_workers(tmp_path, draw_requests(2, Shape(requests=20)), 1)
     write_manifest(tmp_path)
     merge_workers(tmp_path)
@@ -214,7 +214,7 @@ def test_a_broken_folder_is_named_in_one_sentence(tmp_path: Path, how: str, sent
     ],
 )
 def test_the_intact_part_of_a_damaged_folder_is_read(
-    tmp_path: Path, how: str, sentence: str, rows: int, whole: int
+    tmp_path: Path, how: str, sentence: tuple[str, ...], rows: int, whole: int
 ) -> None:
     """Complete records before the cut, events of existing rows only, and a sentence about the damage."""
     write_workers(tmp_path, draw_requests(2, Shape(requests=20)), 1)

@@ -235,7 +235,7 @@ def test_a_procedure_without_a_level(tmp_path: Path) -> None:
         (b'{"schema_version": 99, "procedure": "ttft"}', ("schema-version", "99", "1")),
     ],
 )
-def test_a_broken_procedure_is_one_sentence(tmp_path: Path, content: bytes, words: str) -> None:
+def test_a_broken_procedure_is_one_sentence(tmp_path: Path, content: bytes, words: tuple[str, ...]) -> None:
     (tmp_path / "procedure.json").write_bytes(content)
     with raises_code(*words):
         subject_of(tmp_path)

@@ -153,7 +153,9 @@ def test_a_request_that_failed_at_the_connection_waits_from_its_dispatch() -> No
         ("chat/ttft", [], ("class-unknown",)),
     ],
 )
-def test_an_objective_for_nobody_is_refused_and_not_met_by_all(asked: str, names: list[str], said: str) -> None:
+def test_an_objective_for_nobody_is_refused_and_not_met_by_all(
+    asked: str, names: list[str], said: tuple[str, ...]
+) -> None:
     refuse_unknown([("ttft", 5), ("0/ttft", 5), *((f"{name}/e2el", 5) for name in names)], names, [0, 1])
     with raises_code(*said):
         refuse_unknown([(asked, 9.0)], names, [0, 1])

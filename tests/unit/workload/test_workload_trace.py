@@ -99,7 +99,7 @@ def test_mooncake(tmp_path: Path) -> None:
         ("mooncake", '{"timestamp": 0, "input_length": 1}\n', ("dataset-invalid", "line 1")),
     ],
 )
-def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: tuple[str, ...]) -> None:
     with pytest.raises(InputError) as caught:
         read_trace(name, written(tmp_path, text))
     assert says(str(caught.value), *sentence) and "\n" not in str(caught.value)
@@ -110,14 +110,14 @@ def test_binary_and_missing_files_are_refused(tmp_path: Path) -> None:
     with raises_code("file-unreadable"):
         read_trace("azure", file)
     file.write_bytes(b"\xff\x00")
-    with raises_code("dataset-invalid", "0"):
+    with raises_code("dataset-invalid"):
         read_trace("azure", file)
 
 
 def test_a_part_of_a_trace(tmp_path: Path) -> None:
     trace = read_trace("mooncake", written(tmp_path, MOON)).part(0.2, None)
     assert trace.t_ns.tolist() == [50_000_000, 50_000_000] and trace.blocks_of(1) == [11, 8]
-    with raises_code("schedule-empty", "--trace-from", "--trace-to", "0"):
+    with raises_code("schedule-empty", "--trace-from 5 s"):
         trace.part(5.0, None)
 
 

@@ -156,7 +156,7 @@ def test_the_same_set_gives_the_same_digest(tmp_path: Path) -> None:
         ("csv", "prompt,output_tokens\na,many\n", ("dataset-field-invalid", "line 2", "'many'")),
     ],
 )
-def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: tuple[str, ...]) -> None:
     file = tmp_path / "x"
     file.write_text(text)
     with pytest.raises(InputError) as caught:
