@@ -108,7 +108,7 @@ def test_tls_over_a_unix_socket(tmp_path: Path, upstream: int) -> None:
         assert code == 0 and document is not None and document["failed"] == 0, said
         assert document["completed"] == document["counts"]["planned"] > 40
         code, said, document = run(tmp_path / "other", "https://elsewhere", *trust, "--unix-socket", path)
-        assert code == 3 and document is None and "not valid for 'elsewhere'" in said, said
+        assert code == 3 and document is None and "'elsewhere'" in said, said
     finally:
         assert set(made.said()) == {"sni localhost", "sni elsewhere"}
 

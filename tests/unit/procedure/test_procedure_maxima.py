@@ -38,18 +38,19 @@ def level_result(load: float, tok_s: float, said: LevelVerdict, ttft: float = 80
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("said", "values"),
     [
-        (verdict(LATENCY), "latency: P99 TTFT 812 ms is above 400 ms, 10 x the lowest level's P50"),
-        (verdict(COMPLETION), "completion: 71.0% of what was due in the window, below 90%"),
-        (verdict(QUEUE), "queue growing: requests in flight, 30 on average and 90 at the end, grew in each fifth"),
-        (verdict(NO_GAIN), "no gain: 639 output tok/s, less than 5% above a lower level"),
-        (verdict(), "throughput drifts: it is not steady"),
-        (verdict(LATENCY, limited=True), "[client-limited]"),
+        (verdict(LATENCY), ["latency", "812 ms", "400 ms"]),
+        (verdict(COMPLETION), ["completion", "71.0%", "90%"]),
+        (verdict(QUEUE), ["queue growing", "30 ", "90 "]),
+        (verdict(NO_GAIN), ["no gain", "639 ", "5%"]),
+        (verdict(), ["throughput drifts"]),
+        (verdict(LATENCY, limited=True), ["the client", "3 ms"]),
     ],
 )
-def test_a_level_that_does_not_hold_names_criterion_value_and_limit(said: LevelVerdict, words: str) -> None:
-    assert said.why() == words
+def test_a_level_that_does_not_hold_names_criterion_value_and_limit(said: LevelVerdict, values: list[str]) -> None:
+    why = said.why()
+    assert why.startswith(values[0]) and [value for value in values if value not in why] == []
 
 
 def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_count() -> None:
@@ -60,7 +61,7 @@ def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_c
     )
     assert throughput.limited_by(load_sweep, 50, {}) == verdict(LATENCY).why()
     more = throughput.higher(load_sweep, best, {})
-    assert more is not None and more.startswith("639 tok/s at 80 do not count as sustained: latency: P99 TTFT 812 ms")
+    assert more is not None and ("639 tok/s" in more and "80 do" in more and "P99 TTFT 812 ms" in more)
     assert (
         throughput.higher(load_sweep, load_sweep.level_results[2], {}) is None
         and throughput.limited_by(load_sweep, 40, {}) is None
@@ -72,17 +73,17 @@ def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_c
 @pytest.mark.parametrize(
     ("above", "unit", "said"),
     [
-        (17.0, "slots", "17 slots do not hold: why"),
-        (1.0, "slots", "1 slot does not hold: why"),
-        (2.5, "requests/s", "2.5 requests/s do not hold: why"),
-        (1.0, "requests/s", "1 request/s does not hold: why"),
+        (17.0, "slots", "17 slots do"),
+        (1.0, "slots", "1 slot does"),
+        (2.5, "requests/s", "2.5 requests/s do"),
+        (1.0, "requests/s", "1 request/s does"),
     ],
 )
 def test_what_does_not_hold_is_said_in_its_number(above: float, unit: str, said: str) -> None:
     level: Any = SimpleNamespace(output_tok_s=1.0, req_s=1.0, figure=lambda *asked: 1.0)
     found = Findings(values={"limited_by": "why"})
     throughput.summary(level, BisectionResult(0.5, above, "bracket", (), ()), found, unit)
-    assert found.tables[0].notes[0].startswith(f"{said}; batch")
+    assert found.tables[0].notes[0].startswith(f"{said} not hold: why; batch")
 
 
 def test_the_maximum_concurrency_names_what_ended_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,23 +27,22 @@ LIMITS = (("ttft", 100.0), ("tpot", 20.0))
         (
             "p90",
             (("fluidity", 0.9),),
-            "search in s: the highest rate at which 90% of all requests have fluidity of at least 0.9",
+            ["90%", "fluidity", "0.9"],
         ),
-        ("smooth-goodput", (), "search in s: the load with the highest smooth goodput"),
+        ("smooth-goodput", (), ["smooth goodput"]),
         (
             "p99",
             LIMITS,
-            "search in s: the highest rate at which P99 of ttft is at most 100 ms and P99 of tpot is at most 20 ms",
+            ["P99", "ttft", "100 ms", "P99", "tpot", "20 ms"],
         ),
         (
             "attainment",
             LIMITS,
-            "search in s: the highest rate at which at least 90% of all requests have ttft of at most 100 ms and tpot of at "
-            "most 20 ms",
+            ["90%", "ttft", "100 ms", "tpot", "20 ms"],
         ),
     ],
 )
-def test_the_aim_is_a_sentence(objective: str, limits: tuple[tuple[str, float], ...], aim: str) -> None:
+def test_the_aim_is_a_sentence(objective: str, limits: tuple[tuple[str, float], ...], aim: list[str]) -> None:
     said: list[str] = []
     asked = read_objective(objective, limits, lambda load: 1.0, closed=False)
     book = SimpleNamespace(path=Path("s/search.json"), resumed=False)
@@ -52,7 +52,8 @@ def test_the_aim_is_a_sentence(objective: str, limits: tuple[tuple[str, float], 
         return line
 
     announce(Console(kept), book, asked, SearchParameters(), simulated=False)  # type: ignore[arg-type]
-    assert aim in said
+    (line,) = (text for text in said if text.startswith("search in s: "))
+    assert re.findall(r"P99|\d+%|\d+ ms|0\.9|ttft|tpot|fluidity|smooth goodput", line) == aim
 
 
 @pytest.mark.parametrize(
@@ -89,8 +90,8 @@ def test_ends_between_levels_have_three_digits_and_lie_outside(
 def test_where_no_level_holds_the_report_says_nothing_about_lower_ones() -> None:
     """A fail at the lowest level bounds the answer by an assumption at most; below it nothing was measured."""
     (line,) = bound_lines(None, "4", "requests/s", "95%")
-    assert line == "with 95% confidence no level from 4 requests/s on holds"
-    assert "says nothing about lower ones" in ENDED["minimum"]
+    assert "95% confidence" in line and "4 requests/s" in line
+    assert "lower ones" in ENDED["minimum"]
 
 
 class Dead(Exception):

@@ -85,7 +85,7 @@ def test_a_late_client_fails_only_what_fails_whatever_it_did_late(tmp_path: Path
     assert "dispatch lag is 20 ms, above 1 ms" in verdict.limits[0]
     assert verdict.saturated is True and verdict.holds is False and not verdict.generator_limited
     assert verdict.fired == ("queue growing", "completion", "latency") and verdict.in_question == ()
-    assert "; whatever the client was late (P99 of the dispatch lag is 20 ms" in verdict.why()
+    assert "20 ms" in verdict.why()
     half = judge_level(measured(tmp_path / "half", 16, late_above=1))
     assert half.limits and half.holds is True and not half.generator_limited
 
@@ -235,8 +235,10 @@ def test_want_of_ports_and_the_certificate_limit_the_client(tmp_path: Path) -> N
 def test_the_latency_criterion_does_not_apply_where_lengths_do_it(tmp_path: Path) -> None:
     """The lowest level's own P99 is above ten times its P50: said, and not counted."""
     verdict = judge_level(measured(tmp_path / "run", 16), Lowest(1.0, 5.0, 60.0))
-    assert dict(verdict.inapplicable)["latency"].startswith(
-        "at the lowest level (1) P99 TTFT is already 12 times its P50"
+    assert (
+        "(1) P99 TTFT is" in dict(verdict.inapplicable)["latency"]
+        and "12 times" in dict(verdict.inapplicable)["latency"]
+        and "P50" in dict(verdict.inapplicable)["latency"]
     )
 
 

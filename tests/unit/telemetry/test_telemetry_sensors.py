@@ -1,6 +1,7 @@
 """Sensors: known counters go in, the same watts come out; what is absent is absent and says why."""
 
 import os
+import re
 import time
 import types
 
@@ -86,10 +87,10 @@ def test_psys_alone_is_the_power(tmp_path, ticking):
 
 
 def test_no_rapl_says_why(tmp_path):
-    assert open_rapl(tmp_path / "nothing").why.startswith("there is no RAPL energy counter under")
-    assert open_rapl(tmp_path).why.startswith("there is no RAPL energy counter under")
+    assert "RAPL energy" in open_rapl(tmp_path / "nothing").why
+    assert "RAPL energy" in open_rapl(tmp_path).why
     write_zone(tmp_path, "intel-rapl:0", "package-0", "garbage")
-    assert open_rapl(tmp_path).why.endswith("cannot be read: it is not a number")
+    assert open_rapl(tmp_path).why.endswith("not a number")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -226,11 +227,11 @@ def test_facts_of_a_gpu_are_null_where_it_does_not_tell(nvml):
 
 
 def test_no_nvml_says_why(nvml):
-    assert open_nvml([5]).why == "GPU 5 is not there; NVML sees 2 GPUs" and nvml.closed
+    assert re.findall(r"GPU 5|2 GPUs", open_nvml([5]).why) == ["GPU 5", "2 GPUs"] and nvml.closed
     nvml.gpus = 0
     assert open_nvml().why == "NVML sees 0 GPUs"
     nvml.gpus = None
-    assert open_nvml().why == "NVML cannot be used: Driver Not Loaded; is there an NVIDIA driver?"
+    assert ": Driver Not Loaded;" in open_nvml().why
 
 
 def test_a_missing_package_says_how_to_get_it():
@@ -269,7 +270,7 @@ def test_powermetrics_blocks_are_read():
 
 
 def test_powermetrics_is_absent_elsewhere():
-    assert open_powermetrics(1.0, platform="linux").why == "powermetrics is a tool of macOS, and this is not macOS"
+    assert "macOS" in open_powermetrics(1.0, platform="linux").why
 
 
 # -- a command --------------------------------------------------------------------------------------------------------
@@ -298,7 +299,7 @@ def test_lines_that_are_watts(line, value):
 
 @pytest.mark.parametrize("line", ["", "W", "-5", "5 kW", "5 6", "nan", "power: 5 W", "1e3"])
 def test_lines_that_are_none(line):
-    with pytest.raises(SensorError, match="not a number of watts"):
+    with pytest.raises(SensorError, match="of watts"):
         watts(line)
 
 
@@ -325,13 +326,13 @@ def test_a_command_that_keeps_printing_is_left_to_run(shell, tmp_path):
 
 def test_garbage_is_told_and_the_good_lines_are_kept(shell):
     sensor = shell("echo 5; echo no; echo 6")
-    with pytest.raises(SensorError, match="not a number of watts") as raised:
+    with pytest.raises(SensorError, match="of watts") as raised:
         sensor.read()
     assert [reading.value for reading in raised.value.readings] == [5.0, 6.0]
 
 
 def test_a_command_that_fails_says_its_exit_code(shell):
-    with pytest.raises(SensorError, match="ended with exit code 7"):
+    with pytest.raises(SensorError, match="exit code 7"):
         shell("exit 7").read()
     with pytest.raises(SensorError, match="cannot be started"):
         Command(["/no/such/program"]).read()
@@ -426,7 +427,7 @@ def test_clock_and_thermal_counters_of_all_cores(tmp_path):
 
 
 def test_a_host_that_cannot_be_read_has_a_sentence(tmp_path):
-    with pytest.raises(SensorError, match="/proc or /sys cannot be read: FileNotFoundError"):
+    with pytest.raises(SensorError, match="FileNotFoundError"):
         Host(None, tmp_path).read()
 
 

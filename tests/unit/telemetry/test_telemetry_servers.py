@@ -133,16 +133,16 @@ def test_label_sets_are_bounded_and_their_texts_redacted():
         (response(b"", "500 Oops"), "HTTP status 500"),
         (
             response(b"", "302 Found", "Location: http://elsewhere/sk-1"),
-            "HTTP status 302, a redirect, which is not followed",
+            "HTTP status 302",
         ),
         (
             response(b"\x1f\x8b", "200 OK", "Content-Encoding: gzip"),
-            "the page is compressed although identity was asked for",
+            "compressed",
         ),
-        (response(b"<html>hello</html>"), "the page has none of the wanted metrics"),
+        (response(b"<html>hello</html>"), "wanted metrics"),
     ],
 )
 def test_pages_that_are_no_use_have_a_sentence(answer, sentence):
     with pytest.raises(SensorError) as raised:
         scraped(answer)
-    assert str(raised.value) == sentence
+    assert sentence in str(raised.value) and "sk-1" not in str(raised.value)
