@@ -242,7 +242,7 @@ def test_short_answers_are_those_that_the_procedure_says_it_left_out(tmp_path: P
     rows["completion_tokens"][rows["phase"] == layout.MEASURE] = np.where(np.arange(100) < 7, 20, 60)
     cases.levels[1].remeasured()
     found = said(cases, tmp_path / "untold", "long_enough_outputs", tokens=50)
-    assert found.state == FALSE and "7 requests generated fewer than 50 tokens, and 0 were excluded" in found.reason
+    assert found.state == FALSE and ("7 requests" in found.reason and "50 tokens" in found.reason)
     document(cases)["findings"]["levels"] = [{"short": 0}, {"short": 7}, {"short": 0}, {"short": 0}]
     assert said(cases, tmp_path / "told", "long_enough_outputs", tokens=50).state == TRUE
     rows["completion_tokens"][rows["phase"] == layout.MEASURE] = 20

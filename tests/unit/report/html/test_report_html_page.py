@@ -166,7 +166,7 @@ def test_deviations_are_listed(run: Written) -> None:
     plan = {**run.document["plan"], "warmup": {"deviation": "warm-up was off"}}
     compliance = {"deviations": ["lengths are a stand-in"]}
     text = rendered(run, plan=plan, compliance=compliance).text("verdict")
-    assert "Deviations from the methodology lengths are a stand-in warm-up was off" in text
+    assert "lengths are a stand-in" in text and "warm-up was off" in text
     again = {"deviations": ["warm-up was off", "lengths are a stand-in"]}
     assert rendered(run, plan=plan, compliance=again).text("verdict").count("warm-up was off") == 1
 
@@ -201,8 +201,8 @@ def test_an_unsteady_run_has_a_warning(run: Written) -> None:
     drift = {"ttft": {**level, "p_step": 1e-3, "steady": False}, "itl": {**level, "p_step": 1.0, "steady": True}}
     flight = {"first_half": 12.0, "second_half": 30.0, "p": 1e-4, "growing": True}
     text = rendered(run, steadiness={"drift": drift, "in_flight": flight, "littles_law": little}).text("verdict")
-    assert "unsteady Not steady: TTFT 47.00 ms in the first half of the window, 66.00 ms in the second" in text
-    assert "The queue was growing: 12.00 requests in flight" in text and "12.0 % are missing" in text
+    assert "TTFT 47.00 ms" in text and "66.00 ms" in text
+    assert "12.00 requests" in text and "12.0 % are missing" in text
     assert "Not steady: ITL" not in text
 
 
@@ -382,5 +382,5 @@ def test_requirements_without_a_key_word_are_listed_separately(run: Written) -> 
     beside = {"id": "IETF-5.3.2-b", "level": "DEFINITION", "state": "false", "reason": "4 s", "remedy": "--duration 60"}
     given = {"verdict": "conditionally compliant", "scope": "one test", "unmet": [], "beside": [beside]}
     text = rendered(run, compliance=given).text("methodology")
-    assert "without a key word: no effect on the verdict 1" in text
+    assert "no effect on the verdict 1" in text
     assert "IETF-5.3.2-b DEFINITION false 4 s --duration 60" in text
