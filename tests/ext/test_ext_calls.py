@@ -114,7 +114,7 @@ def test_calls_of_whole_messages_and_of_ollama():
         json.dumps({"message": {"role": "assistant", "content": "", "tool_calls": [one]}}).encode() for one in said
     ]
     assert written(events, 3) == said
-    with pytest.raises(ValueError, match="carries no tool calls"):
+    with pytest.raises(ValueError, match="no tool calls"):
         CallList(2)
 
 

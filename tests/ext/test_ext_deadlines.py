@@ -132,7 +132,7 @@ def test_impossible_settings_are_refused() -> None:
         deadlines.fluidity(t_ns, first, origin, origin, 0, np.empty((1, 3), np.int64))
     with pytest.raises(ValueError, match="above 0"):
         deadlines.least_deadline(t_ns, first, 0, np.empty(1, np.int64))
-    with pytest.raises(ValueError, match="one item per request"):
+    with pytest.raises(ValueError, match="per request"):
         tokenline.take_gaps(t_ns, first, np.ones(3, np.uint8), np.empty(1, np.int64))
     with pytest.raises(IndexError, match="room for 0"):
         tokenline.take_gaps(t_ns, first, np.ones(1, np.uint8), np.empty(0, np.int64))

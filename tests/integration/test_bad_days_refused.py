@@ -80,7 +80,7 @@ def test_a_wrong_key_and_an_unknown_model(tmp_path: Path) -> None:
         ({"/v1/models": (200, "text/html", PAGE)}, ("[model-missing]", "-m")),
         ({"/v1/models": MODELS, "/v1/chat/completions": (200, "text/html", PAGE)}, ("a web page", "openai-chat")),
         ({"/v1/models": MODELS, "/v1/chat/completions": (404, "text/html", PAGE)}, ("404", "endpoint type right")),
-        ({"/v1/models": MODELS, "/v1/chat/completions": (200, "application/json", None)}, ("did not answer POST",)),
+        ({"/v1/models": MODELS, "/v1/chat/completions": (200, "application/json", None)}, ("[answer-broken]", "POST")),
     ],
 )
 def test_a_server_of_another_kind(tmp_path: Path, answers: dict[str, object], parts: tuple[str, ...]) -> None:

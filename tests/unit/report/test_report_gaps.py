@@ -40,9 +40,9 @@ def made(*requests: dict[str, Any], option: str = "auto") -> ReportContext:
 @pytest.mark.parametrize(
     ("request_", "option", "name", "label", "meaning"),
     [
-        (SINGLE, "auto", "itl", "ITL", "two consecutive content tokens, pooled over all requests."),
-        (FOUR_A_CHUNK, "A", "tbc", "Time Between Chunks", "(option A): a chunk carries several tokens."),
-        (FOUR_A_CHUNK, "B", "itl_b", "ITL (B)", "(option B): tokens of one chunk arrive with it"),
+        (SINGLE, "auto", "itl", "ITL", "consecutive content tokens"),
+        (FOUR_A_CHUNK, "A", "tbc", "Time Between Chunks", "(option A): a chunk"),
+        (FOUR_A_CHUNK, "B", "itl_b", "ITL (B)", "(option B): tokens"),
     ],
 )
 def test_gaps_have_their_own_name(request_: Any, option: str, name: str, label: str, meaning: str) -> None:

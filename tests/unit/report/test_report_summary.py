@@ -138,7 +138,7 @@ def test_reasons_that_do_not_fit_are_dropped_and_counted():
     lines = [line.text for line in summary_lines(found, 80, "r")]
     begun = sum(text.startswith(" " * 11 + "- ") for text in lines)
     assert begun == sum("ends here" in text for text in lines) >= 1
-    assert f"({9 - begun} more reasons in run.json)" in "".join(lines)
+    assert f"({9 - begun} more reasons" in "".join(lines)
 
 
 def with_much_to_say():
@@ -265,7 +265,7 @@ def test_a_real_target_has_no_such_lines_and_the_verdict_first():
 def test_the_most_severe_reason_comes_first():
     reasons = [line.text.strip() for line in summary_lines(document(), 120) if line.text.startswith(" ")]
     assert reasons[0].startswith("- releases were late")
-    assert reasons[1].startswith("- note: the host stalled")
+    assert reasons[1].startswith("- note: ") and reasons[1].endswith("[gc]")
 
 
 def test_the_run_folder_is_never_truncated():
@@ -296,7 +296,7 @@ def test_everything_at_once():
     """Its arrival process is named inf, which is not printed."""
     found = document()
     found["plan"]["description"]["load"]["arrivals"] |= {"name": "inf", "rate": "inf"}
-    assert any("asked all at once, planned" in line.text for line in summary_lines(found, 80))
+    assert any("all at once, planned" in line.text for line in summary_lines(found, 80))
 
 
 def test_colour_wraps_the_redacted_text():
