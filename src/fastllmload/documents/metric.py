@@ -80,6 +80,7 @@ class Metric(Document, frozen=True, kw_only=True):
     degenerate: Samples = None
     n_degenerate: Samples = None
     n_censored: Samples = None
+    n_unfinished: Samples = None  # requests that did not end
     n_unknown: Samples = None  # answers whose chunks are of unknown size
     n_said: Samples = None  # chunks without text that carry a token
     n_carrying: Samples = None  # chunks without text that may carry a token

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastllmload.documents.fields import (
+    WITHHELD,
     Count,
     Document,
     Load,
@@ -49,6 +50,12 @@ class LoadDescription(Document, frozen=True, kw_only=True):
     cycles: bool | None = None  # the plan starts again at its end
     duration_s: Seconds = None
     arrivals: ArrivalProcess | None = None
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether redaction took the load away."""
+        rate = None if self.arrivals is None else self.arrivals.rate
+        return self.concurrency is WITHHELD or rate == WITHHELD.value
 
 
 class ExactPrompts(Document, frozen=True, kw_only=True):

@@ -10,18 +10,22 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.addresses import parse_base
 from fastllmload.engine.preflight.probe import Probe
 from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import options_of
-from fastllmload.errors import TargetError, coded
+from fastllmload.errors import TargetError
 from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS, as_run, engines
 from fastllmload.report.documents import asiai
 from fastllmload.report.documents.subject import subject_of
 from fastllmload.report.terminal.outlet import Outlet, Redact, Writable
 from fastllmload.report.terminal.snapshot import Snapshot
 from fastllmload.report.terminal.view import Ui, make_ui
+from fastllmload.report.text.doubts import reason_text
 from fastllmload.report.text.tables import Table, text
 from fastllmload.settings import RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
@@ -64,7 +68,7 @@ class BlockView:
 
     view: Ui
     folder: Path | None = None
-    document: Mapping[str, Any] = field(default_factory=dict)
+    document: RunDocument = field(default_factory=RunDocument)
 
     def banner(self, lines: Sequence[str]) -> None:
         """Prints the protocol's own warm-up, which is sent before the run, in place of the run's line."""
@@ -84,7 +88,7 @@ class BlockView:
         self.view.message(text)
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        self.document, self.folder = document, None if folder is None else Path(folder)
+        self.document, self.folder = convert(document, RunDocument), None if folder is None else Path(folder)
 
     def close(self) -> None:
         self.view.close()
@@ -143,9 +147,9 @@ def closing(view: BlockView) -> Iterator[str]:
     yield ""
     yield from asiai.lines(subject_of(view.folder))
     yield ""
-    certificate = view.document["certificate"]
-    yield f"{'Client':<16}{certificate['verdict']}; one request at a time says nothing about load"
-    yield from (f"{'':<16}- {coded(reason['code'], reason['text'])}" for reason in certificate["reasons"])
+    certificate = view.document.certificate or Certificate()
+    yield f"{'Client':<16}{certificate.verdict}; one request at a time says nothing about load"
+    yield from (f"{'':<16}- {reason_text(reason)}" for reason in certificate.reasons)
     yield f"{'Run':<16}{view.folder}"
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.report.findings import SHARES, format_cell, in_percent
 from fastllmload.experiment.report.output import write_files
@@ -63,7 +65,7 @@ def figure(level: Level, key: str) -> float | None:
         value = (level.document.get("slo") or {}).get(key)
         return None if value is None else float(value)
     _, metric, statistic = FIGURES[key]
-    if metric in OF_REASONING and not reasoned(level.document):
+    if metric in OF_REASONING and not reasoned(convert(level.document, RunDocument)):
         return None
     return level.figure(metric, statistic)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+from typed_documents import typed
 
 from fastllmload.metrics.run.measure import measure
 from fastllmload.metrics.run.window import populations, window_of
@@ -101,7 +102,7 @@ def test_an_option_that_cannot_be_had_is_said(tmp_path: Path) -> None:
     for name, several in (("nothing", True), ("said", False)):
         document = measure(folder(tmp_path / name, SHAPES[name], 1, itl_option="B"))
         assert document["metrics"]["share_single"]["itl_option_asked"] == "B"
-        assert bool(token_texts(document)) == several == (document["metrics"]["share_single"]["n_unknown"] > 0)
+        assert bool(token_texts(typed(document))) == several == (document["metrics"]["share_single"]["n_unknown"] > 0)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_chunks_without_text_of_which_nobody_speaks_bound_the_mean_gap(
     assert (n, mean) == (before["itl"]["n"], before["itl"]["mean"])
     assert found["empty_chunks"]["n_carrying"] == carrying
     assert found["empty_chunks"]["itl_mean_least"] == pytest.approx(mean * n / (n + carrying))
-    assert any("had no text" in text for text in token_texts({"metrics": found})) == (carrying > 0)
+    assert any("had no text" in text for text in token_texts(typed({"metrics": found}))) == (carrying > 0)
 
 
 def test_failed_requests_are_in_no_latency_but_in_every_share(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typed_documents import typed
 
 from fastllmload.compare.series import RunSeries
 from fastllmload.metrics.run.measure import measure
@@ -71,7 +72,7 @@ def test_many_of_them_do_not_hide_the_gaps_of_the_streams() -> None:
 def test_nothing_is_said_of_streams_alone() -> None:
     found = measure(run_of([False] * 10))
     assert found["counts"]["came_whole"] == 0 and "note" not in found["metrics"]["ttft"]
-    assert unstreamed_answers(found) is None and unstreamed_note(found) == []
+    assert unstreamed_answers(found) is None and unstreamed_note(typed(found)) == []
 
 
 @pytest.mark.parametrize("given", ["answers", "plan"])
@@ -83,7 +84,9 @@ def test_all_of_them(given: str) -> None:
     document = {**run.manifest, **found}
     assert found["metrics"]["tpot"]["n"] == found["metrics"]["jitter"]["n"] == 0
     assert "not streamed" in found["metrics"]["ttft"]["note"]
-    assert unstreamed_answers(document) == "all" and unstreamed_note(document)[0].startswith("Not streamed")
+    assert unstreamed_answers(typed(document)) == "all" and unstreamed_note(typed(document))[0].startswith(
+        "Not streamed"
+    )
 
 
 def test_every_report_says_how_many_and_of_which_class() -> None:
@@ -92,11 +95,11 @@ def test_every_report_says_how_many_and_of_which_class() -> None:
     assert found["classes"]["batch"]["came_whole"] == 4 and found["classes"]["chat"]["came_whole"] == 0
     assert found["classes"]["batch"]["tpot"]["n"] == 0 and found["classes"]["chat"]["tpot"]["n"] == 6
     said = "4 of 10 answers (batch 4)"
-    (note,) = unstreamed_note(found)
+    (note,) = unstreamed_note(typed(found))
     assert note.startswith(f"{said} were not streamed")
-    lines = [line.text for line in summary_lines(found, 100)]
+    lines = [line.text for line in summary_lines(typed(found), 100)]
     assert any(line.startswith(f"{said} not streamed") for line in lines)
-    assert any(line.text.endswith("answers not streamed") for line in summary_lines(found, 60))
+    assert any(line.text.endswith("answers not streamed") for line in summary_lines(typed(found), 60))
     assert f"{said} were not streamed" in str(section(ReportContext(run, found)))
 
 

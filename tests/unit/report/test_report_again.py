@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 
 import pytest
+from typed_documents import typed
 
 from fastllmload.errors import RunFolderError
 from fastllmload.report.documents import subject
@@ -42,7 +43,7 @@ def measuring(monkeypatch):
 
 def written(folder, document):
     (folder / "run.json").write_text(json.dumps(document))
-    return "\n".join(line.text for line in summary_lines(subject.document_of(folder)))
+    return "\n".join(line.text for line in summary_lines(typed(subject.document_of(folder))))
 
 
 def test_a_killed_run_is_measured_now(measuring, tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from example_runs import run_of, streamed
+from typed_documents import typed, typed_metric
 
 from fastllmload.report.documents.identity import configuration_pairs
 from fastllmload.report.documents.results import latency_table, objective_table
@@ -33,7 +34,7 @@ def document(**parts: Any) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any], width: int = 80) -> str:
-    return "\n".join(line.text for line in summary_lines(found, width))
+    return "\n".join(line.text for line in summary_lines(typed(found), width))
 
 
 def test_figures_that_unfinished_requests_can_change_are_bounds() -> None:
@@ -41,7 +42,7 @@ def test_figures_that_unfinished_requests_can_change_are_bounds() -> None:
     row = next(line for line in text.splitlines() if line.startswith("ttft "))
     assert ">=4,129" in row and "4,024" not in text and "1,800" in row
     assert "217 of 656 requests" in " ".join(text.split())
-    table = latency_table(document(), ["ttft"])
+    table = latency_table(typed(document()), ["ttft"])
     assert "≥4,129" in table.rows[0] and "1,690-2,100" in table.rows[0] and "4,024" not in str(table.rows)
     assert any("217 of 656" in note for note in table.notes)
 
@@ -50,11 +51,11 @@ def test_figures_of_a_run_whose_requests_all_ended_are_figures() -> None:
     ended = {name: value for name, value in TTFT.items() if name not in ("unfinished_bounds", "with_unfinished")}
     found = document(metrics={"ttft": ended})
     assert "4,024" in shown(found) and ">=" not in shown(found)
-    assert unfinished_text(found) is None and bound(ended, "p99") is None
+    assert unfinished_text(typed(found)) is None and bound(typed_metric(ended), "p99") is None
 
 
 def test_a_bound_that_is_not_public_is_withheld() -> None:
-    assert bound({"unfinished_bounds": {"p99": "withheld"}}, "p99") == "withheld"
+    assert bound(typed_metric({"unfinished_bounds": {"p99": {"low": "withheld"}}}), "p99") == "withheld"
 
 
 def test_an_unsteady_run_has_a_warning_on_the_terminal() -> None:
@@ -70,13 +71,14 @@ def test_an_unsteady_run_has_a_warning_on_the_terminal() -> None:
 
 def test_a_step_is_reported_as_a_step() -> None:
     steadiness = {"drift": {"ttft": {**LEVEL, "p_step": 1e-9, "steady": False}, "itl": None}, "in_flight": None}
-    (text,) = unsteady_texts({"steadiness": steadiness})
+    (text,) = unsteady_texts(typed({"steadiness": steadiness}))
     assert "TTFT 40.00 ms" in text and "75.0 %" in text and "80.00 ms" in text
 
 
 def test_a_steady_run_and_one_of_an_earlier_version_have_no_warning() -> None:
-    assert unsteady_texts({"steadiness": {"drift": {"ttft": {**LEVEL, "steady": True}}}}) == []
-    assert unsteady_texts({"steadiness": {"transient": {"ttft": {"steady": False}}}}) == unsteady_texts({}) == []
+    assert unsteady_texts(typed({"steadiness": {"drift": {"ttft": {**LEVEL, "steady": True}}}})) == []
+    assert unsteady_texts(typed({"steadiness": {"transient": {"ttft": {"steady": False}}}})) == []
+    assert unsteady_texts(typed({})) == []
 
 
 def test_attainment_is_stated_with_its_bounds() -> None:
@@ -84,7 +86,7 @@ def test_attainment_is_stated_with_its_bounds() -> None:
         "objectives": [{"objective": "ttft", "limit": 500, "unit": "ms"}], "met": 64, "submitted": 656,
         "slo_attainment": 0.098, "unfinished": 303, "slo_attainment_bounds": [0.098, 0.559],
     }  # fmt: skip
-    table = objective_table({"slo": slo})
+    table = objective_table(typed({"slo": slo}))
     assert table is not None and ("303 " in table.notes[0] and "9.8 %" in table.notes[0] and "55.9 %" in table.notes[0])
 
 
@@ -106,7 +108,7 @@ def counted(sources: dict[str, int], pooled: str = "itl", **plan: bool) -> dict[
 )
 def test_reports_name_the_source_of_tokens_per_event(found: dict[str, Any], text: str, matters: bool) -> None:
     """Always in the setup; on the terminal where figures depend on more than the server's reports."""
-    assert text in str(event_tokens_text(found))
+    assert text in str(event_tokens_text(typed(found)))
     assert ("tokens     " in shown({"status": "done", **found}, 120)) is matters
     pairs = dict(configuration_pairs(Subject(Path(), found)))
     assert text in pairs["Source of tokens per event"]
@@ -114,14 +116,14 @@ def test_reports_name_the_source_of_tokens_per_event(found: dict[str, Any], text
 
 
 def test_a_run_without_a_stream_has_no_source_of_tokens_per_event() -> None:
-    assert event_tokens_text({}) is None and event_tokens_text(counted({"server": 0})) is None
+    assert event_tokens_text(typed({})) is None and event_tokens_text(typed(counted({"server": 0}))) is None
     assert "Source of tokens per event" not in dict(configuration_pairs(Subject(Path(), {})))
 
 
 @pytest.mark.parametrize(("asked", "advised"), [(None, True), (False, False)])
 def test_an_option_that_the_server_ignored_is_not_advised(asked: bool | None, advised: bool) -> None:
     single = {"itl_option_asked": "B", "itl_option": "A"}
-    (text,) = token_texts({"metrics": {"share_single": single}, "target": {"continuous_usage": asked}})
+    (text,) = token_texts(typed({"metrics": {"share_single": single}, "target": {"continuous_usage": asked}}))
     assert ("--continuous-usage on" in text) is advised and "--record-text on with --tokenizer would provide it" in text
 
 

@@ -145,7 +145,7 @@ def test_an_incomplete_run_is_named_first() -> None:
 def test_a_cold_start_is_reported_before_any_figure() -> None:
     """spec/procedures 0.8."""
     cold = of_run(declarations={"cold_start": "yes"})
-    cold.document["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
+    cold.raw["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
     lines = markdown.render(cold).splitlines()
     assert lines[2].startswith("> **COLD START**") and "first token after 8,123 ms" in lines[2]
     assert "COLD START" not in markdown.render(of_run())
@@ -191,13 +191,13 @@ def test_asiai_s_block(rows: Subject) -> None:
 
 
 def test_json_is_the_document(rows: Subject) -> None:
-    assert json.loads(forms.text_of(rows, "json")) == rows.document
+    assert json.loads(forms.text_of(rows, "json")) == rows.raw
 
 
 def test_html_is_a_page_of_a_run_alone(rows: Subject, procedure: Path) -> None:
     assert forms.text_of(rows, "html").startswith("<!doctype html>")
     with raises_code("redaction-unsupported", "--as"):
-        forms.text_of(Subject(rows.folder, rows.document, True), "html")
+        forms.text_of(Subject(rows.folder, rows.raw, True), "html")
 
 
 # -- a procedure ------------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def test_a_quick_test_is_marked_in_every_form(rows: Subject, procedure: Path, fo
 
 @pytest.mark.parametrize("form", ["full", "blog", "asiai"])
 def test_an_interrupted_run_is_marked_in_every_form(rows: Subject, form: str) -> None:
-    assert "INCOMPLETE (running)" in forms.text_of(Subject(rows.folder, {**rows.document, "status": "running"}), form)
+    assert "INCOMPLETE (running)" in forms.text_of(Subject(rows.folder, {**rows.raw, "status": "running"}), form)
 
 
 def doubtful(rows: Subject) -> Subject:
@@ -377,9 +377,9 @@ def doubtful(rows: Subject) -> Subject:
         "with_unfinished": {"n": 656, "n_unfinished": 217},
     }
     names = ("ttft", "ttft_dispatch", "e2e")
-    metrics = {**rows.document["metrics"], **{name: {**rows.document["metrics"][name], **cut} for name in names}}
-    steadiness = {**rows.document["steadiness"], "in_flight": flight}
-    return Subject(rows.folder, {**rows.document, "metrics": metrics, "steadiness": steadiness})
+    metrics = {**rows.raw["metrics"], **{name: {**rows.raw["metrics"][name], **cut} for name in names}}
+    steadiness = {**rows.raw["steadiness"], "in_flight": flight}
+    return Subject(rows.folder, {**rows.raw, "metrics": metrics, "steadiness": steadiness})
 
 
 @pytest.mark.parametrize("form", ["full", "blog", "asiai", "minimum", "markdown", "html"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from example_runs import run_of, streamed
+from typed_documents import typed
 
 from fastllmload.certificate.figures import describe_figures, headline_figures
 from fastllmload.documents.read import convert
@@ -60,8 +61,8 @@ def test_gaps_have_their_own_name(request_: Any, option: str, name: str, label: 
 
 def test_classes_have_the_gaps_of_option_b() -> None:
     two = [{**FOUR_A_CHUNK, "class": number} for number in (0, 1)]
-    classes = made(*two, option="B").document["classes"]
-    assert [one["itl_b"]["n"] for one in classes.values()] == [11, 11]
+    classes = made(*two, option="B").document.classes or {}
+    assert [one.itl_b.n for one in classes.values()] == [11, 11]
 
 
 def test_the_error_of_a_figure_is_not_that_of_a_request() -> None:
@@ -70,7 +71,7 @@ def test_the_error_of_a_figure_is_not_that_of_a_request() -> None:
     bars = {"ttft": {"p99": 509.5}, "itl": {"p99": 244.1}}
     p99 = {"value": 70.0, "error_share": 0.001}
     certificate = {"figures": {"ttft": {"p99": p99}}, "latency_error_bar_us": bars}
-    document = {**context.document, "certificate": certificate}
+    document = typed({**context.raw, "certificate": certificate})
     rows = {str(row[0]): row[1] for row in client_table(document).rows}
     assert rows["Stamp error of one request's TTFT, P99 over requests (us)"] == "509.5"
     assert rows["Stamp error of one gap, P99 over gaps (us)"] == "244.1"
@@ -105,6 +106,6 @@ def test_the_end_of_an_answer_that_is_all_reasoning_is_explained() -> None:
     ],
 )
 def test_the_minimum_report_describes_its_ttft(requests: Any, said: str) -> None:
-    text = minimum.render(Subject(Path("run"), made(*requests).document))
+    text = minimum.render(Subject(Path("run"), made(*requests).raw))
     assert f"- {said}" in text
     assert ("reasoning" in text) == (requests != (SINGLE, SINGLE))

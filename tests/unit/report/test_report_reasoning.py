@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from example_runs import run_of, streamed
+from typed_documents import typed
 
 from fastllmload.certificate.figures import headline_figures
 from fastllmload.compare.figure import OF_REASONING, standard_figures
 from fastllmload.documents.read import convert
+from fastllmload.documents.redaction import redacted
 from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.run.measure import measure
 from fastllmload.report.documents.blog import reasoning_note
@@ -20,7 +22,6 @@ from fastllmload.report.html.sections.latency import section
 from fastllmload.report.html.sections.over_time import section as over_time
 from fastllmload.report.html.sections.overview import tiles
 from fastllmload.report.html.sections.setup import section as meanings
-from fastllmload.report.redaction.load import without_load
 from fastllmload.report.terminal.summary import summary_lines
 from fastllmload.report.text.reasoning import LABELS, notes
 
@@ -38,7 +39,7 @@ def made(*requests: dict[str, Any], goodput: tuple[tuple[str, float], ...] = ())
 
 
 def summary(*requests: dict[str, Any]) -> str:
-    return "\n".join(line.text for line in summary_lines(made(*requests)[1], 100))
+    return "\n".join(line.text for line in summary_lines(typed(made(*requests)[1]), 100))
 
 
 def test_the_summary_has_both_and_labels_them() -> None:
@@ -59,18 +60,18 @@ def test_a_run_without_reasoning_does_not_mention_it() -> None:
     pages = "".join(str(part) for part in (section(context), tiles(context), over_time(context)))
     assert "easoning" not in "".join(str(part) for part in (tiles(context), over_time(context), meanings(context)))
     assert "to first token" in pages and "answer token" not in pages
-    assert latency_table(document).rows[0][0] == "TTFT" and notes(document) == []
+    assert latency_table(typed(document)).rows[0][0] == "TTFT" and notes(typed(document)) == []
 
 
 def test_tables_name_both() -> None:
     _, document = made(*[THINKS] * 4, ALONE)
-    table = latency_table(document)
+    table = latency_table(typed(document))
     named = {str(row[0]): row for row in table.rows}
     assert {LABELS[name] for name in ("ttft", "ttft_any", "tpot", "tpot_any")} <= set(named)
     n, null = named["TTFT (first answer token)"][1:3]
     assert (n, null) == ("4", "1") and named[LABELS["ttft_any"]][1] == "5"
     assert "1 of 5 answers" in " ".join(table.notes)
-    intervals = interval_table(document)
+    intervals = interval_table(typed(document))
     assert intervals is not None and LABELS["ttft_any"] in [row[0] for row in intervals.rows]
 
 
@@ -99,7 +100,11 @@ def test_unknown_numbers_are_reported() -> None:
     silent = THINKS | {"hidden_reasoning_tokens": -1, "output_tokens": 90}
     silent["chunks"] = [[t, 0, what] for t, _, what in silent["chunks"]]
     _, document = made(THINKS, silent)
-    assert "5 reasoning" in notes(document)[0] and "4 answer" in notes(document)[0] and "1 more" in notes(document)[0]
+    assert (
+        "5 reasoning" in notes(typed(document))[0]
+        and "4 answer" in notes(typed(document))[0]
+        and "1 more" in notes(typed(document))[0]
+    )
 
 
 def test_hidden_reasoning_has_tokens_and_one_kind_of_first_token() -> None:
@@ -109,7 +114,7 @@ def test_hidden_reasoning_has_tokens_and_one_kind_of_first_token() -> None:
 
 def test_withheld_counts_do_not_hide_that_there_is_reasoning() -> None:
     _, document = made(THINKS, ALONE)
-    said = notes(without_load(document))
+    said = notes(typed(redacted(document, limit=True)))
     assert said[0].startswith("Withheld reasoning tokens") and "withheld of withheld answers" in said[1].lower()
 
 
@@ -135,15 +140,15 @@ def test_compare_has_both_where_one_side_reasons() -> None:
 def test_other_tables_have_both_or_a_note() -> None:
     """The class table also has the first token of any kind; the blog's table has a note."""
     _, document = made(THINKS | {"class": 1}, PLAIN | {"class": 0})
-    table = class_table(document)
+    table = class_table(typed(document))
     assert table is not None and "TTFT P50 of any token (ms)" in table.columns
     column = table.columns.index("TTFT P50 of any token (ms)")
     assert [str(row[column]).strip("*") for row in table.rows if str(row[3]).startswith("150")] == ["100.0"]
-    assert "75.00 ms" in reasoning_note(document)[0] and "11.88 ms" in reasoning_note(document)[0]
+    assert "75.00 ms" in reasoning_note(typed(document))[0] and "11.88 ms" in reasoning_note(typed(document))[0]
     plain = made(PLAIN | {"class": 1}, PLAIN | {"class": 0})[1]
-    other = class_table(plain)
+    other = class_table(typed(plain))
     assert other is not None and not [name for name in other.columns if "any token" in name]
-    assert reasoning_note(plain) == []
+    assert reasoning_note(typed(plain)) == []
 
 
 def test_the_evidence_has_the_bound_of_any_token_where_answers_reason() -> None:

@@ -12,9 +12,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typed_documents import typed
 
+from fastllmload.documents.redaction import redacted
 from fastllmload.report.documents.results import traffic_lines
-from fastllmload.report.redaction.names import without_names
 from fastllmload.report.terminal.summary import SCREEN, SIMULATED, simulated, summary_lines
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
@@ -25,7 +26,7 @@ def document(name="run"):
 
 
 def text_of(found, width=80, folder="runs/20261121-051500-0a1b2c3d"):
-    return "".join(f"{line.text}\n" for line in summary_lines(found, width, folder))
+    return "".join(f"{line.text}\n" for line in summary_lines(typed(found), width, folder))
 
 
 def same_as_golden(name, text):
@@ -61,7 +62,7 @@ def test_unusual_endings_are_reported_on_terminal_and_in_markdown():
     lines = text_of(found).splitlines()
     assert any(re.search(r'1,200 .*"eos <b>x"', line) for line in lines)
     assert any(line.startswith("           3 ") for line in lines)
-    assert traffic_lines(found) == [
+    assert traffic_lines(typed(found)) == [
         'also ok 1,200 with a finish_reason that is not known: "eos <b>x"',
         "3 without the end of the HTTP message, after their finish_reason",
     ]
@@ -92,7 +93,7 @@ def test_any_part_may_be_missing_or_null():
     whole = document()
     for path in paths(whole):
         for changed in (without(whole, path), replaced(whole, path, None)):
-            lines = summary_lines(changed, 80, "runs/x")
+            lines = summary_lines(typed(changed), 80, "runs/x")
             assert len(lines) <= SCREEN
             assert "None" not in "".join(line.text for line in lines)
 
@@ -113,7 +114,7 @@ def test_it_fits_one_screen_with_any_number_of_reasons(width, reasons):
     found["certificate"]["reasons"] = [
         {"severity": "suspect", "text": f"reason {n}: " + "word " * 30} for n in range(reasons)
     ]
-    lines = summary_lines(found, width, "r")
+    lines = summary_lines(typed(found), width, "r")
     assert len(lines) <= SCREEN
     assert max(len(line.text) for line in lines) <= width
     if reasons:
@@ -124,7 +125,7 @@ def test_it_fits_one_screen_with_any_number_of_reasons(width, reasons):
 def test_a_tall_terminal_has_every_reason():
     found = document()
     found["certificate"]["reasons"] = [{"severity": "suspect", "text": f"reason {n}"} for n in range(9)]
-    short, tall = ([line.text for line in summary_lines(found, 80, "r", screen)] for screen in (SCREEN, 49))
+    short, tall = ([line.text for line in summary_lines(typed(found), 80, "r", screen)] for screen in (SCREEN, 49))
     assert len(short) <= SCREEN < len(tall) <= 49
     assert sum("- reason" in text for text in tall) == 9
     assert not any("in run.json" in text for text in tall)
@@ -135,7 +136,7 @@ def test_reasons_that_do_not_fit_are_dropped_and_counted():
     found["certificate"]["reasons"] = [
         {"severity": "suspect", "text": f"reason {n} " + "word " * 20 + "ends here"} for n in range(9)
     ]
-    lines = [line.text for line in summary_lines(found, 80, "r")]
+    lines = [line.text for line in summary_lines(typed(found), 80, "r")]
     begun = sum(text.startswith(" " * 11 + "- ") for text in lines)
     assert begun == sum("ends here" in text for text in lines) >= 1
     assert f"({9 - begun} more reasons" in "".join(lines)
@@ -153,7 +154,7 @@ def with_much_to_say():
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_the_most_severe_reason_is_always_printed(width):
     found = with_much_to_say()
-    lines = [line.text for line in summary_lines(found, width, "r")]
+    lines = [line.text for line in summary_lines(typed(found), width, "r")]
     assert len(lines) <= SCREEN
     assert "releases were late" in "".join(lines[:4])
     assert any(line.startswith("compliance not compliant") for line in lines)
@@ -168,14 +169,14 @@ def test_the_most_severe_reason_is_complete_next_to_notes(notes):
     grave = {"severity": "suspect", "text": "late " + "word " * 20 + "ends here"}
     found["certificate"]["reasons"] = [grave] + notes * [note]
     for screen in range(SCREEN, SCREEN + 8):
-        text = "\n".join(line.text for line in summary_lines(found, 80, "r", screen))
+        text = "\n".join(line.text for line in summary_lines(typed(found), 80, "r", screen))
         assert "ends here" in text and ("..." in text or "in run.json" in text) is (text.count("a note") < notes)
 
 
 def test_a_truncated_reason_is_marked():
     found = document()
     found["certificate"]["reasons"] = [{"severity": "note", "text": "note " + "word " * 200}]
-    text = "\n".join(line.text for line in summary_lines(found, 80, "r"))
+    text = "\n".join(line.text for line in summary_lines(typed(found), 80, "r"))
     assert " ...\n" in text and "run.json)" in text
 
 
@@ -215,7 +216,7 @@ def test_failing_urls_are_one_line_most_failures_first():
     assert "\nfailed     1,041/1,041 http://c:3/v1 and 9 more\n" in text_of(many, 50)
     assert "\nfailed " not in text_of(document() | {"by_target": FAILING[:1]})
     found["target"] = {**found["target"], "urls": [one["url"] for one in FAILING]}
-    withheld = text_of(without_names(found))
+    withheld = text_of(redacted(found))
     assert "1,041/1,041 target-2, 1/41 target-1" in withheld and "http" not in withheld
 
 
@@ -229,7 +230,7 @@ def test_with_failing_urls_it_still_fits_one_screen(width):
     found["certificate"]["reasons"] = [
         {"severity": "suspect", "text": f"reason {n}: " + "word " * 30} for n in range(9)
     ]
-    lines = summary_lines(found, width, "r")
+    lines = summary_lines(typed(found), width, "r")
     assert len(lines) <= SCREEN and max(len(line.text) for line in lines) <= width
     assert sum(line.text.startswith("failed ") for line in lines) == 1
 
@@ -243,27 +244,27 @@ def test_the_most_frequent_error_message_is_one_line():
     }
     found = document() | {"error_texts": {"texts": [said], "left_out": 0}}
     assert '\n           "CUDA out of memory" (7 x)\n' in text_of(found)
-    assert all(len(line.text) <= 40 for line in summary_lines(found, 40))
+    assert all(len(line.text) <= 40 for line in summary_lines(typed(found), 40))
     long = document() | {"error_texts": {"texts": [said | {"text": "x" * 900}], "left_out": 0}}
-    assert any(line.text.endswith('..." (7 x)') and len(line.text) <= 80 for line in summary_lines(long, 80))
+    assert any(line.text.endswith('..." (7 x)') and len(line.text) <= 80 for line in summary_lines(typed(long), 80))
 
 
 def test_the_simulated_engine_is_the_first_and_the_last_line():
-    lines = summary_lines(document(), 80)
+    lines = summary_lines(typed(document()), 80)
     assert lines[0].text == lines[-1].text == SIMULATED
     assert lines[1].text.startswith("verdict")
 
 
 def test_a_real_target_has_no_such_lines_and_the_verdict_first():
     found = document("run-nulls")
-    assert not simulated(found)
-    lines = summary_lines(found, 80)
+    assert not simulated(typed(found))
+    lines = summary_lines(typed(found), 80)
     assert lines[0].text.startswith("verdict    INVALID, INCOMPLETE (interrupted)")
     assert SIMULATED not in [line.text for line in lines]
 
 
 def test_the_most_severe_reason_comes_first():
-    reasons = [line.text.strip() for line in summary_lines(document(), 120) if line.text.startswith(" ")]
+    reasons = [line.text.strip() for line in summary_lines(typed(document()), 120) if line.text.startswith(" ")]
     assert reasons[0].startswith("- releases were late")
     assert reasons[1].startswith("- note: ") and reasons[1].endswith("[gc]")
 
@@ -276,18 +277,18 @@ def test_the_run_folder_is_never_truncated():
 def test_few_samples_are_marked():
     found = document()
     found["metrics"]["ttft"]["n"] = 999
-    row = next(line.text for line in summary_lines(found, 80) if line.text.startswith("ttft "))
+    row = next(line.text for line in summary_lines(typed(found), 80) if line.text.startswith("ttft "))
     assert row.split() == ["ttft", "48.31", "44.10", "71.22", "83.50", "121.1*", "188.8*", "203.4"]
-    assert any(line.text.startswith("* fewer samples") for line in summary_lines(found, 80))
+    assert any(line.text.startswith("* fewer samples") for line in summary_lines(typed(found), 80))
 
 
 def test_seconds_are_shown_as_milliseconds():
-    row = next(line.text for line in summary_lines(document(), 80) if line.text.startswith("e2e "))
+    row = next(line.text for line in summary_lines(typed(document()), 80) if line.text.startswith("e2e "))
     assert row.split()[1:3] == ["3,291", "3,200"]
 
 
 def test_a_run_timed_by_chunks_has_no_itl_row():
-    names = [line.text.split()[0] for line in summary_lines(document("run-nulls"), 80)]
+    names = [line.text.split()[0] for line in summary_lines(typed(document("run-nulls")), 80)]
     assert "tbc" in names
     assert "itl" not in names
 
@@ -296,11 +297,11 @@ def test_everything_at_once():
     """Its arrival process is named inf, which is not printed."""
     found = document()
     found["plan"]["description"]["load"]["arrivals"] |= {"name": "inf", "rate": "inf"}
-    assert any("all at once, planned" in line.text for line in summary_lines(found, 80))
+    assert any("all at once, planned" in line.text for line in summary_lines(typed(found), 80))
 
 
 def test_colour_wraps_the_redacted_text():
-    line = summary_lines(document(), 80)[1]
+    line = summary_lines(typed(document()), 80)[1]
     assert line.style == "suspect"
     assert line.render(str.lower, colour=True) == "\x1b[33;1mverdict    suspect\x1b[0m"
     assert line.render(str, colour=False) == "verdict    SUSPECT"
@@ -320,7 +321,7 @@ def test_the_interval_of_p99_is_printed_where_it_fits():
 
 
 def test_reasons_against_the_run_come_before_intervals():
-    shown = with_intervals([f"reason {k}" for k in range(30)])
+    shown = with_intervals([{"severity": "note", "text": f"reason {k}"} for k in range(30)])
     assert "p99 95 %" not in shown and len(shown.splitlines()) <= SCREEN
 
 
@@ -356,6 +357,6 @@ def test_classes_with_other_targets_have_url_and_protocol():
     text = text_of(found)
     assert "targets    chat to http://a:1 (openai-chat, model m)" in text
     assert "more to http://b:2 (openai-completions, model n)" in text and "(openai-chat, openai-completions, " in text
-    withheld = text_of(without_names(found))
+    withheld = text_of(redacted(found))
     assert "more to target-1 (openai-completions" in withheld and "http" not in withheld
     assert "targets " not in text_of({**found, "classes": {"chat": here, "more": here}})

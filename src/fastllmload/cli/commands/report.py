@@ -69,7 +69,7 @@ def stored_document(subject: Subject) -> Mapping[str, Any]:
     """The run's document as stored in its folder; a redacted one lists no files."""
     from fastllmload.records.run import read_manifest
 
-    return read_manifest(subject.folder) if subject.redacted else subject.document
+    return read_manifest(subject.folder) if subject.redacted else subject.raw
 
 
 def refresh(subject: Subject, secrets: Redactor) -> None:
@@ -78,7 +78,7 @@ def refresh(subject: Subject, secrets: Redactor) -> None:
         return
     from fastllmload.report.documents.files import write_again
 
-    problems = write_again(lambda: subject.run, subject.document)
+    problems = write_again(lambda: subject.run, subject.raw)
     for problem in problems:
         click.echo(on_screen(secrets(f"note       {problem}")), err=True)
 
@@ -112,17 +112,19 @@ def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
 
 def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
     from fastllmload.compliance.evidence import strays_of
+    from fastllmload.documents.procedure import ProcedureDocument, experiment_document
     from fastllmload.records.integrity import find_damage
     from fastllmload.records.run import read_manifest
-    from fastllmload.report.documents.subject import listed
 
     yield from strays_of(folder, document)
-    for level in listed(document):
-        place = folder / str(level["folder"])
+    for level in experiment_document(document, ProcedureDocument).levels:
+        if level.folder is None:
+            continue
+        place = folder / level.folder
         try:
             yield from find_damage(place, read_manifest(place), False).values()
         except RunFolderError as problem:
-            yield f"the level {level['folder']} cannot be read: {problem.message}"
+            yield f"the level {level.folder} cannot be read: {problem.message}"
 
 
 def show(subject: Subject, secrets: Redactor) -> None:
@@ -130,12 +132,12 @@ def show(subject: Subject, secrets: Redactor) -> None:
     from fastllmload.report.terminal.outlet import Outlet
     from fastllmload.report.terminal.screen import write_summary
 
-    if subject.is_procedure:
+    if subject.run_document is None or subject.is_procedure:
         write(on_screen(secrets(text_of(subject, "terminal"))), None)
         warn_of_levels(subject, secrets)
         return
     folder = "[path]" if subject.redacted else str(subject.folder)
-    write_summary(Outlet(sys.stdout, secrets), subject.document, secrets, folder)
+    write_summary(Outlet(sys.stdout, secrets), subject.run_document, secrets, folder)
 
 
 def text_of(subject: Subject, form: str) -> str:
@@ -145,10 +147,10 @@ def text_of(subject: Subject, form: str) -> str:
 
     if subject.is_procedure and form in ("terminal", "html"):
         return of_procedure(subject, form)
-    if form != "terminal":
+    if form != "terminal" or subject.run_document is None:
         return forms.text_of(subject if form == "json" else whole(subject), form)
     folder = "[path]" if subject.redacted else str(subject.folder)
-    return "".join(f"{line.render(str, False)}\n" for line in summary_lines(subject.document, WIDTH, folder))
+    return "".join(f"{line.render(str, False)}\n" for line in summary_lines(subject.run_document, WIDTH, folder))
 
 
 def whole(subject: Subject) -> Subject:
@@ -159,7 +161,7 @@ def whole(subject: Subject) -> Subject:
 
     from fastllmload.experiment.incomplete import with_final_remarks, with_levels
 
-    return replace(subject, document=with_levels(with_final_remarks(named(subject.document))))
+    return replace(subject, raw=with_levels(with_final_remarks(named(subject.raw))))
 
 
 def of_procedure(subject: Subject, form: str) -> str:
@@ -167,7 +169,7 @@ def of_procedure(subject: Subject, form: str) -> str:
     from fastllmload.experiment.report.page import page
     from fastllmload.experiment.report.text import lines
 
-    document = named(subject.document)
+    document = named(subject.raw)
     return page(document) if form == "html" else "\n".join(lines(document)) + "\n"
 
 

@@ -20,7 +20,7 @@ from fastllmload.report.html.page_layout import (
     page_layout,
 )
 from fastllmload.report.redaction.document import notice
-from fastllmload.report.text.numbers import WITHHELD
+from fastllmload.report.redaction.texts import WITHHELD
 
 TONES = {
     "unconditionally compliant": "valid",

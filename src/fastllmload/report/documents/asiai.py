@@ -11,6 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.documents.fields import WITHHELD, known
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.redaction import OF_LOAD
+from fastllmload.documents.run import RunDocument, TelemetryFacts
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.levels.asiai import from_rows, protocol
 from fastllmload.metrics.run.window import populations, window_of
@@ -18,14 +22,11 @@ from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records.integrity import ROWS
 from fastllmload.records.run import RowNames
 from fastllmload.report.documents import identity
-from fastllmload.report.documents.results import metric
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.redaction.document import loadless, notice
 from fastllmload.report.terminal.outlet import one_screen_line
-from fastllmload.report.terminal.summary import part
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import bound, doubt_texts
-from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, count, number, quantity, some
+from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity, redaction_notice, some
 from fastllmload.report.text.tables import Table, text
 
 LEAST_RUNS = 3  # per prompt type, required by asiai's protocol
@@ -45,13 +46,13 @@ def lines(subject: Subject) -> Iterator[str]:
     document = identity.run_document(subject)
     found = block(subject)
     yield from headlines(subject)
-    redaction = notice(subject.document)
+    redaction = redaction_notice(subject.document.withheld)
     if redaction is not None:
         yield redaction
     yield from doubt_texts(document)
-    cut = part(document, "metrics", "e2e", "with_unfinished")
-    if part(document, "metrics", "e2e", "unfinished_bounds"):
-        ended = f"{count(part(cut, 'n_unfinished'))} of {count(part(cut, 'n'))} requests did not end"
+    if document.metric("e2e").unfinished_bounds:
+        cut = document.metric("e2e").with_unfinished or Metric()
+        ended = f"{count(cut.n_unfinished)} of {count(cut.n)} requests did not end"
         yield f"{ended}: figures with >= are lower bounds, which count each of them with the time it had waited;"
         yield "all other figures, also those of prompt types, are of the requests that did end"
     yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
@@ -65,9 +66,9 @@ def lines(subject: Subject) -> Iterator[str]:
         ("gen_duration_ms", "Generation", None),
         ("total_duration_ms", "Total duration", "e2e"),
     ):
-        bounded = {} if same is None else metric(document, same)
+        bounded = Metric() if same is None else document.metric(same)
         shown = ((bound(bounded, key), found[name][of]) for key, of in (("p50", "median"), ("mean", "mean")))
-        median, mean = (known or quantity(figure) for known, figure in shown)
+        median, mean = (bounds or quantity(figure) for bounds, figure in shown)
         yield f"{label:<16}{median} ms median, {mean} ms mean"
     yield f"{'Tokens':<16}{count(found['tokens'])} in {count(found['n_runs'])} runs, {count(found['n_failed'])} failed"
     yield f"{'Power':<16}{_power(found)}"
@@ -92,9 +93,12 @@ def block(subject: Subject) -> dict[str, Any]:
         str(labels[number_]) if several else "all": from_rows(rows[classes == number_], output[classes == number_])
         for number_ in np.unique(classes).tolist()
     }
-    power = metric(document, "power_w").get("value")
-    found = {**protocol(groups, power_w=number(power)), "throttled": throttled(document)}
-    return without_counts(found) if loadless(document) else found
+    found = {
+        **protocol(groups, power_w=known(document.metric("power_w").value)),
+        "throttled": throttled(document),
+        "withheld": False,
+    }
+    return without_counts(found) if document.withheld == OF_LOAD else found
 
 
 def without_counts(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,13 +108,13 @@ def without_counts(found: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, **counts, "gen_tok_s": rate, "withheld": True}
 
 
-def throttled(document: Mapping[str, Any]) -> bool | None:
+def throttled(document: RunDocument) -> bool | None:
     """Whether a sensor reported that GPUs or this host were throttled in the window; None without such a sensor."""
-    telemetry = part(document, "telemetry") or {}
-    names = [str(series.get("name", "")) for series in telemetry.get("series") or ()]
+    telemetry = document.telemetry or TelemetryFacts()
+    names = [series.name or "" for series in telemetry.series]
     if not any(name.endswith((".throttle_reasons", ".thermal_throttles")) for name in names):
         return None
-    return any("throttled" in warning or "slowed down" in warning for warning in telemetry.get("warnings") or ())
+    return any("throttled" in warning or "slowed down" in warning for warning in telemetry.warnings)
 
 
 def rate_lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -123,17 +127,17 @@ def rate_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{'':<16}{count(rate['n_degenerate'])} runs below 10 ms of generation are left out"
     fewest = min((len(each["runs_tok_s"]) for each in found["by_prompt_type"].values()), default=0)
     if fewest < LEAST_RUNS:
-        runs = WITHHELD if found.get("withheld") else fewest
+        runs = WITHHELD.value if found["withheld"] else fewest
         yield f"{'':<16}a prompt type has {runs} runs, the protocol requires {LEAST_RUNS}"
 
 
 def _cv(rate: Mapping[str, Any]) -> str:
-    value = number(rate["cv_percent"])
+    value = known(rate["cv_percent"])
     return NOT_KNOWN if value is None else f"{value:.1f} %"
 
 
 def _power(found: Mapping[str, Any]) -> str:
-    if number(found["power_w"]) is None:
+    if known(found["power_w"]) is None:
         return "not measured (no sensor)"
     return f"{quantity(found['power_w'])} W, {quantity(found['tok_s_per_w'])} tok/s per W"
 
@@ -145,28 +149,28 @@ def _thermal(found: Mapping[str, Any]) -> str:
     return "WARNING: throttled during the runs" if throttled else "not throttled"
 
 
-def server_lines(document: Mapping[str, Any]) -> Iterator[str]:
+def server_lines(document: RunDocument) -> Iterator[str]:
     """The figures that an Ollama server reports, from which asiai takes these metrics (ASIAI-M1 to M5); never pooled with
     the client's.
     """
-    rate = metric(document, "server_gen_tok_s")
-    if not some(rate.get("n")):
+    rate = document.metric("server_gen_tok_s")
+    if not some(rate.n):
         return
     yield "Reported by the server:"
-    yield f"{'tok/s':<16}{quantity(rate.get('p50'))} median, {quantity(rate.get('mean'))} mean, eval_count / eval_duration"
+    yield f"{'tok/s':<16}{quantity(rate.p50)} median, {quantity(rate.mean)} mean, eval_count / eval_duration"
     for name, label, field in SERVER_DURATIONS:
-        times = metric(document, name)
-        yield f"{label:<16}{quantity(times.get('p50'))} ms median, {quantity(times.get('mean'))} ms mean, {field}"
+        times = document.metric(name)
+        yield f"{label:<16}{quantity(times.p50)} ms median, {quantity(times.mean)} ms mean, {field}"
 
 
 def metadata(subject: Subject) -> Iterator[str]:
-    declared, environment = identity.declared(subject), part(identity.run_document(subject), "environment") or {}
+    declared, environment = identity.declared(subject), identity.run_document(subject).environment
     pairs = {
         "engine_version": identity.software(subject),
         "model_format": declared.get("sut.model.format", identity.UNDECLARED),
         "model_quantization": declared.get("sut.model.quantization", identity.UNDECLARED),
-        "hw_chip": declared.get("sut.hardware.accelerator") or str(environment.get("cpu") or NOT_KNOWN),
-        "os_version": declared.get("software.os") or str(environment.get("kernel") or NOT_KNOWN),
+        "hw_chip": declared.get("sut.hardware.accelerator") or environment.cpu or NOT_KNOWN,
+        "os_version": declared.get("software.os") or environment.kernel or NOT_KNOWN,
     }
     yield from (f"{name:<20}{value}" for name, value in pairs.items())
 
@@ -175,7 +179,7 @@ def by_type(found: Mapping[str, Any]) -> Table:
     rows = []
     for name, each in found["by_prompt_type"].items():
         rate = each["gen_tok_s"]
-        hidden = bool(found.get("withheld"))
+        hidden = found["withheld"]
         failed = sum(run is None for run in each["runs_tok_s"])
         rows.append(
             [

@@ -6,21 +6,22 @@ the makespan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.report.documents import identity
-from fastllmload.report.documents.results import metric, success_note
+from fastllmload.report.documents.results import success_note
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.redaction.document import notice
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import all_texts, bound
-from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, count, number, part
+from fastllmload.report.text.numbers import count, redaction_notice, two_decimals
 from fastllmload.report.text.reasoning import reasoned
 from fastllmload.report.text.tables import Table, text
 
@@ -54,55 +55,48 @@ def render(subject: Subject) -> str:
         *all_texts(document),
     ]
     table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, notes)
-    redaction = notice(subject.document)
+    redaction = redaction_notice(subject.document.withheld)
     return "\n".join([*headlines(subject), *([redaction] if redaction else []), *text(table)]) + "\n"
 
 
-def populations_note(document: Mapping[str, Any]) -> str:
+def populations_note(document: RunDocument) -> str:
     """The populations of latencies and throughputs, which differ because the blog has no measurement window."""
-    ok = count(part(document, "counts", "ok"))
+    ok = count(document.counts.ok)
     return (
         "latencies and lengths are of these n requests; throughputs are single values, of all "
         f"{ok} ok requests of the measure phase over its makespan, the ramp included"
     )
 
 
-def reasoning_note(document: Mapping[str, Any]) -> list[str]:
+def reasoning_note(document: RunDocument) -> list[str]:
     """The blog does not define reasoning; its first token is the first answer token here."""
     if not reasoned(document):
         return []
-    first, pause = (two_decimals(metric(document, name).get("mean")) for name in ("ttft_any", "tpot_any"))
+    first, pause = (two_decimals(document.metric(name).mean) for name in ("ttft_any", "tpot_any"))
     return [
         "answers reason: Time to First Token and Inter-Token Latency are of the answer; the mean from the last byte sent "
         f"to the first token of any kind is {first} ms, the mean gap of all tokens {pause} ms"
     ]
 
 
-def figures(subject: Subject, document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(label, distribution) of each row; a single number is repeated in every column."""
+def figures(subject: Subject, document: RunDocument) -> Iterator[tuple[str, Metric]]:
+    """(label, figures) of each row."""
     lengths = token_lengths(subject)
     for name, label in ROWS.items():
-        found = lengths.get(name) or metric(document, name)
-        yield label, dict.fromkeys(STATISTICS, found["value"]) if "value" in found else found
+        yield label, lengths.get(name) or document.metric(name)
 
 
-def token_lengths(subject: Subject) -> dict[str, dict[str, Any]]:
+def token_lengths(subject: Subject) -> dict[str, Metric]:
     """Input and output tokens of the requests whose latencies are reported."""
     run = subject.run.intact
     chosen = populations(run, window_of(run)).latency
     tokens = count_tokens(run)
     return {
-        "input_tokens": distribution(tokens.input[chosen].astype(np.float64), "tokens"),
-        "output_tokens": distribution(tokens.output[chosen].astype(np.float64), "tokens"),
+        "input_tokens": convert(distribution(tokens.input[chosen].astype(np.float64), "tokens"), Metric),
+        "output_tokens": convert(distribution(tokens.output[chosen].astype(np.float64), "tokens"), Metric),
     }
 
 
-def cell(found: Mapping[str, Any], statistic: str) -> str:
-    """The figure, or its bounds where requests that did not end can change it."""
-    return bound(found, statistic) or two_decimals(found.get(statistic))
-
-
-def two_decimals(value: object) -> str:
-    """*value* with two decimals, as in the blog."""
-    found = number(value)
-    return (WITHHELD if value == WITHHELD else NOT_KNOWN) if found is None else f"{found:.2f}"
+def cell(found: Metric, statistic: str) -> str:
+    """The figure, or its bounds where requests that did not end can change it; a single value is the same for each."""
+    return bound(found, statistic) or two_decimals(found.statistic(statistic) if found.value is None else found.value)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from fastllmload.documents.run import Compliance, Requirement, Requirements
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.deviations import deviations
 from fastllmload.report.text.numbers import count
-from fastllmload.report.text.tables import Table, escaped, markdown
+from fastllmload.report.text.tables import Cell, Table, escaped, markdown
 
-CLASSES = {"must": "MUST, MUST NOT, REQUIRED", "should": "SHOULD, RECOMMENDED"}
-STATES = ("false", "undeclared", "unchecked")
 SHOWN_IDS = 40
 
 
 def section(subject: Subject) -> Iterator[str]:
     """Markdown lines of the section, without its heading."""
-    found = subject.document.get("compliance")
+    found = subject.document.compliance
     yield ""
-    if not isinstance(found, Mapping):
+    if found is None:
         yield "Methodology compliance: **not evaluated**. `fastllmload compliance` judges the folder."
     else:
         yield from verdict(found)
@@ -31,39 +29,42 @@ def section(subject: Subject) -> Iterator[str]:
     yield from (f"* {text}" for text in limitations(subject))
 
 
-def verdict(found: Mapping[str, Any]) -> Iterator[str]:
-    yield f"Verdict: **{escaped(found.get('verdict') or 'not evaluated')}**" + (
-        f" ({escaped(found['scope'])})" if found.get("scope") else ""
-    )
-    rows = []
-    for key, label in CLASSES.items():
-        tally = found.get(key)
-        if isinstance(tally, Mapping):
-            open_ = [count(len(tally.get(state) or ())) for state in STATES]
-            rows.append([label, count(tally.get("hold")), count(tally.get("of")), *open_])
-    if rows:
-        yield from markdown(Table("", ["Key words", "Hold", "Of", "False", "Undeclared", "Unchecked"], rows))
+def verdict(found: Compliance) -> Iterator[str]:
+    scope = f" ({escaped(found.scope)})" if found.scope else ""
+    yield f"Verdict: **{escaped(found.verdict or 'not evaluated')}**{scope}"
+    rows: list[list[Cell]] = [
+        [label, count(tally.hold), count(tally.of), *(count(len(ids)) for ids in open_ids(tally).values())]
+        for label, tally in tallies(found).items()
+    ]
+    yield from markdown(Table("", ["Key words", "Hold", "Of", "False", "Undeclared", "Unchecked"], rows))
     yield from unmet(found)
-    without_key_word = found.get("beside")  # prose: allow, a key of run.json
-    if isinstance(without_key_word, Sequence) and without_key_word:
+    without_key_word = found.beside  # prose: allow, a key of run.json
+    if without_key_word:
         yield from listed("Unmet, but without a key word in the draft: no effect on the verdict", without_key_word)
 
 
-def listed(title: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    rows = [[str(each.get(name) or "-") for name in ("id", "level", "state", "reason", "remedy")] for each in entries]
+def tallies(found: Compliance) -> dict[str, Requirements]:
+    """By the key words of the draft."""
+    return {"MUST, MUST NOT, REQUIRED": found.must, "SHOULD, RECOMMENDED": found.should}
+
+
+def open_ids(tally: Requirements) -> dict[str, tuple[str, ...]]:
+    """Requirements that do not hold, by state."""
+    return {"false": tally.false, "undeclared": tally.undeclared, "unchecked": tally.unchecked}
+
+
+def listed(title: str, entries: Sequence[Requirement]) -> Iterator[str]:
+    rows = [[text or "-" for text in (one.id, one.level, one.state, one.reason, one.remedy)] for one in entries]
     yield from markdown(Table(title, ["Requirement", "Level", "State", "Why", "What to do"], rows))
 
 
-def unmet(found: Mapping[str, Any]) -> Iterator[str]:
+def unmet(found: Compliance) -> Iterator[str]:
     """Unmet requirements with remedies where the document has them, else their ids."""
-    entries = found.get("unmet")
-    if isinstance(entries, Sequence) and entries:
-        yield from listed("Unmet requirements", entries)
+    if found.unmet:
+        yield from listed("Unmet requirements", found.unmet)
         return
-    for key, label in CLASSES.items():
-        tally = found.get(key)
-        for state in STATES:
-            ids = list(tally.get(state) or ()) if isinstance(tally, Mapping) else []
+    for label, tally in tallies(found).items():
+        for state, ids in open_ids(tally).items():
             if ids:
                 more = f" and {len(ids) - SHOWN_IDS} more (`fastllmload compliance`)" if len(ids) > SHOWN_IDS else ""
                 yield from ("", f"{label}, {state}: {escaped(', '.join(ids[:SHOWN_IDS]))}{more}")

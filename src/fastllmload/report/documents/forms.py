@@ -17,7 +17,7 @@ FORMS = (TERMINAL, *DOCUMENTS, HTML, JSON)
 def text_of(subject: Subject, form: str) -> str:
     """*subject* in *form*, one of FORMS except TERMINAL. InputError where the subject does not have the form."""
     if form == JSON:
-        return msgspec.json.format(msgspec.json.encode(subject.document), indent=2).decode() + "\n"
+        return msgspec.json.format(msgspec.json.encode(subject.raw), indent=2).decode() + "\n"
     if form == HTML:
         return html(subject)
     found: str = importlib.import_module(f"{__package__}.{form}").render(subject)
@@ -33,4 +33,4 @@ def html(subject: Subject) -> str:
         )
     from fastllmload.report.html import render
 
-    return render(subject.run, subject.document)
+    return render(subject.run, subject.raw)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import RunDocument, ServerFigure
 from fastllmload.report.documents import identity, results
 from fastllmload.report.documents.compliance import section as compliance
 from fastllmload.report.documents.reproduction import pairs, reproduction
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.redaction.document import notice
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import doubt_texts
-from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, number, quantity
+from fastllmload.report.text.numbers import quantity, redaction_notice, unknown
 from fastllmload.report.text.remedies import reason_lines
-from fastllmload.report.text.tables import Table, escaped, from_mapping, markdown
+from fastllmload.report.text.tables import Table, escaped, markdown
 
 ALL = ("mean", "std", "min", "p50", "p75", "p90", "p95", "p99", "p999", "max")
 SECTIONS = (
@@ -36,7 +36,7 @@ def lines(subject: Subject) -> Iterator[str]:
     yield f"# {title(subject)}"
     for headline in headlines(subject):
         yield from ("", f"**{headline}.**")
-    redaction = notice(subject.document)
+    redaction = redaction_notice(subject.document.withheld)
     if redaction is not None:
         yield from ("", f"{escaped(redaction[0].upper() + redaction[1:])}.")
     bodies = (system, configuration, outcome, details, compliance, reproduction)
@@ -46,10 +46,9 @@ def lines(subject: Subject) -> Iterator[str]:
 
 
 def title(subject: Subject) -> str:
-    if subject.is_procedure:
-        name = subject.document.get("title") or subject.document.get("procedure")
-        return f"LLM Benchmark Report (Full): {escaped(name)}"
-    what = f"{identity.model(subject)}, {identity.load_model(subject.document)}"
+    if subject.procedure is not None:
+        return f"LLM Benchmark Report (Full): {escaped(subject.procedure.title or subject.procedure.procedure)}"
+    what = f"{identity.model(subject)}, {identity.load_model(identity.run_document(subject))}"
     return f"LLM Benchmark Report (Full): {escaped(what)}"
 
 
@@ -66,8 +65,8 @@ def configuration(subject: Subject) -> Iterator[str]:
 
 def outcome(subject: Subject) -> Iterator[str]:
     """Latency summary, throughput summary, success metrics, health of the generator."""
-    document = identity.run_document(subject)
-    if not document:
+    document = subject.run_document
+    if document is None:
         yield from ("", "No level finished: nothing was measured.")
         return
     if subject.is_procedure and subject.level is not None:
@@ -89,12 +88,13 @@ def outcome(subject: Subject) -> Iterator[str]:
 
 def details(subject: Subject) -> Iterator[str]:
     """Tables of the test, then all figures of the run."""
-    document = identity.run_document(subject)
-    for sentence in subject.document.get("sentences") or () if subject.is_procedure else ():
-        yield from ("", escaped(sentence))
-    for table in subject.document.get("tables") or () if subject.is_procedure else ():
-        yield from markdown(from_mapping(table))
-    if not document:
+    document, procedure = subject.run_document, subject.procedure
+    if procedure is not None:
+        for sentence in procedure.sentences:
+            yield from ("", escaped(sentence))
+        for each in procedure.tables:
+            yield from markdown(Table(each.title or each.id, each.columns, each.rows, each.notes))
+    if document is None:
         return
     yield from markdown(results.latency_table(document, statistics=ALL, title="All latencies"))
     tables = (
@@ -127,34 +127,35 @@ USER = {
 }
 
 
-def user_table(document: Mapping[str, Any]) -> Table:
+def user_table(document: RunDocument) -> Table:
     """User-side figures, each with the parameters that it depends on."""
     rows = []
     for name, (label, parameters) in USER.items():
-        found = results.metric(document, name)
-        value = found.get("value") if "value" in found else found.get("mean")
-        p99 = quantity(found.get("p99")) if number(found.get("p99")) is not None else "-"
-        given = ", ".join(f"{key} {found[key]:g}" if isinstance(found[key], float) else f"{key} {found[key]}"
-                          for key in parameters if found.get(key) is not None)  # fmt: skip
-        rows.append([label, quantity(value), p99, given or "-"])
+        found = document.metric(name)
+        p99 = quantity(found.p99) if known(found.p99) is not None else "-"
+        values = {key: getattr(found, key) for key in parameters}
+        given = ", ".join(
+            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+            for key, value in values.items()
+            if value is not None
+        )
+        rows.append([label, quantity(found.figure), p99, given or "-"])
     return Table("User experience", ["Figure", "Value or mean", "P99", "With"], rows)
 
 
-def server_table(document: Mapping[str, Any]) -> Table | None:
+def server_table(document: RunDocument) -> Table | None:
     """The server's own figures with their source; a figure without one was not measured."""
-    server = document.get("server")
-    if not isinstance(server, Mapping):
+    if document.server is None:
         return None
     rows = [
-        [name, _measured(each), *(results.text_or_dash(each.get(key)) for key in ("unit", "source"))]
-        for name, each in server.items()
-        if each
+        [name, _measured(each), results.text_or_dash(each.unit), results.text_or_dash(each.source)]
+        for name, each in document.server.items()
+        if each is not None
     ]
     return Table("Server figures", ["Figure", "Value", "Unit", "Source"], rows)
 
 
-def _measured(each: Mapping[str, Any]) -> str:
-    value = each.get("value")
-    if number(value) is None and value != WITHHELD:
-        return "not measured" if each.get("source") == "not measured" else NOT_KNOWN
-    return quantity(value)
+def _measured(each: ServerFigure) -> str:
+    if known(each.value) is None:
+        return "not measured" if each.source == "not measured" and each.value is None else unknown(each.value)
+    return quantity(each.value)

@@ -7,6 +7,7 @@ HdrHistogram read it, sum any range of it, and merge it with logs of other runs.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import IO, Any
 
@@ -26,7 +27,7 @@ LEGEND = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed
 MS = 1e6
 
 
-def write(run: Run, document: dict[str, Any]) -> None:
+def write(run: Run, document: Mapping[str, Any]) -> None:
     """Write latency.hlog into the run folder. RunFolderError for a run whose rows or events are incomplete."""
     damage = run.lost(ROWS, EVENTS)
     if damage is not None:
@@ -46,7 +47,7 @@ def write_log(run: Run, stream: IO[str]) -> None:
     if damage is not None:
         raise RunFolderError("run-file-damaged", f"{damage}; its intervals would not be those of the run")
     phase = run.phase("measure")
-    offset_ns = (run.manifest.get("environment") or {}).get("clock_offset_ns")
+    offset_ns = run.document.environment.clock_offset_ns
     base_ns = 0 if phase is None else phase.start_ns
     stream.write("#[fastllmload: latencies in ns by metric (Tag) and second of the event]\n")
     stream.write(f"#[Histogram log format version {FORMAT}]\n")

@@ -6,44 +6,44 @@ Sources are declarations and what the run observed. A declaration that differs f
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
+import msgspec
+
+from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.fields import Number, known
+from fastllmload.documents.plan import ArrivalProcess, TokenizerFacts
+from fastllmload.documents.run import Engine, RunDocument
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.terminal.summary import part
+from fastllmload.report.terminal.summary import protocols
 from fastllmload.report.text.event_tokens import event_tokens_text
-from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, asked_rate, count, number, quantity, some
+from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, quantity, some
 
 UNDECLARED = "not declared"
 BOUNDARIES = {"model_engine": "Model Engine", "application_gateway": "Gateway", "compound_system": "Compound"}
 REPORTED_SEPARATELY = ("name", "tokenizer", "tokenizer_facts", "counting", "deviations")
-Document = Mapping[str, Any]
 Pairs = list[tuple[str, str]]
 
 
 def declared(subject: Subject) -> dict[str, str]:
     """Declarations of a run or a procedure."""
     document = subject.document
-    found = part(document, "manifest", "declarations") if subject.is_procedure else document.get("declarations")
-    there = found.items() if isinstance(found, Mapping) else ()
-    return {str(name): str(value) for name, value in there if value is not None}
+    return document.declarations if isinstance(document, RunDocument) else document.manifest.declarations
 
 
-def run_document(subject: Subject) -> Document:
-    """run.json of the run, or of the representative level of a procedure; empty without one."""
-    level = subject.level
-    return {} if level is None else level.document
+def run_document(subject: Subject) -> RunDocument:
+    """run.json of the run, or of the representative level of a procedure; one without figures where no level finished."""
+    return subject.run_document or RunDocument()
 
 
 def simulated(subject: Subject) -> bool:
-    return bool(part(subject.document, "manifest", "simulated") or part(run_document(subject), "target", "simulated"))
+    of_procedure = subject.procedure is not None and subject.procedure.manifest.simulated
+    return of_procedure or bool(run_document(subject).target.simulated)
 
 
 def model(subject: Subject) -> str:
     declarations = declared(subject)
-    observed = part(run_document(subject), "target", "model")
-    name = declarations.get("sut.model.name") or (str(observed) if observed else UNDECLARED)
+    name = declarations.get("sut.model.name") or run_document(subject).target.model or UNDECLARED
     version = declarations.get("sut.model.version")
     return f"{name} {version}" if version and version != "none" else name
 
@@ -52,7 +52,7 @@ def hardware(subject: Subject) -> str:
     """`<GPU type> x <count>`."""
     declarations = declared(subject)
     kind = declarations.get("sut.hardware.accelerator")
-    number = declarations.get("sut.hardware.count") or part(run_document(subject), "config", "output", "gpus")
+    number = declarations.get("sut.hardware.count") or run_document(subject).config.output.gpus
     if simulated(subject) and kind is None:
         return "none (simulated) x 0"
     return f"{kind or UNDECLARED} x {number if number is not None else UNDECLARED}"
@@ -60,8 +60,8 @@ def hardware(subject: Subject) -> str:
 
 def software(subject: Subject) -> str:
     given = declared(subject).get("software.engine")
-    engine = part(run_document(subject), "environment", "engine") or {}
-    observed = " ".join(str(engine[name]) for name in ("name", "version") if engine.get(name))
+    engine = run_document(subject).environment.engine or Engine()
+    observed = " ".join(text for text in (engine.name, engine.version) if text)
     if given and observed and given.casefold() != observed.casefold():
         return f"{given} (declared; the server reports {observed})"
     return given or observed or UNDECLARED
@@ -75,30 +75,26 @@ def boundary(subject: Subject) -> str:
 
 
 def workload(subject: Subject) -> str:
-    document = run_document(subject)
-    found = (
-        part(document, "plan", "description", "workload", "name")
-        or part(document, "config", "workload", "name")
-        or part(subject.document, "manifest", "workload")
-    )
-    return str(found or NOT_KNOWN)
+    if subject.run_document is None:
+        return (subject.procedure and subject.procedure.manifest.workload) or NOT_KNOWN
+    document = subject.run_document
+    return document.plan.description.workload.name or document.config.workload.name
 
 
-def load_model(document: Document) -> str:
+def load_model(document: RunDocument) -> str:
     """`open-loop 50/s (poisson)` or `closed-loop 64 in flight`."""
-    load = part(document, "plan", "description", "load")
-    slots = part(load, "concurrency") or part(document, "config", "load", "concurrency")
-    if WITHHELD in (slots, part(load, "arrivals", "rate")):
+    load, asked = document.plan.description.load, document.config.load
+    slots = load.concurrency or asked.concurrency
+    if load.is_withheld:
         return f"{'open-loop' if slots is None else 'closed-loop'}, load withheld"
     if slots is not None:
         return f"closed-loop {count(slots)} in flight"
-    rate = part(load, "arrivals", "rate") or part(document, "config", "load", "rate")
+    arrivals = load.arrivals or ArrivalProcess()
+    rate = arrivals.rate or asked.rate
     if rate is None:
         return NOT_KNOWN
-    name = part(load, "arrivals", "name") or part(document, "config", "load", "arrival")
-    cap = part(document, "config", "load", "max_concurrency")
-    capped = "" if cap is None else f", at most {count(cap)} in flight"
-    return f"open-loop {asked_rate(math.inf if rate == 'inf' else rate)} ({name or 'arrivals not known'}{capped})"
+    capped = "" if asked.max_concurrency is None else f", at most {count(asked.max_concurrency)} in flight"
+    return f"open-loop {asked_rate(rate)} ({arrivals.name or asked.arrival}{capped})"
 
 
 def guardrails(subject: Subject) -> str:
@@ -119,7 +115,7 @@ def prefix_cache(subject: Subject) -> str:
 
 def system_pairs(subject: Subject) -> Pairs:
     """Section 1: what was tested."""
-    declarations, environment = declared(subject), part(run_document(subject), "environment") or {}
+    declarations, environment = declared(subject), run_document(subject).environment
     return [
         ("Model", model(subject)),
         ("Quantization", declarations.get("sut.model.quantization", UNDECLARED)),
@@ -131,7 +127,7 @@ def system_pairs(subject: Subject) -> Pairs:
         ("SUT boundary", boundary(subject)),
         ("Deployment", declarations.get("sut.deployment", UNDECLARED)),
         ("Target", _targets(subject)),
-        ("Client host", joined(environment, ("cpu", "machine", "kernel"))),
+        ("Client host", joined((environment.cpu, environment.machine, environment.kernel))),
     ]
 
 
@@ -139,17 +135,16 @@ def _gib(value: str | None) -> str:
     return UNDECLARED if value is None else f"{value} GiB"
 
 
-def joined(found: Mapping[str, Any], names: Iterable[str]) -> str:
-    """The values of *names* that are present; n/a without any."""
-    return ", ".join(str(found[name]) for name in names if found.get(name)) or NOT_KNOWN
+def joined(values: Iterable[object]) -> str:
+    """Those of *values* that are known; n/a without any."""
+    return ", ".join(str(value) for value in values if value) or NOT_KNOWN
 
 
 def _targets(subject: Subject) -> str:
     if simulated(subject):
         return "SIMULATED ENGINE: fastllmload's own simulator, not a server"
-    document = run_document(subject)
-    urls = part(document, "target", "urls") or part(subject.document, "manifest", "urls") or ()
-    return ", ".join(map(str, urls)) or NOT_KNOWN
+    of_procedure = () if subject.procedure is None else subject.procedure.manifest.urls
+    return ", ".join(run_document(subject).target.urls or of_procedure) or NOT_KNOWN
 
 
 def configuration_pairs(subject: Subject) -> Pairs:
@@ -159,15 +154,12 @@ def configuration_pairs(subject: Subject) -> Pairs:
 
 def _workload_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     document, declarations = run_document(subject), declared(subject)
-    description = part(document, "plan", "description", "workload") or {}
     yield "Workload", workload(subject)
+    description = {} if subject.level is None else subject.level.table("plan", "description", "workload")
     for name, value in description.items():
         if name not in REPORTED_SEPARATELY and value not in (None, [], {}):
             yield f"Workload: {name}", readable(value)
-    yield (
-        "Tokenizer",
-        _tokenizer(part(document, "plan", "counting", "tokenizer"), description.get("tokenizer"), declarations),
-    )
+    yield "Tokenizer", _tokenizer(document, declarations)
     yield "Token counting", _counting(document, declarations)
     for key, label in (
         ("token_counting.bos_eos", "Special tokens"),
@@ -189,11 +181,12 @@ def readable(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else NOT_KNOWN if value is None else str(value)
 
 
-def _tokenizer(used: object, planned: object, declarations: Mapping[str, str]) -> str:
+def _tokenizer(document: RunDocument, declarations: Mapping[str, str]) -> str:
     """The tokenizer that the run counted with; else the declared or planned one."""
-    if isinstance(used, Mapping):
-        return readable(used)
-    parts = [declarations.get("tokenizer.name") or str(planned or NOT_KNOWN)]
+    used = document.plan.counting.tokenizer
+    if used != TokenizerFacts():
+        return readable(msgspec.to_builtins(used))
+    parts = [declarations.get("tokenizer.name") or document.plan.description.workload.tokenizer or NOT_KNOWN]
     parts += [
         f"{name} {declarations[f'tokenizer.{name}']}"
         for name in ("vocabulary", "source")
@@ -202,73 +195,68 @@ def _tokenizer(used: object, planned: object, declarations: Mapping[str, str]) -
     return ", ".join(parts)
 
 
-def _counting(document: Document, declarations: Mapping[str, str]) -> str:
+def _counting(document: RunDocument, declarations: Mapping[str, str]) -> str:
     """The declared option, and the sources of output token counts."""
-    sources = part(document, "counts", "output_tokens_source") or {}
+    sources = document.counts.output_tokens_source
     by_source = ", ".join(f"{count(n)} by {name}" for name, n in sources.items() if n and name != "none")
-    option = declarations.get("token_counting.option") or part(document, "plan", "counting", "option") or UNDECLARED
+    option = declarations.get("token_counting.option") or document.plan.counting.option or UNDECLARED
     return f"option {option}; output tokens: {by_source or NOT_KNOWN}"
 
 
 def _load_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     document = run_document(subject)
-    load = part(document, "config", "load") or {}
-    if subject.is_procedure:
-        yield "Procedure", readable(subject.document.get("procedure"))
-        for name, value in (subject.document.get("parameters") or {}).items():
+    settings = None if subject.run_document is None else document.config
+    if subject.procedure is not None:
+        yield "Procedure", subject.procedure.procedure
+        for name, value in subject.table("parameters").items():
             yield f"Parameter: {name}", readable(value)
     yield "Load model", load_model(document)
-    yield "Duration", seconds(load.get("duration")) if load.get("duration") else "until all requests have ended"
-    yield "Window", seconds(part(document, "window", "seconds"))
-    yield "Requests planned", count(part(document, "counts", "planned"))
-    yield "Seed", readable(part(document, "config", "client", "seed"))
-    yield "Plan (SHA-256)", str(part(document, "plan", "digest") or NOT_KNOWN)
-    yield "Schedule (SHA-256)", str(part(document, "plan", "schedule_hash") or NOT_KNOWN)
+    duration = document.config.load.duration
+    yield "Duration", seconds(duration) if duration else "until all requests have ended"
+    yield "Window", seconds(document.window.seconds)
+    yield "Requests planned", count(document.counts.planned)
+    yield "Seed", readable(settings and settings.client.seed)
+    yield "Plan (SHA-256)", document.plan.digest or NOT_KNOWN
+    yield "Schedule (SHA-256)", document.plan.schedule_hash or NOT_KNOWN
     yield "Warm-up", _warmup(document)
-    yield "Request time-out", seconds(load.get("timeout"))
+    yield "Request time-out", seconds(settings and settings.load.timeout)
 
 
-def seconds(value: object) -> str:
-    found = number(value)
+def seconds(value: Number) -> str:
+    found = known(value)
     return NOT_KNOWN if found is None else f"{found:g} s"
 
 
-def _warmup(document: Document) -> str:
-    phase = next((each for each in document.get("phases") or () if each.get("name") == "warmup"), None)
+def _warmup(document: RunDocument) -> str:
+    phase = document.phase("warmup")
     if phase is None:
         return "none"
-    return f"{count(phase.get('ok'))} of {count(phase.get('released'))} requests ok, then drained"
+    return f"{count(phase.ok)} of {count(phase.released)} requests ok, then drained"
 
 
 def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     document, declarations = run_document(subject), declared(subject)
-    certificate, single = document.get("certificate"), part(document, "metrics", "share_single")
+    single, rtt = document.metric("share_single"), document.metric("rtt_ms")
     yield "Prefix cache", prefix_cache(subject)
     yield "Guardrails", guardrails(subject)
     yield "Protocol", _protocol(document)
     yield (
         "ITL option (IETF B.2.1)",
-        f"{part(single, 'itl_option') or NOT_KNOWN}, reported as {part(single, 'pooled_as') or NOT_KNOWN}",
+        f"{single.itl_option or NOT_KNOWN}, reported as {single.pooled_as or NOT_KNOWN}",
     )
     source = event_tokens_text(document)
     if source is not None:
         yield "Source of tokens per event", source
     yield "Clock", declarations.get("clock.method", "single client clock, CLOCK_MONOTONIC")
-    yield "Timestamps", str(part(certificate, "timestamp_source") or NOT_KNOWN)
-    rtt = part(document, "metrics", "rtt_ms") or {}
+    yield "Timestamps", (document.certificate or Certificate()).timestamp_source or NOT_KNOWN
     yield (
         "Round trip to the target",
-        f"P50 {quantity(rtt.get('p50'))} ms of {count(rtt.get('n'))} {rtt.get('method') or 'connects'}"
-        if some(rtt.get("n"))
-        else "not measured",
+        f"P50 {quantity(rtt.p50)} ms of {count(rtt.n)} {rtt.method or 'connects'}" if some(rtt.n) else "not measured",
     )
-    adjusted = part(document, "config", "output", "ttft_net_adjusted")
+    adjusted = document.config.output.ttft_net_adjusted
     yield "Adjustments", "TTFT less the median round trip, in addition to the unadjusted TTFT" if adjusted else "none"
 
 
-def _protocol(document: Document) -> str:
-    kind = part(document, "target", "endpoint_type") or part(document, "config", "target", "endpoint_type")
-    protocols = dict.fromkeys(str(part(one, "endpoint_type")) for one in part(document, "target", "classes") or ())
-    kind = ", ".join(protocols) or kind
-    streamed = part(document, "plan", "description", "streaming")
-    return f"{kind or NOT_KNOWN}, {'streaming' if streamed in (None, True) else 'not streaming'}"
+def _protocol(document: RunDocument) -> str:
+    streamed = document.plan.description.streaming is not False
+    return f"{protocols(document) or NOT_KNOWN}, {'streaming' if streamed else 'not streaming'}"

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.files import replace_with
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.records.run import DONE, Run
 from fastllmload.report.documents import full, identity, results
 from fastllmload.report.documents.reproduction import reproduction
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.redaction.document import notice
-from fastllmload.report.terminal.summary import part
 from fastllmload.report.text.deviations import SIMULATED
 from fastllmload.report.text.doubts import doubt_texts
-from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
+from fastllmload.report.text.numbers import NOT_KNOWN, count, milliseconds, percent, quantity, redaction_notice
 from fastllmload.report.text.remedies import codes, reason_lines
 from fastllmload.report.text.tables import Table, escaped, markdown
 
@@ -27,7 +26,7 @@ MEANING = {
 }
 
 
-def write(run: Run, document: dict[str, Any]) -> None:
+def write(run: Run, document: Mapping[str, Any]) -> None:
     """Write report.md into the run folder."""
     subject = Subject(run.directory, document)
     replace_with(run.directory / NAME, render(subject))
@@ -42,15 +41,15 @@ def lines(subject: Subject) -> Iterator[str]:
     if subject.is_procedure:
         yield from full.lines(subject)
         return
-    document = subject.document
-    yield f"# {title(subject)}"
+    document = identity.run_document(subject)
+    yield f"# {title(document, subject)}"
     if identity.simulated(subject):
         yield from ("", f"> **{SIMULATED}.**")
-    redaction = notice(document)
+    redaction = redaction_notice(document.withheld)
     if redaction is not None:
         yield from ("", f"{escaped(redaction[0].upper() + redaction[1:])}.")
     yield from verdict_lines(document)
-    yield from markdown(Table("", ["Run", " "], overview(subject)))
+    yield from markdown(Table("", ["Run", " "], overview(document, subject)))
     yield from ("", "## Latency")
     yield from markdown(results.latency_table(document))
     intervals = results.interval_table(document)
@@ -61,55 +60,52 @@ def lines(subject: Subject) -> Iterator[str]:
             yield from ("", f"## {heading}")
             yield from markdown(table)
     yield from listed("Traffic", results.traffic_lines(document))
-    yield from listed("Incidents", document.get("incidents") or ())
+    yield from listed("Incidents", document.incidents)
     yield from folded("Setup", setup(subject))
 
 
-def title(subject: Subject) -> str:
-    document = subject.document
-    verdict = str(part(document, "certificate", "verdict") or "not judged")
+def title(document: RunDocument, subject: Subject) -> str:
+    verdict = (document.certificate and document.certificate.verdict) or "not judged"
     return f"{escaped(identity.model(subject))}, {escaped(identity.load_model(document))}: {verdict.upper()}"
 
 
-def verdict_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    if declared_cold(document.get("declarations") or {}):
-        first = results.milliseconds(part(document, "metrics", "cold_start_latency") or {}, "value")
+def verdict_lines(document: RunDocument) -> Iterator[str]:
+    if declared_cold(document.declarations):
+        first = milliseconds(document.metric("cold_start_latency"), "value")
         took = "" if first is None else f" The first request had its first token after {quantity(first)} ms."
         yield from (
             "",
             f"> **COLD START**: the target had just become ready and had received no earlier request.{took}",
         )
-    status = document.get("status")
+    status = document.status
     if status != DONE:
         yield from ("", f"> **INCOMPLETE ({escaped(status or 'no status')})**: what was measured before the run ended.")
-    verdict = part(document, "certificate", "verdict")
-    meaning = MEANING.get(str(verdict), "nothing is known about the client")
+    verdict = (document.certificate and document.certificate.verdict) or "not judged"
+    meaning = MEANING.get(verdict, "nothing is known about the client")
     if "nothing_measured" in codes(document):
         meaning = "no request succeeded, so nothing was measured"
-    yield from ("", f"**{escaped(verdict or 'not judged')}**: {meaning}.")
+    yield from ("", f"**{escaped(verdict)}**: {meaning}.")
     yield from reason_lines(document)
     unsteady = doubt_texts(document)
     if unsteady:
         yield from ("", *(f"* **{escaped(text)}**" for text in unsteady))
 
 
-def overview(subject: Subject) -> list[list[str]]:
-    document = subject.document
-    ok, failed = count(document.get("completed")), count(document.get("failed"))
-    rate = percent(results.metric(document, "success_rate").get("value"))
+def overview(document: RunDocument, subject: Subject) -> list[list[str]]:
+    rate = percent(document.metric("success_rate").value)
     rows = [
-        ["Target", ", ".join(map(str, part(document, "target", "urls") or ())) or NOT_KNOWN],
-        ["Load", f"{identity.load_model(document)}; window {quantity(part(document, 'window', 'seconds'))} s"],
+        ["Target", ", ".join(document.target.urls) or NOT_KNOWN],
+        ["Load", f"{identity.load_model(document)}; window {quantity(document.window.seconds)} s"],
         ["Workload", identity.workload(subject)],
-        ["Requests", f"{ok} ok, {failed} failed; success rate in the window {rate}"],
-        ["Throughput", f"{quantity(document.get('output_throughput'))} output tok/s, "
-                       f"{quantity(document.get('request_throughput'))} requests/s completed"],
+        ["Requests", f"{count(document.completed)} ok, {count(document.failed)} failed; success rate in the window {rate}"],
+        ["Throughput", f"{quantity(document.output_throughput)} output tok/s, "
+                       f"{quantity(document.request_throughput)} requests/s completed"],
     ]  # fmt: skip
-    compliance = part(document, "compliance", "verdict")
-    return [*rows, ["Methodology", str(compliance)]] if compliance else rows
+    compliance = document.compliance and document.compliance.verdict
+    return [*rows, ["Methodology", compliance]] if compliance else rows
 
 
-def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, Table | None]]:
+def sections(document: RunDocument) -> Iterator[tuple[str, Table | None]]:
     yield "Objectives", results.objective_table(document)
     yield "Failures", results.failure_table(document)
     yield "Failures by URL", results.target_table(document)
@@ -119,7 +115,7 @@ def sections(document: Mapping[str, Any]) -> Iterator[tuple[str, Table | None]]:
     yield "Client", results.client_table(document)
 
 
-def listed(heading: str, texts: Sequence[object]) -> Iterator[str]:
+def listed(heading: str, texts: Sequence[str]) -> Iterator[str]:
     """A heading and its items; nothing without items."""
     if texts:
         yield from ("", f"## {heading}", "")

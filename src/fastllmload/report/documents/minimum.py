@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from fastllmload.documents.fields import WITHHELD, Number, known
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.maximum import SWEEPS, below, maximum
-from fastllmload.report.documents.results import metric, milliseconds
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.redaction.document import notice
 from fastllmload.report.terminal.outlet import one_screen_line
 from fastllmload.report.text.deviations import deviations
 from fastllmload.report.text.doubts import all_texts, bound
-from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, count, number, quantity
+from fastllmload.report.text.numbers import (
+    NOT_KNOWN,
+    count,
+    milliseconds,
+    quantity,
+    redaction_notice,
+    two_decimals,
+)
 from fastllmload.report.text.reasoning import alone_text, reasoned, token_text
 
 NOT_MEASURED = "not measured"
@@ -54,19 +62,19 @@ def lines(subject: Subject) -> Iterator[str]:
 def request_count(subject: Subject) -> str:
     """Requests dispatched in the measured phase; for a procedure, in its representative level."""
     if subject.is_procedure and subject.redacted:
-        return WITHHELD
-    return plain((identity.run_document(subject).get("counts") or {}).get("dispatched"))
+        return WITHHELD.value
+    return plain(identity.run_document(subject).counts.dispatched)
 
 
-def plain(value: object) -> str:
+def plain(value: Number) -> str:
     """A count without thousands separators, as programs read these lines too."""
     return count(value).replace(",", "")
 
 
 def duration(subject: Subject) -> str:
     document = identity.run_document(subject)
-    asked = ((document.get("config") or {}).get("load") or {}).get("duration")
-    found = number(asked) if number(asked) is not None else number(document.get("duration"))
+    asked = document.config.load.duration
+    found = known(document.duration) if asked is None else asked
     return NOT_KNOWN if found is None else f"{found:.4g} seconds"
 
 
@@ -74,26 +82,22 @@ def latencies(subject: Subject) -> Iterator[str]:
     document = identity.run_document(subject)
     for name, label in (("ttft", "TTFT"), ("tpot", "TPOT")):
         for statistic in ("p50", "p99"):
-            found = metric(document, name)
-            value = bound_in(found, statistic, "ms") or with_unit(milliseconds(found, statistic), "ms")
-            yield f"- {label} {statistic.upper()}: {value}"
+            yield f"- {label} {statistic.upper()}: {latency(document.metric(name), statistic)}"
 
 
 def population(subject: Subject) -> Iterator[str]:
     """The requests and tokens that TTFT and TPOT describe."""
     document = identity.run_document(subject)
-    ttft = metric(document, "ttft")
-    n = number(ttft.get("n"))
-    if n is None and ttft.get("n") != WITHHELD:
+    ttft = document.metric("ttft")
+    n = known(ttft.n)
+    if n is None and ttft.n is not WITHHELD:
         return
     those = "the" if n is None else f"the {plain(n)}"
     if not reasoned(document):
         yield f"TTFT is to the first content token; TTFT and TPOT are of {those} ok requests submitted in the window"
         return
     any_token = [
-        f"{statistic.upper()} {bound_in(found, statistic, 'ms') or with_unit(milliseconds(found, statistic), 'ms')}"
-        for found in (metric(document, "ttft_any"),)
-        for statistic in ("p50", "p99")
+        f"{statistic.upper()} {latency(document.metric('ttft_any'), statistic)}" for statistic in ("p50", "p99")
     ]
     to_any_token = f"to the first token of any kind, reasoning included: {', '.join(any_token)}"
     of_answer = (
@@ -107,27 +111,24 @@ def population(subject: Subject) -> Iterator[str]:
     yield from (text for text in (token_text(document), alone_text(document)) if text is not None)
 
 
-def bound_in(found: Mapping[str, object], statistic: str, unit: str) -> str | None:
-    """The bounds of a figure that requests which did not end can change, with *unit*; None where none can."""
-    known = bound(found, statistic)
-    return known if known is None or known == WITHHELD else f"{known} {unit}"
-
-
-def with_unit(value: object, unit: str) -> str:
-    found = number(value)
-    return (WITHHELD if value == WITHHELD else NOT_KNOWN) if found is None else f"{found:.2f} {unit}"
+def latency(found: Metric, statistic: str) -> str:
+    """A figure in ms, or its bounds where requests that did not end can change it."""
+    bounds = bound(found, statistic)
+    if bounds is None:
+        return two_decimals(milliseconds(found, statistic), "ms")
+    return bounds if bounds == WITHHELD.value else f"{bounds} ms"
 
 
 def max_throughput(subject: Subject) -> str:
     """The answer of a search, the best eligible level of a sweep, else the throughput of the only level."""
     if subject.redacted:
-        return WITHHELD
-    found = number(subject.finding("max_output_tok_s"))
-    if found is None and subject.document.get("procedure") in SWEEPS:
-        top = maximum(subject.document)
-        return NOT_MEASURED if top is None else with_unit(top.get("output_tok_s"), "tok/s")
-    value = found if found is not None else metric(identity.run_document(subject), "output_tok_s").get("value")
-    return with_unit(value, "tok/s")
+        return WITHHELD.value
+    found = known(subject.finding("max_output_tok_s"))
+    if found is None and subject.procedure is not None and subject.procedure.procedure in SWEEPS:
+        top = maximum(subject.procedure)
+        return NOT_MEASURED if top is None else two_decimals(top.output_tok_s, "tok/s")
+    value = found if found is not None else identity.run_document(subject).metric("output_tok_s").value
+    return two_decimals(value, "tok/s")
 
 
 def constrained(subject: Subject) -> str:
@@ -135,40 +136,42 @@ def constrained(subject: Subject) -> str:
     a single run.
     """
     if subject.redacted:
-        return WITHHELD
-    limits = subject.finding("limits")
-    if isinstance(limits, Mapping) and number(limits.get("ttft")) == LIMIT_MS and len(limits) == 1:
-        found = number(subject.finding("max_output_tok_s"))
+        return WITHHELD.value
+    if subject.procedure is None:
+        return NOT_MEASURED
+    if subject.finding("limits") == {"ttft": LIMIT_MS}:
+        found = known(subject.finding("max_output_tok_s"))
         if found is not None:
-            return with_unit(found, "tok/s")
-    best = below(subject.document, LIMIT_MS)
-    several = len(subject.document.get("levels") or ()) > 1
-    return f"{with_unit(best, 'tok/s')} (from sweep)" if best is not None and several else NOT_MEASURED
+            return two_decimals(found, "tok/s")
+    best = below(subject.procedure, LIMIT_MS)
+    several = len(subject.procedure.levels) > 1
+    return f"{two_decimals(best, 'tok/s')} (from sweep)" if best is not None and several else NOT_MEASURED
 
 
 def notes(subject: Subject) -> Iterator[str]:
-    if subject.is_procedure:
-        yield from scope(subject)
+    if subject.procedure is not None:
+        yield from scope(subject, subject.procedure)
     else:
         yield "TTFT, TPOT and Max Throughput are those of the one load level of this run; it did not search for a maximum"
     yield from population(subject)
     yield from all_texts(identity.run_document(subject))
     found = deviations(subject)
     yield from found if found else ["no deviations from the methodology are known"]
-    yield f"Success rate: {quantity(success(subject))}%" if success(subject) is not None else "Success rate: n/a"
-    redaction = notice(subject.document)
+    rate = known(identity.run_document(subject).metric("success_rate").value)
+    yield "Success rate: n/a" if rate is None else f"Success rate: {quantity(100 * rate)}%"
+    redaction = redaction_notice(subject.document.withheld)
     if redaction is not None:
         yield redaction
 
 
-def scope(subject: Subject) -> Iterator[str]:
+def scope(subject: Subject, procedure: ProcedureDocument) -> Iterator[str]:
     """The level that the figures of a procedure are of, and the levels that are eligible for the maximum."""
-    name, level = subject.document.get("procedure"), subject.level
+    name, level = procedure.procedure, subject.level
     if level is None:
         yield f"Test {name}: no level finished"
         return
-    levels = () if subject.redacted else subject.document.get("levels") or ()
-    ended = [n for one in levels for key in ("completed", "failed") if (n := number(one.get(key))) is not None]
+    levels = () if subject.redacted else procedure.levels
+    ended = [n for one in levels for many in (one.completed, one.failed) if (n := known(many)) is not None]
     of_all = f", one of {len(levels)} levels with {plain(sum(ended))} requests in all" if len(levels) > 1 else ""
     yield (
         f"Test {name}; Load Model, Request Count, Test Duration, TTFT and TPOT are those of {level_name(level)}{of_all}"
@@ -177,7 +180,7 @@ def scope(subject: Subject) -> Iterator[str]:
         return
     if name not in SWEEPS:
         yield "Max Throughput is that of this level; the test did not search for a maximum"
-    elif maximum(subject.document) is not None or number(subject.finding("max_output_tok_s")) is not None:
+    elif maximum(procedure) is not None or known(subject.finding("max_output_tok_s")) is not None:
         yield f"throughputs are of levels that {ELIGIBLE[name]}"
     else:
         yield f"Max Throughput is not available: no level is known that {ELIGIBLE[name]}"
@@ -187,8 +190,3 @@ def level_name(level: Subject) -> str:
     return (
         "the level at the maximum" if level.redacted else f"the level in {level.folder.parent.name}/{level.folder.name}"
     )
-
-
-def success(subject: Subject) -> float | None:
-    rate = number(metric(identity.run_document(subject), "success_rate").get("value"))
-    return None if rate is None else 100 * rate

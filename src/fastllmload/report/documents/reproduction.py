@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.terminal.summary import part
 from fastllmload.report.text.numbers import NOT_KNOWN
 from fastllmload.report.text.tables import Table, markdown
 
@@ -35,26 +34,19 @@ def pairs(found: identity.Pairs) -> Iterator[str]:
 
 def reproduction(subject: Subject) -> Iterator[str]:
     """Everything needed to reproduce the test."""
-    document = identity.run_document(subject)
-    tool = subject.document.get("tool") or document.get("tool") or {}
-    environment = document.get("environment") or {}
-    versions = [f"{name} {version}" for name, version in (environment.get("libraries") or {}).items() if version]
+    document, tool = identity.run_document(subject), subject.document.tool
+    environment, started = document.environment, "" if subject.procedure is None else subject.procedure.started_utc
+    versions = [f"{name} {version}" for name, version in environment.libraries.items() if version]
     yield from pairs(
         [
-            ("Tool", f"{tool.get('name') or 'fastllmload'} {tool.get('version') or NOT_KNOWN}"),
-            ("Command", command(subject) or "not recorded"),
-            ("Started", str(environment.get("time_utc") or subject.document.get("started_utc") or NOT_KNOWN)),
+            ("Tool", f"{tool.name or 'fastllmload'} {tool.version or NOT_KNOWN}"),
+            ("Command", command_line(subject.document.command) or "not recorded"),
+            ("Started", environment.time_utc or started or NOT_KNOWN),
             ("Folder", "[path]" if subject.redacted else str(subject.folder)),
-            ("Plan (SHA-256)", str(part(document, "plan", "digest") or NOT_KNOWN)),
+            ("Plan (SHA-256)", document.plan.digest or NOT_KNOWN),
             ("Raw records", "requests.npy, tokens.npy; fastllmload export writes them as JSONL, CSV or Parquet"),
             ("Configuration", "config of run.json; its declarations are the manifest"),
-            ("Client", identity.joined(environment, ("cpu", "cores", "kernel"))),
-            ("Python", ", ".join([str(environment.get("python") or NOT_KNOWN), *versions])),
+            ("Client", identity.joined((environment.cpu, environment.cores, environment.kernel))),
+            ("Python", ", ".join([environment.python or NOT_KNOWN, *versions])),
         ]
     )
-
-
-def command(subject: Subject) -> str | None:
-    """The recorded command line."""
-    found = subject.document.get("command") or part(subject.document, "tool", "command")
-    return command_line(found)

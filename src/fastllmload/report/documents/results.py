@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from fastllmload.documents.certificate import Certificate, Percentiles, ScheduleLag
+from fastllmload.documents.fields import WITHHELD, known
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.run import ClassFairness, JainIndex, ObjectiveResult, RunDocument, TargetCounts
 from fastllmload.records.error_texts import message_of
-from fastllmload.report.terminal.summary import SAMPLES_NEEDED, part
+from fastllmload.report.terminal.summary import SAMPLES_NEEDED, headroom_text, p99_error, reasons_of
 from fastllmload.report.text import reasoning
 from fastllmload.report.text.doubts import bound, reason_text, unfinished_text
 from fastllmload.report.text.numbers import (
+    MILLISECONDS,
     NOT_KNOWN,
-    WITHHELD,
     count,
     has_too_few_samples,
-    number,
+    milliseconds,
     percent,
     quantity,
     some,
 )
 from fastllmload.report.text.tables import Cell, Table
 from fastllmload.report.text.traffic import traffic_texts, unstreamed_answers
-
-Document = Mapping[str, Any]
 
 LATENCIES = {  # metric: label
     "ttft": "TTFT",
@@ -46,27 +47,15 @@ STATISTICS = {
 SUMMARY = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
 MARK = "*"
 AT_LEAST = "\N{GREATER-THAN OR EQUAL TO}"
-SCALES = {"s": 1e3, "us": 1e-3, "ns": 1e-6}
-
-
-def metric(document: Document, name: str) -> Mapping[str, Any]:
-    """`metrics.NAME` of run.json, empty where it is missing."""
-    found = part(document, "metrics", name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def milliseconds(found: Mapping[str, Any], statistic: str) -> float | None:
-    value = number(found.get(statistic))
-    return None if value is None else value * SCALES.get(str(found.get("unit")), 1.0)
 
 
 def latency_table(
-    document: Document, names: Sequence[str] = tuple(LATENCIES), statistics: Sequence[str] = SUMMARY, title: str = ""
+    document: RunDocument, names: Sequence[str] = tuple(LATENCIES), statistics: Sequence[str] = SUMMARY, title: str = ""
 ) -> Table:
     """One row per latency that has values, in ms; a percentile of too few samples is marked."""
     names = reasoning.headlines(document, names)
-    present = [name for name in names if metric(document, name).get("n") not in (None, 0)] or list(names[:1])
-    rows = [[latency_label(document, name), *latency_row(metric(document, name), statistics)] for name in present]
+    present = [name for name in names if document.metric(name).n not in (None, 0)] or list(names[:1])
+    rows = [[latency_label(document, name), *latency_row(document.metric(name), statistics)] for name in present]
     few = any(str(cell).endswith(MARK) for row in rows for cell in row)
     columns = ["ms", "n", "null", *(STATISTICS[name] for name in statistics)]
     return Table(
@@ -83,39 +72,38 @@ def latency_table(
     )
 
 
-def latency_label(document: Document, name: str) -> str:
+def latency_label(document: RunDocument, name: str) -> str:
     return reasoning.label(document, name, LATENCIES.get(name, name))
 
 
-def latency_row(found: Mapping[str, Any], statistics: Sequence[str]) -> list[Cell]:
+def latency_row(found: Metric, statistics: Sequence[str]) -> list[Cell]:
     cells = [marked(found, statistic) for statistic in statistics]
-    return [count(found.get("n")), count(found.get("n_null")), *cells]
+    return [count(found.n), count(found.n_null), *cells]
 
 
-def marked(found: Mapping[str, Any], statistic: str) -> str:
-    known = bound(found, statistic)
-    if known is not None:
-        return known.replace(">=", AT_LEAST)
+def marked(found: Metric, statistic: str) -> str:
+    bounds = bound(found, statistic)
+    if bounds is not None:
+        return bounds.replace(">=", AT_LEAST)
     text = quantity(milliseconds(found, statistic))
     few = has_too_few_samples(found, statistic, SAMPLES_NEEDED.get(statistic, 0))
     return f"{text}{MARK}" if few and text != NOT_KNOWN else text
 
 
-def success_note(document: Document) -> list[str]:
+def success_note(document: RunDocument) -> list[str]:
     """The note of every latency table: the number of requests that it describes, and the success rate."""
-    rate = percent(metric(document, "success_rate").get("value"))
-    n = count(part(document, "counts", "latency_population"))
-    sent = count(part(document, "counts", "submitted_in_window"))
+    rate = percent(document.metric("success_rate").value)
+    n, sent = count(document.counts.latency_population), count(document.counts.submitted_in_window)
     return [f"n: {n} ok of {sent} requests submitted in the window; success rate {rate}"]
 
 
-def unfinished_note(document: Document) -> list[str]:
+def unfinished_note(document: RunDocument) -> list[str]:
     """Explains figures that are bounds."""
     text = unfinished_text(document)
     return [text.replace(">=", AT_LEAST)] if text is not None else []
 
 
-def unstreamed_note(document: Document) -> list[str]:
+def unstreamed_note(document: RunDocument) -> list[str]:
     """Answers that were not streamed have their first token at their end, and no gaps."""
     if unstreamed_answers(document) == "all":
         return [
@@ -130,12 +118,12 @@ def few_samples_note(marked: bool) -> list[str]:
 
 
 def interval_table(
-    document: Document, names: Sequence[str] = ("ttft", "ttft_any", "tpot", "tpot_any", "e2e")
+    document: RunDocument, names: Sequence[str] = ("ttft", "ttft_any", "tpot", "tpot_any", "e2e")
 ) -> Table | None:
     """95 % intervals of P50 and P99, where the run has them."""
     rows: list[list[Cell]] = []
     for name in reasoning.headlines(document, names):
-        found = metric(document, name)
+        found = document.metric(name)
         pairs = [interval(found, statistic) or not_estimable(found, statistic) for statistic in ("p50", "p99")]
         if any(pair is not None for pair in pairs):
             rows.append([latency_label(document, name), *(NOT_KNOWN if pair is None else pair for pair in pairs)])
@@ -143,34 +131,24 @@ def interval_table(
     return Table("", columns, rows, ()) if rows else None
 
 
-def not_estimable(found: Mapping[str, Any], statistic: str) -> str | None:
+def not_estimable(found: Metric, statistic: str) -> str | None:
     """`not estimable (needs about 27,796 requests)`; None where the run has no such note."""
-    reason = part(found, "not_estimable", statistic)
-    if not isinstance(reason, Mapping):
+    why = found.why_not_estimable(statistic)
+    if why is None:
         return None
-    needed = reason.get("requests_needed")
-    return "not estimable" if number(needed) is None else f"not estimable (needs about {count(needed)} requests)"
+    needed = why.requests_needed
+    return "not estimable" if known(needed) is None else f"not estimable (needs about {count(needed)} requests)"
 
 
-def interval(found: Mapping[str, Any], statistic: str) -> str | None:
+def interval(found: Metric, statistic: str) -> str | None:
     """`36.43 to 37.10`; the bounds of a figure that has only these; None without either."""
     if bound(found, statistic) is not None:
         return marked(found, statistic)
-    ends = (found.get("ci95") or {}).get(statistic) if isinstance(found.get("ci95"), Mapping) else None
-    if isinstance(ends, Mapping):
-        ends = [ends.get("low"), ends.get("high")]
-    if isinstance(ends, str):
-        return ends
-    if not isinstance(ends, Sequence) or len(ends) != 2 or (ends[0] is None and ends[1] is None):
+    ends, scale = found.interval(statistic), MILLISECONDS.get(found.unit, 1.0)
+    if ends is None or ends == (None, None):
         return None
-    low, high = (quantity(milliseconds({**found, "end": end}, "end")) for end in ends)
-    return (
-        f"{low} to {high}"
-        if NOT_KNOWN not in (low, high)
-        else f"{low} to (open)"
-        if low != NOT_KNOWN
-        else f"(open) to {high}"
-    )
+    low, high = ("(open)" if end is None else quantity(end * scale) for end in ends)
+    return f"{low} to {high}"
 
 
 THROUGHPUTS = {
@@ -190,16 +168,16 @@ THROUGHPUTS = {
 ALWAYS = ("output_tok_s", "req_s", "input_tok_s")
 
 
-def throughput_table(document: Document, title: str = "") -> Table:
+def throughput_table(document: RunDocument, title: str = "") -> Table:
     """Offered rate and the throughput of the target."""
-    planned, offered = (part(document, "certificate", f"{name}_rate") for name in ("planned", "offered"))
+    certificate = document.certificate or Certificate()
     rows: list[list[Cell]] = [
-        ["Offered, planned (req/s)", quantity(planned)],
-        ["Offered, sent (req/s)", quantity(offered)],
+        ["Offered, planned (req/s)", quantity(certificate.planned_rate)],
+        ["Offered, sent (req/s)", quantity(certificate.offered_rate)],
     ]
     for name, label in THROUGHPUTS.items():
-        value = metric(document, name).get("value")
-        if name in ALWAYS or number(value) is not None or value == WITHHELD:
+        value = document.metric(name).value
+        if name in ALWAYS or known(value) is not None or value is WITHHELD:
             rows.append([label, quantity(value)])
     return Table(title, ["Throughput", "Value"], rows)
 
@@ -210,67 +188,58 @@ NOT_OK = (
 )  # fmt: skip
 
 
-def success_table(document: Document, title: str = "") -> Table:
+def success_table(document: RunDocument, title: str = "") -> Table:
     """Requests planned, dispatched and ok, and each kind of failure that occurred."""
-    counts = part(document, "counts") or {}
-    ended: list[list[Cell]] = [[name, count(counts[name])] for name in NOT_OK if number(counts.get(name))]
+    counts = document.counts
+    ended: list[list[Cell]] = [[name, count(many)] for name in NOT_OK if known(many := getattr(counts, name))]
     rows: list[list[Cell]] = [
-        ["Planned", count(counts.get("planned"))],
-        ["Dispatched", count(counts.get("dispatched"))],
-        ["ok", count(counts.get("ok"))],
+        ["Planned", count(counts.planned)],
+        ["Dispatched", count(counts.dispatched)],
+        ["ok", count(counts.ok)],
         *ended,
-        ["Failed", count(document.get("failed"))],
-        ["Success rate in the window", percent(metric(document, "success_rate").get("value"))],
-        ["Refusals", count(metric(document, "refusals").get("value"))],
+        ["Failed", count(document.failed)],
+        ["Success rate in the window", percent(document.metric("success_rate").value)],
+        ["Refusals", count(document.metric("refusals").value)],
     ]
     return Table(title, ["Requests", "Number"], rows)
 
 
-def failure_table(document: Document, title: str = "") -> Table | None:
+def failure_table(document: RunDocument, title: str = "") -> Table | None:
     """Failures by status, class and HTTP status, the most frequent first; None when nothing failed."""
-    groups = document.get("errors")
-    found = [group for group in groups if part(group, "count")] if isinstance(groups, list) else []
-    rows = [
-        [*(text_or_dash(part(group, key)) for key in ("status", "error", "http_status")), count(part(group, "count"))]
-        for group in sorted(found, key=lambda group: -(number(part(group, "count")) or 0))
-    ]  # fmt: skip
+    found = sorted((group for group in document.errors if group.count), key=lambda group: -(known(group.count) or 0))
+    rows = [[*map(text_or_dash, (group.status, group.error, group.http_status)), count(group.count)] for group in found]
     return Table(title, ["Status", "Error", "HTTP", "Requests"], rows) if rows else None
 
 
-def target_table(document: Document, title: str = "") -> Table | None:
+def target_table(document: RunDocument, title: str = "") -> Table | None:
     """Results by URL; None with one URL, or when nothing failed."""
-    found = document.get("by_target")
-    each = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
     rows: list[list[Cell]] = [
-        [str(one.get("url")), *(count(one.get(key)) for key in ("dispatched", "ok", "failed")), _error_counts(one)]
-        for one in each
+        [str(one.url), count(one.dispatched), count(one.ok), count(one.failed), _error_counts(one)]
+        for one in document.by_target
     ]
-    failed = any(number(one.get("failed")) or one.get("failed") == WITHHELD for one in each)
+    failed = any(some(one.failed) for one in document.by_target)
     return Table(title, ["URL", "Sent", "ok", "Failed", "Errors"], rows) if failed else None
 
 
-def _error_counts(one: Mapping[str, Any]) -> str:
+def _error_counts(one: TargetCounts) -> str:
     """`connect_refused 7, http_status 503: 2`."""
     texts = [
-        f"{part(group, 'error') or part(group, 'status')}"
-        + ("" if part(group, "http_status") in (None, 200) else f" {part(group, 'http_status')}:")
-        + f" {count(part(group, 'count'))}"
-        for group in one.get("errors") or ()
+        f"{group.error or group.status}"
+        + ("" if group.http_status in (None, 200) else f" {group.http_status}:")
+        + f" {count(group.count)}"
+        for group in one.errors
     ]
     return ", ".join(texts) or "-"
 
 
-def error_text_table(document: Document, title: str = "") -> Table | None:
+def error_text_table(document: RunDocument, title: str = "") -> Table | None:
     """The server's error messages, the most frequent first; None without any."""
-    found = part(document, "error_texts")
-    texts = part(found, "texts")
+    found = document.error_texts
     rows: list[list[Cell]] = [
-        [text_or_dash(part(each, "http_status")), text_or_dash(part(each, "error")), count(part(each, "requests")),
-         message_of(str(part(each, "text")))]
-        for each in (texts if isinstance(texts, list) else ())
-    ]  # fmt: skip
-    others = number(part(found, "left_out"))
-    notes = [f"{count(others)} more requests failed with other messages."] if others else []
+        [text_or_dash(each.http_status), text_or_dash(each.error), count(each.requests), message_of(str(each.text))]
+        for each in found.texts
+    ]
+    notes = [f"{count(found.left_out)} more requests failed with other messages."] if known(found.left_out) else []
     return Table(title, ["HTTP", "Error", "Requests", "Message"], rows, notes) if rows else None
 
 
@@ -278,50 +247,45 @@ def text_or_dash(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def objective_table(document: Document, title: str = "") -> Table | None:
+def objective_table(document: RunDocument, title: str = "") -> Table | None:
     """Per objective: how many requests met it, and the excess of the others; None without objectives."""
-    slo = part(document, "slo")
-    rows = [_objective_row(each) for each in part(slo, "objectives") or ()]
-    if not rows:
+    slo = document.slo
+    if slo is None or not slo.objectives:
         return None
-    attainment = percent(part(slo, "slo_attainment"))
     note = (
-        f"all objectives met: {count(part(slo, 'met'))} of {count(part(slo, 'submitted'))} requests ({attainment}); "
-        f"request goodput {quantity(part(slo, 'request_goodput'))} requests/s, "
-        f"token goodput {quantity(part(slo, 'token_goodput'))} tokens/s"
+        f"all objectives met: {count(slo.met)} of {count(slo.submitted)} requests ({percent(slo.slo_attainment)}); "
+        f"request goodput {quantity(slo.request_goodput)} requests/s, "
+        f"token goodput {quantity(slo.token_goodput)} tokens/s"
     )
-    bounds = part(slo, "slo_attainment_bounds")
-    if isinstance(bounds, Sequence) and not isinstance(bounds, str):
-        note += (
-            f"; {count(part(slo, 'unfinished'))} did not end: attainment {percent(bounds[0])} to {percent(bounds[1])}"
-        )
+    bounds = slo.slo_attainment_bounds
+    if bounds is not None:
+        note += f"; {count(slo.unfinished)} did not end: attainment {percent(bounds[0])} to {percent(bounds[1])}"
     return Table(
         title,
         ["Objective", "Limit", "Met", "Missed", "Failed", "Attainment", "Median excess", "Worst excess"],
-        rows,
+        [_objective_row(each) for each in slo.objectives],
         [note],
     )
 
 
-def _objective_row(each: Mapping[str, Any]) -> list[Cell]:
-    unit = "" if each.get("unit") in (None, "share") else f" {each['unit']}"
-    excess = each.get("excess") or {}
-    over = [f"{quantity(excess.get(name))}{unit}" if some(excess.get("n")) else NOT_KNOWN for name in ("p50", "max")]
-    known = number(each.get("limit"))
-    limit = quantity(each.get("limit")) if known is None else f"{known:,.10g}{unit}"
-    numbers = [count(each.get(name)) for name in ("met", "missed", "failed")]
-    return [text_or_dash(each.get("objective")), limit, *numbers, percent(each.get("attainment")), *over]
+def _objective_row(each: ObjectiveResult) -> list[Cell]:
+    unit = "" if each.unit in (None, "share") else f" {each.unit}"
+    excess = each.excess
+    over = [f"{quantity(value)}{unit}" if some(excess.n) else NOT_KNOWN for value in (excess.p50, excess.max)]
+    found = known(each.limit)
+    limit = quantity(each.limit) if found is None else f"{found:,.10g}{unit}"
+    numbers = [count(many) for many in (each.met, each.missed, each.failed)]
+    return [text_or_dash(each.objective), limit, *numbers, percent(each.attainment), *over]
 
 
-def class_table(document: Document, title: str = "") -> Table | None:
+def class_table(document: RunDocument, title: str = "") -> Table | None:
     """One row per request class, when the run had several."""
-    classes = part(document, "fairness", "classes")
-    if not isinstance(classes, Mapping) or not classes:
+    if document.fairness is None or not document.fairness.classes:
         return None
-    any_token: dict[str, Any] = {}
+    any_token: dict[str, Metric | None] = {}
     if reasoning.reasoned(document):
-        any_token = {str(name): part(document, "classes", str(name), "ttft_any") for name in classes}
-    rows = [_class_row(str(name), each, any_token) for name, each in classes.items() if each]
+        any_token = {name: one.ttft_any for name, one in (document.classes or {}).items()}
+    rows = [_class_row(name, each, any_token) for name, each in document.fairness.classes.items()]
     columns = [
         "Class",
         "Submitted",
@@ -334,77 +298,64 @@ def class_table(document: Document, title: str = "") -> Table | None:
         "Starved",
     ]
     few = any(cell.endswith(MARK) for row in rows for cell in row)
-    return Table(title, columns, rows, [*_jain(document), *few_samples_note(few)])
+    indices = (document.fairness.jain_index, document.fairness.jain_norm_latency)
+    return Table(title, columns, rows, [*_jain(indices), *few_samples_note(few)])
 
 
-def _class_row(name: str, each: Mapping[str, Any], any_token: Mapping[str, Any]) -> list[str]:
-    found = [each.get("ttft"), each.get("tpot"), *([any_token.get(name)] if any_token else [])]
-    figures = [marked(one or {}, q) for one in found for q in ("p50", "p99")]
-    return [name, count(each.get("submitted")), count(each.get("ok")), *figures, percent(each.get("starvation_rate"))]
+def _class_row(name: str, each: ClassFairness, any_token: Mapping[str, Metric | None]) -> list[str]:
+    found = [each.ttft, each.tpot, *([any_token.get(name) or Metric()] if any_token else [])]
+    figures = [marked(one, q) for one in found for q in ("p50", "p99")]
+    return [name, count(each.submitted), count(each.ok), *figures, percent(each.starvation_rate)]
 
 
-def _jain(document: Document) -> list[str]:
+def _jain(indices: Sequence[JainIndex]) -> list[str]:
     found = [
-        f"Jain's index {quantity(index['value'])} of {index.get('normalisation') or 'requests'}"
-        for name in ("jain_index", "jain_norm_latency")
-        if isinstance(index := part(document, "fairness", name), Mapping) and number(index.get("value")) is not None
+        f"Jain's index {quantity(index.value)} of {index.normalisation or 'requests'}"
+        for index in indices
+        if known(index.value) is not None
     ]
     return ["; ".join(found)] if found else []
 
 
-def traffic_lines(document: Document) -> list[str]:
+def traffic_lines(document: RunDocument) -> list[str]:
     """What only some runs have: classes, conversations, users who left. One text each."""
     return [" ".join(text.split()) for text in traffic_texts(document)]
 
 
-def client_table(document: Document, title: str = "") -> Table:
+def client_table(document: RunDocument, title: str = "") -> Table:
     """How well the load generator measured."""
-    certificate = part(document, "certificate") or {}
-    lag, read = part(certificate, "schedule_lag_us") or {}, part(certificate, "socket_to_user_us") or {}
-    bars = part(certificate, "latency_error_bar_us") or {}
-    workers = part(certificate, "workers") or ()
-    busiest = max((n for each in workers if (n := number(part(each, "cpu_share"))) is not None), default=None)
+    certificate = document.certificate or Certificate()
+    lag, read = certificate.schedule_lag_us or ScheduleLag(), certificate.socket_to_user_us
+    ttft, itl = (certificate.latency_error_bar_us.get(name, Percentiles()) for name in ("ttft", "itl"))
+    busiest = max((share for each in certificate.workers if (share := known(each.cpu_share)) is not None), default=None)
     figures: list[list[Cell]] = [
-        [f"P99 of {LATENCIES.get(name, name)} is known within (us, share)", _within(part(found, "p99"))]
-        for name, found in figures_judged(certificate).items()
+        [f"P99 of {LATENCIES.get(name, name)} is known within (us, share)", _within(certificate, name)]
+        for name in certificate.figures
     ]
     rows: list[list[Cell]] = [
-        ["Verdict", str(certificate.get("verdict") or "not judged")],
-        ["Schedule lag P50, P99, max (us)", ", ".join(quantity(lag.get(q)) for q in ("p50", "p99", "max"))],
-        ["Socket-to-user delay P50, P99 (us)", ", ".join(quantity(read.get(q)) for q in ("p50", "p99"))],
-        ["Stamp error of one request's TTFT, P99 over requests (us)", quantity(part(bars, "ttft", "p99"))],
-        ["Stamp error of one gap, P99 over gaps (us)", quantity(part(bars, "itl", "p99"))],
+        ["Verdict", certificate.verdict or "not judged"],
+        ["Schedule lag P50, P99, max (us)", ", ".join(map(quantity, (lag.p50, lag.p99, lag.max)))],
+        ["Socket-to-user delay P50, P99 (us)", ", ".join(map(quantity, (read.p50, read.p99)))],
+        ["Stamp error of one request's TTFT, P99 over requests (us)", quantity(ttft.p99)],
+        ["Stamp error of one gap, P99 over gaps (us)", quantity(itl.p99)],
         *figures,
-        ["Least lead of the plan over the clock (s)", quantity(certificate.get("plan_lead_s"))],
-        ["Timestamps", str(certificate.get("timestamp_source") or NOT_KNOWN)],
-        ["Events in reads of several segments", percent(certificate.get("coalesced_read_share"))],
-        ["Tokens that arrived with the previous one", percent(certificate.get("batched_share"))],
+        ["Least lead of the plan over the clock (s)", quantity(certificate.plan_lead_s)],
+        ["Timestamps", certificate.timestamp_source or NOT_KNOWN],
+        ["Events in reads of several segments", percent(certificate.coalesced_read_share)],
+        ["Tokens that arrived with the previous one", percent(certificate.batched_share)],
         ["Busiest worker (of a core)", percent(busiest)],
-        ["Headroom", _headroom(certificate)],
+        ["Headroom", headroom_text(certificate)],
     ]
     return Table(title, ["Client", "Figure"], rows)
 
 
-def figures_judged(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = certificate.get("figures")
-    return found if isinstance(found, Mapping) else {}
-
-
-def _within(p99: object) -> str:
+def _within(certificate: Certificate, name: str) -> str:
     """The error bound of a figure in us and as a share: `47.18, 0.1 %`."""
-    value, share = number(part(p99, "value")), number(part(p99, "error_share"))
-    return quantity(None) if value is None or share is None else f"{quantity(value * share * 1e3)}, {percent(share)}"
+    found = p99_error(certificate, (name,))
+    return quantity(None) if found is None else f"{quantity(found[0])}, {percent(found[1])}"
 
 
-def _headroom(certificate: Mapping[str, Any]) -> str:
-    found = certificate.get("headroom")
-    factor = number(part(found, "headroom") if isinstance(found, Mapping) else found)
-    return "n/a (run fastllmload calibrate)" if factor is None else f"{quantity(factor)} x this load"
-
-
-def reasons(document: Document) -> Iterator[tuple[str, str]]:
+def reasons(document: RunDocument) -> Iterator[tuple[str, str]]:
     """(severity, sentence) of each reason of the certificate, the most severe first."""
-    ranks = {"invalid": 0, "suspect": 1}
-    found = part(document, "certificate", "reasons") or ()
-    for reason in sorted(found, key=lambda reason: ranks.get(str(part(reason, "severity")), 2)):
-        yield str(part(reason, "severity") or "note"), reason_text(reason)
+    for reason in reasons_of(document):
+        yield reason.severity or "note", reason_text(reason)

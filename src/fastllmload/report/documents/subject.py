@@ -10,11 +10,16 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.documents.experiment import LevelEntry
+from fastllmload.documents.fields import known
+from fastllmload.documents.procedure import ProcedureDocument, experiment_document
+from fastllmload.documents.read import DocumentError, convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records.integrity import EVENTS
 from fastllmload.records.run import DONE, Run, load, read_manifest
-from fastllmload.report.documents.maximum import maximum
+from fastllmload.report.documents.maximum import finding, maximum
 from fastllmload.report.redaction.document import withheld
 
 
@@ -38,24 +43,40 @@ PROCEDURE = "procedure.json"
 SEARCHES = ("search.json", "sweep.json")
 PROCEDURE_VERSION = 1
 ANSWERS = ("sustainable_load", "max_concurrency", "optimal_point", "peak_level")  # findings that name a level's load
-Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """*document*: run.json or procedure.json; *redacted*: without what should not be public.
+    """*raw*: the JSON of run.json or procedure.json; *redacted*: without what should not be public.
 
     *best*: folder of the representative level of a procedure, None where no level finished.
     """
 
     folder: Path
-    document: Document
+    raw: Mapping[str, Any]
     redacted: bool = False
     best: Path | None = None
 
     @property
     def is_procedure(self) -> bool:
-        return "procedure" in self.document
+        return "procedure" in self.raw
+
+    @cached_property
+    def procedure(self) -> ProcedureDocument | None:
+        """procedure.json; None for a run."""
+        return experiment_document(self.raw, ProcedureDocument) if self.is_procedure else None
+
+    @cached_property
+    def run_document(self) -> RunDocument | None:
+        """run.json of the run, or of the representative level of a procedure; None without one."""
+        if self.is_procedure:
+            return None if self.level is None else self.level.run_document
+        return convert(self.raw, RunDocument)
+
+    @property
+    def document(self) -> RunDocument | ProcedureDocument:
+        """What *raw* holds."""
+        return self.procedure or self.run_document or RunDocument()
 
     @cached_property
     def run(self) -> Run:
@@ -75,14 +96,21 @@ class Subject:
 
     def finding(self, name: str) -> Any:
         """`findings.NAME` of a procedure, None when it has no such figure."""
-        return (self.document.get("findings") or {}).get(name)
+        return None if self.procedure is None else finding(self.procedure, name)
+
+    def table(self, *keys: str) -> dict[str, Any]:
+        """The table of *raw* at the path *keys*, whose own keys are not known in advance."""
+        found: Any = self.raw
+        for key in keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return dict(found) if isinstance(found, Mapping) else {}
 
 
 def subject_of(folder: Path, redacted: bool = False) -> Subject:
     """Read *folder*. RunFolderError when it holds neither a run nor a procedure that this version can read."""
     procedure = (folder / PROCEDURE).exists()
     document = procedure_document(folder) if procedure else document_of(folder)
-    best = best_level(folder, document) if procedure else None
+    best = best_level(folder, experiment_document(document, ProcedureDocument)) if procedure else None
     return Subject(folder, withheld(document, of_a_search(folder)) if redacted else document, redacted, best)
 
 
@@ -92,33 +120,25 @@ def of_a_search(folder: Path) -> bool:
     return parent.name == "levels" and any((parent.parent / name).exists() for name in (PROCEDURE, *SEARCHES))
 
 
-def listed(document: Document) -> list[Mapping[str, Any]]:
-    """Levels of a procedure that name their folder."""
-    return [each for each in document.get("levels") or () if isinstance(each, Mapping) and each.get("folder")]
-
-
-def best_level(folder: Path, document: Document) -> Path | None:
+def best_level(folder: Path, document: ProcedureDocument) -> Path | None:
     """The level at the maximum (`report.documents.maximum`).
 
     For a test without a maximum: the level with the highest output throughput, at the load of the answer if there is one,
     among those that the client did not limit (among all, if it limited all).
     """
     top = maximum(document)
-    if top is not None and top.get("folder") and (folder / str(top["folder"]) / "run.json").exists():
-        return folder / str(top["folder"])
-    levels = listed(document)
-    usable = [each for each in levels if not client_limited(each)] or levels
-    findings = document.get("findings") or {}
-    answer = next((findings[name] for name in ANSWERS if findings.get(name) is not None), None)
-    sustained = [each for each in usable if answer is not None and each.get("load") == answer]
-    ordered = sorted(sustained or usable, key=lambda each: -(each.get("output_tok_s") or 0.0))
-    found = (folder / str(each["folder"]) for each in ordered)
-    return next((path for path in found if (path / "run.json").exists()), None)
+    if top is not None and is_run(folder, top):
+        return folder / str(top.folder)
+    levels = [one for one in document.levels if one.folder]
+    usable = [one for one in levels if one.certificate != "invalid"] or levels
+    answer = next((found for name in ANSWERS if (found := finding(document, name)) is not None), None)
+    sustained = [one for one in usable if answer is not None and one.load == answer]
+    ordered = sorted(sustained or usable, key=lambda one: -(known(one.output_tok_s) or 0.0))
+    return next((folder / str(one.folder) for one in ordered if is_run(folder, one)), None)
 
 
-def client_limited(level: Mapping[str, Any]) -> bool:
-    """Whether an entry of "levels" says nothing about the system's limit."""
-    return level.get("certificate") == "invalid"
+def is_run(folder: Path, level: LevelEntry) -> bool:
+    return bool(level.folder) and (folder / str(level.folder) / "run.json").exists()
 
 
 def procedure_document(folder: Path) -> dict[str, Any]:
@@ -136,4 +156,8 @@ def procedure_document(folder: Path) -> dict[str, Any]:
             f"{path} has schema_version {version!r}, this version reads {PROCEDURE_VERSION}: read the folder with the "
             "version that wrote it",
         )
+    try:
+        experiment_document(found, ProcedureDocument)
+    except DocumentError as wrong:
+        raise RunFolderError(f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it") from None
     return found

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.request.tpot import came_whole
 from fastllmload.metrics.run.window import Populations, populations, window_of
 from fastllmload.metrics.tokens.idle import Reader, reader_of
@@ -18,9 +21,16 @@ from fastllmload.records.run import DONE, Run
 from fastllmload.report.html.charts.figure import Figures
 from fastllmload.report.series.axis import TimeAxis, time_axis
 from fastllmload.report.series.tokens import TokenSeries, token_series
-from fastllmload.report.terminal.summary import part
 
+number = known
 GAP_NAMES = ("itl", "itl_b", "tbc")
+
+
+def part(document: object, *keys: str) -> Any:
+    """The value at the path *keys*, None where a key is missing."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document
 
 
 @dataclass
@@ -30,7 +40,7 @@ class ReportContext:
     """
 
     run: Run
-    document: Mapping[str, Any]
+    raw: Mapping[str, Any]
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
@@ -39,6 +49,10 @@ class ReportContext:
     def reason(self, otherwise: str, *names: str) -> str:
         """The reason for an empty chart: one of the files *names* is damaged, or else *otherwise*."""
         return "Not drawn: a file that this chart needs is damaged, see above." if self.run.lost(*names) else otherwise
+
+    @cached_property
+    def document(self) -> RunDocument:
+        return convert(self.raw, RunDocument)
 
     @cached_property
     def axis(self) -> TimeAxis | None:
@@ -67,11 +81,11 @@ class ReportContext:
     @cached_property
     def gap_name(self) -> str:
         """The metric of the gaps: itl, itl_b, or tbc between chunks (IETF B.2.1)."""
-        return next((name for name in GAP_NAMES if part(self.document, "metrics", name, "n")), "itl")
+        return next((name for name in GAP_NAMES if self.document.metric(name).n), "itl")
 
     @cached_property
     def complete(self) -> bool:
-        return self.document.get("status") == DONE
+        return self.document.status == DONE
 
     @cached_property
     def damage(self) -> tuple[str, ...]:
@@ -80,7 +94,7 @@ class ReportContext:
 
     def get(self, *keys: str) -> Any:
         """The value of run.json at the path *keys*, None where a key is missing."""
-        return part(self.document, *keys)
+        return part(self.raw, *keys)
 
     def milliseconds(self, start: str, end: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """(t_submit, end - start in ms) of the latency population, without rows that lack one of the two."""

@@ -14,7 +14,7 @@ from fastllmload.documents.redaction import OF_LOAD, redacted
 from fastllmload.report.redaction.load import withhold
 from fastllmload.report.redaction.names import without_names
 from fastllmload.report.redaction.procedure import CAPACITY_TESTS, of_procedure
-from fastllmload.report.text.numbers import WITHHELD
+from fastllmload.report.redaction.texts import WITHHELD
 
 OF_LIMITS = f"results and levels, which are the capacity; {OF_LOAD}"
 
@@ -27,11 +27,6 @@ def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]
         return redacted(document, limit)
     found: dict[str, Any] = _without_engine(without_names(_without_sources(document)))
     return {**of_procedure(found), "withheld": OF_LIMITS if found["procedure"] in CAPACITY_TESTS else OF_LOAD}
-
-
-def loadless(document: Mapping[str, Any]) -> bool:
-    """Whether counts and loads were left out of *document*."""
-    return document.get("withheld") in (OF_LOAD, OF_LIMITS)
 
 
 def notice(document: Mapping[str, Any]) -> str | None:

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastllmload.records.layout import STATUS_NAMES
-from fastllmload.report.redaction.texts import texts_without_figures
-from fastllmload.report.text.numbers import WITHHELD
+from fastllmload.report.redaction.texts import WITHHELD, texts_without_figures
 
 Document = dict[str, Any]
 THROUGHPUTS = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastllmload.report.text.numbers import WITHHELD
+from fastllmload.report.redaction.texts import WITHHELD
 
 URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastllmload.report.redaction.load import COUNTS, coarse, withhold_counts, withhold_integers, without_loads
-from fastllmload.report.redaction.texts import command_without_loads, texts_without_figures
-from fastllmload.report.text.numbers import WITHHELD
+from fastllmload.report.redaction.texts import WITHHELD, command_without_loads, texts_without_figures
 
 CAPACITY_TESTS = ("throughput", "tradeoff", "capacity", "memory-pressure")
 CAPACITY_WORDS = re.compile(

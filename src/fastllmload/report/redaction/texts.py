@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fastllmload.report.text.numbers import WITHHELD
-
+WITHHELD = "withheld"
 NUMBER = r"\d[\d,.]*(?:e[+-]?\d+)?"
 LOAD = re.compile(
     rf"{NUMBER} (?=(?:per second|slots?|r/s|req/s|requests/s|requests per second|tok/s|tokens/s|(?:requests )?at once"

@@ -10,6 +10,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.report.terminal.outlet import Outlet, Redact
 from fastllmload.report.terminal.plain import WARMUP, load_text, phase_line
 from fastllmload.report.terminal.screen import write_summary
@@ -67,7 +69,7 @@ class LiveView:
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
         self.close()
-        write_summary(self._outlet, document, self._redact, folder)
+        write_summary(self._outlet, convert(document, RunDocument), self._redact, folder)
 
     def close(self) -> None:
         """Show the cursor again."""
@@ -100,7 +102,7 @@ def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
             f"busiest worker {percent(now.client_cpu)} of a core, {now.gc_runs} garbage collections",
             "yellow" if busy or now.gc_runs else "",
         ),
-        ("errors", errors(dict(now.errors)) or "none", "red" if now.failed else ""),
+        ("errors", errors(now.errors) or "none", "red" if now.failed else ""),
         *(
             ()
             if now.failed_at is None

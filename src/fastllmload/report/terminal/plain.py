@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.report.terminal.outlet import Outlet, Redact
 from fastllmload.report.terminal.screen import write_summary
 from fastllmload.report.terminal.snapshot import Snapshot
@@ -43,7 +45,7 @@ class PlainView:
         self._line(text)
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        write_summary(self._outlet, document, self._redact, folder)
+        write_summary(self._outlet, convert(document, RunDocument), self._redact, folder)
 
     def close(self) -> None:
         self._outlet.flush()
@@ -97,7 +99,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
         ),
         f"cpu {percent(snapshot.client_cpu)}",
     ]
-    wrong = errors(dict(snapshot.errors))
+    wrong = errors(snapshot.errors)
     where = failed_counts(snapshot.failed_at, most=2)
     return ", ".join(parts) + (f"; {wrong}" if wrong != "" else "") + (f"; failed at {where}" if where != "" else "")
 

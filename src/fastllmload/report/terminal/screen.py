@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
-from typing import Any
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.report.terminal.outlet import Outlet, Redact, Writable
 from fastllmload.report.terminal.summary import SCREEN, summary_lines
 
@@ -36,7 +35,7 @@ def lines_of(stream: Writable) -> int:
     return max(SCREEN, shutil.get_terminal_size((WIDTH, HEIGHT)).lines - 1)
 
 
-def write_summary(outlet: Outlet, document: Mapping[str, Any], redact: Redact, folder: str | None = None) -> None:
+def write_summary(outlet: Outlet, document: RunDocument, redact: Redact, folder: str | None = None) -> None:
     """Write the closing summary, in colour where the stream supports it."""
     colour = in_colour(outlet)
     for line in summary_lines(document, width_of(outlet), folder, lines_of(outlet)):

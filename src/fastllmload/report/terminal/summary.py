@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any
 
 from fastllmload.certificate.per_second import BRACKET_US, CPU_SHARE, LAG_US
+from fastllmload.documents.certificate import Certificate, Reason, ScheduleLag, StatisticBounds
+from fastllmload.documents.fields import WITHHELD, Number, known
+from fastllmload.documents.metric import Bounds, Metric
+from fastllmload.documents.plan import ArrivalProcess
+from fastllmload.documents.run import ErrorCount, ErrorText, RunDocument
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.records.error_texts import message_of
-from fastllmload.report.redaction.document import notice
 from fastllmload.report.terminal.outlet import one_screen_line
 from fastllmload.report.text.doubts import all_texts, bound, reason_text
 from fastllmload.report.text.event_tokens import event_token_lines
 from fastllmload.report.text.failing_urls import failing_urls
 from fastllmload.report.text.numbers import (
     NOT_KNOWN,
-    WITHHELD,
     asked_rate,
     count,
     errors,
     has_too_few_samples,
-    number,
+    milliseconds,
     percent,
     quantity,
+    redaction_notice,
 )
-from fastllmload.report.text.numbers import part as part  # re-exported for the reports
 from fastllmload.report.text.reasoning import alone_text, headlines, legend, reasoned, token_text
-from fastllmload.report.text.traffic import traffic_texts, unstreamed_answers
+from fastllmload.report.text.traffic import total, traffic_texts, unstreamed_answers
 
 SCREEN = 23  # lines: the shell's next prompt needs the 24th
 LABEL = 11
@@ -51,8 +52,6 @@ SAMPLES_NEEDED = {"p99": 1_000, "p999": 10_000}  # IETF 5.1.2.1
 SEVERITIES = {"invalid": -2, "suspect": -1}
 STYLES = {"valid": "32;1", "suspect": "33;1", "invalid": "31;1", "loud": "7;1", "bad": "31"}
 
-Document = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class SummaryLine:
@@ -67,7 +66,7 @@ class SummaryLine:
 
 
 def summary_lines(
-    document: Document, width: int = 80, folder: str | None = None, screen: int = SCREEN
+    document: RunDocument, width: int = 80, folder: str | None = None, screen: int = SCREEN
 ) -> list[SummaryLine]:
     """At most *screen* lines of at most *width* columns, and further lines for what only some runs have. Any part of
     *document* may be missing; *folder* is the run folder.
@@ -87,13 +86,13 @@ def summary_lines(
         if screen - len(body) - 2 * len(loud) - 2 < _most_severe_lines(document, width):
             body = [line for line in body if not line.text.startswith(f"{label} ")]
     room = screen - len(body) - 2 * len(loud) - 2
-    if len(_wrapped(part(document, "certificate", "reasons") or (), width)) < room:
+    if len(_wrapped(reasons_of(document), width)) < room:
         below = next(k for k, line in enumerate(body) if line.text.startswith("throughput"))
         body[below:below] = _intervals(document)
         room = screen - len(body) - 2 * len(loud) - 2
     # Never truncated, so that it can be copied
     where = SummaryLine(_labelled("run", run_folder(document, folder)))
-    redaction = notice(document)
+    redaction = redaction_notice(document.withheld)
     withheld = [SummaryLine(text) for text in wrap(redaction, width)] if redaction is not None else []
     more = [
         *doubt_lines(document, width),
@@ -105,14 +104,14 @@ def summary_lines(
     return [*above, *withheld, where, *(_cut(line, width) for line in loud)]
 
 
-def doubt_lines(document: Document, width: int) -> list[SummaryLine]:
+def doubt_lines(document: RunDocument, width: int) -> list[SummaryLine]:
     """Warnings that the run was not steady or that figures are bounds; empty for most runs."""
     return [
         SummaryLine(line, "bad") for each in all_texts(document) for line in wrap(each, width, subsequent_indent="  ")
     ]
 
 
-def reasoning_lines(document: Document, width: int) -> list[SummaryLine]:
+def reasoning_lines(document: RunDocument, width: int) -> list[SummaryLine]:
     """Which figures are of the answer, the number of reasoning tokens, and the answers that were all reasoning."""
     texts = [text for text in (legend(document), token_text(document), alone_text(document)) if text is not None]
     return [line for place, text in enumerate(texts) for line in _multiline("" if place else "reasoning", text, width)]
@@ -124,18 +123,24 @@ def _multiline(label: str, text: str, width: int) -> Iterator[SummaryLine]:
         yield SummaryLine(_labelled("" if place else label, line))
 
 
-def traffic_lines(document: Document) -> list[SummaryLine]:
+def traffic_lines(document: RunDocument) -> list[SummaryLine]:
     return [SummaryLine(text) for text in traffic_texts(document)]
 
 
-def simulated(document: Document) -> bool:
+def simulated(document: RunDocument) -> bool:
     """Whether the target was the simulated engine."""
-    return part(document, "target", "simulated") is True
+    return document.target.simulated is True
 
 
-def run_folder(document: Document, folder: str | None = None) -> str:
-    asked = part(document, "config", "output", "directory") if folder is None else folder
-    return asked if isinstance(asked, str) else NOT_KNOWN
+def run_folder(document: RunDocument, folder: str | None = None) -> str:
+    asked = document.config.output.directory if folder is None else folder
+    return NOT_KNOWN if asked is None else asked
+
+
+def reasons_of(document: RunDocument) -> tuple[Reason, ...]:
+    """Of the certificate, the most severe first."""
+    found = () if document.certificate is None else document.certificate.reasons
+    return tuple(sorted(found, key=lambda reason: SEVERITIES.get(reason.severity, 0)))
 
 
 def _labelled(label: str, text: str) -> str:
@@ -146,33 +151,27 @@ def _cut(line: SummaryLine, width: int) -> SummaryLine:
     return line if len(line.text) <= width else SummaryLine(line.text[: width - 3].rstrip() + "...", line.style)
 
 
-def _verdict(document: Document, room: int, width: int) -> list[SummaryLine]:
-    verdict = part(document, "certificate", "verdict")
-    style = verdict if verdict in STYLES else ""
-    text = verdict.upper() if isinstance(verdict, str) else "NOT JUDGED"
-    if any(part(reason, "cause") == "path" for reason in part(document, "certificate", "reasons") or ()):
+def _verdict(document: RunDocument, room: int, width: int) -> list[SummaryLine]:
+    certificate, status = document.certificate or Certificate(), document.status
+    style = certificate.verdict if certificate.verdict in STYLES else ""
+    text = (certificate.verdict or "not judged").upper()
+    if any(reason.cause == "path" for reason in certificate.reasons):
         text += ", THE PATH DELIVERS TOKENS IN BATCHES"
-    if declared_cold(document.get("declarations") or {}):
-        text += ", COLD START" + (_cold_start(document) if document.get("status") == "done" else "")
-    status = document.get("status")
+    if declared_cold(document.declarations):
+        text += ", COLD START" + (_cold_start(document) if status == "done" else "")
     if status != "done":
-        known = status if isinstance(status, str) else "no status"
-        text += f", INCOMPLETE ({known}): what was measured before it ended"
+        text += f", INCOMPLETE ({status or 'no status'}): what was measured before it ended"
         style = style or "bad"
-    reasons = _fitting_reasons(part(document, "certificate", "reasons") or (), room, width)
-    competitors = part(document, "certificate", "host", "competitors")
-    if isinstance(competitors, list) and competitors and len(reasons) < room and _blames_host(document):
-        reasons += wrap(f"also running: {', '.join(map(str, competitors))}", width - LABEL)[: room - len(reasons)]
+    reasons = _fitting_reasons(reasons_of(document), room, width)
+    competitors, of_host = certificate.host.competitors, any(reason.cause == "host" for reason in certificate.reasons)
+    if competitors and of_host and len(reasons) < room:
+        reasons += wrap(f"also running: {', '.join(competitors)}", width - LABEL)[: room - len(reasons)]
     return [SummaryLine(_labelled("verdict", text), style), *(SummaryLine(" " * LABEL + reason) for reason in reasons)]
 
 
-def _blames_host(document: Document) -> bool:
-    return any(part(reason, "cause") == "host" for reason in part(document, "certificate", "reasons") or ())
-
-
-def _fitting_reasons(reasons: Sequence[object], room: int, width: int) -> list[str]:
+def _fitting_reasons(reasons: Sequence[Reason], room: int, width: int) -> list[str]:
     """As many complete reasons as fit *room* lines, and the number of the others; the first is truncated if needed."""
-    each = [_wrapped([reason], width) for reason in _by_severity(reasons)]
+    each = [_wrapped([reason], width) for reason in reasons]
     if sum(map(len, each)) <= room:
         return [line for lines in each for line in lines]
     shown = each[0][: max(0, room - 1)]
@@ -191,91 +190,86 @@ def _fitting_reasons(reasons: Sequence[object], room: int, width: int) -> list[s
     return [*shown, more][:room]
 
 
-def _cold_start(document: Document) -> str:
+def _cold_start(document: RunDocument) -> str:
     """The time to the first token of the run."""
-    took = number(part(document, "metrics", "cold_start_latency", "value"))
-    return "" if took is None else f" (first token after {quantity(took)} ms)"
+    took = document.metric("cold_start_latency").value
+    return "" if known(took) is None else f" (first token after {quantity(took)} ms)"
 
 
-def _most_severe_lines(document: Document, width: int) -> int:
+def _most_severe_lines(document: RunDocument, width: int) -> int:
     """Lines of the most severe reason and of the note on others; 0 where there are only notes."""
-    reasons = _by_severity(part(document, "certificate", "reasons") or ())
-    severe = [each for each in reasons if part(each, "severity") in SEVERITIES]
+    reasons = reasons_of(document)
+    severe = [reason for reason in reasons if reason.severity in SEVERITIES]
     return len(_wrapped(severe[:1], width)) + (len(reasons) > 1) if severe else 0
 
 
-def _by_severity(reasons: Sequence[object]) -> list[object]:
-    return sorted(reasons, key=lambda reason: SEVERITIES.get(part(reason, "severity"), 0))
-
-
-def _wrapped(reasons: Sequence[object], width: int) -> list[str]:
-    """The most severe first; notes are marked."""
+def _wrapped(reasons: Sequence[Reason], width: int) -> list[str]:
+    """Notes are marked."""
     lines: list[str] = []
-    for reason in _by_severity(reasons):
-        mark = "note: " if part(reason, "severity") == "note" else ""
+    for reason in reasons:
+        mark = "note: " if reason.severity == "note" else ""
         lines += wrap(f"{mark}{reason_text(reason)}", width - LABEL, initial_indent="- ", subsequent_indent="  ")
     return lines
 
 
-def _target(document: Document) -> list[SummaryLine]:
-    target = part(document, "target") or {}
-    urls = target.get("urls") or part(document, "config", "target", "urls") or ()
+def _target(document: RunDocument) -> list[SummaryLine]:
+    target = document.target
+    urls = target.urls or document.config.target.urls
     where = "the simulated engine" if simulated(document) else ", ".join(urls) or NOT_KNOWN
-    protocols = dict.fromkeys(str(part(one, "endpoint_type")) for one in part(target, "classes") or ())
-    protocol = ", ".join(protocols) or target.get("endpoint_type") or NOT_KNOWN
-    return [SummaryLine(_labelled("target", f"{where} ({protocol}, model {target.get('model') or NOT_KNOWN})"))]
+    protocol = protocols(document) or NOT_KNOWN
+    return [SummaryLine(_labelled("target", f"{where} ({protocol}, model {target.model or NOT_KNOWN})"))]
 
 
-UNFINISHED = (("in_flight", "cut off"), ("not_sent", "never sent"))  # of a run that was stopped early
+def protocols(document: RunDocument) -> str | None:
+    """The protocol of the target, or those of its classes."""
+    of_classes = dict.fromkeys(str(one.endpoint_type) for one in document.target.classes)
+    return ", ".join(of_classes) or document.target.endpoint_type
 
 
-def _requests(document: Document, width: int) -> list[SummaryLine]:
-    ok, failed = document.get("completed"), document.get("failed")
-    sent, lost = number(ok), number(failed)
+def _requests(document: RunDocument, width: int) -> list[SummaryLine]:
+    ok, failed, counts = document.completed, document.failed, document.counts
+    sent, lost = known(ok), known(failed)
     share = f" ({quantity(100 * lost / (sent + lost))} %)" if sent is not None and lost else ""
-    if failed == WITHHELD:  # the number is not public, but that some failed is reported
-        share = f" ({percent(part(document, 'metrics', 'success_rate', 'value'))} of those in the window succeeded)"
-    rest = [(name, number(part(document, "counts", key))) for key, name in UNFINISHED]
+    if failed is WITHHELD:  # the number is not public, but that some failed is reported
+        share = f" ({percent(document.metric('success_rate').value)} of those in the window succeeded)"
+    unfinished = ((counts.in_flight, "cut off"), (counts.not_sent, "never sent"))  # of a run that was stopped early
     parts = [(0, f"{count(ok)} ok, {count(failed)} failed{share}")]
-    lines = [_fitted("requests", parts + [(1, f"{count(many)} {name}") for name, many in rest if many], width)]
-    wrong = errors(_error_classes(document.get("errors")))
-    if wrong != "" or number(failed):
+    parts += [(1, f"{count(many)} {name}") for many, name in unfinished if known(many)]
+    lines = [_fitted("requests", parts, width)]
+    wrong = errors(_error_classes(document.errors))
+    if wrong != "" or lost:
         lines.append(SummaryLine(_labelled("errors", wrong or "see run.json"), "bad"))
     where = failing_urls(document, width - LABEL)
     if where != "":
         lines.append(SummaryLine(_labelled("failed", where), "bad"))
-    texts = part(document, "error_texts", "texts")
-    if isinstance(texts, list) and texts:
-        lines.append(SummaryLine(_labelled("", _quoted(texts[0], width))))
+    lines += [SummaryLine(_labelled("", _quoted(text, width))) for text in document.error_texts.texts[:1]]
     return lines
 
 
-def _quoted(error: object, width: int) -> str:
+def _quoted(error: ErrorText, width: int) -> str:
     """One line with the most frequent error message of the server."""
-    times = f" ({count(part(error, 'requests'))} x)"
-    text, room = message_of(str(part(error, "text"))), max(8, width - LABEL - len(times) - 2)
+    times = f" ({count(error.requests)} x)"
+    text, room = message_of(str(error.text)), max(8, width - LABEL - len(times) - 2)
     return f'"{text if len(text) <= room else text[: room - 3] + "..."}"{times}'
 
 
-def _error_classes(groups: object) -> dict[str, float]:
+def _error_classes(groups: Sequence[ErrorCount]) -> dict[str, float]:
     """Failed requests by error class, else status, and by HTTP status."""
     classes: dict[str, float] = {}
-    for group in groups if isinstance(groups, list) else ():
-        name = part(group, "error") or part(group, "status") or NOT_KNOWN
-        code = part(group, "http_status")
+    for group in groups:
+        name, code = group.error or group.status or NOT_KNOWN, group.http_status
         shown = f"{name} {code}:" if code is not None and code != 200 else name
-        classes[shown] = classes.get(shown, 0) + (number(part(group, "count")) or 0)
+        classes[shown] = classes.get(shown, 0) + (known(group.count) or 0)
     return classes
 
 
-def _rate(document: Document, width: int) -> list[SummaryLine]:
-    offered = part(document, "certificate", "offered_rate")
-    planned = part(document, "certificate", "planned_rate")
+def _rate(document: RunDocument, width: int) -> list[SummaryLine]:
+    certificate = document.certificate or Certificate()
     parts = [(0, _asked(document))]
-    if number(planned) is not None:
-        parts.append((3, f"planned {quantity(planned)}/s"))
-    parts.append((2, f"sent {quantity(offered)}/s"))
-    parts.append((1, f"completed {quantity(document.get('request_throughput'))}/s"))
+    if known(certificate.planned_rate) is not None:
+        parts.append((3, f"planned {quantity(certificate.planned_rate)}/s"))
+    parts.append((2, f"sent {quantity(certificate.offered_rate)}/s"))
+    parts.append((1, f"completed {quantity(document.request_throughput)}/s"))
     return [_fitted("rate", parts, width)]
 
 
@@ -287,23 +281,22 @@ def _fitted(label: str, parts: Sequence[tuple[int, str]], width: int) -> Summary
     return SummaryLine(_labelled(label, ", ".join(text for _, text in kept)))
 
 
-def _asked(document: Document) -> str:
+def _asked(document: RunDocument) -> str:
     """The load of the plan, which is also known where a saved plan was sent."""
-    load = part(document, "plan", "description", "load")
-    if WITHHELD in (part(load, "concurrency"), part(load, "arrivals", "rate")):
-        return f"{'open' if part(load, 'concurrency') is None else 'closed'} loop, load withheld"
-    if part(load, "concurrency") is not None:
-        return f"closed loop, {count(part(load, 'concurrency'))} in flight"
-    rate, name = part(load, "arrivals", "rate"), part(load, "arrivals", "name")
-    shown = asked_rate(math.inf if rate == "inf" else rate)
-    changes = part(load, "arrivals", "changes")
-    if changes is not None:
-        shown = f"{changes} (mean {shown})"
-    unit = " conversations" if part(document, "plan", "description", "conversations") else ""
-    return f"asked {shown} {name if name and rate != 'inf' else ''}".rstrip() + unit
+    load = document.plan.description.load
+    arrivals = load.arrivals or ArrivalProcess()
+    if load.is_withheld:
+        return f"{'open' if load.concurrency is None else 'closed'} loop, load withheld"
+    if load.concurrency is not None:
+        return f"closed loop, {count(load.concurrency)} in flight"
+    shown = asked_rate(arrivals.rate)
+    if arrivals.changes is not None:
+        shown = f"{arrivals.changes} (mean {shown})"
+    unit = " conversations" if document.plan.description.conversations is not None else ""
+    return f"asked {shown} {arrivals.name if arrivals.name and arrivals.rate != 'inf' else ''}".rstrip() + unit
 
 
-def _latencies(document: Document, width: int) -> list[SummaryLine]:
+def _latencies(document: RunDocument, width: int) -> list[SummaryLine]:
     columns = list(COLUMNS)
     for column in COLUMNS_DROPPED_FIRST:
         if LABEL + CELL * len(columns) <= width:
@@ -314,7 +307,7 @@ def _latencies(document: Document, width: int) -> list[SummaryLine]:
     short = False
     for name in headlines(document, LATENCIES):
         name = gap_name(document, name)
-        metric = part(document, "metrics", name)
+        metric = document.metric(name)
         cells = [_cell(metric, column) for column in columns]
         short = short or any(cell.endswith("*") for cell in cells)
         lines.append(SummaryLine(f"{name:<{LABEL}}" + "".join(f"{cell:>{CELL}}" for cell in cells)))
@@ -331,145 +324,141 @@ def _latencies(document: Document, width: int) -> list[SummaryLine]:
     return lines
 
 
-def _intervals(document: Document) -> list[SummaryLine]:
+def _intervals(document: RunDocument) -> list[SummaryLine]:
     """The 95 % interval of P99 of each latency, or the number of requests that it needs."""
     parts = []
     for name in headlines(document, WITH_INTERVAL):
         name = gap_name(document, name)
-        metric = part(document, "metrics", name)
+        metric = document.metric(name)
         if bound(metric, "p99") is not None:
             continue
-        ends = part(metric, "ci95", "p99")
-        needed = number(part(metric, "not_estimable", "p99", "requests_needed"))
-        if isinstance(ends, Sequence) and len(ends) == 2:
-            parts.append(f"{name} {quantity(number(ends[0]))}-{quantity(number(ends[1]))}")
-        elif part(metric, "not_estimable", "p99") is not None:
-            parts.append(f"{name} n/a" + ("" if needed is None else f" (needs {count(needed)})"))
+        ends, why = metric.interval("p99"), metric.why_not_estimable("p99")
+        if ends is not None:
+            parts.append(f"{name} {quantity(ends[0])}-{quantity(ends[1])}")
+        elif why is not None:
+            needed = "" if known(why.requests_needed) is None else f" (needs {count(why.requests_needed)})"
+            parts.append(f"{name} n/a{needed}")
     return [SummaryLine(_labelled("p99 95 %", ", ".join(parts)))] if parts else []
 
 
-def gap_name(document: Document, name: str) -> str:
+def gap_name(document: RunDocument, name: str) -> str:
     """The metric that the run has in place of `itl`: where chunks carry several tokens, the time between chunks `tbc`
     (IETF B.2.1, option A) or `itl_b` (option B). Any other *name* unchanged.
     """
-    present = [other for other in ERRORS.get(name, ()) if part(document, "metrics", other, "n")]
+    present = [other for other in ERRORS.get(name, ()) if document.metric(other).n]
     return present[0] if name == "itl" and present else name
 
 
-def _cell(metric: object, column: str) -> str:
-    known = bound(metric, column)
-    if known is not None:
-        return known if len(known) < CELL else f">={quantity(part(metric, 'unfinished_bounds', column, 'low'))}"
-    text = quantity(_milliseconds(metric, column))
+def _cell(metric: Metric, column: str) -> str:
+    shown = bound(metric, column)
+    if shown is not None:
+        return shown if len(shown) < CELL else f">={quantity((metric.unfinished_bounds[column] or Bounds()).low)}"
+    text = quantity(milliseconds(metric, column))
     few = has_too_few_samples(metric, column, SAMPLES_NEEDED.get(column, 0))
     return f"{text}*" if few and text != NOT_KNOWN else text
 
 
-def _methodology(document: Document, width: int) -> list[SummaryLine]:
+def _methodology(document: RunDocument, width: int) -> list[SummaryLine]:
     """The compliance verdict, where there is one."""
-    verdict, must = part(document, "compliance", "verdict"), part(document, "compliance", "must")
-    if not isinstance(verdict, str) or not isinstance(must, Mapping):
+    found = document.compliance
+    if found is None or found.verdict is None:
         return []
     parts = [
-        (0, f"{verdict} by the IETF draft"),
-        (1, f"{count(must.get('hold'))} of {count(must.get('of'))} MUST hold"),
+        (0, f"{found.verdict} by the IETF draft"),
+        (1, f"{count(found.must.hold)} of {count(found.must.of)} MUST hold"),
     ]
     return [_fitted("compliance", parts, width)]
 
 
-def _milliseconds(metric: object, column: str) -> float | None:
-    value = number(part(metric, column))
-    scale = {"s": 1e3, "us": 1e-3, "ns": 1e-6}.get(part(metric, "unit") or "ms", 1.0)
-    return None if value is None else value * scale
-
-
-def _throughput(document: Document, width: int) -> list[SummaryLine]:
+def _throughput(document: RunDocument, width: int) -> list[SummaryLine]:
     parts = [
-        (0, f"{quantity(document.get('output_throughput'))} output tok/s"),
-        (1, f"{quantity(document.get('total_token_throughput'))} tok/s with input"),
+        (0, f"{quantity(document.output_throughput)} output tok/s"),
+        (1, f"{quantity(document.total_token_throughput)} tok/s with input"),
     ]
     return [_fitted("throughput", parts, width)]
 
 
-def _client(document: Document, width: int) -> list[SummaryLine]:
-    certificate = document.get("certificate")
-    lag = part(certificate, "schedule_lag_us")
+def _client(document: RunDocument, width: int) -> list[SummaryLine]:
+    certificate = document.certificate or Certificate()
+    lag = certificate.schedule_lag_us or ScheduleLag()
     shown = [
-        (rank, f"{label} {quantity(part(lag, key))}")
-        for rank, label, key in ((2, "p50", "p50"), (0, "p99", "p99"), (3, "p99.9", "p999"), (1, "max", "max"))
+        (rank, f"{label} {quantity(value)}")
+        for rank, label, value in (
+            (2, "p50", lag.p50),
+            (0, "p99", lag.p99),
+            (3, "p99.9", lag.p999),
+            (1, "max", lag.max),
+        )
     ]
-    source = part(certificate, "timestamp_source") or NOT_KNOWN
-    batched = percent(part(certificate, "batched_share"))
-    busiest, collections = percent(_highest(certificate, "cpu_share")), count(_total(certificate, "gc_runs"))
-    headroom = [(0, _headroom(certificate)), (1, f"busiest worker {busiest} of a core"), (2, f"GC {collections}")]
+    workers = certificate.workers
+    busiest = max((share for worker in workers if (share := known(worker.cpu_share)) is not None), default=None)
+    collections = [worker.gc_runs for worker in workers if worker.gc_runs is not None]
+    headroom = [
+        (0, headroom_text(certificate)),
+        (1, f"busiest worker {percent(busiest)} of a core"),
+        (2, f"GC {count(total(collections) if collections else None)}"),
+    ]
     bad = bad_seconds(certificate)
-    errors = ", ".join(
+    within = ", ".join(
         f"{gap_name(document, name)} {_error_us(certificate, ERRORS[name])}"
         for name in headlines(document, tuple(ERRORS))
     )
+    stamps = [
+        (1, certificate.timestamp_source or NOT_KNOWN),
+        (2, f"batched {percent(certificate.batched_share)}"),
+        (0, f"P99 known within us: {within}"),
+    ]
     return [
         _fitted("lag us", shown, width),
         _fitted("headroom", headroom, width),
         *([] if bad is None else [SummaryLine(_labelled("bad s", bad))]),
-        _fitted("stamps", [(1, source), (2, f"batched {batched}"), (0, f"P99 known within us: {errors}")], width),
+        _fitted("stamps", stamps, width),
     ]
 
 
-def bad_seconds(certificate: object) -> str | None:
+def bad_seconds(certificate: Certificate) -> str | None:
     """The number of seconds of the window in which the client was bad, and the worst of them; None without any."""
-    seconds = part(certificate, "seconds")
-    worst = part(seconds, "worst")
-    if not isinstance(worst, list) or not worst:
+    if not certificate.seconds.worst:
         return None
-    first = worst[0]
+    seconds, first = certificate.seconds, certificate.seconds.worst[0]
     shown = [
-        ("lag P99 {} ms", number(part(first, "lag_p99_us")), LAG_US, 1e-3),
-        ("brackets P99 {} ms", number(part(first, "bracket_p99_us")), BRACKET_US, 1e-3),
-        ("CPU {} %", number(part(first, "cpu_share")), CPU_SHARE, 100),
+        ("lag P99 {} ms", known(first.lag_p99_us), LAG_US, 1e-3),
+        ("brackets P99 {} ms", known(first.bracket_p99_us), BRACKET_US, 1e-3),
+        ("CPU {} %", known(first.cpu_share), CPU_SHARE, 100),
     ]
     each = ", ".join(
         text.format(quantity(value * scale))
         for text, value, limit, scale in shown
         if value is not None and value > limit
     )
-    return f"{part(seconds, 'bad')} of {part(seconds, 'n')}, the worst at {part(first, 'at_s')} s: {each}"
+    return f"{seconds.bad} of {seconds.n}, the worst at {first.at_s} s: {each}"
 
 
-def _error_us(certificate: object, metrics: Sequence[str]) -> str:
-    """Error bound (us) of P99 of the first of *metrics* that was judged."""
-    found = next((p99 for name in metrics if (p99 := part(certificate, "figures", name, "p99")) is not None), None)
-    value, share = number(part(found, "value")), number(part(found, "error_share"))
-    return quantity(None if value is None or share is None else value * share * 1e3)
+def p99_error(certificate: Certificate, metrics: Sequence[str]) -> tuple[float, float] | None:
+    """(us, share) of P99 within which the first judged one of *metrics* is known; None where none was judged."""
+    judged = (figure.p99 for name in metrics if (figure := certificate.figures.get(name)) is not None)
+    found = next((p99 for p99 in judged if p99 is not None), StatisticBounds())
+    value, share = known(found.value), known(found.error_share)
+    return None if value is None or share is None else (value * share * 1e3, share)
 
 
-def _headroom(certificate: object) -> str:
-    headroom = part(certificate, "headroom")
-    factor = number(part(headroom, "headroom") if isinstance(headroom, Mapping) else headroom)
-    return "n/a (run fastllmload calibrate)" if factor is None else f"{quantity(factor)} x this load"
+def _error_us(certificate: Certificate, metrics: Sequence[str]) -> str:
+    found = p99_error(certificate, metrics)
+    return quantity(None if found is None else found[0])
 
 
-def _of_workers(certificate: object, name: str) -> list[float]:
-    workers = part(certificate, "workers")
-    if not isinstance(workers, Sequence):
-        return []
-    return [value for worker in workers if (value := number(part(worker, name))) is not None]
+def headroom_text(certificate: Certificate) -> str:
+    if known(certificate.headroom) is None:
+        return "n/a (run fastllmload calibrate)"
+    return f"{quantity(certificate.headroom)} x this load"
 
 
-def _highest(certificate: object, name: str) -> float | None:
-    return max(_of_workers(certificate, name), default=None)
-
-
-def _total(certificate: object, name: str) -> float | None:
-    values = _of_workers(certificate, name)
-    return sum(values) if values else None
-
-
-def _objectives(document: Document, width: int) -> list[SummaryLine]:
-    asked = part(document, "config", "output", "goodput") or ()
+def _objectives(document: RunDocument, width: int) -> list[SummaryLine]:
+    asked = document.config.output.goodput
     if not asked:
         return []
     names = ", ".join(_limit(document, name, limit) for name, limit in asked)
-    rate, attainment = document.get("request_goodput"), part(document, "slo", "slo_attainment")
+    rate, attainment = document.request_goodput, None if document.slo is None else document.slo.slo_attainment
     met = (
         f"{quantity(rate)} requests/s"
         if attainment is None
@@ -479,9 +468,9 @@ def _objectives(document: Document, width: int) -> list[SummaryLine]:
     return [SummaryLine(_labelled("goodput", text if LABEL + len(text) <= width else met))]
 
 
-def _limit(document: Document, name: str, limit: object) -> str:
+def _limit(document: RunDocument, name: str, limit: Number) -> str:
     """`ttft 200 ms`: the limit as set, in the unit of the objective."""
-    units = {part(each, "objective"): part(each, "unit") for each in part(document, "slo", "objectives") or ()}
-    known, unit = number(limit), units.get(name)
-    shown = NOT_KNOWN if known is None else f"{known:,.10g}"
+    units = {} if document.slo is None else {each.objective: each.unit for each in document.slo.objectives}
+    found, unit = known(limit), units.get(name)
+    shown = NOT_KNOWN if found is None else f"{found:,.10g}"
     return f"{name} {shown} {unit}" if unit not in (None, "share") else f"{name} {shown}"

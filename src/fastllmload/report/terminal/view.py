@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.report.terminal.outlet import Outlet, Redact, Writable, one_screen_line
 from fastllmload.report.terminal.screen import can_move_cursor
 from fastllmload.report.terminal.snapshot import Snapshot
@@ -80,7 +82,7 @@ class NoView:
         pass
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        self._outlet.write(f"{one_screen_line(run_folder(document, folder))}\n")
+        self._outlet.write(f"{one_screen_line(run_folder(convert(document, RunDocument), folder))}\n")
         self._outlet.flush()
 
     def close(self) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from fastllmload.report.text.numbers import count, number
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import RunDocument
+from fastllmload.report.text.numbers import count
 
 
-def failing_urls(document: Mapping[str, Any], room: int) -> str:
+def failing_urls(document: RunDocument, room: int) -> str:
     """`7/40 http://b:2/v1, 1/41 http://c:3/v1` (failed of sent), most failures first. Where that takes more than *room*
     columns, without the numbers, or as many URLs as fit and the number of the others. Empty with one URL, or when
     nothing failed.
     """
-    found = document.get("by_target")
-    each = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-    failed = sorted((one for one in each if number(one.get("failed"))), key=lambda one: -(number(one["failed"]) or 0))
-    urls = [str(one.get("url")) for one in failed]
-    counted = [
-        f"{count(one['failed'])}/{count(one.get('dispatched'))} {url}" for one, url in zip(failed, urls, strict=True)
-    ]
+    failed = sorted((one for one in document.by_target if known(one.failed)), key=lambda one: -(known(one.failed) or 0))
+    urls = [str(one.url) for one in failed]
+    counted = [f"{count(one.failed)}/{count(one.dispatched)} {url}" for one, url in zip(failed, urls, strict=True)]
     for texts in (counted, urls):
         if len(", ".join(texts)) <= room:
             return ", ".join(texts)

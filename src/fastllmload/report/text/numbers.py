@@ -4,72 +4,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+
+from fastllmload.documents.fields import WITHHELD, Number, known
+from fastllmload.documents.metric import Metric
 
 NOT_KNOWN = "n/a"
-WITHHELD = "withheld"  # in a redacted document (report.redaction)
+MILLISECONDS = {"s": 1e3, "us": 1e-3, "ns": 1e-6}  # by unit
 
 
-def part(document: object, *keys: str) -> Any:
-    """The value at the path *keys*, None where a key is missing."""
-    for key in keys:
-        document = document.get(key) if isinstance(document, Mapping) else None
-    return document
-
-
-def number(value: object) -> float | None:
-    """*value* as a float; None for bool, text, None and NaN."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        return None
-    return float(value)
-
-
-def some(counted: object) -> bool:
+def some(counted: Number) -> bool:
     """Whether a count is above 0; a withheld count is, as 0 is not withheld."""
-    return counted == WITHHELD or bool(number(counted))
+    return counted is WITHHELD or bool(known(counted))
 
 
-def quantity(value: object) -> str:
+def unknown(value: Number) -> str:
+    """The text in place of a number that is not known."""
+    return WITHHELD.value if value is WITHHELD else NOT_KNOWN
+
+
+def quantity(value: Number) -> str:
     """About four digits: 0.0312, 3.217, 48.32, 812.4, 12,345."""
-    known = number(value)
-    if known is None:
-        return WITHHELD if value == WITHHELD else NOT_KNOWN
-    if math.isinf(known):
-        return "inf" if known > 0 else "-inf"
-    if known == 0:
+    found = known(value)
+    if found is None:
+        return unknown(value)
+    if math.isinf(found):
+        return "inf" if found > 0 else "-inf"
+    if found == 0:
         return "0"
-    digits = next((digits for limit, digits in ((1, 4), (10, 3), (100, 2), (1000, 1)) if abs(known) < limit), 0)
-    return f"{known:,.{digits}f}"
+    digits = next((digits for limit, digits in ((1, 4), (10, 3), (100, 2), (1000, 1)) if abs(found) < limit), 0)
+    return f"{found:,.{digits}f}"
 
 
-def count(value: object) -> str:
-    known = number(value)
-    if known is None:
-        return WITHHELD if value == WITHHELD else NOT_KNOWN
-    return f"{known:,.0f}"
+def count(value: Number) -> str:
+    found = known(value)
+    return unknown(value) if found is None else f"{found:,.0f}"
 
 
-def has_too_few_samples(found: object, statistic: str, needed: int) -> bool:
+def two_decimals(value: Number, unit: str = "") -> str:
+    """`12.30 ms`."""
+    found = known(value)
+    return unknown(value) if found is None else f"{found:.2f} {unit}".rstrip()
+
+
+def milliseconds(metric: Metric, statistic: str) -> float | None:
+    """A statistic of a duration, whatever its unit."""
+    found = known(metric.statistic(statistic))
+    return None if found is None else found * MILLISECONDS.get(metric.unit, 1.0)
+
+
+def has_too_few_samples(metric: Metric, statistic: str, needed: int) -> bool:
     """Whether *statistic* of a distribution has fewer than *needed* samples; also where their number is withheld."""
-    if not isinstance(found, Mapping):
-        return False
-    samples = number(found.get("n"))
+    samples = known(metric.n)
     if samples is None:
-        return found.get("n") == WITHHELD and statistic in (found.get("insufficient") or ())
+        return metric.n is WITHHELD and statistic in metric.insufficient
     return samples < needed
 
 
-def percent(share: object) -> str:
-    known = number(share)
-    return NOT_KNOWN if known is None else f"{100 * known:.1f} %"
+def percent(share: Number) -> str:
+    found = known(share)
+    return NOT_KNOWN if found is None else f"{100 * found:.1f} %"
 
 
-def clock(seconds: object) -> str:
+def clock(seconds: Number) -> str:
     """0:07, 5:00, 1:02:03."""
-    known = number(seconds)
-    if known is None or math.isinf(known):
+    found = known(seconds)
+    if found is None or math.isinf(found):
         return NOT_KNOWN
-    total = max(0, int(known))
+    total = max(0, int(found))
     hours, minutes = divmod(total // 60, 60)
     return f"{hours}:{minutes:02}:{total % 60:02}" if hours else f"{minutes}:{total % 60:02}"
 
@@ -78,19 +79,23 @@ def clock(seconds: object) -> str:
 CLEARER_NAMES = {"deadline": "timeout", "drain": "cancelled at the end", "event": "stream_error"}
 
 
-def errors(classes: object, most: int = 4) -> str:
+def errors(classes: Mapping[str, float], most: int = 4) -> str:
     """`timeout 3, reset 1`, the most frequent first; empty without errors."""
-    if not isinstance(classes, dict):
-        return ""
-    counted = [(name, number(times)) for name, times in classes.items()]
-    ranked = sorted(((name, times) for name, times in counted if times), key=lambda entry: (-entry[1], entry[0]))
+    ranked = sorted(
+        ((name, times) for name, times in classes.items() if times), key=lambda entry: (-entry[1], entry[0])
+    )
     texts = [f"{CLEARER_NAMES.get(name, name)} {times:,.0f}" for name, times in ranked[:most]]
     return ", ".join(texts + ([f"and {len(ranked) - most} more classes"] if len(ranked) > most else []))
 
 
-def asked_rate(rate: object) -> str:
-    """`500/s`, with all of its digits."""
-    known = number(rate)
-    if known is None:
+def asked_rate(rate: float | str | None) -> str:
+    """`500/s`, with all of its digits; "inf" and infinity send all at once."""
+    found = math.inf if rate == "inf" else known(rate)
+    if found is None:
         return NOT_KNOWN
-    return "all at once" if known == math.inf else f"{known:,.10g}/s"
+    return "all at once" if found == math.inf else f"{found:,.10g}/s"
+
+
+def redaction_notice(withheld: str | None) -> str | None:
+    """One line on what redaction took away (`withheld` of a document), and why; None where nothing is missing."""
+    return None if withheld is None else f"withheld (IETF 7.1): {withheld}"

@@ -4,12 +4,11 @@ answers that were all reasoning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from fastllmload.report.text.numbers import count, number, part, quantity, some
-
-Document = Mapping[str, Any]
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import RunDocument
+from fastllmload.report.text.numbers import count, quantity, some
 
 OF_REASONING = ("ttft_any", "tpot_any")  # headline figures where answers reason
 # Labels where a report has both kinds of figures
@@ -29,59 +28,56 @@ SOURCES = {
 }
 
 
-def reasoned(document: Document) -> bool:
+def reasoned(document: RunDocument) -> bool:
     """Whether answers of a run streamed reasoning."""
-    return some(part(document, "counts", "reasoned"))
+    return some(document.counts.reasoned)
 
 
-def headlines(document: Document, names: Sequence[str]) -> list[str]:
+def headlines(document: RunDocument, names: Sequence[str]) -> list[str]:
     """*names*; for a run without reasoning, without the metrics that only reasoning has."""
     return [name for name in names if name not in OF_REASONING or reasoned(document)]
 
 
-def label(document: Document, name: str, otherwise: str) -> str:
+def label(document: RunDocument, name: str, otherwise: str) -> str:
     """The label of metric *name*; *otherwise* where answers do not reason."""
     return LABELS.get(name, otherwise) if reasoned(document) else otherwise
 
 
-def legend(document: Document) -> str | None:
+def legend(document: RunDocument) -> str | None:
     """Which figures are of the answer; None for a run without reasoning."""
     if not reasoned(document):
         return None
     return "ttft, tpot: of the answer; ttft_any, tpot_any: with the reasoning"
 
 
-def token_text(document: Document) -> str | None:
+def token_text(document: RunDocument) -> str | None:
     """`1,200 reasoning tokens (by the server's usage), 800 answer tokens; 98.20 reasoning tok/s per request (P50)`; None
     without reasoning tokens.
     """
-    counts = part(document, "counts")
-    if not reasoned(document) and not some(part(counts, "reasoning_tokens")):
+    counts, sources = document.counts, document.counts.reasoning_tokens_source
+    if not reasoned(document) and not some(counts.reasoning_tokens):
         return None
-    taken = part(counts, "reasoning_tokens_source")
-    unknown = part(taken, "unknown")
-    known = [SOURCES[name] for name in SOURCES if name != "unknown" and some(part(taken, name))]
-    source = f" ({', '.join(known)})" if known else ""
-    reasoning, answer = (count(part(counts, name)) for name in ("reasoning_tokens", "answer_tokens"))
-    text = f"{reasoning} reasoning tokens{source}, {answer} answer tokens"
-    if some(unknown):
-        text += f"; of {count(unknown)} more answers the number of reasoning tokens is not known"
-    rate = part(document, "metrics", "reasoning_tok_s", "p50")
-    return text if number(rate) is None else f"{text}; {quantity(rate)} reasoning tok/s per request (P50)"
+    named = [text for name, text in SOURCES.items() if name != "unknown" and some(sources.get(name))]
+    source = f" ({', '.join(named)})" if named else ""
+    text = f"{count(counts.reasoning_tokens)} reasoning tokens{source}, {count(counts.answer_tokens)} answer tokens"
+    if some(sources.get("unknown")):
+        text += f"; of {count(sources['unknown'])} more answers the number of reasoning tokens is not known"
+    rate = document.metric("reasoning_tok_s").p50
+    return text if known(rate) is None else f"{text}; {quantity(rate)} reasoning tok/s per request (P50)"
 
 
-def alone_text(document: Document) -> str | None:
+def alone_text(document: RunDocument) -> str | None:
     """The number of answers without an answer token; None where there are none."""
-    alone, answers = (part(document, "counts", name) for name in ("all_reasoning", "latency_population"))
-    if not some(alone):
+    counts = document.counts
+    if not some(counts.all_reasoning):
         return None
     return (
-        f"{count(alone)} of {count(answers)} answers were all reasoning: without an answer token they are not in TTFT, TPOT "
-        "and ITL of the answer"
+        f"{count(counts.all_reasoning)} of {count(counts.latency_population)} answers were all reasoning: without an answer "
+        "token they are not in TTFT, TPOT and ITL of the answer"
     )
 
 
-def notes(document: Document) -> list[str]:
+def notes(document: RunDocument) -> list[str]:
     """Notes of a latency table; none for a run without reasoning."""
     return [
         f"{text[0].upper()}{text[1:]}." for text in (token_text(document), alone_text(document)) if text is not None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.report.documents import results
 from fastllmload.report.text.tables import escaped
 
@@ -49,22 +49,21 @@ TIMESTAMPS = (
 HOST = "The host stalled: use a host that is not shared, stop other programs on it, and run again."
 
 
-def remedy(code: object, cause: object = "generator") -> str:
+def remedy(code: str | None, cause: str | None = "generator") -> str:
     """The remedy for a reason; empty for an unknown code."""
     if cause == "host" and code not in ("host_hiccups", "host_steal"):
         return HOST if code in GENERATOR else ""
     if cause == "timestamps" and code in GENERATOR:
         return TIMESTAMPS
-    return GENERATOR.get(code, "") if isinstance(code, str) else ""
+    return GENERATOR.get(code or "", "")
 
 
-def codes(document: Mapping[str, Any]) -> set[object]:
+def codes(document: RunDocument) -> set[str]:
     """Codes of the certificate's reasons."""
-    found = (document.get("certificate") or {}).get("reasons") or ()
-    return {each.get("code") for each in found if isinstance(each, Mapping)}
+    return set() if document.certificate is None else {reason.code for reason in document.certificate.reasons}
 
 
-def reason_lines(document: Mapping[str, Any]) -> Iterator[str]:
+def reason_lines(document: RunDocument) -> Iterator[str]:
     """The certificate's reasons as a list."""
     found = list(results.reasons(document))
     if found:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from fastllmload.documents.fields import WITHHELD, Number
 from fastllmload.report.terminal.outlet import one_screen_line
-from fastllmload.report.text.numbers import NOT_KNOWN, WITHHELD, quantity
+from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 
-Cell = str | float | int | None
+Cell = str | Number
 NUMBER = re.compile(r"[-+]?[\d.,]+\*?(\s?(%|ms|s))?$")
-NOT_NUMERIC = (NOT_KNOWN, WITHHELD, "not measured", "-", "")
+NOT_NUMERIC = (NOT_KNOWN, WITHHELD.value, "not measured", "-", "")
 EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # an underscore inside a word is literal
 
 
@@ -26,17 +26,7 @@ class Table:
     notes: Sequence[str] = ()
 
 
-def from_mapping(table: Mapping[str, Any]) -> Table:
-    """A table of procedure.json."""
-    return Table(
-        str(table.get("title") or table.get("id") or ""),
-        [str(column) for column in table.get("columns") or ()],
-        [list(row) for row in table.get("rows") or ()],
-        [str(note) for note in table.get("notes") or ()],
-    )
-
-
-def cell_text(value: object) -> str:
+def cell_text(value: Cell) -> str:
     """A cell as text."""
     if isinstance(value, str):
         return one_screen_line(value)
@@ -44,7 +34,7 @@ def cell_text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return NOT_KNOWN if value is None else quantity(value)
+    return quantity(value)
 
 
 def cells(table: Table) -> list[list[str]]:

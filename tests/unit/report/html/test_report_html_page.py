@@ -13,6 +13,7 @@ import pytest
 from html_runs import CHARTS, Written, write
 from page_reader import Page
 from synthetic_run import Shape
+from typed_documents import typed_metric
 
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.records import layout
@@ -62,7 +63,7 @@ def test_the_latency_table_has_the_values_and_intervals_of_run_json(run: Written
     for name in ("ttft", "ttft_sched", "tpot", "e2e", "e2e_sched"):
         metric = run.document["metrics"][name]
         for column in ("mean", "p50", "p90", "p95", "p99", "p999", "max"):
-            known = bound(metric, column)
+            known = bound(typed_metric(metric), column)
             assert (quantity(metric[column]) if known is None else known.replace(">=", "≥ ")) in text, (name, column)
 
 

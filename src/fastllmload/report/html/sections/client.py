@@ -15,7 +15,7 @@ from fastllmload.report.html.charts.chart import Chart, Columns, Layer, Line, Ru
 from fastllmload.report.html.charts.figure import empty, grid, known, middles, table
 from fastllmload.report.html.charts.scales import Linear, Log, Tail, duration, in_one_unit, plain, up_to
 from fastllmload.report.html.charts.scales import percent as percent_tick
-from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.context import ReportContext, number
 from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.sections.evidence import us
 from fastllmload.report.html.sections.over_time import time_chart
@@ -30,7 +30,7 @@ from fastllmload.report.series.host import (
     stalls_over_time,
     worker_stalls_over_time,
 )
-from fastllmload.report.text.numbers import NOT_KNOWN, count, number, percent
+from fastllmload.report.text.numbers import NOT_KNOWN, count, percent
 
 TONES = ("c1", "c3", "c4", "c5", "c6", "c8")
 MOST_WORKERS = 6

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastllmload.report.html.charts.figure import render_table
-from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.context import ReportContext, part
 from fastllmload.report.html.markup import Markup, element, joined, visible
-from fastllmload.report.terminal.summary import part
 from fastllmload.report.text.numbers import count
 from fastllmload.report.text.tables import Table
 

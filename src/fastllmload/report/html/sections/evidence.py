@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from fastllmload.documents.certificate import Certificate
 from fastllmload.report.html.charts.scales import duration
-from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.context import ReportContext, number, part
 from fastllmload.report.html.markup import Markup, element, joined, visible
-from fastllmload.report.terminal.summary import ERRORS, bad_seconds, gap_name, part
-from fastllmload.report.text.numbers import NOT_KNOWN, number, percent, quantity
+from fastllmload.report.terminal.summary import ERRORS, bad_seconds, gap_name
+from fastllmload.report.text.numbers import NOT_KNOWN, percent, quantity
 from fastllmload.report.text.reasoning import headlines
 
 SHORT = {"ttft_any": "TTFT of any token", "tbc": "time between chunks", "itl_b": "ITL (B)"}
@@ -32,7 +34,7 @@ def evidence(context: ReportContext) -> Markup | None:
         ),
         "Stamps": f"{source}; {percent(certificate.get('batched_share'))} of tokens arrived with the previous one",
         "Busiest worker": _busiest(certificate),
-        "Bad seconds": bad_seconds(certificate) or "none",
+        "Bad seconds": bad_seconds(context.document.certificate or Certificate()) or "none",
         "Headroom": _headroom(certificate),
         "Host": f"steal {percent(part(host, 'steal_share'))}, longest stall {us(host, 'hiccup_max_us')}",
     }
@@ -48,19 +50,19 @@ def us(found: object, key: str) -> str:
     return NOT_KNOWN if value is None else duration(value / 1e3)
 
 
-def _rate(certificate: Mapping[str, object], key: str) -> str:
+def _rate(certificate: Mapping[str, Any], key: str) -> str:
     rate = quantity(certificate.get(key))
     return rate if rate == NOT_KNOWN else f"{rate}/s"
 
 
-def _within(certificate: Mapping[str, object], metrics: Sequence[str]) -> str:
+def _within(certificate: Mapping[str, Any], metrics: Sequence[str]) -> str:
     """Error bound of P99 of the first of *metrics* that was judged."""
     found = next((p99 for name in metrics if (p99 := part(certificate, "figures", name, "p99")) is not None), None)
     value, share = number(part(found, "value")), number(part(found, "error_share"))
     return NOT_KNOWN if value is None or share is None else duration(value * share)
 
 
-def _busiest(certificate: Mapping[str, object]) -> str:
+def _busiest(certificate: Mapping[str, Any]) -> str:
     workers = certificate.get("workers")
     shares = [number(part(worker, "cpu_share")) for worker in workers] if isinstance(workers, list) else []
     known = [share for share in shares if share is not None]
@@ -68,7 +70,7 @@ def _busiest(certificate: Mapping[str, object]) -> str:
     return f"{percent(max(known))} of its core{of}" if known else NOT_KNOWN
 
 
-def _headroom(certificate: Mapping[str, object]) -> str | Markup:
+def _headroom(certificate: Mapping[str, Any]) -> str | Markup:
     value = number(certificate.get("headroom"))
     if value is None:
         return joined("not known; measure it with ", element("code", "fastllmload calibrate"))

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.read import convert
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.report.html.charts.chart import Chart, Line, Span, Whiskers
 from fastllmload.report.html.charts.figure import empty, grid, table
 from fastllmload.report.html.charts.scales import Tail, for_durations
-from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.context import ReportContext, number, part
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.overview import success_text
 from fastllmload.report.series.curves import QuantileCurve, curve_of, curve_of_buckets
-from fastllmload.report.terminal.summary import part
 from fastllmload.report.text.doubts import bound, unfinished_text
-from fastllmload.report.text.numbers import NOT_KNOWN, count, number, quantity
+from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity
 from fastllmload.report.text.reasoning import headlines, notes, reasoned
 from fastllmload.report.text.traffic import unstreamed_answers
 
@@ -81,7 +82,7 @@ def size(metric: object) -> Markup:
 
 def cell(metric: object, column: str) -> Markup:
     """A value and its interval, if any; a star where there are fewer samples than needed."""
-    known = bound(metric, column)
+    known = bound(convert(metric, Metric), column)
     if known is not None:
         return joined(element("span", known.replace(">=", "≥ "), class_="few"))
     value = quantity(part(metric, column))

@@ -6,17 +6,19 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.read import convert
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.records.integrity import missing_checksums
 from fastllmload.report.html.charts.scales import duration
-from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.context import ReportContext, number, part
 from fastllmload.report.html.html_document import SIMULATED
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.evidence import evidence
 from fastllmload.report.html.sections.verdict import VerdictReason, verdict_card
-from fastllmload.report.terminal.summary import SEVERITIES, part, run_folder, simulated
+from fastllmload.report.terminal.summary import SEVERITIES, run_folder, simulated
 from fastllmload.report.text.doubts import bound, reason_text, token_texts, unsteady_texts
-from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, errors, number, percent, quantity
+from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, errors, percent, quantity
 from fastllmload.report.text.reasoning import reasoned
 from fastllmload.report.text.remedies import codes, remedy
 from fastllmload.report.text.traffic import unstreamed_answers
@@ -52,7 +54,7 @@ def marks(context: ReportContext) -> list[str]:
     return (
         [DAMAGED] * bool(context.damage)
         + [INCOMPLETE] * (not context.complete)
-        + [COLD] * declared_cold(context.get("declarations") or {})
+        + [COLD] * declared_cold(context.document.declarations)
     )
 
 
@@ -87,7 +89,7 @@ def header(context: ReportContext) -> Markup:
 def _incomplete(context: ReportContext) -> Markup | None:
     if context.complete:
         return None
-    status = visible(context.document.get("status") or "no status", 40)
+    status = visible(context.get("status") or "no status", 40)
     ended = "The run was killed" if status == "running" else "The run was stopped early"
     text = f"{ended}; the figures are of the part that was measured."
     return element("p", element("strong", f"{INCOMPLETE} ({status}). "), text, class_="incomplete")
@@ -112,13 +114,13 @@ def _damaged(context: ReportContext) -> Markup | None:
 
 def _folder(context: ReportContext) -> Markup:
     path = element("code", visible(run_folder(context.document, str(context.run.directory))))
-    text = missing_checksums(context.document)
+    text = missing_checksums(context.raw)
     return path if text is None else joined(path, element("small", text))
 
 
 def _cold(context: ReportContext) -> Markup | None:
     """The warning about a cold start, at the top of the report."""
-    if not declared_cold(context.get("declarations") or {}):
+    if not declared_cold(context.document.declarations):
         return None
     first = number(context.get("metrics", "cold_start_latency", "value"))
     took = "" if first is None else f" The first request had its first token after {duration(first)}."
@@ -140,15 +142,9 @@ def reasons(context: ReportContext) -> list[VerdictReason]:
     if lost != "":
         found.insert(
             0,
-            VerdictReason(
-                "failures", f"Requests failed: {lost}.", FAILED if context.document.get("completed") else NONE
-            ),
+            VerdictReason("failures", f"Requests failed: {lost}.", FAILED if context.get("completed") else NONE),
         )
-    return (
-        found
-        + _unsteady(context)
-        + [VerdictReason("incident", text) for text in _texts(context.document.get("incidents"))]
-    )
+    return found + _unsteady(context) + [VerdictReason("incident", text) for text in _texts(context.get("incidents"))]
 
 
 def _unsteady(context: ReportContext) -> list[VerdictReason]:
@@ -165,7 +161,7 @@ def _unsteady(context: ReportContext) -> list[VerdictReason]:
 def _by_status(context: ReportContext) -> dict[str, int]:
     """Failed requests by status, of the groups in `errors`."""
     found: dict[str, int] = {}
-    for group in context.document.get("errors") or ():
+    for group in context.get("errors") or ():
         status, times = part(group, "status"), number(part(group, "count"))
         if times is not None:
             found[str(status)] = found.get(str(status), 0) + int(times)
@@ -175,7 +171,7 @@ def _by_status(context: ReportContext) -> dict[str, int]:
 def deviations(context: ReportContext) -> list[str]:
     """Deviations from the methodology, without duplicates."""
     judged = _texts(context.get("compliance", "deviations"))
-    found = [*judged, *_texts(context.document.get("deviations")), *_texts(context.get("plan", "deviations"))]
+    found = [*judged, *_texts(context.get("deviations")), *_texts(context.get("plan", "deviations"))]
     warm_up = context.get("plan", "warmup", "deviation")
     if isinstance(warm_up, str):
         found.append(warm_up)
@@ -243,7 +239,7 @@ def facts(context: ReportContext) -> Markup:
         ("Command", _command(context)),
         ("Folder", _folder(context)),
     ]
-    labels = context.document.get("metadata")
+    labels = context.get("metadata")
     if isinstance(labels, Mapping) and labels:
         rows.append(
             ("Labels", ", ".join(f"{visible(key, 60)} = {visible(value, 120)}" for key, value in labels.items()))
@@ -332,7 +328,7 @@ def _window(context: ReportContext) -> str:
 
 
 def _began(context: ReportContext) -> str | None:
-    phases = context.document.get("phases") or []
+    phases = context.get("phases") or []
     begun = next((phase.get("start_utc") for phase in phases if phase.get("name") == "measure"), None)
     stamp = begun or context.get("environment", "time_utc")
     return None if stamp is None else visible(str(stamp).replace("T", " ").replace("Z", " UTC"), 40)
@@ -340,7 +336,7 @@ def _began(context: ReportContext) -> str | None:
 
 def _command(context: ReportContext) -> Markup | None:
     """The command line as typed, without secrets."""
-    given = context.document.get("command")
+    given = context.get("command")
     words = [without_password(str(word)) for word in given] if isinstance(given, list) else []
     return element("code", visible(shlex.join(words), 1000)) if words else None
 
@@ -365,9 +361,9 @@ def tiles(context: ReportContext) -> Markup:
         *(of_any if both else []),
         _latency_tile(f"Between {'answer ' if both else ''}{'chunks' if gap == 'tbc' else 'tokens'}", part(metrics, gap)),
         _latency_tile("End to end", part(metrics, "e2e")),
-        _tile("Output", quantity(context.document.get("output_throughput")), "tokens/s",
+        _tile("Output", quantity(context.get("output_throughput")), "tokens/s",
               f"{quantity(context.document.get('total_token_throughput'))} with input"),
-        _tile("Completed", quantity(context.document.get("request_throughput")), "requests/s", _asked(context)),
+        _tile("Completed", quantity(context.get("request_throughput")), "requests/s", _asked(context)),
         _success_tile(context),
     ]  # fmt: skip
     return element("section", *shown, class_="tiles eight" if both else "tiles", aria_label="Key figures")
@@ -375,7 +371,7 @@ def tiles(context: ReportContext) -> Markup:
 
 def _latency_tile(name: str, metric: object) -> Markup:
     p50, p99 = number(part(metric, "p50")), number(part(metric, "p99"))
-    known = bound(metric, "p99")
+    known = bound(convert(metric, Metric), "p99")
     big = NOT_KNOWN if p50 is None else duration(p50, zeros=True)
     value, _, unit = big.partition(" ")
     return _tile(
@@ -397,7 +393,7 @@ def _asked(context: ReportContext) -> str:
 
 def _success_tile(context: ReportContext) -> Markup:
     share = number(context.get("metrics", "success_rate", "value"))
-    failed = number(context.document.get("failed"))
+    failed = number(context.get("failed"))
     shown = NOT_KNOWN if share is None else f"{100 * share:.4g}"
     left = number(context.get("counts", "left"))
     below = f"{count(failed)} failed" + (f", {count(left)} left" if left else "")

@@ -11,12 +11,12 @@ from fastllmload.report.documents.results import error_text_table, target_table
 from fastllmload.report.html.charts.chart import Chart, Columns, Layer, Line
 from fastllmload.report.html.charts.figure import empty, grid, render_table, table
 from fastllmload.report.html.charts.scales import Linear, duration, up_to
-from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.context import ReportContext, number
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.over_time import time_chart
 from fastllmload.report.series.chosen_requests import Delivery, choose_rows, delivery_of, thinned
 from fastllmload.report.series.load import failures_over_time
-from fastllmload.report.text.numbers import count, number, percent
+from fastllmload.report.text.numbers import count, percent
 from fastllmload.report.text.traffic import ending_texts
 
 STATUS_TONES = ("c2", "c5", "c4", "c6", "c1", "c3", "c8", "c7")
@@ -92,7 +92,7 @@ def _delivery_text(found: Delivery) -> str:
 
 def failures(context: ReportContext) -> Markup:
     """Tables by class and by URL, error messages of the server, and failures over time."""
-    groups = context.document.get("errors")
+    groups = context.get("errors")
     rows = (
         [_group(context, group) for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []
     )

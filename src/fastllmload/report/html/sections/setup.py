@@ -53,7 +53,7 @@ def section(context: ReportContext) -> Markup:
 
 
 def _blocks(context: ReportContext) -> Iterator[Markup | None]:
-    document = context.document
+    document = context.raw
     yield _block("Settings", dict(_flat(_clean(document.get("config")))))
     environment = {**_mapping(document.get("environment")), "tool": _tool(document.get("tool"))}
     yield _block("Environment", dict(_flat(environment)))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.read import convert
 from fastllmload.report.documents.results import MARK, class_table, few_samples_note, marked
 from fastllmload.report.html.charts.figure import render_table
-from fastllmload.report.html.context import ReportContext
+from fastllmload.report.html.context import ReportContext, number, part
 from fastllmload.report.html.markup import Markup, element, visible
-from fastllmload.report.terminal.summary import part
-from fastllmload.report.text.numbers import NOT_KNOWN, count, number, percent, quantity
+from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
 from fastllmload.report.text.tables import Cell, Table
 from fastllmload.report.text.traffic import class_targets
 
@@ -59,7 +60,7 @@ def few(rows: Sequence[Sequence[Cell]]) -> list[str]:
 def _class(name: str, one: Any, met: Any) -> list[Cell]:
     numbers = [count(part(one, key)) for key in ("ok", "failed", "left")]
     rates = [quantity(part(one, key)) for key in ("req_s", "output_tok_s")]
-    latencies = [marked(part(one, metric) or {}, q) for metric, q in FIGURES]
+    latencies = [marked(convert(part(one, metric) or {}, Metric), q) for metric, q in FIGURES]
     goal = percent(part(met, "slo_attainment"))
     return [visible(name, 60), *numbers, percent(part(one, "success_rate")), *rates, *latencies, goal]
 
@@ -85,7 +86,7 @@ def _turn(turn: Any) -> list[Cell]:
     return [
         NOT_KNOWN if at is None else f"{at + 1:,.0f}",
         count(part(turn, "requests")),
-        *(marked(part(turn, "ttft") or {}, q) for q in ("p50", "p99")),
+        *(marked(convert(part(turn, "ttft") or {}, Metric), q) for q in ("p50", "p99")),
         quantity(part(turn, "prompt_tokens_mean")),
         percent(part(turn, "cached_share")),
     ]

@@ -1,0 +1,23 @@
+"""Documents that tests write as plain tables, as the types that the reports take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.procedure import ProcedureDocument, experiment_document
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
+
+
+def typed(found: Mapping[str, Any]) -> RunDocument:
+    return convert(found, RunDocument)
+
+
+def typed_metric(found: Mapping[str, Any]) -> Metric:
+    return convert(found, Metric)
+
+
+def typed_procedure(found: Mapping[str, Any]) -> ProcedureDocument:
+    return experiment_document(found, ProcedureDocument)
