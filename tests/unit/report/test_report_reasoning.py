@@ -100,11 +100,8 @@ def test_unknown_numbers_are_reported() -> None:
     silent = THINKS | {"hidden_reasoning_tokens": -1, "output_tokens": 90}
     silent["chunks"] = [[t, 0, what] for t, _, what in silent["chunks"]]
     _, document = made(THINKS, silent)
-    assert (
-        "5 reasoning" in notes(typed(document))[0]
-        and "4 answer" in notes(typed(document))[0]
-        and "1 more" in notes(typed(document))[0]
-    )
+    (note, *_) = notes(typed(document))
+    assert "5 reasoning" in note and "4 answer" in note and "1 more" in note
 
 
 def test_hidden_reasoning_has_tokens_and_one_kind_of_first_token() -> None:

@@ -27,7 +27,7 @@ from fastllmload.report.text.numbers import count, quantity
 
 pytestmark = pytest.mark.slow
 
-RATE, CAPACITY, SLOTS, ASKED, BLOCKS, IN_CLASS = 23.7, 41.9, 67, 137, 608, 89
+RATE, CAPACITY, SLOTS, ASKED, BLOCKS, IN_CLASS = 23.7, 43.9, 67, 137, 608, 89
 SOURCE = f"{SLOTS} slots of {BLOCKS} blocks, nineteen ms each"
 SECRETS = (RATE, CAPACITY, SLOTS, ASKED, BLOCKS, IN_CLASS)
 COMMAND = ["fastllmload", "procedure", "ITS", "--rate", f"{RATE}", f"--num-requests={ASKED}", "-n", f"{ASKED}",

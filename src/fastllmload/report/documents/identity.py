@@ -219,7 +219,7 @@ def _load_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     yield "Plan (SHA-256)", document.plan.digest or NOT_KNOWN
     yield "Schedule (SHA-256)", document.plan.schedule_hash or NOT_KNOWN
     yield "Warm-up", _warmup(document)
-    yield "Request time-out", seconds(settings and settings.load.timeout)
+    yield "Request time-out", seconds(None if settings is None else settings.load.timeout)
 
 
 def seconds(value: Number) -> str:

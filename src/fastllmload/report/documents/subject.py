@@ -159,5 +159,7 @@ def procedure_document(folder: Path) -> dict[str, Any]:
     try:
         experiment_document(found, ProcedureDocument)
     except DocumentError as wrong:
-        raise RunFolderError(f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it") from None
+        raise RunFolderError(
+            "run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it"
+        ) from None
     return found

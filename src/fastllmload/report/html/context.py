@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.documents.fields import known
+from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.request.tpot import came_whole
@@ -22,15 +22,7 @@ from fastllmload.report.html.charts.figure import Figures
 from fastllmload.report.series.axis import TimeAxis, time_axis
 from fastllmload.report.series.tokens import TokenSeries, token_series
 
-number = known
 GAP_NAMES = ("itl", "itl_b", "tbc")
-
-
-def part(document: object, *keys: str) -> Any:
-    """The value at the path *keys*, None where a key is missing."""
-    for key in keys:
-        document = document.get(key) if isinstance(document, Mapping) else None
-    return document
 
 
 @dataclass
@@ -92,9 +84,10 @@ class ReportContext:
         """Damage of the files of the folder, without the folder name."""
         return tuple(text.replace(f"{self.run.directory}/", "") for text in self.run.damage)
 
-    def get(self, *keys: str) -> Any:
-        """The value of run.json at the path *keys*, None where a key is missing."""
-        return part(self.raw, *keys)
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The certificate; an empty one where the client was not judged."""
+        return self.document.certificate or Certificate()
 
     def milliseconds(self, start: str, end: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """(t_submit, end - start in ms) of the latency population, without rows that lack one of the two."""

@@ -46,7 +46,7 @@ def page(context: ReportContext) -> str:
         "methodology": compliance.section(context),
         "setup": setup.section(context),
     }
-    run_id = context.get("run_id")
+    run_id = context.document.run_id
     which = "" if run_id is None else f"run {run_id}. "
     return html_document(
         overview.title(context),

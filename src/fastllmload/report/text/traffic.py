@@ -81,7 +81,7 @@ def _conversations(found: Conversations | None) -> list[str]:
     if found is None:
         return []
     stopped = total((found.ended_by_failure, found.ended_by_leaving))
-    cached = [share for turn in found.turns[1:] if (share := known(turn.cached_share)) is not None]
+    cached = [each for turn in found.turns[1:] if (each := known(turn.cached_share)) is not None]
     called = f"; {count(found.tool_call_replies)} replies called tools" if found.tool_call_replies else ""
     share = f"; later turns {percent(sum(cached) / len(cached))} cached" if cached else ""
     return [

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fastllmload.certificate.monitor import HICCUP, HISTOGRAMS, STALLS
+from fastllmload.documents.certificate import WorkerUsage
+from fastllmload.documents.fields import known as number
 from fastllmload.errors import RunFolderError
 from fastllmload.records.integrity import ROWS
 from fastllmload.records.run import SAMPLES
@@ -15,7 +17,7 @@ from fastllmload.report.html.charts.chart import Chart, Columns, Layer, Line, Ru
 from fastllmload.report.html.charts.figure import empty, grid, known, middles, table
 from fastllmload.report.html.charts.scales import Linear, Log, Tail, duration, in_one_unit, plain, up_to
 from fastllmload.report.html.charts.scales import percent as percent_tick
-from fastllmload.report.html.context import ReportContext, number
+from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.sections.evidence import us
 from fastllmload.report.html.sections.over_time import time_chart
@@ -97,7 +99,7 @@ def _histograms(context: ReportContext) -> list[Markup]:
         words = histograms(context.run)
     except RunFolderError as problem:
         words, missing = {}, visible(problem)
-    closed = context.get("plan", "description", "load", "loop") == "closed"
+    closed = context.document.plan.description.load.loop == "closed"
     figures = []
     for key, (title, note) in {"lag": TURN if closed else LAG, "socket_to_user": SOCKET, "hiccup": STALL}.items():
         if key in words:
@@ -142,7 +144,7 @@ def _stalls(context: ReportContext) -> Markup:
     except RunFolderError as problem:
         stalls, own, unread = None, None, visible(problem)
     layers: list[Layer] = []
-    closed = context.get("plan", "description", "load", "loop") == "closed"
+    closed = context.document.plan.description.load.loop == "closed"
     if known(lag):
         layers.append(Line("longest turn-around" if closed else "latest release", x, lag, "c1"))
     if stalls is not None and known(stalls):
@@ -199,24 +201,22 @@ def _cpu_lines(found: Mapping[int, Floats]) -> Sequence[tuple[str, Floats, str]]
 
 def workers(context: ReportContext) -> Markup | None:
     """One row per worker, from the certificate."""
-    given = context.get("certificate", "workers")
-    rows = [_worker(worker) for worker in given if isinstance(worker, Mapping)] if isinstance(given, list) else []
+    rows = [_worker(worker) for worker in context.certificate.workers]
     if not rows:
         return None
     return element("div", element("h3", "Workers"), table(WORKER_HEAD, rows), class_="card")
 
 
-def _worker(worker: Mapping[str, object]) -> list[str | Markup]:
-    died = " (died)" if worker.get("died") else ""
-    memory = number(worker.get("rss_bytes"))
+def _worker(worker: WorkerUsage) -> list[str | Markup]:
+    memory = number(worker.rss_bytes)
     return [
-        f"{count(worker.get('worker'))}{died}",
-        percent(worker.get("cpu_share")),
-        percent(worker.get("spin_share")),
-        percent(worker.get("run_delay_share")),
-        us(worker, "stall_max_us"),
-        count(worker.get("involuntary_switches")),
-        count(worker.get("gc_runs")),
+        f"{count(worker.worker)}{' (died)' if worker.died else ''}",
+        percent(worker.cpu_share),
+        percent(worker.spin_share),
+        percent(worker.run_delay_share),
+        us(worker.stall_max_us),
+        count(worker.involuntary_switches),
+        count(worker.gc_runs),
         NOT_KNOWN if memory is None else f"{memory / 2**20:,.0f} MiB",
-        count(worker.get("connections_max")),
+        count(worker.connections_max),
     ]

@@ -2,76 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.certificate import Certificate, FigureVerdict, ScheduleLag, StatisticBounds
+from fastllmload.documents.fields import Number, known
 from fastllmload.report.html.charts.scales import duration
-from fastllmload.report.html.context import ReportContext, number, part
+from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.terminal.summary import ERRORS, bad_seconds, gap_name
 from fastllmload.report.text.numbers import NOT_KNOWN, percent, quantity
 from fastllmload.report.text.reasoning import headlines
 
 SHORT = {"ttft_any": "TTFT of any token", "tbc": "time between chunks", "itl_b": "ITL (B)"}
-LAGS = {"p50": "P50", "p99": "P99", "max": "max"}
 
 
 def evidence(context: ReportContext) -> Markup | None:
     """None without a certificate."""
-    certificate = context.get("certificate")
-    if not isinstance(certificate, Mapping):
+    certificate = context.document.certificate
+    if certificate is None:
         return None
-    closed = context.get("plan", "description", "load", "loop") == "closed"
-    lag = part(certificate, "schedule_lag_us")
-    host, source = part(certificate, "host"), visible(certificate.get("timestamp_source") or NOT_KNOWN, 20)
+    closed = context.document.plan.description.load.loop == "closed"
+    lag = certificate.schedule_lag_us or ScheduleLag()
+    host, source = certificate.host, visible(certificate.timestamp_source or NOT_KNOWN, 20)
     rows: dict[str, str | Markup] = {
-        "Turn-around" if closed else "Release lag": ", ".join(f"{label} {us(lag, k)}" for k, label in LAGS.items()),
-        "Rate": f"planned {_rate(certificate, 'planned_rate')}, sent {_rate(certificate, 'offered_rate')}",
+        "Turn-around" if closed else "Release lag": f"P50 {us(lag.p50)}, P99 {us(lag.p99)}, max {us(lag.max)}",
+        "Rate": f"planned {_rate(certificate.planned_rate)}, sent {_rate(certificate.offered_rate)}",
         "P99 is known within": ", ".join(
             f"{SHORT.get(gap_name(context.document, name), name.upper())} {_within(certificate, ERRORS[name])}"
             for name in headlines(context.document, tuple(ERRORS))
         ),
-        "Stamps": f"{source}; {percent(certificate.get('batched_share'))} of tokens arrived with the previous one",
+        "Stamps": f"{source}; {percent(certificate.batched_share)} of tokens arrived with the previous one",
         "Busiest worker": _busiest(certificate),
-        "Bad seconds": bad_seconds(context.document.certificate or Certificate()) or "none",
+        "Bad seconds": bad_seconds(certificate) or "none",
         "Headroom": _headroom(certificate),
-        "Host": f"steal {percent(part(host, 'steal_share'))}, longest stall {us(host, 'hiccup_max_us')}",
+        "Host": f"steal {percent(host.steal_share)}, longest stall {us(host.hiccup_max_us)}",
     }
     if closed:
-        rows["Rate"] = f"sent {_rate(certificate, 'offered_rate')}"
+        rows["Rate"] = f"sent {_rate(certificate.offered_rate)}"
     pairs = (joined(element("dt", name), element("dd", text)) for name, text in rows.items())
     return element("dl", *pairs, class_="evidence")
 
 
-def us(found: object, key: str) -> str:
+def us(given: Number) -> str:
     """A duration given in us."""
-    value = number(part(found, key))
+    value = known(given)
     return NOT_KNOWN if value is None else duration(value / 1e3)
 
 
-def _rate(certificate: Mapping[str, Any], key: str) -> str:
-    rate = quantity(certificate.get(key))
+def _rate(given: Number) -> str:
+    rate = quantity(given)
     return rate if rate == NOT_KNOWN else f"{rate}/s"
 
 
-def _within(certificate: Mapping[str, Any], metrics: Sequence[str]) -> str:
+def _within(certificate: Certificate, metrics: Sequence[str]) -> str:
     """Error bound of P99 of the first of *metrics* that was judged."""
-    found = next((p99 for name in metrics if (p99 := part(certificate, "figures", name, "p99")) is not None), None)
-    value, share = number(part(found, "value")), number(part(found, "error_share"))
+    judged = (certificate.figures.get(name, FigureVerdict()).p99 for name in metrics)
+    found = next((p99 for p99 in judged if p99 is not None), StatisticBounds())
+    value, share = known(found.value), known(found.error_share)
     return NOT_KNOWN if value is None or share is None else duration(value * share)
 
 
-def _busiest(certificate: Mapping[str, Any]) -> str:
-    workers = certificate.get("workers")
-    shares = [number(part(worker, "cpu_share")) for worker in workers] if isinstance(workers, list) else []
-    known = [share for share in shares if share is not None]
-    of = f" (of {len(shares)})" if len(shares) > 1 else ""
-    return f"{percent(max(known))} of its core{of}" if known else NOT_KNOWN
+def _busiest(certificate: Certificate) -> str:
+    workers = len(certificate.workers)
+    shares = [share for worker in certificate.workers if (share := known(worker.cpu_share)) is not None]
+    of = f" (of {workers})" if workers > 1 else ""
+    return f"{percent(max(shares))} of its core{of}" if shares else NOT_KNOWN
 
 
-def _headroom(certificate: Mapping[str, Any]) -> str | Markup:
-    value = number(certificate.get("headroom"))
+def _headroom(certificate: Certificate) -> str | Markup:
+    value = known(certificate.headroom)
     if value is None:
         return joined("not known; measure it with ", element("code", "fastllmload calibrate"))
     return f"{value:.3g} times the peak load"

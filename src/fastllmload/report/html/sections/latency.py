@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from fastllmload.documents.fields import known as number
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.read import convert
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.report.html.charts.chart import Chart, Line, Span, Whiskers
 from fastllmload.report.html.charts.figure import empty, grid, table
 from fastllmload.report.html.charts.scales import Tail, for_durations
-from fastllmload.report.html.context import ReportContext, number, part
+from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.overview import success_text
 from fastllmload.report.series.curves import QuantileCurve, curve_of, curve_of_buckets
@@ -64,7 +62,7 @@ def main_table(context: ReportContext) -> Markup:
     for name in headlines(context.document, tuple(MAIN)):
         label, meaning = MAIN[name]
         label = OF_ANSWER.get(name, label) if reasoned(context.document) else label
-        metric = context.get("metrics", name)
+        metric = context.document.metric(name)
         if name in ("itl", "itl_b", "tbc") and name != context.gap_name:
             continue
         head = joined(label, " ", element("code", name), element("small", meaning))
@@ -74,31 +72,29 @@ def main_table(context: ReportContext) -> Markup:
     return joined(body, last)
 
 
-def size(metric: object) -> Markup:
+def size(metric: Metric) -> Markup:
     """n, and below it the number of requests without a value."""
-    nulls = number(part(metric, "n_null"))
-    return joined(count(part(metric, "n")), element("small", f"{nulls:,.0f} without") if nulls else None)
+    nulls = number(metric.n_null)
+    return joined(count(metric.n), element("small", f"{nulls:,.0f} without") if nulls else None)
 
 
-def cell(metric: object, column: str) -> Markup:
+def cell(metric: Metric, column: str) -> Markup:
     """A value and its interval, if any; a star where there are fewer samples than needed."""
-    known = bound(convert(metric, Metric), column)
+    known = bound(metric, column)
     if known is not None:
         return joined(element("span", known.replace(">=", "≥ "), class_="few"))
-    value = quantity(part(metric, column))
-    few = column in (part(metric, "insufficient") or ())
+    value, few = quantity(metric.statistic(column)), column in metric.insufficient
     shown = element("span", value + ("*" if few and value != NOT_KNOWN else ""), class_="few" if few else None)
     return joined(shown, element("small", interval(metric, column)))
 
 
-def interval(metric: object, column: str) -> str | None:
+def interval(metric: Metric, column: str) -> str | None:
     """The interval below a value; None where the column or the value has none."""
-    given, missing = part(metric, "ci95"), part(metric, "not_estimable", column)
-    if part(metric, column) is None or (column not in PLACES and part(given, column) is None and missing is None):
+    ends, missing = metric.interval(column), metric.why_not_estimable(column)
+    if metric.statistic(column) is None or (column not in PLACES and ends is None and missing is None):
         return None
-    ends = part(given, column)
-    if not isinstance(ends, list | tuple) or len(ends) != 2 or (ends[0] is None and ends[1] is None):
-        needed = number(part(missing, "requests_needed"))
+    if ends is None or ends == (None, None):
+        needed = None if missing is None else number(missing.requests_needed)
         return "not estimable" if needed is None else f"needs {needed:,.0f}"
     low, high = (None if end is None else quantity(end) for end in ends)
     if low is None or high is None:
@@ -107,15 +103,15 @@ def interval(metric: object, column: str) -> str | None:
 
 
 def _footnote(context: ReportContext) -> Markup:
-    if not context.get("metrics", "ttft", "n") and not context.get("metrics", "e2e", "n"):
+    if not context.document.metric("ttft").n and not context.document.metric("e2e").n:
         return element(
             "p", "No request submitted in the window succeeded, so latencies are not available.", class_="note"
         )
     sentences = ["Below each value: its 95 % confidence interval"]
-    shown = [context.get("metrics", name) for name in MAIN if name in ("ttft", "tpot", "e2e", context.gap_name)]
-    needs = any(part(metric, "not_estimable") for metric in shown)
+    shown = [context.document.metric(name) for name in MAIN if name in ("ttft", "tpot", "e2e", context.gap_name)]
+    needs = any(metric.not_estimable for metric in shown)
     sentences[0] += ", or how many requests like these one needs." if needs else "."
-    if any(part(metric, "n") and part(metric, "insufficient") for metric in shown):
+    if any(metric.n and metric.insufficient for metric in shown):
         sentences.append("* fewer samples than needed (P99: 1,000, P99.9: 10,000).")
     cut = unfinished_text(context.document)
     if cut is not None:
@@ -202,7 +198,7 @@ def _single(context: ReportContext, key: str, title: str, name: str, curve: Quan
 
 
 def _figure(context: ReportContext, key: str, title: str, name: str, curve: QuantileCurve, lines: list[Line]) -> Markup:
-    whiskers = _whiskers(context.get("metrics", name), "c1")
+    whiskers = _whiskers(context.document.metric(name), "c1")
     high = max(1.0, float(curve.tail[-1]))
     chart = Chart(
         Tail(high),
@@ -216,29 +212,27 @@ def _figure(context: ReportContext, key: str, title: str, name: str, curve: Quan
     return context.figures.add(key, title, chart, "ms", note)
 
 
-def _whiskers(metric: object, tone: str) -> Whiskers:
+def _whiskers(metric: Metric, tone: str) -> Whiskers:
     """The intervals of the table."""
     places, low, high = [], [], []
     for column, q in PLACES.items():
-        ends = part(metric, "ci95", column)
-        if isinstance(ends, list | tuple) and len(ends) == 2 and None not in ends:
+        at_least, at_most = metric.interval(column) or (None, None)
+        if at_least is not None and at_most is not None:
             places.append(-math.log10(1 - q))
-            low.append(float(ends[0]))
-            high.append(float(ends[1]))
+            low.append(at_least)
+            high.append(at_most)
     return Whiskers(np.array(places, np.float64), np.array(low, np.float64), np.array(high, np.float64), tone)
 
 
 def other_metrics(context: ReportContext) -> Markup | None:
     """All other entries of `metrics`."""
-    metrics = context.get("metrics")
-    if not isinstance(metrics, Mapping):
-        return None
+    metrics = {name: metric for name, metric in (context.document.metrics or {}).items() if metric is not None}
     shown = headlines(context.document, tuple(MAIN))
-    rows = [_metric_row(name, metric) for name, metric in metrics.items() if name not in shown and part(metric, "n")]
+    rows = [_metric_row(name, metric) for name, metric in metrics.items() if name not in shown and metric.n]
     scalars = [
-        [visible(name, 60), visible(part(metric, "unit") or "", 40), quantity(part(metric, "value"))]
+        [visible(name, 60), visible(metric.unit, 40), quantity(metric.value)]
         for name, metric in metrics.items()
-        if isinstance(metric, Mapping) and number(metric.get("value")) is not None
+        if number(metric.value) is not None
     ]
     if not rows and not scalars:
         return None
@@ -251,11 +245,11 @@ def other_metrics(context: ReportContext) -> Markup | None:
     )
 
 
-def _metric_row(name: str, metric: Any) -> list[str | Markup]:
-    values = [quantity(part(metric, column)) for column in COLUMNS]
+def _metric_row(name: str, metric: Metric) -> list[str | Markup]:
+    values = [quantity(metric.statistic(column)) for column in COLUMNS]
     return [
         element("code", visible(name, 60)),
-        visible(part(metric, "unit") or "", 40),
-        count(part(metric, "n")),
+        visible(metric.unit, 40),
+        count(metric.n),
         *values,
     ]

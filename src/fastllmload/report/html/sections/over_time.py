@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from fastllmload.arrivals.curve import described_curve
+from fastllmload.documents.fields import known as number
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.report.html.charts.chart import Chart, Layer, Line, Rule, Span
 from fastllmload.report.html.charts.figure import empty, grid, known, middles
 from fastllmload.report.html.charts.scales import Floats, Linear, Scale, for_durations, up_to
-from fastllmload.report.html.context import ReportContext, number
+from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element
 from fastllmload.report.series.axis import TimeAxis
 from fastllmload.report.series.curves import percentiles_of_buckets, percentiles_over_time
@@ -67,7 +69,7 @@ def time_chart(
     assert axis is not None
     if axis.window is not None:
         start, end = axis.since_zero(axis.window.w0_ns), axis.since_zero(axis.window.w1_ns)
-        before = "ramp" if number(context.get("config", "load", "duration")) is not None else "before"
+        before = "ramp" if context.document.config.load.duration is not None else "before"
         spans = [Span(0.0, start, before), Span(end, axis.seconds, "after the window")]
         spans = [span for span in spans if span.end - span.start > axis.seconds / 200]
         spans = [Span(s.start, s.end, s.label if s.end - s.start > axis.seconds / 14 else "") for s in spans]
@@ -78,7 +80,7 @@ def rates(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Markup:
     """Rates planned, sent, completed, failed."""
     x = middles(axis.edges_s)
     layers: list[Layer] = []
-    closed = number(context.get("plan", "description", "load", "concurrency")) is not None
+    closed = number(context.document.plan.description.load.concurrency) is not None
     if not closed:
         layers.append(Line("planned", x, load.planned, "c7", "area"))
     layers.append(Line("sent", x, load.sent, "c1"))
@@ -99,15 +101,14 @@ def asked_line(context: ReportContext, axis: TimeAxis) -> Line | None:
     """The requested rate (requests/s), also where it changes; None for a closed loop, a trace, and conversations, whose
     turns have no schedule.
     """
-    arrivals = context.get("plan", "description", "load", "arrivals")
-    steady = isinstance(arrivals, dict) and arrivals.get("name") in STEADY
-    if not steady or axis.sent_ns is None or context.get("plan", "description", "conversations"):
+    description = context.document.plan.description
+    arrivals = description.load.arrivals
+    if arrivals is None or arrivals.name not in STEADY or axis.sent_ns is None or description.conversations is not None:
         return None
-    end = axis.since_zero(axis.sent_ns)
-    curve, rate = arrivals.get("curve"), number(arrivals.get("rate"))
-    if isinstance(curve, dict):
+    end, rate = axis.since_zero(axis.sent_ns), number(arrivals.rate)
+    if arrivals.curve is not None:
         t = np.linspace(0.0, end, CURVE_POINTS)
-        return Line("asked", t, described_curve(curve).rate(t), "c7", "dash")
+        return Line("asked", t, described_curve(msgspec.to_builtins(arrivals.curve)).rate(t), "c7", "dash")
     return None if rate is None else Line(f"asked {rate:g}/s", np.array([0.0, end]), np.full(2, rate), "c7", "dash")
 
 
@@ -119,8 +120,8 @@ def in_flight(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Marku
         ),
         Line("in flight", x, load.in_flight, "c1"),
     ]
-    slots = number(context.get("plan", "description", "load", "concurrency"))
-    cap = slots if slots is not None else number(context.get("config", "load", "max_concurrency"))
+    slots = number(context.document.plan.description.load.concurrency)
+    cap = slots if slots is not None else context.document.config.load.max_concurrency
     if cap is not None:
         ends = np.array([0.0, axis.seconds])
         layers.append(Line(f"{'asked' if slots is not None else 'cap'} {cap:g}", ends, np.full(2, cap), "c7", "dash"))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
+from fastllmload.documents.fields import known as number
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.read import convert
+from fastllmload.documents.plan import ArrivalProcess, ClassDescription, WorkloadDescription
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.records.integrity import missing_checksums
 from fastllmload.report.html.charts.scales import duration
-from fastllmload.report.html.context import ReportContext, number, part
+from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.html_document import SIMULATED
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.evidence import evidence
@@ -22,6 +21,7 @@ from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, errors
 from fastllmload.report.text.reasoning import reasoned
 from fastllmload.report.text.remedies import codes, remedy
 from fastllmload.report.text.traffic import unstreamed_answers
+from fastllmload.settings import RunSettings, Workload
 
 FAILED = "Latencies exclude failed requests: read them with the success rate, and see the failures below."
 NONE = "No request succeeded, so latencies are not available: see the failures below."
@@ -59,8 +59,8 @@ def marks(context: ReportContext) -> list[str]:
 
 
 def verdict(context: ReportContext) -> str:
-    found = context.get("certificate", "verdict")
-    return visible(found, 40) if isinstance(found, str) else "not judged"
+    found = context.certificate.verdict
+    return "not judged" if found is None else visible(found, 40)
 
 
 def header(context: ReportContext) -> Markup:
@@ -89,7 +89,7 @@ def header(context: ReportContext) -> Markup:
 def _incomplete(context: ReportContext) -> Markup | None:
     if context.complete:
         return None
-    status = visible(context.get("status") or "no status", 40)
+    status = visible(context.document.status or "no status", 40)
     ended = "The run was killed" if status == "running" else "The run was stopped early"
     text = f"{ended}; the figures are of the part that was measured."
     return element("p", element("strong", f"{INCOMPLETE} ({status}). "), text, class_="incomplete")
@@ -122,7 +122,7 @@ def _cold(context: ReportContext) -> Markup | None:
     """The warning about a cold start, at the top of the report."""
     if not declared_cold(context.document.declarations):
         return None
-    first = number(context.get("metrics", "cold_start_latency", "value"))
+    first = number(context.document.metric("cold_start_latency").value)
     took = "" if first is None else f" The first request had its first token after {duration(first)}."
     text = f"The target had just become ready and had received no earlier request.{took}"
     return element("p", element("strong", f"{COLD}. "), text, class_="cold")
@@ -130,21 +130,15 @@ def _cold(context: ReportContext) -> Markup | None:
 
 def reasons(context: ReportContext) -> list[VerdictReason]:
     """Reasons of the certificate, the most severe first and each with a remedy; then the incidents of the run."""
-    given = context.get("certificate", "reasons")
-    ranked = sorted(
-        given if isinstance(given, list) else [], key=lambda one: SEVERITIES.get(str(part(one, "severity")), 0)
-    )
-    found = []
-    for reason in ranked:
-        severity, code, cause = (part(reason, key) for key in ("severity", "code", "cause"))
-        found.append(VerdictReason(str(severity or "note"), reason_text(reason), remedy(code, cause)))
+    ranked = sorted(context.certificate.reasons, key=lambda one: SEVERITIES.get(one.severity, 0))
+    found = [VerdictReason(one.severity or "note", reason_text(one), remedy(one.code, one.cause)) for one in ranked]
     lost = errors(_by_status(context))
     if lost != "":
         found.insert(
             0,
-            VerdictReason("failures", f"Requests failed: {lost}.", FAILED if context.get("completed") else NONE),
+            VerdictReason("failures", f"Requests failed: {lost}.", FAILED if context.document.completed else NONE),
         )
-    return found + _unsteady(context) + [VerdictReason("incident", text) for text in _texts(context.get("incidents"))]
+    return found + _unsteady(context) + [VerdictReason("incident", text) for text in context.document.incidents]
 
 
 def _unsteady(context: ReportContext) -> list[VerdictReason]:
@@ -161,25 +155,25 @@ def _unsteady(context: ReportContext) -> list[VerdictReason]:
 def _by_status(context: ReportContext) -> dict[str, int]:
     """Failed requests by status, of the groups in `errors`."""
     found: dict[str, int] = {}
-    for group in context.get("errors") or ():
-        status, times = part(group, "status"), number(part(group, "count"))
+    for group in context.document.errors:
+        times = number(group.count)
         if times is not None:
-            found[str(status)] = found.get(str(status), 0) + int(times)
+            found[str(group.status)] = found.get(str(group.status), 0) + int(times)
     return found
 
 
 def deviations(context: ReportContext) -> list[str]:
     """Deviations from the methodology, without duplicates."""
-    judged = _texts(context.get("compliance", "deviations"))
-    found = [*judged, *_texts(context.get("deviations")), *_texts(context.get("plan", "deviations"))]
-    warm_up = context.get("plan", "warmup", "deviation")
-    if isinstance(warm_up, str):
-        found.append(warm_up)
+    document = context.document
+    judged = () if document.compliance is None else document.compliance.deviations
+    found = [*judged, *document.plan.deviations]
+    if document.plan.warmup.deviation is not None:
+        found.append(document.plan.warmup.deviation)
     unstreamed = unstreamed_answers(context.document)
     if not judged and unstreamed:
         which = "the answers" if unstreamed == "all" else unstreamed
         found.append(f"{which} were not streamed: the complete answer counts as the first token")
-    if not judged and context.get("certificate", "generator_limited") is True:
+    if not judged and context.certificate.generator_limited:
         found.append("the client may have been the limit: this run does not show saturation of the target")
     return list(dict.fromkeys(found))
 
@@ -193,14 +187,9 @@ def _listed(context: ReportContext) -> Markup | None:
     return element("div", element("h3", "Deviations from the methodology"), element("ul", *items), class_="deviations")
 
 
-def _texts(given: object) -> list[str]:
-    return [str(part(one, "text") or one) for one in given] if isinstance(given, list) else []
-
-
 def target_urls(context: ReportContext) -> list[str]:
     """Target URLs without passwords."""
-    urls = context.get("target", "urls") or context.get("config", "target", "urls") or ()
-    return [without_password(str(url)) for url in urls]
+    return [without_password(url) for url in context.document.target.urls or context.document.config.target.urls]
 
 
 def without_password(url: str) -> str:
@@ -211,19 +200,18 @@ def without_password(url: str) -> str:
 
 def load_text(context: ReportContext) -> str:
     """The load of the plan, which is also known where a saved plan was sent; else of the settings."""
-    load = context.get("plan", "description", "load") or {}
-    settings = context.get("config", "load") or {}
-    slots = part(load, "concurrency") or part(settings, "concurrency")
+    load, settings = context.document.plan.description.load, context.document.config.load
+    slots = load.concurrency or settings.concurrency
     if slots is not None:
         return f"closed loop, {count(slots)} in flight"
-    rate = part(load, "arrivals", "rate") or part(settings, "rate")
-    name = part(load, "arrivals", "name") or part(settings, "arrival") or ""
-    shown = asked_rate(float("inf") if rate == "inf" else rate)
-    classes = context.get("plan", "classes")
-    if name == "classes" and isinstance(classes, list):
+    arrivals = load.arrivals or ArrivalProcess(name=None if settings.rate is None else settings.arrival)
+    rate, name = arrivals.rate or settings.rate, arrivals.name or ""
+    shown = asked_rate(float(rate) if rate is not None else None)
+    classes = context.document.plan.classes
+    if name == "classes" and classes:
         return f"{shown} in {count(len(classes))} classes"
     if name == "trace":
-        return f"a trace, {quantity(rate)}/s on average"
+        return f"a trace, {quantity(number(rate))}/s on average"
     return "all at once" if name == "inf" else f"{shown} {name}".strip()
 
 
@@ -239,8 +227,8 @@ def facts(context: ReportContext) -> Markup:
         ("Command", _command(context)),
         ("Folder", _folder(context)),
     ]
-    labels = context.get("metadata")
-    if isinstance(labels, Mapping) and labels:
+    labels = context.document.metadata
+    if labels:
         rows.append(
             ("Labels", ", ".join(f"{visible(key, 60)} = {visible(value, 120)}" for key, value in labels.items()))
         )
@@ -249,13 +237,12 @@ def facts(context: ReportContext) -> Markup:
 
 def _load(context: ReportContext) -> str:
     found = load_text(context)
-    bound = context.get("config", "load", "duration")
-    cap = context.get("config", "load", "max_concurrency")
-    loop = context.get("plan", "description", "load", "loop")
+    settings, plan = context.document.config.load, context.document.plan
+    bound, cap, planned = settings.duration, settings.max_concurrency, plan.requests
+    loop = plan.description.load.loop
     parts = [f"{found}, open loop" if loop == "open" else found]
-    if number(bound) is not None:
-        parts.append(f"for {duration(1e3 * float(bound))}")
-    planned = context.get("plan", "requests")
+    if bound is not None:
+        parts.append(f"for {duration(1e3 * bound)}")
     if number(planned) is not None and loop == "open":
         parts.append(f"{count(planned)} requests planned")
     if cap is not None:
@@ -264,11 +251,8 @@ def _load(context: ReportContext) -> str:
 
 
 def _target(context: ReportContext) -> Markup:
-    target = context.get("target") or {}
-    protocol, model = (
-        visible(part(target, "endpoint_type") or NOT_KNOWN, 60),
-        visible(part(target, "model") or NOT_KNOWN, 120),
-    )
+    target = context.document.target
+    protocol, model = visible(target.endpoint_type or NOT_KNOWN, 60), visible(target.model or NOT_KNOWN, 120)
     where = (
         "the simulated engine"
         if simulated(context.document)
@@ -278,19 +262,21 @@ def _target(context: ReportContext) -> Markup:
 
 
 def _workload(context: ReportContext) -> str | None:
-    work = context.get("plan", "description", "workload") or context.get("config", "workload")
-    if not isinstance(work, Mapping):
-        return None
-    if work.get("name") == "classes":
+    work: WorkloadDescription | Workload = context.document.plan.description.workload
+    if work == WorkloadDescription():
+        if context.document.config == RunSettings():  # a folder without settings
+            return None
+        work = context.document.config.workload
+    if work.name == "classes":
         return _class_workloads(context)
-    parts = [visible(work.get("name") or NOT_KNOWN, 80)]
-    for key, label in (("isl", "prompt"), ("osl", "output")):
-        if work.get(key) == "trace":
+    parts = [visible(work.name or NOT_KNOWN, 80)]
+    for length, label in ((work.isl, "prompt"), (work.osl, "output")):
+        if length == "trace":
             parts.append(f"{label} lengths of the trace")
-        elif work.get(key) is not None:
-            parts.append(f"{label} {visible(work[key], 80)} tokens")
-    if number(work.get("prefix_len")):
-        parts.append(f"{count(work.get('num_prefixes'))} shared prefix of {count(work['prefix_len'])} tokens")
+        elif length is not None:
+            parts.append(f"{label} {visible(length, 80)} tokens")
+    if number(work.prefix_len):
+        parts.append(f"{count(work.num_prefixes)} shared prefix of {count(work.prefix_len)} tokens")
     if unstreamed_answers(context.document) == "all":
         parts.append("not streamed")
     return ", ".join(parts)
@@ -298,28 +284,26 @@ def _workload(context: ReportContext) -> str | None:
 
 def _class_workloads(context: ReportContext) -> str:
     """Each class with its lengths."""
-    found = context.get("plan", "description", "classes")
-    texts = [_class_workload(one) for one in found[:CLASSES]] if isinstance(found, list) else []
+    texts = [_class_workload(one) for one in context.document.plan.description.classes[:CLASSES]]
     return "; ".join(texts + ["..."] * (len(texts) == CLASSES)) or "by class"
 
 
-def _class_workload(one: object) -> str:
+def _class_workload(one: ClassDescription) -> str:
+    work = one.workload
     lengths = [
-        f"{label} {visible(part(one, 'workload', key), 40)}"
-        for key, label in (("isl", "prompt"), ("osl", "output"))
-        if part(one, "workload", key) is not None
+        f"{label} {visible(length, 40)}"
+        for length, label in ((work.isl, "prompt"), (work.osl, "output"))
+        if length is not None
     ]
-    return ", ".join(
-        [f"{visible(part(one, 'name') or NOT_KNOWN, 40)}: {part(one, 'workload', 'name') or NOT_KNOWN}", *lengths]
-    )
+    return ", ".join([f"{visible(one.name or NOT_KNOWN, 40)}: {work.name or NOT_KNOWN}", *lengths])
 
 
 def _window(context: ReportContext) -> str:
     window, axis = context.populations, context.axis
-    given = context.get("window")
-    if (axis is None or axis.window is None) and isinstance(given, Mapping):
-        sent = count(context.get("counts", "submitted_in_window"))
-        return f"{duration(1e3 * float(given['seconds']))} long; {sent} requests submitted in it"
+    seconds = number(context.document.window.seconds)
+    if (axis is None or axis.window is None) and seconds is not None:
+        sent = count(context.document.counts.submitted_in_window)
+        return f"{duration(1e3 * seconds)} long; {sent} requests submitted in it"
     if axis is None or axis.window is None:
         return "none: nothing was measured"
     start, end = axis.since_zero(axis.window.w0_ns), axis.since_zero(axis.window.w1_ns)
@@ -328,21 +312,20 @@ def _window(context: ReportContext) -> str:
 
 
 def _began(context: ReportContext) -> str | None:
-    phases = context.get("phases") or []
-    begun = next((phase.get("start_utc") for phase in phases if phase.get("name") == "measure"), None)
-    stamp = begun or context.get("environment", "time_utc")
-    return None if stamp is None else visible(str(stamp).replace("T", " ").replace("Z", " UTC"), 40)
+    phase = context.document.phase("measure")
+    stamp = (None if phase is None else phase.start_utc) or context.document.environment.time_utc
+    return None if stamp is None else visible(stamp.replace("T", " ").replace("Z", " UTC"), 40)
 
 
 def _command(context: ReportContext) -> Markup | None:
     """The command line as typed, without secrets."""
-    given = context.get("command")
-    words = [without_password(str(word)) for word in given] if isinstance(given, list) else []
+    given = context.document.command
+    words = [without_password(word) for word in given] if isinstance(given, tuple) else []
     return element("code", visible(shlex.join(words), 1000)) if words else None
 
 
 def _plan(context: ReportContext) -> Markup | None:
-    digest, seed = context.get("plan", "digest"), context.get("plan", "description", "seed")
+    digest, seed = context.document.plan.digest, context.document.plan.description.seed
     if digest is None:
         return None
     return joined(element("code", visible(digest, 64)[:16]), f", seed {visible(seed, 30)}")
@@ -350,28 +333,28 @@ def _plan(context: ReportContext) -> Markup | None:
 
 def tiles(context: ReportContext) -> Markup:
     """Six figures; eight where answers reason."""
-    metrics: Any = context.get("metrics") or {}
+    metric = context.document.metric
     gap, both = context.gap_name, reasoned(context.document)
     of_any = [
-        _latency_tile("First token of any kind", part(metrics, "ttft_any")),
-        _latency_tile("Per token, with reasoning", part(metrics, "tpot_any")),
+        _latency_tile("First token of any kind", metric("ttft_any")),
+        _latency_tile("Per token, with reasoning", metric("tpot_any")),
     ]
     shown = [
-        _latency_tile("First answer token" if both else "Time to first token", part(metrics, "ttft")),
+        _latency_tile("First answer token" if both else "Time to first token", metric("ttft")),
         *(of_any if both else []),
-        _latency_tile(f"Between {'answer ' if both else ''}{'chunks' if gap == 'tbc' else 'tokens'}", part(metrics, gap)),
-        _latency_tile("End to end", part(metrics, "e2e")),
-        _tile("Output", quantity(context.get("output_throughput")), "tokens/s",
-              f"{quantity(context.document.get('total_token_throughput'))} with input"),
-        _tile("Completed", quantity(context.get("request_throughput")), "requests/s", _asked(context)),
+        _latency_tile(f"Between {'answer ' if both else ''}{'chunks' if gap == 'tbc' else 'tokens'}", metric(gap)),
+        _latency_tile("End to end", metric("e2e")),
+        _tile("Output", quantity(context.document.output_throughput), "tokens/s",
+              f"{quantity(context.document.total_token_throughput)} with input"),
+        _tile("Completed", quantity(context.document.request_throughput), "requests/s", _asked(context)),
         _success_tile(context),
     ]  # fmt: skip
     return element("section", *shown, class_="tiles eight" if both else "tiles", aria_label="Key figures")
 
 
-def _latency_tile(name: str, metric: object) -> Markup:
-    p50, p99 = number(part(metric, "p50")), number(part(metric, "p99"))
-    known = bound(convert(metric, Metric), "p99")
+def _latency_tile(name: str, metric: Metric) -> Markup:
+    p50, p99 = number(metric.p50), number(metric.p99)
+    known = bound(metric, "p99")
     big = NOT_KNOWN if p50 is None else duration(p50, zeros=True)
     value, _, unit = big.partition(" ")
     return _tile(
@@ -387,15 +370,15 @@ def _latency_tile(name: str, metric: object) -> Markup:
 
 
 def _asked(context: ReportContext) -> str:
-    planned = number(context.get("certificate", "planned_rate"))
+    planned = number(context.certificate.planned_rate)
     return "closed loop" if planned is None else f"planned {quantity(planned)}"
 
 
 def _success_tile(context: ReportContext) -> Markup:
-    share = number(context.get("metrics", "success_rate", "value"))
-    failed = number(context.get("failed"))
+    share = number(context.document.metric("success_rate").value)
+    failed = number(context.document.failed)
     shown = NOT_KNOWN if share is None else f"{100 * share:.4g}"
-    left = number(context.get("counts", "left"))
+    left = number(context.document.counts.left)
     below = f"{count(failed)} failed" + (f", {count(left)} left" if left else "")
     return _tile("Succeeded", shown, "%" if share is not None else "", below, "bad" if failed else "")
 
@@ -412,7 +395,6 @@ def _tile(name: str, value: str, unit: str, below: str, tone: str = "") -> Marku
 
 def success_text(context: ReportContext) -> str:
     """The success rate for the latency table; the draft requires it wherever latencies are reported."""
-    share = context.get("metrics", "success_rate", "value")
-    sent = context.get("counts", "submitted_in_window")
-    ok = context.get("counts", "latency_population")
+    share, counts = context.document.metric("success_rate").value, context.document.counts
+    ok, sent = counts.latency_population, counts.submitted_in_window
     return f"{percent(share)} ({count(ok)} of {count(sent)} requests submitted in the window)"

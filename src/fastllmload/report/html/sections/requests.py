@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
+from fastllmload.documents.fields import known as number
+from fastllmload.documents.run import ErrorCount
 from fastllmload.records.integrity import EVENTS
 from fastllmload.report.documents.results import error_text_table, target_table
 from fastllmload.report.html.charts.chart import Chart, Columns, Layer, Line
 from fastllmload.report.html.charts.figure import empty, grid, render_table, table
 from fastllmload.report.html.charts.scales import Linear, duration, up_to
-from fastllmload.report.html.context import ReportContext, number
+from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.over_time import time_chart
 from fastllmload.report.series.chosen_requests import Delivery, choose_rows, delivery_of, thinned
@@ -92,10 +92,7 @@ def _delivery_text(found: Delivery) -> str:
 
 def failures(context: ReportContext) -> Markup:
     """Tables by class and by URL, error messages of the server, and failures over time."""
-    groups = context.get("errors")
-    rows = (
-        [_group(context, group) for group in groups if isinstance(group, Mapping)] if isinstance(groups, list) else []
-    )
+    rows = [_group(context, group) for group in context.document.errors]
     also = [element("p", f"Also ok: {text}", class_="card") for text in ending_texts(context.document)]
     if not rows:
         none = element("p", _none_failed(context), class_="card good")
@@ -111,8 +108,8 @@ def failures(context: ReportContext) -> Markup:
 
 
 def _none_failed(context: ReportContext) -> str:
-    sent = number(context.get("counts", "dispatched"))
-    open_ = number(context.get("counts", "in_flight"))
+    sent = number(context.document.counts.dispatched)
+    open_ = number(context.document.counts.in_flight)
     if not sent:
         return "No request was sent."
     if open_:
@@ -120,14 +117,14 @@ def _none_failed(context: ReportContext) -> str:
     return "The one request did not fail." if sent == 1 else f"None of {count(sent)} requests failed."
 
 
-def _group(context: ReportContext, group: Mapping[str, object]) -> list[str | Markup]:
-    times, sent = number(group.get("count")), number(context.get("counts", "dispatched"))
+def _group(context: ReportContext, group: ErrorCount) -> list[str | Markup]:
+    times, sent = number(group.count), number(context.document.counts.dispatched)
     share = times / sent if times is not None and sent else None
     bar = element("svg", element("rect", width=round(100 * (share or 0.0), 2), height=8), class_="meter",
                   viewBox="0 0 100 8", preserveAspectRatio="none", aria_hidden="true")  # fmt: skip
     texts = [
-        visible(group.get(key) if group.get(key) is not None else "\N{EN DASH}", 200)
-        for key in ("status", "error", "http_status", "errno")
+        visible("\N{EN DASH}" if each is None else each, 200)
+        for each in (group.status, group.error, group.http_status, group.errno)
     ]
     return [*texts, count(times), joined(bar, percent(share))]
 

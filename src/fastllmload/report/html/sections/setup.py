@@ -122,7 +122,7 @@ def _definitions(context: ReportContext) -> Markup:
     for name in headlines(context.document, tuple(DEFINITIONS)):
         shown = context.gap_name if name == "itl" else name
         meanings[shown] = GAPS.get(shown, DEFINITIONS[name])
-    if some(context.get("counts", "all_reasoning")):
+    if some(context.document.counts.all_reasoning):
         meanings["e2e"] = ALONE
     source = event_tokens_text(context.document)
     if source is not None:

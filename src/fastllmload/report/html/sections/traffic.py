@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from fastllmload.documents.metric import Metric
-from fastllmload.documents.read import convert
+from fastllmload.documents.fields import known as number
+from fastllmload.documents.run import ClassObjectives, ClassResult, TurnResult
 from fastllmload.report.documents.results import MARK, class_table, few_samples_note, marked
 from fastllmload.report.html.charts.figure import render_table
-from fastllmload.report.html.context import ReportContext, number, part
+from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
 from fastllmload.report.text.tables import Cell, Table
@@ -37,11 +36,11 @@ def section(context: ReportContext) -> Markup | None:
 
 def classes(context: ReportContext) -> Table | None:
     """One row per request class."""
-    found = context.get("classes")
-    if not isinstance(found, Mapping) or not found:
+    found = context.document.classes
+    if not found:
         return None
-    met = context.get("slo", "classes")
-    rows = [_class(name, one, part(met, name)) for name, one in list(found.items())[:MOST]]
+    met = {} if context.document.slo is None else context.document.slo.classes
+    rows = [_class(name, one, met.get(name)) for name, one in list(found.items())[:MOST]]
     latencies = [f"{name.upper() if name != 'tpot' else 'TPOT'} {q.upper()}" for name, q in FIGURES]
     columns = ["class", "ok", "failed", "left", "success", "requests/s", "output tok/s", *latencies, "objectives met"]
     rest = [f"{len(found) - MOST} more classes are in run.json."] if len(found) > MOST else []
@@ -57,47 +56,45 @@ def few(rows: Sequence[Sequence[Cell]]) -> list[str]:
     return few_samples_note(any(str(cell).endswith(MARK) for row in rows for cell in row))
 
 
-def _class(name: str, one: Any, met: Any) -> list[Cell]:
-    numbers = [count(part(one, key)) for key in ("ok", "failed", "left")]
-    rates = [quantity(part(one, key)) for key in ("req_s", "output_tok_s")]
-    latencies = [marked(convert(part(one, metric) or {}, Metric), q) for metric, q in FIGURES]
-    goal = percent(part(met, "slo_attainment"))
-    return [visible(name, 60), *numbers, percent(part(one, "success_rate")), *rates, *latencies, goal]
+def _class(name: str, one: ClassResult, met: ClassObjectives | None) -> list[Cell]:
+    numbers = [count(each) for each in (one.ok, one.failed, one.left)]
+    rates = [quantity(each) for each in (one.req_s, one.output_tok_s)]
+    latencies = [marked(getattr(one, metric), q) for metric, q in FIGURES]
+    goal = percent(None if met is None else met.slo_attainment)
+    return [visible(name, 60), *numbers, percent(one.success_rate), *rates, *latencies, goal]
 
 
 def turns(context: ReportContext) -> Table | None:
     """Totals of conversations, and one row per turn."""
-    found = context.get("conversations")
-    if not isinstance(found, Mapping):
+    found = context.document.conversations
+    if found is None:
         return None
-    given = found.get("turns")
-    rows = [_turn(turn) for turn in given[:MOST]] if isinstance(given, Sequence) else []
+    rows = [_turn(turn) for turn in found.turns[:MOST]]
     stopped = (
-        f"{count(found.get('begun'))} of {count(found.get('planned'))} conversations begun, "
-        f"{count(found.get('turns_sent'))} of {count(found.get('turns_planned'))} turns sent; "
-        f"{count(found.get('ended_by_failure'))} ended by a failure, {count(found.get('ended_by_leaving'))} by leaving."
+        f"{count(found.begun)} of {count(found.planned)} conversations begun, "
+        f"{count(found.turns_sent)} of {count(found.turns_planned)} turns sent; "
+        f"{count(found.ended_by_failure)} ended by a failure, {count(found.ended_by_leaving)} by leaving."
     )
     columns = ["turn", "requests", "TTFT P50 (ms)", "TTFT P99 (ms)", "prompt tokens", "of them cached"]
     return Table("Conversations", columns, rows, [stopped, *few(rows)])
 
 
-def _turn(turn: Any) -> list[Cell]:
-    at = number(part(turn, "turn"))
+def _turn(turn: TurnResult) -> list[Cell]:
     return [
-        NOT_KNOWN if at is None else f"{at + 1:,.0f}",
-        count(part(turn, "requests")),
-        *(marked(convert(part(turn, "ttft") or {}, Metric), q) for q in ("p50", "p99")),
-        quantity(part(turn, "prompt_tokens_mean")),
-        percent(part(turn, "cached_share")),
+        NOT_KNOWN if turn.turn is None else f"{turn.turn + 1:,.0f}",
+        count(turn.requests),
+        *(marked(turn.ttft, q) for q in ("p50", "p99")),
+        quantity(turn.prompt_tokens_mean),
+        percent(turn.cached_share),
     ]
 
 
 def users(context: ReportContext) -> Markup | None:
-    found = context.get("users")
-    if not isinstance(found, Mapping):
+    found = context.document.users
+    if found is None:
         return None
-    texts = [f"{count(found.get(key))} {text}" for key, text in USERS.items() if number(found.get(key))]
+    texts = [f"{count(getattr(found, key))} {text}" for key, text in USERS.items() if number(getattr(found, key))]
     behavior = ", ".join(texts) or "all waited for the end"
-    note = found.get("denominators")
+    note = found.denominators
     below = None if note is None else element("p", visible(note, 600), class_="note")
     return element("div", element("h3", "Users"), element("p", f"Users: {behavior}."), below, class_="card")
