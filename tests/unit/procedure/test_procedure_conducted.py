@@ -75,7 +75,7 @@ def test_lengths_that_are_all_beyond_the_context_are_refused_before_the_warm_up(
     assert not runs.asked
     found = conducted(LONG_CONTEXT, tmp_path / "q", LONG_CONTEXT.parameters(lengths=(4096, 1024)), settings)
     assert [level["name"] for level in found["levels"]] == ["1024 tokens"]
-    assert any("[context-exceeded]" in text for text in found["sentences"])
+    assert any("2,200" in text and text.endswith(": 4096") for text in found["sentences"])
 
 
 def test_only_two_tests_send_a_workload_of_their_own() -> None:

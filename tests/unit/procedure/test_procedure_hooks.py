@@ -27,9 +27,9 @@ def test_a_command_knows_its_hook_and_its_output_is_kept() -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("[hook-failed]", ("hook-failed", "3")),
-        ("[hook-failed]", ("hook-failed", "1")),
-        ("[hook-failed]", ("hook-failed",)),
+        ("echo no such pod; exit 3", ("hook-failed", "status 3: no such pod")),
+        ("exit 1", ("hook-failed", "status 1;")),
+        ("sleep 60", ("hook-failed", "0.3 s")),
     ],
 )
 def test_a_command_that_fails_stops_the_test(command: str, said: tuple[str, ...]) -> None:

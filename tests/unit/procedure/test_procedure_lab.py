@@ -67,7 +67,7 @@ def test_a_level_that_was_cut_off_is_kept_and_measured_again(runs: FakeRuns, tmp
         ('{"schema_version": 1, "status": "done", "certificate": 3}', "`certificate`"),
         (
             '{"schema_version": 1, "status": "done", "files": {"requests.npy": {"bytes": 99, "crc32": 0}}}',
-            "[level-damaged]",
+            "99 bytes",
         ),
     ],
 )

@@ -86,8 +86,8 @@ def test_an_interrupted_procedure_says_how_to_go_on_and_keeps_its_own_words() ->
     [
         (COMMAND, ": fastllmload procedure capacity --quick --header 'a b' -o kept"),
         (["fastllmload", "procedure", "ttft"], "this folder as --output continues it: fastllmload procedure ttft"),
-        (["fastllmload", "procedure", "ttft", "--output=x"], "[interrupted]"),
-        ("withheld", "[interrupted]"),
+        (["fastllmload", "procedure", "ttft", "--output=x"], "same --output continues it: "),
+        ("withheld", "same --output continues it"),
     ],
 )
 def test_the_command_is_there_to_be_copied(command: Any, words: str) -> None:
