@@ -96,16 +96,16 @@ def test_commands_work(page: Path, server: str, tmp_path: Path, monkeypatch: pyt
 def outcome(words: list[str], to_run: bool, server: str = "") -> int:
     """Exit code of `fastllmload` with these words; 0 too of what is only read, and of a judgement that is made."""
     command = words[0] if words[0] in cli.fastllmload.table else "run"
-    if command in PARSED or (command == "compare" and words[1] == "A"):
+    if command in PARSED or (command == "compare" and not Path(words[1]).exists()):
         read(words)
         return 0
     if command == "quick":
         return cli.main([*words, "--url", server, "--ui", "none"])
     if command == "run":
         needs_server = "--plan" in words or " url=" in " ".join(words)  # a plan asks no server for the model
-        return cli.main(shortened(words) if to_run or needs_server else ["plan", *words])
-    if words[:2] == ["plan", "save"]:
-        words = brief(words)
+        return cli.main(shortened(words) if to_run or needs_server else ["plan", *brief(words, "10")])
+    if command == "plan":
+        words = brief(words, "1" if words[1] == "save" else "10")  # a run sends the plan that was saved
     code = cli.main([str(real_run()) if word == "RUN" else word for word in words])
     return 0 if code == 1 and command in JUDGES else code
 
@@ -125,7 +125,7 @@ def read(words: list[str]) -> None:
 def shortened(words: list[str]) -> list[str]:
     """The same load for a second, without a warm-up; a plan's own length otherwise."""
     return [
-        *brief(words),
+        *brief(words, "1"),
         "--ui",
         "none",
         "--no-telemetry",
@@ -133,8 +133,8 @@ def shortened(words: list[str]) -> list[str]:
     ]
 
 
-def brief(words: list[str]) -> list[str]:
-    return ["1" if before == "--duration" else word for before, word in zip(["", *words], words, strict=False)]
+def brief(words: list[str], seconds: str) -> list[str]:
+    return [seconds if before == "--duration" else word for before, word in zip(["", *words], words, strict=False)]
 
 
 def check_ours(program: str, words: list[str]) -> None:
