@@ -1,6 +1,6 @@
 """Table of compiled modules and build modes.
 
-FLL_BUILD picks the mode (release, strict, debug, sanitize); FLL_ONLY=a,b limits an in-place build to some modules.
+FLL_BUILD picks the mode (release, strict, debug, sanitize, trace); FLL_ONLY=a,b limits an in-place build to some modules.
 """
 
 import os
@@ -20,6 +20,7 @@ MODES = {
         ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"],
         ["-fsanitize=address,undefined"],
     ),
+    "trace": (["-O0", "-g0", "-DCYTHON_TRACE_NOGIL=1"], []),  # reports each line to coverage
 }
 # -Wno lines silence what Cython itself generates, not what we write.
 GENERATED = ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
@@ -53,11 +54,12 @@ def compiled() -> list[Extension]:
     from Cython.Compiler import Options
 
     Options.warning_errors = os.environ.get("FLL_BUILD") == "strict"
+    traced = os.environ.get("FLL_BUILD") == "trace"
     return cythonize(
         extensions(),
         include_path=["ext"],
-        build_dir="build/cython",
-        compiler_directives={"language_level": "3str"},
+        build_dir=None if traced else "build/cython",  # Cython's plugin of coverage wants the C file beside its source
+        compiler_directives={"language_level": "3str", "linetrace": traced},
         nthreads=CORES if sys.version_info < (3, 14) else 0,  # the pool needs fork, which 3.14 no longer starts with
     )
 
