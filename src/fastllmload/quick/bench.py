@@ -20,13 +20,14 @@ from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import options_of
 from fastllmload.errors import TargetError
 from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS, as_run, engines
+from fastllmload.report.blocks import Table
 from fastllmload.report.documents import asiai
 from fastllmload.report.documents.subject import subject_of
+from fastllmload.report.render.text import table_lines
 from fastllmload.report.terminal.outlet import Outlet, Redact, Writable
 from fastllmload.report.terminal.snapshot import Snapshot
 from fastllmload.report.terminal.view import Ui, make_ui
 from fastllmload.report.text.doubts import reason_text
-from fastllmload.report.text.tables import Table, text
 from fastllmload.settings import RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
 
@@ -115,7 +116,7 @@ def bench(asked: RunSettings, secret: Secret | None, runs: int, stream: Writable
         if code == INTERRUPTED:
             break
     if len(measured) > 1:
-        outlet.write("\n" + "".join(f"{line}\n" for line in text(side_by_side(measured))))
+        outlet.write("\n" + "".join(f"{line}\n" for line in table_lines(side_by_side(measured))))
         outlet.flush()
     return max(codes)
 

@@ -8,7 +8,8 @@ import shlex
 
 from fastllmload.experiment.report.page import page
 from fastllmload.experiment.report.parts import facts, markdown_head
-from fastllmload.report.documents.reproduction import code_span, command_line
+from fastllmload.report.documents.reproduction import command_line
+from fastllmload.report.render.markdown import code_span
 
 WORDS = ["fastllmload", "procedure", "itl", "--hook", "cache-off=echo starting; echo key=*_x | tr a b ; exit 1",
          "--capacity-source", "8 slots, 200 ms each", "--model", "it's <m>", ""]  # fmt: skip

@@ -18,12 +18,13 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import load
+from fastllmload.report.blocks import Table
 from fastllmload.report.documents import asiai, blog, forms, full, markdown, minimum
 from fastllmload.report.documents.subject import Subject, subject_of
 from fastllmload.report.redaction.document import withheld
-from fastllmload.report.text.tables import Table, escaped
-from fastllmload.report.text.tables import markdown as table_markdown
-from fastllmload.report.text.tables import text as table_text
+from fastllmload.report.render.markdown import escaped
+from fastllmload.report.render.markdown import table_lines as table_markdown
+from fastllmload.report.render.text import table_lines as table_text
 
 pytestmark = pytest.mark.slow
 

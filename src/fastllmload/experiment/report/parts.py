@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastllmload.experiment.report.findings import format_cell
-from fastllmload.report.documents.reproduction import code_span, command_line
+from fastllmload.report.documents.reproduction import command_line
+from fastllmload.report.render.markdown import code_span
 
 Document = Mapping[str, Any]
 

@@ -21,13 +21,14 @@ from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records.integrity import ROWS
 from fastllmload.records.run import RowNames
+from fastllmload.report.blocks import Table
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.subject import Subject
+from fastllmload.report.render.text import table_lines
 from fastllmload.report.terminal.outlet import one_screen_line
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import bound, doubt_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity, redaction_notice, some
-from fastllmload.report.text.tables import Table, text
 
 LEAST_RUNS = 3  # per prompt type, required by asiai's protocol
 SERVER_DURATIONS = (
@@ -75,7 +76,7 @@ def lines(subject: Subject) -> Iterator[str]:
     yield f"{'Thermal':<16}{_thermal(found)}"
     yield from metadata(subject)
     yield ""
-    yield from text(by_type(found))
+    yield from table_lines(by_type(found))
 
 
 def block(subject: Subject) -> dict[str, Any]:

@@ -16,14 +16,15 @@ from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.report.blocks import Table
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.results import success_note
 from fastllmload.report.documents.subject import Subject
+from fastllmload.report.render.text import table_lines
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.numbers import count, redaction_notice, two_decimals
 from fastllmload.report.text.reasoning import reasoned
-from fastllmload.report.text.tables import Table, text
 
 TITLE = "Benchmark Statistics"
 STATISTICS = {"mean": "Mean", "min": "Min", "max": "Max", "p99": "P99", "p90": "P90", "p75": "P75"}
@@ -56,7 +57,7 @@ def render(subject: Subject) -> str:
     ]
     table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, notes)
     redaction = redaction_notice(subject.document.withheld)
-    return "\n".join([*headlines(subject), *([redaction] if redaction else []), *text(table)]) + "\n"
+    return "\n".join([*headlines(subject), *([redaction] if redaction else []), *table_lines(table)]) + "\n"
 
 
 def populations_note(document: RunDocument) -> str:

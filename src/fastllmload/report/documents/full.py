@@ -1,4 +1,4 @@
-"""Renders the full report (IETF C.2) as Markdown: six sections."""
+"""The full report (IETF C.2): six sections."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument, ServerFigure
+from fastllmload.report.blocks import Block, Code, Heading, Items, Paragraph, Strong, Table
 from fastllmload.report.documents import identity, results
 from fastllmload.report.documents.compliance import section as compliance
-from fastllmload.report.documents.reproduction import pairs, reproduction
+from fastllmload.report.documents.reproduction import reproduction
 from fastllmload.report.documents.subject import Subject
+from fastllmload.report.render import markdown
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import doubt_texts
 from fastllmload.report.text.numbers import quantity, redaction_notice, unknown
-from fastllmload.report.text.remedies import reason_lines
-from fastllmload.report.text.tables import Table, escaped, markdown
 
 ALL = ("mean", "std", "min", "p50", "p75", "p90", "p95", "p99", "p999", "max")
 SECTIONS = (
@@ -28,75 +28,83 @@ SECTIONS = (
 
 
 def render(subject: Subject) -> str:
-    """The complete report."""
-    return "\n".join(lines(subject)) + "\n"
+    return markdown.render(blocks(subject))
 
 
-def lines(subject: Subject) -> Iterator[str]:
-    yield f"# {title(subject)}"
+def blocks(subject: Subject) -> Iterator[Block]:
+    yield Heading(title(subject), 1)
     for headline in headlines(subject):
-        yield from ("", f"**{headline}.**")
-    redaction = redaction_notice(subject.document.withheld)
-    if redaction is not None:
-        yield from ("", f"{escaped(redaction[0].upper() + redaction[1:])}.")
+        yield Paragraph(Strong(f"{headline}."))
+    yield from redaction(subject)
     bodies = (system, configuration, outcome, details, compliance, reproduction)
     for number_, (heading, body) in enumerate(zip(SECTIONS, bodies, strict=True), 1):
-        yield from ("", f"## {number_}. {heading}")
+        yield Heading(f"{number_}. {heading}")
         yield from body(subject)
 
 
 def title(subject: Subject) -> str:
     if subject.procedure is not None:
-        return f"LLM Benchmark Report (Full): {escaped(subject.procedure.title or subject.procedure.procedure)}"
+        return f"LLM Benchmark Report (Full): {subject.procedure.title or subject.procedure.procedure}"
     what = f"{identity.model(subject)}, {identity.load_model(identity.run_document(subject))}"
-    return f"LLM Benchmark Report (Full): {escaped(what)}"
+    return f"LLM Benchmark Report (Full): {what}"
 
 
-def system(subject: Subject) -> Iterator[str]:
-    yield from pairs(identity.system_pairs(subject))
+def redaction(subject: Subject) -> Iterator[Block]:
+    """What is withheld and why; nothing where nothing is."""
+    notice = redaction_notice(subject.document.withheld)
+    if notice is not None:
+        yield Paragraph(f"{notice[0].upper()}{notice[1:]}.")
 
 
-def configuration(subject: Subject) -> Iterator[str]:
-    yield from pairs(identity.configuration_pairs(subject))
+def system(subject: Subject) -> Iterator[Block]:
+    yield identity.pairs(identity.system_pairs(subject))
+
+
+def configuration(subject: Subject) -> Iterator[Block]:
+    yield identity.pairs(identity.configuration_pairs(subject))
     declared = identity.declared(subject)
     if declared:
-        yield from markdown(Table("Declarations", ["Key", "Declared"], sorted(declared.items())))
+        yield Table("Declarations", ["Key", "Declared"], sorted(declared.items()))
 
 
-def outcome(subject: Subject) -> Iterator[str]:
+def outcome(subject: Subject) -> Iterator[Block]:
     """Latency summary, throughput summary, success metrics, health of the generator."""
     document = subject.run_document
     if document is None:
-        yield from ("", "No level finished: nothing was measured.")
+        yield Paragraph("No level finished: nothing was measured.")
         return
     if subject.is_procedure and subject.level is not None:
-        where = "" if subject.redacted else f" (`{subject.level.folder.parent.name}/{subject.level.folder.name}`)"
-        yield from ("", f"Figures of the representative level of the test{where}.")
-    unsteady = doubt_texts(document)
-    if unsteady:
-        yield from ("", *(f"* **{escaped(each)}**" for each in unsteady))
-    yield from markdown(results.latency_table(document, title="Latency summary"))
-    yield from markdown(results.throughput_table(document, "Throughput summary"))
-    yield from markdown(results.success_table(document, "Success metrics"))
+        folder, of_test = subject.level.folder, "Figures of the representative level of the test"
+        where = Code(f"{folder.parent.name}/{folder.name}")
+        yield Paragraph(f"{of_test}." if subject.redacted else (f"{of_test} (", where, ")."))
+    yield from doubts(document)
+    yield results.latency_table(document, title="Latency summary")
+    yield results.throughput_table(document, "Throughput summary")
+    yield results.success_table(document, "Success metrics")
     failures = results.failure_table(document, "Failures")
     by_url = results.target_table(document, "Failures by URL")
     messages = results.error_text_table(document, "Error messages of the server")
-    yield from (line for table in (failures, by_url, messages) if table is not None for line in markdown(table))
-    yield from markdown(results.client_table(document, "Generator health"))
-    yield from reason_lines(document)
+    yield from (table for table in (failures, by_url, messages) if table is not None)
+    yield results.client_table(document, "Generator health")
+    yield from results.reasons(document)
 
 
-def details(subject: Subject) -> Iterator[str]:
+def doubts(document: RunDocument) -> Iterator[Block]:
+    """Reasons to doubt the figures; nothing without any."""
+    found = doubt_texts(document)
+    if found:
+        yield Items([Strong(text) for text in found])
+
+
+def details(subject: Subject) -> Iterator[Block]:
     """Tables of the test, then all figures of the run."""
     document, procedure = subject.run_document, subject.procedure
     if procedure is not None:
-        for sentence in procedure.sentences:
-            yield from ("", escaped(sentence))
-        for each in procedure.tables:
-            yield from markdown(Table(each.title or each.id, each.columns, each.rows, each.notes))
+        yield from map(Paragraph, procedure.sentences)
+        yield from (Table(each.title or each.id, each.columns, each.rows, each.notes) for each in procedure.tables)
     if document is None:
         return
-    yield from markdown(results.latency_table(document, statistics=ALL, title="All latencies"))
+    yield results.latency_table(document, statistics=ALL, title="All latencies")
     tables = (
         results.interval_table(document),
         results.objective_table(document, "Objectives"),
@@ -104,11 +112,9 @@ def details(subject: Subject) -> Iterator[str]:
         user_table(document),
         server_table(document),
     )
-    for table in tables:
-        if table is not None:
-            yield from markdown(table)
+    yield from (table for table in tables if table is not None)
     plots = "procedure.html; each level's folder has" if subject.is_procedure else "report.html; the run folder has"
-    yield from ("", f"Plots are in {plots} histograms by second in latency.hlog.")
+    yield Paragraph(f"Plots are in {plots} histograms by second in latency.hlog.")
 
 
 USER = {

@@ -14,6 +14,7 @@ from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.plan import ArrivalProcess, TokenizerFacts
 from fastllmload.documents.run import Engine, RunDocument
+from fastllmload.report.blocks import Table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.terminal.summary import protocols
 from fastllmload.report.text.event_tokens import event_tokens_text
@@ -145,6 +146,10 @@ def _targets(subject: Subject) -> str:
         return "SIMULATED ENGINE: fastllmload's own simulator, not a server"
     of_procedure = () if subject.procedure is None else subject.procedure.manifest.urls
     return ", ".join(run_document(subject).target.urls or of_procedure) or NOT_KNOWN
+
+
+def pairs(found: Pairs) -> Table:
+    return Table("", ["Item", "Value"], found)
 
 
 def configuration_pairs(subject: Subject) -> Pairs:

@@ -1,4 +1,4 @@
-"""Renders report.md: a run as one page of Markdown that can be pasted into a pull request, verdict first."""
+"""report.md: a run as one page that can be pasted into a pull request, verdict first."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fastllmload.documents.run import RunDocument
 from fastllmload.files import replace_with
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.records.run import DONE, Run
+from fastllmload.report.blocks import Block, Callout, Folded, Heading, Items, Paragraph, Strong, Table
 from fastllmload.report.documents import full, identity, results
 from fastllmload.report.documents.reproduction import reproduction
 from fastllmload.report.documents.subject import Subject
+from fastllmload.report.render import markdown
 from fastllmload.report.text.deviations import SIMULATED
-from fastllmload.report.text.doubts import doubt_texts
-from fastllmload.report.text.numbers import NOT_KNOWN, count, milliseconds, percent, quantity, redaction_notice
-from fastllmload.report.text.remedies import codes, reason_lines
-from fastllmload.report.text.tables import Table, escaped, markdown
+from fastllmload.report.text.numbers import NOT_KNOWN, count, milliseconds, percent, quantity
+from fastllmload.report.text.remedies import codes
 
 NAME = "report.md"
 MEANING = {
@@ -33,62 +33,57 @@ def write(run: Run, document: Mapping[str, Any]) -> None:
 
 
 def render(subject: Subject) -> str:
-    """The complete page."""
-    return "\n".join(lines(subject)) + "\n"
+    return markdown.render(blocks(subject))
 
 
-def lines(subject: Subject) -> Iterator[str]:
+def blocks(subject: Subject) -> Iterator[Block]:
     if subject.is_procedure:
-        yield from full.lines(subject)
+        yield from full.blocks(subject)
         return
     document = identity.run_document(subject)
-    yield f"# {title(document, subject)}"
+    yield Heading(title(document, subject), 1)
     if identity.simulated(subject):
-        yield from ("", f"> **{SIMULATED}.**")
-    redaction = redaction_notice(document.withheld)
-    if redaction is not None:
-        yield from ("", f"{escaped(redaction[0].upper() + redaction[1:])}.")
-    yield from verdict_lines(document)
-    yield from markdown(Table("", ["Run", " "], overview(document, subject)))
-    yield from ("", "## Latency")
-    yield from markdown(results.latency_table(document))
+        yield Callout(Strong(f"{SIMULATED}."))
+    yield from full.redaction(subject)
+    yield from verdict(document)
+    yield Table("", ["Run", " "], overview(document, subject))
+    yield Heading("Latency")
+    yield results.latency_table(document)
     intervals = results.interval_table(document)
     if intervals is not None:
-        yield from markdown(intervals)
+        yield intervals
     for heading, table in sections(document):
         if table is not None:
-            yield from ("", f"## {heading}")
-            yield from markdown(table)
+            yield Heading(heading)
+            yield table
     yield from listed("Traffic", results.traffic_lines(document))
     yield from listed("Incidents", document.incidents)
-    yield from folded("Setup", setup(subject))
+    system, configuration = (identity.system_pairs(subject), identity.configuration_pairs(subject))
+    yield Folded("Setup", [identity.pairs(system), identity.pairs(configuration), *reproduction(subject)])
 
 
 def title(document: RunDocument, subject: Subject) -> str:
     verdict = (document.certificate and document.certificate.verdict) or "not judged"
-    return f"{escaped(identity.model(subject))}, {escaped(identity.load_model(document))}: {verdict.upper()}"
+    return f"{identity.model(subject)}, {identity.load_model(document)}: {verdict.upper()}"
 
 
-def verdict_lines(document: RunDocument) -> Iterator[str]:
+def verdict(document: RunDocument) -> Iterator[Block]:
     if declared_cold(document.declarations):
         first = milliseconds(document.metric("cold_start_latency"), "value")
         took = "" if first is None else f" The first request had its first token after {quantity(first)} ms."
-        yield from (
-            "",
-            f"> **COLD START**: the target had just become ready and had received no earlier request.{took}",
-        )
+        text = f": the target had just become ready and had received no earlier request.{took}"
+        yield Callout((Strong("COLD START"), text))
     status = document.status
     if status != DONE:
-        yield from ("", f"> **INCOMPLETE ({escaped(status or 'no status')})**: what was measured before the run ended.")
-    verdict = (document.certificate and document.certificate.verdict) or "not judged"
-    meaning = MEANING.get(verdict, "nothing is known about the client")
+        incomplete = Strong(f"INCOMPLETE ({status or 'no status'})")
+        yield Callout((incomplete, ": what was measured before the run ended."))
+    found = (document.certificate and document.certificate.verdict) or "not judged"
+    meaning = MEANING.get(found, "nothing is known about the client")
     if "nothing_measured" in codes(document):
         meaning = "no request succeeded, so nothing was measured"
-    yield from ("", f"**{escaped(verdict)}**: {meaning}.")
-    yield from reason_lines(document)
-    unsteady = doubt_texts(document)
-    if unsteady:
-        yield from ("", *(f"* **{escaped(text)}**" for text in unsteady))
+    yield Paragraph((Strong(found), f": {meaning}."))
+    yield from results.reasons(document)
+    yield from full.doubts(document)
 
 
 def overview(document: RunDocument, subject: Subject) -> list[list[str]]:
@@ -115,21 +110,8 @@ def sections(document: RunDocument) -> Iterator[tuple[str, Table | None]]:
     yield "Client", results.client_table(document)
 
 
-def listed(heading: str, texts: Sequence[str]) -> Iterator[str]:
+def listed(heading: str, texts: Sequence[str]) -> Iterator[Block]:
     """A heading and its items; nothing without items."""
     if texts:
-        yield from ("", f"## {heading}", "")
-        yield from (f"* {escaped(text)}" for text in texts)
-
-
-def folded(summary: str, body: Iterator[str]) -> Iterator[str]:
-    """A collapsed part of the page."""
-    yield from ("", "<details>", f"<summary>{summary}</summary>")
-    yield from body
-    yield from ("", "</details>")
-
-
-def setup(subject: Subject) -> Iterator[str]:
-    yield from markdown(Table("", ["Item", "Value"], identity.system_pairs(subject)))
-    yield from markdown(Table("", ["Item", "Value"], identity.configuration_pairs(subject)))
-    yield from reproduction(subject)
+        yield Heading(heading)
+        yield Items(texts)

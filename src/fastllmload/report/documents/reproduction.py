@@ -1,14 +1,14 @@
-"""Renders section 6 of the full report (IETF C.2), and the command line of a document as a shell takes it."""
+"""Section 6 of the full report (IETF C.2), and the command line of a document as a shell takes it."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
 
+from fastllmload.report.blocks import Block
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.numbers import NOT_KNOWN
-from fastllmload.report.text.tables import Table, markdown
 
 
 def command_line(found: object) -> str | None:
@@ -18,26 +18,12 @@ def command_line(found: object) -> str | None:
     return None if found is None else str(found)
 
 
-def code_span(text: str) -> str:
-    """*text* as a Markdown code span: no character is escaped, so it can be copied from the file as from the page."""
-    longest, run = 0, 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    fence, room = "`" * (longest + 1), " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{room}{' '.join(text.splitlines())}{room}{fence}"
-
-
-def pairs(found: identity.Pairs) -> Iterator[str]:
-    yield from markdown(Table("", ["Item", "Value"], found))
-
-
-def reproduction(subject: Subject) -> Iterator[str]:
+def reproduction(subject: Subject) -> Iterator[Block]:
     """Everything needed to reproduce the test."""
     document, tool = identity.run_document(subject), subject.document.tool
     environment, started = document.environment, "" if subject.procedure is None else subject.procedure.started_utc
     versions = [f"{name} {version}" for name, version in environment.libraries.items() if version]
-    yield from pairs(
+    yield identity.pairs(
         [
             ("Tool", f"{tool.name or 'fastllmload'} {tool.version or NOT_KNOWN}"),
             ("Command", command_line(subject.document.command) or "not recorded"),

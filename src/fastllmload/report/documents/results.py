@@ -9,6 +9,7 @@ from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import ClassFairness, JainIndex, ObjectiveResult, RunDocument, TargetCounts
 from fastllmload.records.error_texts import message_of
+from fastllmload.report.blocks import Block, Cell, Items, Table
 from fastllmload.report.terminal.summary import SAMPLES_NEEDED, headroom_text, p99_error, reasons_of
 from fastllmload.report.text import reasoning
 from fastllmload.report.text.doubts import bound, reason_text, unfinished_text
@@ -22,7 +23,6 @@ from fastllmload.report.text.numbers import (
     quantity,
     some,
 )
-from fastllmload.report.text.tables import Cell, Table
 from fastllmload.report.text.traffic import traffic_texts, unstreamed_answers
 
 LATENCIES = {  # metric: label
@@ -355,7 +355,8 @@ def _within(certificate: Certificate, name: str) -> str:
     return quantity(None) if found is None else f"{quantity(found[0])}, {percent(found[1])}"
 
 
-def reasons(document: RunDocument) -> Iterator[tuple[str, str]]:
-    """(severity, sentence) of each reason of the certificate, the most severe first."""
-    for reason in reasons_of(document):
-        yield reason.severity or "note", reason_text(reason)
+def reasons(document: RunDocument) -> Iterator[Block]:
+    """The reasons of the certificate, the most severe first; nothing without any."""
+    found = [(reason.severity or "note", reason_text(reason)) for reason in reasons_of(document)]
+    if found:
+        yield Items([f"note: {text}" if severity == "note" else text for severity, text in found])

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastllmload.files import replace_with
+from fastllmload.report.blocks import Table
 from fastllmload.report.html.charts.chart import Rule, Span
 from fastllmload.report.html.charts.figure import Figures, grid, render_table
 from fastllmload.report.html.charts.forest import Effect, Forest, render_forest
@@ -27,7 +28,6 @@ from fastllmload.report.html.charts.plot import Plot, PlotAxis, PlotSeries, cdf,
 from fastllmload.report.html.html_document import html_document, tone_of
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.verdict import VerdictReason, verdict_card
-from fastllmload.report.text import tables
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 
 __all__ = [
@@ -160,9 +160,7 @@ def _table(given: PageTable) -> Markup:
             )
     rows = [[_cell(cell) for cell in row] for row in given.rows]
     narrow = "narrow" if len(given.columns) <= NARROW else ""
-    return render_table(
-        tables.Table(given.title, [visible(name, 200) for name in given.columns], rows, given.notes), narrow
-    )
+    return render_table(Table(given.title, [visible(name, 200) for name in given.columns], rows, given.notes), narrow)
 
 
 def _cell(cell: Cell) -> str:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fastllmload.documents.run import RunDocument
-from fastllmload.report.documents import results
-from fastllmload.report.text.tables import escaped
 
 GENERATOR = {
     "nothing_measured": "See the errors for what the target answered, and run again once it answers requests.",
@@ -61,12 +57,3 @@ def remedy(code: str | None, cause: str | None = "generator") -> str:
 def codes(document: RunDocument) -> set[str]:
     """Codes of the certificate's reasons."""
     return set() if document.certificate is None else {reason.code for reason in document.certificate.reasons}
-
-
-def reason_lines(document: RunDocument) -> Iterator[str]:
-    """The certificate's reasons as a list."""
-    found = list(results.reasons(document))
-    if found:
-        yield ""
-    for severity, text in found:
-        yield f"* {'note: ' if severity == 'note' else ''}{escaped(text)}"

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.report.blocks import Table, cells, numeric_columns
 from fastllmload.report.html.charts.chart import LEFT, TOP, WIDTH, Chart, Columns, Layer, Points, svg
 from fastllmload.report.html.charts.scales import Floats, Names
 from fastllmload.report.html.markup import Markup, element, joined, visible
-from fastllmload.report.text.tables import Table, cells, numeric_columns
 
 Numbers = dict[str, Any]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastllmload.documents.run import Requirement, Requirements
+from fastllmload.report.blocks import Table
 from fastllmload.report.html.charts.figure import render_table
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.text.numbers import count
-from fastllmload.report.text.tables import Table
 
 STATES = ("false", "undeclared", "unchecked")
 COLUMNS = ("requirement", "level", "state", "why", "what to do")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from fastllmload.documents.fields import known as number
 from fastllmload.documents.run import ClassObjectives, ClassResult, TurnResult
+from fastllmload.report.blocks import Cell, Table
 from fastllmload.report.documents.results import MARK, class_table, few_samples_note, marked
 from fastllmload.report.html.charts.figure import render_table
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
-from fastllmload.report.text.tables import Cell, Table
 from fastllmload.report.text.traffic import class_targets
 
 MOST = 50  # rows of a table

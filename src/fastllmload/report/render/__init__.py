@@ -1,0 +1,1 @@
+"""Renderers of blocks: each knows a format, none knows a run."""
