@@ -151,17 +151,15 @@ def search(**options: object) -> SearchResult:
 
     InputError, TargetError and Interrupted as for `run`; what was measured before is kept in the folder.
     """
-    from fastllmload.cli.commands.search import GENERAL, OWN, resolve_search
-    from fastllmload.cli.options.raw import from_table
-    from fastllmload.cli.options.resolve import take_own_options
+    from fastllmload.cli.commands.search import GENERAL, OWN, read_search
+    from fastllmload.cli.options.sources import from_table
     from fastllmload.experiment.console import Console
     from fastllmload.search.run import run_search
 
     own = (*OWN, *GENERAL)
     redact = Redactor([])
     given = from_table({"ui": "none", **_given(options)}, "", "", own)
-    texts = {option.parameter: None for option in own} | take_own_options(given, own)
-    found = resolve_search(given, texts, redact)
+    found = read_search(given, redact)
     silent = found.settings.output.ui == "none"
     console = Console(redact, quiet=silent, warnings=not silent)
     run_search(found.settings, found.secret, found.parameters, found.terms, console)
@@ -228,15 +226,15 @@ def _settings_and_key(
     """From *options*, or *settings* with the API key of *options* or of the environment."""
     from msgspec.structs import replace
 
-    from fastllmload.cli.options.raw import from_table
-    from fastllmload.cli.options.resolve import resolve_merged
+    from fastllmload.cli.options import reading
+    from fastllmload.cli.options.sources import from_table
 
     given = _given(options)
     if settings is None:
-        return resolve_merged(from_table({"ui": "none", **given}, "", ""), os.environ, redact)
+        return reading.read_settings(from_table({"ui": "none", **given}, "", ""), os.environ, redact)
     if given.keys() - {"api_key"}:
         raise InputError("options-conflict", f"settings and {min(given.keys() - {'api_key'})} are both given; give one")
-    _, secret = resolve_merged(from_table(given, "", ""), os.environ, redact, complete=False)
+    _, secret = reading.read_settings(from_table(given, "", ""), os.environ, redact, complete=False)
     if settings.output.ui == "auto":  # the default of the settings, which is meant for a terminal
         settings = replace(settings, output=replace(settings.output, ui="none"))
     return settings, secret

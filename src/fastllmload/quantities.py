@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from decimal import ROUND_DOWN, Decimal
 
 THOUSANDS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "min": 60e9, "h": 3600e9, "d": 86400e9}
@@ -45,9 +46,17 @@ def duration(text: str, unit: str = "s", plain: bool = True) -> float | None:
     return quantity(text, factors | ({"": 1.0} if plain else {}))
 
 
-def size(text: str) -> float | None:
-    """`2kB`, `1.5MiB` in bytes; the unit is required."""
-    return quantity(text, BYTES)
+def nanoseconds(text: str) -> int | None:
+    """An instant or a duration, exact: digits beyond the nanosecond are cut. A plain number is in seconds."""
+    match = QUANTITY.fullmatch(text.strip())
+    if match is None or (match[2] or "s") not in NANOSECONDS or duration(text) is None:
+        return None
+    return int((Decimal(match[1]) * int(NANOSECONDS[match[2] or "s"])).to_integral_value(ROUND_DOWN))
+
+
+def size(text: str, plain: bool = False) -> float | None:
+    """`2kB`, `1.5MiB` in bytes. *plain*: a bare number is in bytes too; else the unit is required."""
+    return quantity(text, BYTES | ({"": 1.0} if plain else {}))
 
 
 def share(text: str) -> float | None:

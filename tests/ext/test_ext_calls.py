@@ -17,9 +17,9 @@ from fastllmload._ext.calls import CallList
 from fastllmload._ext.protocol import Conversation
 from fastllmload._ext.talk import Talks
 from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint.turn_template import TurnTemplate
 from fastllmload.plan.conversations.scripted import place_reply, with_planned_calls
 from fastllmload.plan.conversations.synthetic import tool_turn
-from fastllmload.plan.conversations.turn_template import TurnTemplate, skip_of, tail_of
 from fastllmload.plan.conversations.turns import TurnPart, escaped, write_conversations
 from fastllmload.settings import Workload
 from fastllmload.workload.dataset import DatasetRequest
@@ -167,13 +167,14 @@ def second_turn(
     parts = []
     for number, content in enumerate(([{"role": "user", "content": "Hi"}], turn)):
         one = with_planned_calls(DatasetRequest("line 1", content), endpoint.joint, number)
-        body, skip = pieces.encode(one.content, 5), skip_of(pieces)
+        body, skip = pieces.encode(one.content, 5), pieces.skip
         at, takes = 0, True
         if number:
             body, at, takes = place_reply(body, skip, one)
-        parts.append(TurnPart(body, skip, tail_of(pieces, 5), 1, 5, b"", at, takes))
+        parts.append(TurnPart(body, skip, pieces.closing(5), 1, 5, b"", at, takes))
     path = tmp_path / "bodies"
-    found, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    found, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    table = found.turns
     joint = tuple(part.encode() for part in endpoint.joint.described())
     talks = Talks(table, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), [joint], 1)
     bodies = talks.joined(0, [escaped(text)], [calls])
@@ -263,11 +264,12 @@ def test_synthetic_tool_turns_bring_the_result_of_the_first_call(tmp_path_factor
     endpoint = ENDPOINTS["openai-chat"]
     pieces = endpoint.messages_pieces("m", Workload())
     body = pieces.encode([{"role": "user", "content": text}], 9)
-    skip, tail = skip_of(pieces), tail_of(pieces, 9)
+    skip, tail = pieces.skip, pieces.closing(9)
     later, at = tool_turn(body, skip, tail, escaped(text), 1)
     parts = [TurnPart(body, skip, tail, 1, 9), TurnPart(later, skip, tail, 1, 9, b"", at)]
     path = Path(tmp_path_factory.mktemp("calls")) / "bodies"
-    found, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    found, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    table = found.turns
     joint = tuple(part.encode() for part in endpoint.joint.described())
     talks = Talks(table, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), [joint], 1)
     real = [whole(ident, name, "".join(pieces)) for ident, name, pieces in calls]

@@ -19,7 +19,6 @@ from fastllmload._ext.carry import carried
 from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.talk import Talks
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.plan.conversations.turn_template import skip_of, tail_of
 from fastllmload.plan.conversations.turns import TurnPart, write_conversations
 from fastllmload.plan.plan import CLIENT_ROW
 from fastllmload.settings import Workload
@@ -57,11 +56,12 @@ def test_each_class_has_its_own_head(tmp_path: Path) -> None:
 def talk_of(turns: list[str], think_ms: float, directory: Path) -> dict[str, Any]:
     pieces = CHAT.messages_pieces("m", Workload())
     parts = [
-        TurnPart(pieces.encode([{"role": "user", "content": text}], 3), skip_of(pieces), tail_of(pieces, 3), 1, 3,
+        TurnPart(pieces.encode([{"role": "user", "content": text}], 3), pieces.skip, pieces.closing(3), 1, 3,
              think_ns=round(think_ms * 1e6) if number else 0)
         for number, text in enumerate(turns)
     ]  # fmt: skip
-    bodies, table, _ = write_conversations(directory / "bodies", [parts], CHAT.joint, real=True)
+    bodies, _ = write_conversations(directory / "bodies", [parts], CHAT.joint, real=True)
+    table = bodies.turns
     raw = np.frombuffer((directory / "bodies").read_bytes(), np.uint8)
     joint = tuple(text.encode() for text in CHAT.joint.described())
     talks = Talks(table, bodies.offsets, raw, [joint], 1)

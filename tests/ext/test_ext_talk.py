@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from fastllmload._ext.talk import Talks, in_order, leaving_dtype, turn_dtype
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.conversations.synthetic import tool_turn
-from fastllmload.plan.conversations.turn_template import skip_of, tail_of
 from fastllmload.plan.conversations.turns import TurnPart, escaped, joined, write_conversations
 from fastllmload.plan.plan import CLIENT_ROW, TURN
 from fastllmload.settings import Workload
@@ -42,7 +41,7 @@ def parts_of(endpoint, turns):
     found = []
     for number, (text, reply, tokens, tool) in enumerate(turns):
         body = pieces.encode([{"role": "user", "content": text}] if chat else text, tokens)
-        skip, tail, reply_at = skip_of(pieces), tail_of(pieces, tokens), 0
+        skip, tail, reply_at = pieces.skip, pieces.closing(tokens), 0
         if tool and number and chat:
             body, reply_at = tool_turn(body, skip, tail, escaped(text), number)
         found.append(TurnPart(body, skip, tail, 1, tokens, escaped(reply), reply_at))
@@ -55,9 +54,10 @@ def test_a_stitched_body_is_the_planned_one(tmp_path_factory, turns, name):
     endpoint = ENDPOINTS[name]
     parts = parts_of(endpoint, turns)
     path = Path(tmp_path_factory.mktemp("talk")) / "bodies"
-    whole, _, _ = write_conversations(path, [parts], endpoint.joint, real=False)
+    whole, _ = write_conversations(path, [parts], endpoint.joint, real=False)
     planned = path.read_bytes()
-    real, table, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    real, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    table = real.turns
     alone = np.frombuffer(path.read_bytes(), np.uint8)
     joint = tuple(text.encode() for text in endpoint.joint.described())
     talks = Talks(table, real.offsets, alone, [joint], 1)

@@ -14,9 +14,8 @@ from recording_relay import Recorded, relayed
 from refusals import raises_code
 
 import fastllmload
-from fastllmload.cli.options.raw import from_table
-from fastllmload.cli.options.resolve import resolve_merged
-from fastllmload.endpoint import ENDPOINTS
+from fastllmload.cli.options.reading import read_settings
+from fastllmload.cli.options.sources import from_table
 from fastllmload.plan.archive import save_plan
 from fastllmload.plan.classes import build_classes
 from fastllmload.records.layout import MEASURE, OK
@@ -122,10 +121,10 @@ def test_a_plan_is_replayed_where_the_command_line_says(tmp_path: Path, servers:
     """
     asked = [{**one, "url": "http://gone:1", "model": MODELS[number]} if "url" in one else {**one, "model": MODELS[0]}
              for number, one in enumerate(classes(servers))]  # fmt: skip
-    settings, _ = resolve_merged(
+    settings, _ = read_settings(
         from_table({"class": asked, "num_requests": 24, "seed": 4, "url": "http://gone:1"}, "", ""), {}, Redactor([])
     )
-    plan = build_classes(settings, phase="measure", endpoints=ENDPOINTS, model=MODELS[0], out_dir=tmp_path / "p")
+    plan = build_classes(settings, phase="measure", model=MODELS[0], out_dir=tmp_path / "p")
     save_plan(plan, tmp_path / "week.plan")
     run = fastllmload.run(
         **{"class": [{"name": "text", "url": servers[1].url}, {"name": "more", "url": servers[2].url}]},

@@ -39,6 +39,8 @@ def used() -> dict[str, str]:
             codes: list[str] = []
             if isinstance(node, ast.FunctionDef) and GIVE_A_CODE.fullmatch(node.name):
                 codes = [text for each in ast.walk(node) if isinstance(each, ast.Return) for text in strings(each)]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "OptionRule":
+                codes = list(strings(node.args[0]))
             elif isinstance(node, ast.Call) and len(node.args) == 2:
                 name = ast.unparse(node.func).rpartition(".")[2]
                 first = node.args[0]

@@ -1,6 +1,7 @@
 """Faults by probability (seeded by the request's arrival order) or by the request header X-Fault."""
 
 from fastllmload._ext.simsequence cimport DRAW_FAULT, draw, uniform
+from fastllmload.quantities import share
 
 _MIDDLE = 0xFFFFFFFF            # MIDDLE, which as a C enum would turn negative on its way to Python
 # name: (number, default argument, what it does). The argument's unit is in the sentence.
@@ -63,11 +64,8 @@ def parse_chance(text: str) -> tuple[float, int, int]:
     name, _, rest = text.partition(":")
     chance, colon, argument = rest.partition(":")
     number, value = parse(name + colon + argument)
-    try:
-        probability = float(chance)
-    except ValueError:
-        probability = -1.0
-    if not 0.0 <= probability <= 1.0:
+    probability = share(chance)
+    if probability is None or not 0.0 <= probability <= 1.0:
         raise ValueError(f"the probability of fault {name!r} is {chance!r}; it must be a number from 0 to 1")
     return probability, number, value
 

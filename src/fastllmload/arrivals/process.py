@@ -143,6 +143,34 @@ NS = 1e9
 LATEST_NS = 9.2e18  # 292 years; later instants are clamped, and lie beyond any bound of a run
 
 
+class GrowingSchedule:
+    """The instants of *process*, each drawn once: more are drawn when a longer part of the schedule is needed."""
+
+    def __init__(self, process: Arrivals, rate: float, stream: random.Random) -> None:
+        self._more = process.instants(stream, rate)
+        self._drawn: Schedule = np.empty(0, np.int64)
+
+    def part(self, *, count: int | None = None, seconds: float | None = None) -> Schedule:
+        """The first *count* instants, those in [0, *seconds*), or the shorter of the two when both are given.
+
+        The only rounding is here, to the nearest nanosecond; the bound is applied to rounded instants. ValueError
+        without a bound.
+        """
+        if count is None and seconds is None:
+            raise ValueError("a schedule needs a count, a duration or both")
+        end = None if seconds is None else np.int64(round(seconds * NS))
+        chunks, drawn = [self._drawn], len(self._drawn)
+        last = self._drawn[-1] if drawn else np.int64(-1)
+        while not ((count is not None and drawn >= count) or (end is not None and last >= end)):
+            chunks.append(to_ns(next(self._more)))
+            drawn += len(chunks[-1])
+            last = chunks[-1][-1]
+        if len(chunks) > 1:
+            self._drawn = np.concatenate(chunks)
+        schedule = self._drawn[:count]
+        return schedule if end is None else np.ascontiguousarray(schedule[: np.searchsorted(schedule, end)])
+
+
 def draw_schedule(
     process: Arrivals,
     rate: float,
@@ -151,24 +179,8 @@ def draw_schedule(
     count: int | None = None,
     seconds: float | None = None,
 ) -> Schedule:
-    """The first *count* instants, those in [0, *seconds*), or the shorter of the two when both are given.
-
-    The only rounding is here, to the nearest nanosecond; the bound is applied to rounded instants. ValueError
-    without a bound.
-    """
-    if count is None and seconds is None:
-        raise ValueError("a schedule needs a count, a duration or both")
-    end = None if seconds is None else np.int64(round(seconds * NS))
-    chunks: list[Schedule] = []
-    drawn = 0
-    for instants in process.instants(stream, rate):
-        chunk = to_ns(instants)
-        chunks.append(chunk)
-        drawn += len(chunk)
-        if (count is not None and drawn >= count) or (end is not None and chunk[-1] >= end):
-            break
-    schedule = np.concatenate(chunks)[:count]
-    return schedule if end is None else np.ascontiguousarray(schedule[: np.searchsorted(schedule, end)])
+    """A part of the schedule of *process*, see `GrowingSchedule.part`."""
+    return GrowingSchedule(process, rate, stream).part(count=count, seconds=seconds)
 
 
 def to_ns(instants: Seconds) -> Schedule:

@@ -1,32 +1,25 @@
-"""Ollama's chat and generate: paths and bodies of requests; NDJSON back."""
+"""Ollama's API: chat and generate, with lines of JSON as answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from fastllmload.endpoint.fields import LENGTHS, extra_fields
-from fastllmload.endpoint.pieces import NUMBER, PROMPT, BodyPieces, base_of, cut
+from fastllmload.endpoint.body import LENGTHS, NUMBER, extra_fields
+from fastllmload.endpoint.endpoint import Endpoint
+from fastllmload.endpoint.turn_template import OLLAMA_MESSAGES, TEXT
 from fastllmload.errors import InputError
-from fastllmload.plan.conversations.turn_template import OLLAMA_MESSAGES, TEXT
 from fastllmload.settings import Workload
 
 NO_IGNORE_EOS = "Ollama has no ignore_eos: a model may stop before the output length that was asked for (num_predict)"
+TEXT_ONLY = "Ollama takes text only; use --prompt-form words or text"
 
 
 def api_path(base_path: str, resource: str) -> str:
-    """Path of *resource* (`chat`, `tags`). A base URL without a path means /api; one that ends in the resource is
-    used unchanged.
-    """
+    """Path of *resource* (`api/chat`, `api/tags`). A base URL may end in /api or in the resource."""
     path = base_path.rstrip("/")
-    if path.endswith(f"/api/{resource}"):
+    if path.endswith(f"/{resource}"):
         return path
-    return f"{path}/{resource}" if path.endswith("/api") else f"{path}/api/{resource}"
-
-
-def sibling_path(base_path: str, resource: str, other: str) -> str:
-    """Path of the resource *other*; *base_path* may end in *resource*."""
-    return api_path(base_of(base_path, resource), other)
+    return f"{path.removesuffix('/api')}/{resource}"
 
 
 def sampling_fields(workload: Workload) -> dict[str, Any]:
@@ -62,71 +55,29 @@ def _check_lengths(extra: dict[str, Any], options: dict[str, Any]) -> None:
         )
 
 
-def check_prompt_form(name: str, workload: Workload) -> None:
-    """InputError for token-id prompts, which Ollama does not accept."""
-    if workload.prompt_form == "ids":
-        raise InputError(
-            "protocol-unsupported",
-            f"--prompt-form {workload.prompt_form} is not supported by {name}: Ollama takes text only; "
-            "use --prompt-form words or text",
-        )
-
-
-class OllamaChat:
-    """`POST /api/chat`."""
-
-    name = "ollama-chat"
-    dialect = 2  # DIALECT_OLLAMA_CHAT of delta.pxd
-    joint = OLLAMA_MESSAGES
-
-    def path(self, base_path: str) -> str:
-        return api_path(base_path, "chat")
-
-    def models_path(self, base_path: str) -> str:
-        return sibling_path(base_path, "api/chat", "tags")
-
-    def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError for token-id prompts and for a invalid --extra-body."""
-        check_prompt_form(self.name, workload)
-        messages = [{"role": "user", "content": PROMPT}]
-        return cut({"model": model, "messages": messages, **sampling_fields(workload)})
-
-    def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        return cut({"model": model, "messages": PROMPT, **sampling_fields(workload)})
-
-    def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
-        return self.body_pieces(model, workload).encode(prompt, tokens)
-
-    def remarks(self, workload: Workload) -> tuple[str, ...]:
-        return (NO_IGNORE_EOS,) if workload.ignore_eos else ()
-
-
-class OllamaGenerate:
-    """`POST /api/generate`."""
-
-    name = "ollama-generate"
-    dialect = 3  # DIALECT_OLLAMA_GENERATE of delta.pxd
-    joint = TEXT
-
-    def path(self, base_path: str) -> str:
-        return api_path(base_path, "generate")
-
-    def models_path(self, base_path: str) -> str:
-        return sibling_path(base_path, "api/generate", "tags")
-
-    def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError for token-id prompts and for a invalid --extra-body."""
-        check_prompt_form(self.name, workload)
-        return cut({"model": model, "prompt": PROMPT, **sampling_fields(workload)})
-
-    def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError: generate takes a prompt, not messages."""
-        raise InputError(
-            "protocol-unsupported", f"{self.name} takes no messages; use a chat endpoint, or a data set of prompts"
-        )
-
-    def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
-        return self.body_pieces(model, workload).encode(prompt, tokens)
-
-    def remarks(self, workload: Workload) -> tuple[str, ...]:
-        return (NO_IGNORE_EOS,) if workload.ignore_eos else ()
+OLLAMA_CHAT = Endpoint(
+    name="ollama-chat",
+    aliases=("ollama",),
+    dialect=2,  # DIALECT_OLLAMA_CHAT
+    joint=OLLAMA_MESSAGES,
+    resource="api/chat",
+    models="api/tags",
+    version="api/version",
+    root=api_path,
+    fields=sampling_fields,
+    text_only=TEXT_ONLY,
+    without_ignore_eos=NO_IGNORE_EOS,
+)
+OLLAMA_GENERATE = Endpoint(
+    name="ollama-generate",
+    aliases=("ollama-completions",),
+    dialect=3,  # DIALECT_OLLAMA_GENERATE
+    joint=TEXT,
+    resource="api/generate",
+    models="api/tags",
+    version="api/version",
+    root=api_path,
+    fields=sampling_fields,
+    text_only=TEXT_ONLY,
+    without_ignore_eos=NO_IGNORE_EOS,
+)

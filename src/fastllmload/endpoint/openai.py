@@ -1,84 +1,67 @@
-"""OpenAI chat completions (one user message) and completions (the prompt as text or as token ids)."""
+"""OpenAI's API: chat completions (one user message) and completions (the prompt as text or as token ids)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
-from fastllmload.endpoint.fields import sampling_fields
-from fastllmload.endpoint.pieces import PROMPT, BodyPieces, base_of, cut, resource_path
-from fastllmload.errors import InputError
-from fastllmload.plan.conversations.turn_template import MESSAGES, TEXT
-from fastllmload.settings import PROMPT_FORMS, Workload
-
-COMPLETIONS = "completions"
+from fastllmload.endpoint.body import NUMBER, extra_fields
+from fastllmload.endpoint.endpoint import Endpoint
+from fastllmload.endpoint.turn_template import MESSAGES, TEXT
+from fastllmload.settings import Workload
 
 
-class OpenAICompletions:
-    """`POST /v1/completions`."""
+def api_path(base_path: str, resource: str) -> str:
+    """Path of *resource* (`chat/completions`, `models`).
 
-    name = "openai-completions"
-    dialect = 1  # DIALECT_COMPLETIONS of delta.pxd
-    joint = TEXT
-
-    def path(self, base_path: str) -> str:
-        return resource_path(base_path, COMPLETIONS)
-
-    def models_path(self, base_path: str) -> str:
-        return resource_path(base_of(base_path, COMPLETIONS), "models")
-
-    def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError for an unknown form of prompt, and for a invalid --extra-body."""
-        if workload.prompt_form not in PROMPT_FORMS:
-            raise InputError(
-                "choice-unknown", f"--prompt-form {workload.prompt_form!r} is unknown; choose {', '.join(PROMPT_FORMS)}"
-            )
-        return cut({"model": model, "prompt": PROMPT, **sampling_fields(workload)})
-
-    def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError: completions take a prompt, not messages."""
-        raise InputError(
-            "protocol-unsupported", f"{self.name} takes no messages; use a chat endpoint, or a data set of prompts"
-        )
-
-    def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
-        return self.body_pieces(model, workload).encode(prompt, tokens)
-
-    def remarks(self, workload: Workload) -> tuple[str, ...]:
-        return ()
+    A base URL without a path means /v1; one with a path means that path, as in the OpenAI SDK. A base that
+    already ends in the resource is used unchanged.
+    """
+    path = base_path.rstrip("/")
+    if path.endswith("/" + resource):
+        return path
+    return f"{path or '/v1'}/{resource}"
 
 
-CHAT = "chat/completions"
+def sampling_fields(workload: Workload) -> dict[str, Any]:
+    """Fields in the order of the body; `NUMBER` is the request's output tokens.
+
+    Fields of --extra-body replace ours; null removes one of ours. Its value "{output_tokens}", at any depth, becomes
+    each request's output length: {"max_completion_tokens": "{output_tokens}"} replaces max_tokens. InputError when it
+    is not a JSON object, or contradicts what the plan and the report say was sent.
+    """
+    extra = extra_fields(workload.extra_body)
+    fields: dict[str, Any] = {} if extra.get("max_completion_tokens") is NUMBER else {"max_tokens": NUMBER}
+    if workload.ignore_eos:
+        fields |= {"min_tokens": NUMBER, "ignore_eos": True}
+    if workload.temperature is not None:
+        fields["temperature"] = workload.temperature
+    fields["stream"] = workload.streaming
+    if workload.streaming:
+        fields["stream_options"] = {"include_usage": True, **workload.usage_asked("continuous_usage_stats")}
+        fields |= workload.ids_asked("return_token_ids")
+    removed = [name for name, value in extra.items() if value is None and name in fields]
+    return {name: value for name, value in (fields | extra).items() if name not in removed}
 
 
-class OpenAIChat:
-    """`POST /v1/chat/completions`."""
-
-    name = "openai-chat"
-    dialect = 0  # DIALECT_CHAT of delta.pxd
-    joint = MESSAGES
-
-    def path(self, base_path: str) -> str:
-        return resource_path(base_path, CHAT)
-
-    def models_path(self, base_path: str) -> str:
-        return resource_path(base_of(base_path, CHAT), "models")
-
-    def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        """InputError for token-id prompts, which chat messages cannot carry, and for a invalid --extra-body."""
-        if workload.prompt_form == "ids":
-            raise InputError(
-                "protocol-unsupported",
-                f"--prompt-form {workload.prompt_form} is not supported by {self.name}: chat messages are text; "
-                "use --endpoint-type openai-completions",
-            )
-        messages = [{"role": "user", "content": PROMPT}]
-        return cut({"model": model, "messages": messages, **sampling_fields(workload)})
-
-    def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
-        return cut({"model": model, "messages": PROMPT, **sampling_fields(workload)})
-
-    def encode_body(self, model: str, workload: Workload, prompt: str | Sequence[int], tokens: int) -> bytes:
-        return self.body_pieces(model, workload).encode(prompt, tokens)
-
-    def remarks(self, workload: Workload) -> tuple[str, ...]:
-        return ()
+OPENAI_CHAT = Endpoint(
+    name="openai-chat",
+    aliases=("chat", "openai-chat-completions", "chat_completions", "vllm-chat"),
+    dialect=0,  # DIALECT_CHAT
+    joint=MESSAGES,
+    resource="chat/completions",
+    models="models",
+    root=api_path,
+    fields=sampling_fields,
+    text_only="chat messages are text; use --endpoint-type openai-completions",
+    images=True,
+)
+OPENAI_COMPLETIONS = Endpoint(
+    name="openai-completions",
+    aliases=("completions", "openai", "vllm", "lmdeploy", "scalellm", "sglang", "llama.cpp", "text_completions"),
+    dialect=1,  # DIALECT_COMPLETIONS
+    joint=TEXT,
+    resource="completions",
+    models="models",
+    root=api_path,
+    fields=sampling_fields,
+)

@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -37,7 +37,6 @@ from fastllmload.errors import HostLimitError, InternalError, Interrupted, Targe
 from fastllmload.host import limits, probe
 from fastllmload.metrics.objectives.objective import refuse_unknown
 from fastllmload.plan.archive import check_writable, save_plan
-from fastllmload.plan.build import check_workloads
 from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.report.terminal.view import Ui
@@ -67,7 +66,6 @@ def run_in(
     """Do the run in its *folder*, which is cleaned up however the run ends."""
     try:
         totals = Totals()
-        check_workloads(settings)
         replayed = resolve_settings(settings, resolve_endpoint(settings.target.endpoint_type), folder.work)
         with (
             serving(settings.telemetry.prometheus, totals),
@@ -152,6 +150,7 @@ class RunSession:
         self.ui.banner(banner.target_lines(asked, [target.url for target in found.targets], found))
         sizing.check_slots_fit_files(replayed.settings, cores=max(1, int(probe.cores())))
         plans = build_plans(replayed, endpoint, found.model, self.folder.work)
+        self.replayed = replace(self.replayed, loaded=())  # frees the memory of their files
         refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from fastllmload.endpoint import ENDPOINTS, Endpoint
+from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan, check_context_limit
 from fastllmload.plan.classes import build_classes
 from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan
-from fastllmload.plan.prompts.files import forget_files
+from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 from fastllmload.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
 
@@ -30,6 +30,7 @@ class ResolvedSettings:
 
     settings: RunSettings
     plan: Plan | None = None
+    loaded: tuple[LoadedWorkload, ...] = ()  # of each class, or of the run; empty: not loaded yet
 
     def with_context_limit(self, context_limit: int | None) -> ResolvedSettings:
         """With the context limit that a server reports, unless the command line sets it."""
@@ -37,14 +38,14 @@ class ResolvedSettings:
         if context_limit is None or workload.context_limit is not None:
             return self
         changed = msgspec.structs.replace(workload, context_limit=context_limit)
-        return ResolvedSettings(msgspec.structs.replace(self.settings, workload=changed), self.plan)
+        return replace(self, settings=msgspec.structs.replace(self.settings, workload=changed))
 
     def with_token_reporting(self, way: str | None) -> ResolvedSettings:
         """With the request for usage or token ids in every event: as the command line sets it, else in the *way* found."""
         workload = self.settings.workload
         asked = workload.continuous_usage
         changed = msgspec.structs.replace(workload, continuous_usage=(way or "off") if asked == "auto" else asked)
-        return ResolvedSettings(msgspec.structs.replace(self.settings, workload=changed), self.plan)
+        return replace(self, settings=msgspec.structs.replace(self.settings, workload=changed))
 
     def with_class_models(self, models: Sequence[str]) -> ResolvedSettings:
         """With the model found at the URL of each class that has its own URL and names no model."""
@@ -52,7 +53,7 @@ class ResolvedSettings:
             msgspec.structs.replace(one, model=model) if one.urls and one.model is None else one
             for one, model in zip(self.settings.classes, models, strict=True)
         ]
-        return ResolvedSettings(msgspec.structs.replace(self.settings, classes=tuple(found)), self.plan)
+        return replace(self, settings=msgspec.structs.replace(self.settings, classes=tuple(found)))
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,11 @@ class Plans:
 
 
 def resolve_settings(settings: RunSettings, endpoint: Endpoint, work: Path) -> ResolvedSettings:
-    """The settings unchanged; with --plan, with load, workload and model of the saved plan. InputError when the command
-    line contradicts it.
+    """The settings with their workloads, loaded before a server is contacted; with --plan, load, workload and model are
+    those of the saved plan. InputError when the command line contradicts it.
     """
     if settings.output.plan is None:
-        return ResolvedSettings(settings)
+        return ResolvedSettings(settings, loaded=load_workloads(settings))
     plan = load_plan(Path(settings.output.plan), work / MEASURE)
     described = plan.description
     if described["endpoint"] != endpoint.name:
@@ -208,17 +209,24 @@ def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
 
 def build_plans(asked: ResolvedSettings, endpoint: Endpoint, model: str, work: Path) -> Plans:
     """Build the plans of warm-up and measurement in *work*. InputError for a request beyond the model's context."""
-    measure = asked.plan
+    measure, loaded = asked.plan, asked.loaded or load_workloads(asked.settings)
     if measure is None:
-        measure = build(asked.settings, "measure", endpoint, model, work / MEASURE)
-    warmup = build(asked.settings, "warmup", endpoint, model, work / WARMUP)
-    forget_files()
+        measure = build(asked.settings, "measure", endpoint, model, work / MEASURE, loaded)
+    warmup = build(asked.settings, "warmup", endpoint, model, work / WARMUP, loaded)
     check_context_limit(measure, asked.settings.workload.context_limit)
     return Plans(warmup, measure)
 
 
-def build(settings: RunSettings, phase: str, endpoint: Endpoint, model: str, out_dir: Path) -> Plan:
+def build(
+    settings: RunSettings,
+    phase: str,
+    endpoint: Endpoint,
+    model: str,
+    out_dir: Path,
+    loaded: Sequence[LoadedWorkload] | None = None,
+) -> Plan:
     """Build the plan of *phase*, with or without request classes."""
     if settings.classes:
-        return build_classes(settings, phase=phase, endpoints=ENDPOINTS, model=model, out_dir=out_dir)
-    return build_plan(settings, phase=phase, endpoint=endpoint, model=model, out_dir=out_dir)
+        return build_classes(settings, phase=phase, model=model, out_dir=out_dir, loaded=loaded)
+    one = loaded[0] if loaded else None
+    return build_plan(settings, phase=phase, endpoint=endpoint, model=model, out_dir=out_dir, loaded=one)

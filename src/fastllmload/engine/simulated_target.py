@@ -8,7 +8,7 @@ import msgspec
 
 from fastllmload.errors import InputError
 from fastllmload.settings import RunSettings
-from fastllmload.simulator.profile import SimulatorOptions, resolve
+from fastllmload.simulator.profile import SimulatorOptions, numbered, resolve
 
 OWN = {"host", "port", "unix_socket", "api_key", "die_with_parent", "faults", "overrides"}  # not for the user to set
 FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
@@ -47,6 +47,6 @@ def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
     if overrides:
         values["overrides"] = tuple(overrides)
     try:
-        return msgspec.convert(values, SimulatorOptions, strict=False)
+        return msgspec.convert(numbered(values, SimulatorOptions), SimulatorOptions, strict=False)
     except msgspec.ValidationError as problem:
         raise InputError("simulator-option-invalid", f"--simulate: {problem}") from None

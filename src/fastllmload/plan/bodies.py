@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,8 @@ BUFFER = 1 << 20
 @dataclass(frozen=True)
 class Bodies:
     """What was written: int32 lengths per request, uint64 offsets (one more), SHA-256 of the file, uint16 classes;
-    *shared*: int32 tokens of each prompt that other prompts have too, empty if that is not known.
+    *shared*: int32 tokens of each prompt that other prompts have too, empty if that is not known; *turns*: TURN items, and
+    *conversations* as plan.json describes them, None if there are none.
     """
 
     input_tokens: npt.NDArray[np.int32]
@@ -35,6 +37,8 @@ class Bodies:
     sha256: str
     kinds: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
     shared: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    turns: npt.NDArray[np.void] | None = None
+    conversations: dict[str, Any] | None = None
 
 
 def stitcher(table: WordTable, before: bytes, pieces: Sequence[bytes]) -> Stitcher:

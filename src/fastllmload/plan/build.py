@@ -22,12 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload import settings as asked
-from fastllmload.arrivals.process import Recorded
+from fastllmload.arrivals.process import GrowingSchedule, Recorded
+from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, disk_errors
-from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations
-from fastllmload.plan.conversations.synthetic import SyntheticConversations
-from fastllmload.plan.conversations.turns import instants
+from fastllmload.plan.conversations.turns import instants, starts_of
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
     ARRAYS,
@@ -43,96 +42,62 @@ from fastllmload.plan.plan import (
     digest_of,
     write_document,
 )
-from fastllmload.plan.prompts.composed import ComposedPrompts
-from fastllmload.plan.prompts.content import Content, Endpoint
-from fastllmload.plan.prompts.dataset import DatasetPrompts
-from fastllmload.plan.prompts.synthetic import SyntheticPrompts
-from fastllmload.plan.standard import OWN_TEXT
+from fastllmload.plan.prompts.load import LoadedWorkload, load_workload
 from fastllmload.plan.user_behavior import described_users, drawn_users
-from fastllmload.workload.dataset import DATASETS
-from fastllmload.workload.trace import rounds
-
-__all__ = ["Endpoint", "arrivals_stream", "build_plan", "clear", "finish"]
+from fastllmload.workload.trace import Trace, rounds
 
 
 def build_plan(
-    settings: asked.RunSettings, *, phase: str, endpoint: Endpoint, model: str, out_dir: Path, share: float = 1.0
+    settings: asked.RunSettings,
+    *,
+    phase: str,
+    endpoint: Endpoint,
+    model: str,
+    out_dir: Path,
+    share: float = 1.0,
+    loaded: LoadedWorkload | None = None,
+    drawn: GrowingSchedule | None = None,
 ) -> Plan:
     """Write the plan of *phase* (`measure` or `warmup`) to *out_dir* and open it; one class of traffic.
 
-    A disabled warm-up gives a plan without requests; *share* scales its usual amount. InputError for settings of which no
-    plan can be made, HostLimitError for a full disk.
+    A disabled warm-up gives a plan without requests; *share* scales its usual amount. *loaded*: the workload, if it has been
+    loaded; *drawn*: the schedule, if it has been drawn. InputError for settings of which no plan can be made, HostLimitError
+    for a full disk.
     """
-    origin = origin_of(settings, phase)
-    content: Content = content_of(settings.workload, origin, phase)
-    if phase == "measure":
-        pace = measured_pace_of(settings, content, arrivals_stream(settings))
+    origin, measured = origin_of(settings, phase), phase == "measure"
+    loaded = load_workload(settings.workload) if loaded is None else loaded
+    source = loaded.source(settings.workload, origin, not measured)
+    if measured:
+        pace = measured_pace_of(settings, source.trace, arrivals_stream(settings), drawn)
     else:
-        pace = warmup_pace(settings.load, f"{origin}/arrivals", recorded=content.trace is not None, share=share)
-    if isinstance(content, SyntheticConversations | ScriptedConversations):
-        content.by_starts = phase == "measure" and not pace.cycles
+        pace = warmup_pace(settings.load, f"{origin}/arrivals", recorded=source.trace is not None, share=share)
     clear(out_dir)
-    bodies, classes = content.write(out_dir / BODIES, pace.quota, endpoint, model)
-    arrays: dict[str, npt.NDArray[Any] | None] = {}
-    if isinstance(content, SyntheticConversations | ScriptedConversations):
-        arrays[TURNS] = content.turns
-        arrays[SCHEDULE] = instants(pace.schedule(int((content.turns["turn"] == 0).sum())), content.turns)
-    else:
-        arrays[SCHEDULE] = pace.schedule(len(bodies.input_tokens))
-    arrays[PREFIX] = bodies.shared if bodies.shared.any() else None
-    if phase == "measure":  # in a warm-up all users wait: it exists to warm up the server
-        arrays[CLIENT] = drawn_users(settings.behaviour, f"{origin}/users", len(bodies.input_tokens))
+    bodies = source.write(out_dir / BODIES, pace.quota, endpoint, model, by_starts=measured and not pace.cycles)
+    requests, turns = len(bodies.input_tokens), bodies.turns
+    arrays: dict[str, npt.NDArray[Any] | None] = {
+        SCHEDULE: pace.schedule(requests) if turns is None else instants(pace.schedule(starts_of(turns)), turns),
+        TURNS: turns,
+        PREFIX: bodies.shared if bodies.shared.any() else None,
+        # In a warm-up all users wait: it exists to warm up the server.
+        CLIENT: drawn_users(settings.behaviour, f"{origin}/users", requests) if measured else None,
+    }
     description = {
         "phase": phase,
         "seed": settings.client.seed,
         "load": pace.describe(),
-        "workload": content.describe(),
+        "workload": source.describe(),
         "endpoint": settings.target.endpoint_type,
         "model": model,
         "streaming": settings.workload.streaming,
         **settings.workload.usage_asked("continuous_usage"),
         **settings.workload.ids_asked("token_ids"),
-        "requests": len(bodies.input_tokens),
+        "requests": requests,
     }
-    if isinstance(content, SyntheticConversations | ScriptedConversations):
-        description["conversations"] = content.conversations()
-        description["joint"] = endpoint.joint.described()
-    if arrays.get(CLIENT) is not None:
+    if bodies.conversations is not None:
+        description |= {"conversations": bodies.conversations, "joint": endpoint.joint.described()}
+    if arrays[CLIENT] is not None:
         description["behaviour"] = described_users(settings.behaviour, arrays[CLIENT])
-    return finish(out_dir, description, bodies, classes, arrays)
-
-
-def content_of(workload: asked.Workload, origin: int | str, phase: str) -> Content:
-    """Content of *workload*: single requests, or conversations, which have no think times in a warm-up."""
-    if workload.turns is None:
-        return single_requests(workload, origin)
-    conversations = ScriptedConversations if workload.name in (*DATASETS, CONVERSATION) else SyntheticConversations
-    return conversations(workload, origin, warmup=phase == "warmup")
-
-
-def single_requests(workload: asked.Workload, origin: int | str) -> Content:
-    """Content without conversations; nothing is drawn yet. InputError for invalid settings and files."""
-    if workload.name in DATASETS:
-        return DatasetPrompts(workload, origin)
-    if workload.name in OWN_TEXT:
-        return ComposedPrompts(workload, origin, prefixes_stream(workload, origin))
-    return SyntheticPrompts(workload, origin, prefixes_stream(workload, origin))
-
-
-def prefixes_stream(workload: asked.Workload, origin: int | str) -> str:
-    """Stream of the shared prefixes; with `prefix_stream` that of the requests of that stream."""
-    if workload.prefix_stream is not None:
-        seed = str(origin).removesuffix(f"/{workload.stream}") if workload.stream else str(origin)
-        origin = f"{seed}/{workload.prefix_stream}" if workload.prefix_stream else seed
-    return f"{origin}/prefix"
-
-
-def check_workloads(settings: asked.RunSettings) -> None:
-    """InputError for files and settings of which no plan can be made; called before a server is contacted."""
-    if settings.output.plan is not None:
-        return
-    for workload in [one.workload for one in settings.classes] or [settings.workload]:
-        content_of(workload, "check", "warmup")
+    return finish(out_dir, description, bodies, bodies.kinds, arrays)
 
 
 def origin_of(settings: asked.RunSettings, phase: str) -> int | str:
@@ -153,12 +118,13 @@ def arrivals_stream(settings: asked.RunSettings) -> str:
     return f"{origin_of(settings, 'measure')}/arrivals" + (f"/{repetition}" if repetition else "")
 
 
-def measured_pace_of(settings: asked.RunSettings, content: Content, seed: str) -> Pace:
+def measured_pace_of(
+    settings: asked.RunSettings, trace: Trace | None, seed: str, drawn: GrowingSchedule | None = None
+) -> Pace:
     """A trace has its own instants, unless a rate or a concurrency is set."""
     load, workload = settings.load, settings.workload
-    trace = content.trace
     if trace is None or load.rate is not None or load.concurrency is not None:
-        return measured_pace(load, seed)
+        return measured_pace(load, seed, drawn)
     speed = workload.trace_speed
     facts = {"speed": speed, "loop": workload.trace_loop}
     recorded = Recorded(lambda: rounds(trace, speed), facts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.arrivals.process import GrowingSchedule
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, disk_errors
-from fastllmload.plan.build import Endpoint, arrivals_stream, build_plan, clear, finish
+from fastllmload.plan.build import arrivals_stream, build_plan, clear, finish
 from fastllmload.plan.pace import measured_pace
 from fastllmload.plan.plan import BODIES, CLIENT, CLIENT_ROW, FOLLOWS, PREFIX, SCHEDULE, TURN, TURNS, Plan
-from fastllmload.plan.prompts.content import exactness
+from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
+from fastllmload.plan.prompts.source import exactness
 from fastllmload.settings import RunSettings, TrafficClass
 from fastllmload.workload.trace import TRACES
 
@@ -34,23 +37,26 @@ COPIED = 1 << 24  # bytes of bodies that are joined before they are written
 
 
 def build_classes(
-    settings: RunSettings, *, phase: str, endpoints: Mapping[str, Endpoint], model: str, out_dir: Path
+    settings: RunSettings, *, phase: str, model: str, out_dir: Path, loaded: Sequence[LoadedWorkload] | None = None
 ) -> Plan:
     """Write the plan of *phase* with the requests of all `settings.classes`, as `build_plan` does for one.
-    *endpoints*: wire protocols by name.
+    *loaded*: the workload of each class, if they have been loaded.
     """
-    counts = planned_counts(settings) if phase == "measure" else [None] * len(settings.classes)
+    planned = planned_classes(settings) if phase == "measure" else [PlannedClass()] * len(settings.classes)
+    loaded = load_workloads(settings) if loaded is None else loaded
     shares = warmup_shares(settings.classes)
     clear(out_dir)
     parts: list[tuple[TrafficClass, Plan]] = []
     try:
-        for number, (one, count, share) in enumerate(zip(settings.classes, counts, shares, strict=True)):
-            if count == 0 or (phase == "warmup" and share == 0.0):
+        for number, (one, known, share) in enumerate(zip(settings.classes, planned, shares, strict=True)):
+            if known.count == 0 or (phase == "warmup" and share == 0.0):
                 continue
             folder = out_dir / f"class-{number}"
-            each = class_settings(settings, one, count)
-            named, endpoint = one.model or model, endpoints[each.target.endpoint_type]
-            plan = build_plan(each, phase=phase, endpoint=endpoint, model=named, out_dir=folder, share=share)
+            each = class_settings(settings, one, known.count)
+            plan = build_plan(
+                each, phase=phase, endpoint=ENDPOINTS[each.target.endpoint_type], model=one.model or model, out_dir=folder,
+                share=share, loaded=loaded[number], drawn=known.drawn,
+            )  # fmt: skip
             parts.append((one, plan))
         return merge(settings, phase, model, parts, out_dir)
     finally:
@@ -80,11 +86,19 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
     )  # fmt: skip
 
 
-def planned_counts(settings: RunSettings) -> list[int | None]:
-    """Arrivals of each class when --num-requests bounds all of them together; None: the class's own bounds."""
+@dataclass(frozen=True)
+class PlannedClass:
+    """Number of the arrivals of one class, and its schedule; None: the class's own bounds, nothing is drawn yet."""
+
+    count: int | None = None
+    drawn: GrowingSchedule | None = None
+
+
+def planned_classes(settings: RunSettings) -> list[PlannedClass]:
+    """The arrivals of each class when --num-requests bounds all of them together."""
     wanted = settings.load.num_requests
     if wanted is None:
-        return [None] * len(settings.classes)
+        return [PlannedClass()] * len(settings.classes)
     for one in settings.classes:
         if one.workload.name in TRACES and one.load.rate is None:
             raise InputError(
@@ -92,16 +106,17 @@ def planned_counts(settings: RunSettings) -> list[int | None]:
                 f"--num-requests counts all classes together, but class {one.name!r} replays its own instants; "
                 "give --duration, or a rate to the class",
             )
-    drawn = []
+    schedules, drawn = [], []
     for one in settings.classes:
         each = class_settings(settings, one, wanted)
-        schedule = measured_pace(each.load, arrivals_stream(each)).schedule(wanted)
-        assert schedule is not None
-        drawn.append(schedule)
-    order = in_order(drawn)[:wanted]
-    ends = np.cumsum([len(schedule) for schedule in drawn])
+        growing = measured_pace(each.load, arrivals_stream(each)).drawn
+        assert growing is not None  # classes are open loops
+        drawn.append(growing)
+        schedules.append(growing.part(count=wanted))
+    order = in_order(schedules)[:wanted]
+    ends = np.cumsum([len(schedule) for schedule in schedules])
     counts = np.bincount(np.searchsorted(ends, order, side="right"), minlength=len(drawn))
-    return [int(count) for count in counts]
+    return [PlannedClass(int(count), each) for count, each in zip(counts, drawn, strict=True)]
 
 
 def warmup_shares(classes: Sequence[TrafficClass]) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastllmload.arrivals.choice import choose_arrivals, choose_varying
 from fastllmload.arrivals.curve_text import read_curve
-from fastllmload.arrivals.process import Arrivals, Recorded, Schedule, draw_schedule
+from fastllmload.arrivals.process import Arrivals, GrowingSchedule, Recorded, Schedule
 from fastllmload.errors import InputError
 from fastllmload.settings import Load
 from fastllmload.workload.synthetic import Quota
@@ -38,12 +38,11 @@ class Pace:
     seconds: float | None = None
     cycles: bool = False
     seed: str = ""
+    drawn: GrowingSchedule | None = None  # what has been drawn of the schedule; None in a closed loop
 
     def schedule(self, requests: int) -> Schedule | None:
         """The first *requests* instants; None in a closed loop."""
-        if self.arrivals is None or self.rate is None:
-            return None
-        return draw_schedule(self.arrivals, self.rate, random.Random(self.seed), count=requests)
+        return None if self.drawn is None else self.drawn.part(count=requests)
 
     def describe(self) -> dict[str, Any]:
         rate = "inf" if self.rate is not None and math.isinf(self.rate) else self.rate
@@ -72,15 +71,18 @@ def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, see
         raise InputError("run-without-end", "--trace-loop never ends; add --duration or --num-requests")
     if not loop:
         count = requests if count is None else min(count, requests)
-    drawn = draw_schedule(recorded, 1.0, random.Random(seed), count=count, seconds=seconds)
-    if not len(drawn):
+    drawn = GrowingSchedule(recorded, 1.0, random.Random(seed))
+    schedule = drawn.part(count=count, seconds=seconds)
+    if not len(schedule):
         raise InputError("schedule-empty", f"--duration {seconds:g} s ends before the first request of the trace")
-    span = seconds if seconds is not None else max(float(drawn[-1]) / 1e9, 1e-9)
-    return Pace(Quota(len(drawn)), recorded, len(drawn) / span, seconds=seconds, seed=seed)
+    span = seconds if seconds is not None else max(float(schedule[-1]) / 1e9, 1e-9)
+    return Pace(Quota(len(schedule)), recorded, len(schedule) / span, seconds=seconds, seed=seed, drawn=drawn)
 
 
-def measured_pace(load: Load, seed: str) -> Pace:
-    """The pace of the measured phase. InputError for a load that is not set, has no end or contains no request."""
+def measured_pace(load: Load, seed: str, drawn: GrowingSchedule | None = None) -> Pace:
+    """The pace of the measured phase, with the schedule already *drawn* if there is one. InputError for a load that is not
+    set, has no end or contains no request.
+    """
     _check_bounds(load)
     if load.concurrency is not None:
         return _closed(load.concurrency, load.num_requests, load.duration)
@@ -89,16 +91,16 @@ def measured_pace(load: Load, seed: str) -> Pace:
     if math.isinf(load.rate) and load.num_requests is None:
         raise InputError("run-without-end", "--rate inf sends everything at once and needs --num-requests")
     count = load.num_requests
+    drawn = GrowingSchedule(arrivals, load.rate, random.Random(seed)) if drawn is None else drawn
     if load.duration is not None:
-        drawn = draw_schedule(arrivals, load.rate, random.Random(seed), count=count, seconds=load.duration)
-        count = len(drawn)
+        count = len(drawn.part(count=count, seconds=load.duration))
     if not count:
         raise InputError(
             "schedule-empty",
             f"--rate {load.rate:g} for --duration {load.duration:g} s contains no request;"
             " run longer or use --num-requests",
         )
-    return Pace(Quota(count), arrivals, load.rate, seconds=load.duration, seed=seed)
+    return Pace(Quota(count), arrivals, load.rate, seconds=load.duration, seed=seed, drawn=drawn)
 
 
 def measured_arrivals(load: Load) -> Arrivals:
@@ -131,10 +133,10 @@ def warmup_pace(load: Load, seed: str, recorded: bool = False, share: float = 1.
         slots = load.concurrency if load.concurrency is not None else WARMUP_CONCURRENCY
         return _closed_warmup(slots, requests, tokens, seconds)
     arrivals = choose_arrivals(load.arrival, load.rate, load.burstiness)
+    drawn = GrowingSchedule(arrivals, load.rate, random.Random(seed))
     if seconds:
-        timed = draw_schedule(arrivals, load.rate, random.Random(seed), seconds=seconds)
-        requests = max(requests, len(timed))
-    return Pace(Quota(requests, tokens, at_most=most_requests), arrivals, load.rate, seed=seed)
+        requests = max(requests, len(drawn.part(seconds=seconds)))
+    return Pace(Quota(requests, tokens, at_most=most_requests), arrivals, load.rate, seed=seed, drawn=drawn)
 
 
 def _most_of_default(load: Load) -> int | None:

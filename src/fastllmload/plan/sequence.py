@@ -21,20 +21,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
 
+from fastllmload.endpoint import Endpoint
+from fastllmload.endpoint.body import LENGTHS, OUTPUT_TOKENS
 from fastllmload.errors import InputError
 from fastllmload.files import writable
 from fastllmload.plan.bodies import BUFFER, disk_errors
 from fastllmload.plan.plan import STITCHED, Plan
 from fastllmload.settings import Workload
 
-OUTPUT_TOKENS = "{output_tokens}"  # in a body: the request's own output length
-LENGTHS = ("max_tokens", "max_completion_tokens")
 OWN = (
     "model",
     "stream",
@@ -42,17 +42,6 @@ OWN = (
     "prompt",
     "messages",
 )  # of the replaying run, or separate fields
-
-
-class Endpoint(Protocol):
-    """A wire protocol, as a sequence uses it."""
-
-    @property
-    def name(self) -> str: ...
-
-    def encode_body(self, model: str, workload: Workload, prompt: Any, tokens: int) -> bytes: ...
-
-    def path(self, base_path: str) -> str: ...
 
 
 def write_sequence(

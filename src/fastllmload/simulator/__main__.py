@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
+from fastllmload import quantities
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.simulator.profile import SimulatorOptions, profile_names
+
+
+class Milliseconds(click.types.FloatParamType):
+    """A time; a plain number is in milliseconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = quantities.duration(str(value), "ms")
+        return found if found is not None else super().convert(value, param, ctx)
+
+
+class Bytes(click.IntRange):
+    """A size; a plain number is in bytes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = quantities.size(str(value), plain=True)
+        whole = found is not None and found == int(found)
+        return super().convert(int(found or 0) if whole else value, param, ctx)
+
 
 FAULT_HELP = "NAME:P[:ARG], repeatable: a share P of replies goes wrong; `--list-faults` names them"
 
@@ -49,8 +69,8 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     metavar="FIELD=VALUE",
     help="replace a profile's field",
 )
-@click.option("--ttft-ms", type=float, help="constant time to first token; no engine model")
-@click.option("--itl-ms", type=float, help="constant time between tokens; no engine model")
+@click.option("--ttft-ms", type=Milliseconds(), help="constant time to first token; no engine model")
+@click.option("--itl-ms", type=Milliseconds(), help="constant time between tokens; no engine model")
 @click.option("--phase", type=click.Choice(["spread", "lockstep"]), help="each stream at its own time, or all at once")
 @click.option("--null", is_flag=True, help="answer as fast as possible")
 @click.option("--model", default="simulated", show_default=True)
@@ -61,7 +81,7 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     "--chunk-bytes",
     default=250,
     show_default=True,
-    type=click.IntRange(0, 16384),
+    type=Bytes(0, 16384),
     help="pad events to this size",
 )
 @click.option("--early-head", is_flag=True, help="send the response head before the first token")

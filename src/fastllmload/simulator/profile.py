@@ -7,10 +7,12 @@ anything compiled, so that `--help` stays instant.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from fastllmload import quantities
 from fastllmload.errors import InputError
 from fastllmload.files import parse_toml, read_text
 
@@ -120,6 +122,31 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     die_with_parent: int | None = None  # process id of the parent whose end ends the simulator
 
 
+UNITS = {"ms": "ms", "us": "us"}  # ending of a field's name: unit of its plain numbers
+SHARES = ("jitter",)
+
+
+def numbered(fields: Mapping[str, object], struct: type[msgspec.Struct]) -> dict[str, object]:
+    """*fields* with the texts of quantities (`5ms`, `1k`, `10%`) as numbers; other values are left to the conversion."""
+    hints = struct.__annotations__
+    return {name: _numbered(name, value, str(hints.get(name))) for name, value in fields.items()}
+
+
+def _numbered(name: str, value: object, hint: str) -> object:
+    if not isinstance(value, str) or not hint.startswith(("int", "float")):
+        return value
+    unit = UNITS.get(name.rpartition("_")[2])
+    if unit is not None:
+        found = quantities.duration(value, unit)
+    elif name == "chunk_bytes":
+        found = quantities.size(value, plain=True)
+    else:
+        found = quantities.share(value) if name in SHARES else quantities.number(value)
+    if found is None:
+        return value
+    return int(found) if hint.startswith("int") and found == int(found) else found
+
+
 def profile_names() -> list[str]:
     return sorted(path.stem for path in PROFILES.glob("*.toml"))
 
@@ -147,7 +174,7 @@ def load_profile(name: str, overrides: tuple[tuple[str, str], ...] = ()) -> Prof
             known = f"did you mean {near[0]}?" if near else f"it has {', '.join(Profile.__struct_fields__)}"
             raise InputError("simulator-option-unknown", f"profile {name!r} has no field {field!r}; {known}")
     try:
-        return msgspec.convert(fields, Profile, strict=False)
+        return msgspec.convert(numbered(fields, Profile), Profile, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
         raise InputError("simulator-option-invalid", f"profile {name!r}: {error}") from None
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from fastllmload import quantities
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.content.image import image_size
@@ -427,11 +428,12 @@ def _row(cells: list[str], columns: list[str], where: str) -> DatasetRequest:
         )
     row = dict(zip(columns, cells, strict=False))
     length = row.get("output_tokens", "").strip()
-    if length and not (length.isascii() and length.isdecimal() and len(length) < 20):
+    tokens = quantities.number(length)
+    if length and (tokens is None or tokens < 0 or tokens != int(tokens)):
         raise InputError(
             "dataset-field-invalid", f"{where}: its output_tokens {format_value(length)} is not a number of tokens"
         )
     if not row.get("prompt"):
         raise InputError("dataset-field-invalid", f"{where}: its prompt is empty")
     name = row.get("class", "").strip() or None
-    return DatasetRequest(where, row["prompt"], _length(int(length), where) if length else None, name)
+    return DatasetRequest(where, row["prompt"], None if tokens is None else _length(int(tokens), where), name)

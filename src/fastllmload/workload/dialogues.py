@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from fastllmload import quantities
 from fastllmload.errors import InputError
 from fastllmload.workload.dataset import (
     DatasetRequest,
@@ -109,16 +110,11 @@ def _custom(path: Path, raw: bytes) -> list[tuple[Message, ...]]:
         if session is not None and (isinstance(session, bool) or not isinstance(session, str | int)):
             raise InputError("dataset-field-invalid", f"{where}: session is {session!r}, neither a text nor a number")
         delay, reply = entry.pop("delay", None), entry.pop("reply", None)
-        if delay is not None and (isinstance(delay, bool) or not isinstance(delay, int | float)):
-            raise InputError("dataset-field-invalid", f"{where}: delay is {delay!r}, not a number of seconds")
-        if delay is not None and not 0 <= delay <= LONGEST_DELAY_S:
-            raise InputError(
-                "dataset-field-invalid", f"{where}: delay is {delay!r}; write seconds from 0 to {LONGEST_DELAY_S:g}"
-            )
+        delay_s = None if delay is None else _delay(delay, where)
         if reply is not None and not isinstance(reply, str):
             raise InputError("dataset-field-invalid", f"{where}: reply is {reply!r}, not a text")
         key = f"line {number}" if session is None else msgspec.json.encode(session).decode()
-        message = Message(parse_custom(entry, where), None if delay is None else float(delay), reply)
+        message = Message(parse_custom(entry, where), delay_s, reply)
         content = message.request.content
         if isinstance(content, list) and content and isinstance(content[0], int):
             raise InputError(
@@ -127,3 +123,16 @@ def _custom(path: Path, raw: bytes) -> list[tuple[Message, ...]]:
             )
         found.setdefault(key, []).append(message)
     return [tuple(turns) for turns in found.values()]
+
+
+def _delay(delay: object, where: str) -> float:
+    """Seconds, of a number of seconds or a text such as "1m"."""
+    timed = isinstance(delay, int | float | str) and not isinstance(delay, bool)
+    seconds = quantities.duration(str(delay)) if timed else None
+    if seconds is None:
+        raise InputError("dataset-field-invalid", f"{where}: delay is {delay!r}, not a number of seconds")
+    if not 0 <= seconds <= LONGEST_DELAY_S:
+        raise InputError(
+            "dataset-field-invalid", f"{where}: delay is {delay!r}; write seconds from 0 to {LONGEST_DELAY_S:g}"
+        )
+    return seconds

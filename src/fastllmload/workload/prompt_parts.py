@@ -25,7 +25,7 @@ class ComposedPrompt:
     part: int = 0
 
 
-class PromptSource(Protocol):
+class ComposedSource(Protocol):
     """A sequence of requests without end, the same for the same seed."""
 
     def batches(self) -> Iterator[list[ComposedPrompt]]: ...

@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload import quantities
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, check_uncompressed, column, why
@@ -115,13 +116,13 @@ class Columns:
 
 
 def _seconds(text: str) -> int:
-    """Seconds as a decimal number, exactly to the nanosecond."""
-    whole, _, part = text.partition(".")
-    if not (whole or part) or not DIGITS.fullmatch(whole + part):
+    """A time, plain numbers in seconds, exact to the nanosecond."""
+    ns = quantities.nanoseconds(text)
+    if ns is None or ns < 0:
         raise ValueError(f"{text!r} is not a time in seconds")
-    if len(whole.lstrip("0")) > 10 or int(whole or "0") > LATEST_S:
+    if ns > LATEST_S * 1_000_000_000:
         raise ValueError(f"time {text!r} is too large for seconds; write seconds")
-    return int(whole or "0") * 1_000_000_000 + int((part + "000000000")[:9])
+    return ns
 
 
 def _moment(text: str) -> int:
@@ -139,7 +140,6 @@ def _moment(text: str) -> int:
     return at + (minutes if found["sign"] == "-" else -minutes) * 60_000_000_000
 
 
-DIGITS = re.compile(r"[0-9]+")
 LATEST_S = 4_000_000_000  # of seconds since 1970: the year 2096; instants are 64 bits of nanoseconds
 MOMENT = re.compile(
     r"(?P<day>(?:19[7-9]|20\d)\d-\d\d-\d\d)[ T](?P<time>\d\d:\d\d:\d\d(?:\.\d{1,9})?)"

@@ -6,8 +6,8 @@ import pytest
 from refusals import raises_code, says
 
 from fastllmload.cli.main import main
-from fastllmload.cli.options.raw import from_command_line, from_table
-from fastllmload.cli.options.resolve import merge_config, resolve_merged
+from fastllmload.cli.options.reading import read_settings
+from fastllmload.cli.options.sources import from_command_line, from_table, merge_config
 from fastllmload.cli.options.table import BY_PARAMETER
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor
@@ -16,11 +16,11 @@ from fastllmload.redact import Redactor
 def words(*classes, **options):
     given = {"class": classes, **options}
     parameters = {name: found for name, found in given.items() if name in BY_PARAMETER}
-    return resolve_merged(merge_config(from_command_line(parameters)), {}, Redactor([]))[0]
+    return read_settings(merge_config(from_command_line(parameters)), {}, Redactor([]))[0]
 
 
 def table(**options):
-    return resolve_merged(from_table(options, "", ""), {}, Redactor([]))[0]
+    return read_settings(from_table(options, "", ""), {}, Redactor([]))[0]
 
 
 def test_both_ways_say_the_same():

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from refusals import says
 
-from fastllmload.cli.options.resolve import resolve
+from fastllmload.cli.options.reading import read_parameters
 from fastllmload.cli.options.table import OPTIONS
 from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError
@@ -24,7 +24,7 @@ def settings_of(*arguments, environment=None, redactor=None):
     command = RunCommand("run", lambda **parameters: seen.update(parameters) or 0, help="")
     with command.make_context("run", list(arguments)) as context:
         command.invoke(context)
-    return resolve(seen, environment or {}, redactor or Redactor())
+    return read_parameters(seen, environment or {}, redactor or Redactor())
 
 
 def refused(*arguments, **options):

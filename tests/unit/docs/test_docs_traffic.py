@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fastllmload.cli.commands.run import run
-from fastllmload.cli.options.raw import from_command_line, from_table
-from fastllmload.cli.options.resolve import merge_config, resolve_merged
+from fastllmload.cli.options.reading import read_settings
+from fastllmload.cli.options.sources import from_command_line, from_table, merge_config
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import build
 from fastllmload.redact import Redactor
@@ -30,12 +30,12 @@ def test_the_page_has_one_for_each_subject():
 @pytest.mark.parametrize("text", COMMANDS)
 def test_a_command_makes_a_plan(text, tmp_path):
     context = run.make_context("run", shlex.split(text.replace("\\\n", " ")))
-    settings, _ = resolve_merged(merge_config(from_command_line(context.params)), {}, Redactor([]))
+    settings, _ = read_settings(merge_config(from_command_line(context.params)), {}, Redactor([]))
     plan = build(settings, "measure", ENDPOINTS["openai-chat"], "m", tmp_path)
     assert plan.requests > 100
     assert bool(settings.classes) + (plan.turns is not None) + (plan.client is not None) == 1
 
 
 def test_the_table_is_read():
-    settings, _ = resolve_merged(from_table(tomllib.loads(TABLES[0]), "", ""), {}, Redactor([]))
+    settings, _ = read_settings(from_table(tomllib.loads(TABLES[0]), "", ""), {}, Redactor([]))
     assert [(one.name, one.load.rate) for one in settings.classes] == [("chat", 45.0), ("batch", 5.0)]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fastllmload._ext.delta import Classifier
-from fastllmload.cli.options.table import BACKENDS
+from fastllmload.cli.options.table import ENDPOINT_TYPE
 from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
 from fastllmload.errors import InputError
 from fastllmload.records.layout import EVENT_CONTENT
@@ -35,7 +35,7 @@ def test_an_unknown_name_lists_the_choices(name: str) -> None:
 
 
 def test_the_command_line_knows_the_same_aliases() -> None:
-    assert BACKENDS == ALIASES
+    assert {alias: ENDPOINT_TYPE(alias) for alias in ALIASES} == ALIASES
     assert set(ALIASES.values()) == set(ENDPOINTS) and not ALIASES.keys() & ENDPOINTS.keys()
 
 

@@ -74,7 +74,7 @@ def test_an_ignored_hang_up_stays_ignored():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_a_workload_is_read_leaves_no_folder(tmp_path, monkeypatch, number):
-    monkeypatch.setattr(run, "check_workloads", lambda settings: os.kill(os.getpid(), number))
+    monkeypatch.setattr(run, "resolve_settings", lambda *_: os.kill(os.getpid(), number))
     with raises_code("interrupted"):
         run.execute(RunSettings(output=Output(directory=str(tmp_path / "run"))), None, make_ui("none", io.StringIO()))
     assert not list(tmp_path.iterdir())

@@ -42,7 +42,7 @@ def run_of(*classes, seconds=3.0, **load):
 
 
 def build(settings, folder, phase="measure"):
-    return build_classes(settings, phase=phase, endpoints={CHAT.name: CHAT}, model="m", out_dir=folder)
+    return build_classes(settings, phase=phase, model="m", out_dir=folder)
 
 
 def sent(plan, number):

@@ -8,8 +8,8 @@ import json
 import pytest
 from refusals import raises_code
 
-from fastllmload.cli.options.raw import from_table
-from fastllmload.cli.options.resolve import resolve_merged
+from fastllmload.cli.options.reading import read_settings
+from fastllmload.cli.options.sources import from_table
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes
@@ -129,8 +129,8 @@ APART = [
 
 def plan_of(directory, classes, **options):
     given = {"class": classes, "seed": 5, "model": "m", "url": "http://a", **options}
-    settings, _ = resolve_merged(from_table(given, "", ""), {}, Redactor([]))
-    return build_classes(settings, phase="measure", endpoints=ENDPOINTS, model="m", out_dir=directory)
+    settings, _ = read_settings(from_table(given, "", ""), {}, Redactor([]))
+    return build_classes(settings, phase="measure", model="m", out_dir=directory)
 
 
 def test_a_sequence_has_the_targets_of_classes(tmp_path):

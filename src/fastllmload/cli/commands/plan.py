@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastllmload.cli.group import LazyCommand, LazyGroup
-from fastllmload.cli.options.validation import validate_stored_bodies
+from fastllmload.cli.options.rules import validate_stored_bodies
 from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError
 

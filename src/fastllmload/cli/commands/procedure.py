@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,10 +15,10 @@ from fastllmload.cli.options.parsers import nearest
 from fastllmload.cli.options.procedure import COMMON, TESTS
 from fastllmload.cli.options.table import RunOption
 from fastllmload.cli.run_command import RunCommand, click_option
-from fastllmload.errors import InputError, value_code
+from fastllmload.errors import InputError
 
 if TYPE_CHECKING:
-    from fastllmload.cli.options.raw import RawOptions
+    from fastllmload.cli.options.sources import RawOptions
     from fastllmload.procedure.run import ProcedureTest
 
 ABOUT = {
@@ -105,7 +105,9 @@ procedure = Procedures(
 def start(name: str, parameters: Mapping[str, object]) -> int:
     """Run the test *name*; returns its exit code."""
     from fastllmload.cli.commands.run import current_redactor
-    from fastllmload.cli.options.resolve import resolve_merged, split_own_options
+    from fastllmload.cli.options.reading import read_settings
+    from fastllmload.cli.options.sources import given_options
+    from fastllmload.cli.options.values import read_own
     from fastllmload.experiment.console import Console
     from fastllmload.experiment.level.settings import changed
     from fastllmload.experiment.preparation.hooks import terminal
@@ -114,13 +116,13 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     from fastllmload.procedure.tests import test_named
 
     redact = current_redactor()
-    given, own = split_own_options(parameters, (*TESTS[name], *COMMON))
+    given = given_options(parameters, (*TESTS[name], *COMMON))
+    fields, terms = read_own(given, TESTS[name]), read_own(given, COMMON)
     test = test_named(name)
     validate_workload_options(test, given)
-    settings, secret = resolve_merged(given, os.environ, redact, complete=False)
+    settings, secret = read_settings(given, os.environ, redact, complete=False)
     if test.workload is not None and not WORKLOAD_OPTIONS & given.keys():
         settings = changed(settings, workload={"name": test.workload})
-    fields = read(TESTS[name], own)
     for field, value in (
         ("duration_s", settings.load.duration),
         ("request_count", settings.load.num_requests),
@@ -129,7 +131,6 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     ):
         if value is not None and field in test.parameters.__struct_fields__:
             fields.setdefault(field, value)
-    terms = read(COMMON, own)
     commands = hook_commands(terms.get("hooks", ()))
     folder = settings.output.directory
     runs = terms.get("runs")
@@ -176,32 +177,6 @@ def fixed_length(osl: str | None, name: str) -> int | None:
             f"--osl {osl!r}: the test {name} has one fixed output length; write a number of tokens",
         )
     return int(osl) if osl.isdigit() else None
-
-
-def read(options: tuple[RunOption, ...], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of the options that were given, by field; InputError names option and value."""
-    fields: dict[str, Any] = {}
-    for option in options:
-        text = found[option.parameter]
-        if text is None or text == ():
-            continue
-        assert option.field is not None
-        if option.parse is None:
-            fields[option.field] = option.on if text else option.off
-        elif option.multiple:
-            fields[option.field] = tuple(parse_value(option, each) for each in text)
-        else:
-            fields[option.field] = parse_value(option, text)
-    return fields
-
-
-def parse_value(option: RunOption, text: str) -> object:
-    parse: Callable[[str], object] | None = option.parse
-    assert parse is not None
-    try:
-        return parse(text)
-    except ValueError as problem:
-        raise InputError(value_code(problem), f"{option.flag} {text!r} {problem}") from None
 
 
 def hook_commands(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:

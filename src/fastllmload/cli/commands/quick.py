@@ -6,11 +6,13 @@ import os
 import sys
 
 from fastllmload.cli.options.parsers import count
-from fastllmload.cli.options.resolve import merge_config, resolve_merged
+from fastllmload.cli.options.reading import read_settings
+from fastllmload.cli.options.rules import PLANNED
+from fastllmload.cli.options.sources import given_options
 from fastllmload.cli.options.table import value
-from fastllmload.cli.options.validation import PLANNED
+from fastllmload.cli.options.values import read_own
 from fastllmload.cli.run_command import RunCommand, click_option
-from fastllmload.errors import InputError, value_code
+from fastllmload.errors import InputError
 
 OWN = (value("--runs --repeats", "runs", count, "COUNT", "Measured requests of each prompt type. Default 3."),)
 DECIDED = frozenset(PLANNED) - {"osl"} | {
@@ -21,10 +23,9 @@ DECIDED = frozenset(PLANNED) - {"osl"} | {
 
 def start(**parameters: object) -> int:
     from fastllmload.cli.commands.run import current_redactor
-    from fastllmload.cli.options.raw import from_command_line
 
-    runs = read_runs(parameters.pop("runs"))
-    raw_options = merge_config(from_command_line(parameters))
+    raw_options = given_options(parameters, OWN)
+    own = read_own(raw_options, OWN)
     for parameter, given in raw_options.items():
         if parameter in DECIDED:
             raise InputError(
@@ -33,20 +34,11 @@ def start(**parameters: object) -> int:
                 "or use fastllmload run",
             )
     redact = current_redactor()
-    settings, secret = resolve_merged(raw_options, os.environ, redact, complete=False)
+    settings, secret = read_settings(raw_options, os.environ, redact, complete=False)
     from fastllmload.quick.bench import bench
     from fastllmload.quick.protocol import RUNS
 
-    return bench(settings, secret, RUNS if runs is None else runs, sys.stdout, redact)
-
-
-def read_runs(text: object) -> int | None:
-    if text is None:
-        return None
-    try:
-        return int(count(str(text)))
-    except ValueError as problem:
-        raise InputError(value_code(problem), f"--runs {text!r} {problem}") from None
+    return bench(settings, secret, own.get("runs", RUNS), sys.stdout, redact)
 
 
 quick = RunCommand(

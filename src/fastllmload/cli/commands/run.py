@@ -10,7 +10,7 @@ import click
 
 from fastllmload.cli.commands.export import FORMATS
 from fastllmload.cli.commands.report import FORMS
-from fastllmload.cli.options.resolve import resolve
+from fastllmload.cli.options.reading import read_parameters
 from fastllmload.cli.run_command import RunCommand
 from fastllmload.redact import Redactor
 from fastllmload.settings import RunSettings, Secret
@@ -23,7 +23,7 @@ def current_redactor() -> Redactor:
 
 
 def resolve_parameters(parameters: dict[str, object]) -> tuple[RunSettings, Secret | None]:
-    return resolve(parameters, os.environ, current_redactor())
+    return read_parameters(parameters, os.environ, current_redactor())
 
 
 def run_once(**parameters: object) -> int:

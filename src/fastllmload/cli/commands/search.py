@@ -7,12 +7,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from fastllmload import quantities
-from fastllmload.cli.commands.procedure import read as parse_options
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options.procedure import pause
 from fastllmload.cli.options.table import OPTIONS, RunOption, switch, value
@@ -20,7 +19,7 @@ from fastllmload.cli.run_command import RunCommand, click_option
 from fastllmload.errors import InputError, InvalidValue
 
 if TYPE_CHECKING:
-    from fastllmload.cli.options.raw import RawOptions
+    from fastllmload.cli.options.sources import RawOptions
     from fastllmload.redact import Redactor
     from fastllmload.search.run import SearchTerms
     from fastllmload.search.trials import SearchParameters
@@ -106,13 +105,12 @@ class SearchCommand(RunCommand):
 def start(**parameters: object) -> int:
     """Exit code: 0 found; 1 no level passes, or --strict and the answer is open at an end."""
     from fastllmload.cli.commands.run import current_redactor
-    from fastllmload.cli.options.resolve import split_own_options
+    from fastllmload.cli.options.sources import given_options
     from fastllmload.experiment.console import Console
     from fastllmload.search.run import run_search
 
-    given, texts = split_own_options(parameters, (*OWN, *GENERAL))
     redact = current_redactor()
-    found = resolve_search(given, texts, redact)
+    found = read_search(given_options(parameters, (*OWN, *GENERAL)), redact)
     console = Console(redact, quiet=found.settings.output.ui == "none")
     return run_search(found.settings, found.secret, found.parameters, found.terms, console)
 
@@ -127,15 +125,16 @@ class SearchRequest:
     terms: SearchTerms
 
 
-def resolve_search(given: RawOptions, texts: Mapping[str, Any], redact: Redactor) -> SearchRequest:
-    """From options of a run (*given*) and the search's own, by parameter; None where one is not given. InputError."""
-    from fastllmload.cli.options.resolve import resolve_merged
+def read_search(given: RawOptions, redact: Redactor) -> SearchRequest:
+    """From the options of a run and of the search. InputError."""
+    from fastllmload.cli.options.reading import read_settings
+    from fastllmload.cli.options.values import read_own
     from fastllmload.search.run import SearchTerms
     from fastllmload.search.trials import SearchParameters
 
-    own, around = parse_options(OWN, texts), parse_options(GENERAL, texts)
+    own, around = read_own(given, OWN), read_own(given, GENERAL)
     validate_load_options(given, own.get("what") == "concurrency")
-    settings, secret = resolve_merged(given, os.environ, redact, complete=False)
+    settings, secret = read_settings(given, os.environ, redact, complete=False)
     if "step" in own:
         own["step"], own["step_share"] = own["step"]
     if settings.load.duration is not None:

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import click
 
-from fastllmload.cli.commands.procedure import read as parse_options
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options.procedure import pause
-from fastllmload.cli.options.raw import RawOptions, from_table
+from fastllmload.cli.options.sources import RawOptions, from_table
 from fastllmload.cli.options.table import RunOption, config_names, several, switch, value
 from fastllmload.cli.run_command import RunCommand, click_option
 from fastllmload.errors import InputError, InvalidValue
@@ -117,18 +116,20 @@ def order_of(shuffle: bool, interleave: bool) -> str:
 def start(**parameters: object) -> int:
     """Exit code: 0; 1 with --strict and a run that is not valid."""
     from fastllmload.cli.commands.run import current_redactor
-    from fastllmload.cli.options.resolve import resolve_merged, split_own_options
+    from fastllmload.cli.options.reading import read_settings
+    from fastllmload.cli.options.sources import given_options
+    from fastllmload.cli.options.values import read_own
     from fastllmload.experiment.console import Console
     from fastllmload.sweep.run import Cell, SweepTerms, run_sweep
 
     redact = current_redactor()
-    base, texts = split_own_options(parameters, OWN)
-    own = parse_options(OWN, texts)
+    base = given_options(parameters, OWN)
+    own = read_own(base, OWN)
     axes = axes_of(own.get("vary", ()))
     cells, secret = [], None
     for combination in itertools.product(*axes.values()):
         values = dict(zip(axes, combination, strict=True))
-        settings, secret = resolve_merged(cell_options(base, values), os.environ, redact)
+        settings, secret = read_settings(cell_options(base, values), os.environ, redact)
         cells.append(Cell(tuple(values.items()), settings))
     first = cells[0].settings.output
     terms = SweepTerms(

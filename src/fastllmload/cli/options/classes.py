@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from fastllmload import quantities
-from fastllmload.cli.options.rate_curve import spread_rate
-from fastllmload.cli.options.raw import RawOption, RawOptions, from_table
+from fastllmload.cli.options.rules import validate_user_behavior
+from fastllmload.cli.options.sources import RawOption, RawOptions, from_table
 from fastllmload.cli.options.table import SECTIONS, config_names
-from fastllmload.cli.options.validation import validate_user_behavior
+from fastllmload.cli.options.values import Fields, parse_options, spread_rate
 from fastllmload.errors import InputError
 from fastllmload.redact import secret_header
 from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, Workload
 
-Fields = dict[str, object]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 MOST = 1000
 SHARE_TOLERANCE = 1e-6  # of a sum of shares that are written with a few digits
@@ -79,10 +78,8 @@ def switch_value(key: str, value: str) -> object:
     return {"true": True, "false": False}.get(value, value)
 
 
-def with_classes(
-    settings: RunSettings, raw_options: RawOptions, fields: Fields, read: Callable[[RawOptions], Fields], seconds: float
-) -> RunSettings:
-    """*settings* with the classes of *raw_options*; *fields* are those of the run, *read* gives those of a class."""
+def with_classes(settings: RunSettings, raw_options: RawOptions, fields: Fields, seconds: float) -> RunSettings:
+    """*settings* with the classes of *raw_options*; *fields* are those of the run."""
     if "class" not in raw_options:
         return settings
     if fields.get("load.concurrency") is not None:
@@ -95,7 +92,7 @@ def with_classes(
     found: list[TrafficClass] = []
     goodput = list(settings.output.goodput)
     for table in tables:
-        one, objectives = one_class(table, settings, fields, read, seconds)
+        one, objectives = one_class(table, settings, fields, seconds)
         if one.name in [other.name for other in found]:
             raise InputError("option-repeated", f"--class {one.name!r} is given twice; keep one")
         found.append(one)
@@ -121,7 +118,7 @@ def with_classes(
     )
 
 
-def replayed_urls(given: RawOption, read: Callable[[RawOptions], Fields]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def replayed_urls(given: RawOption) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """URLs of the classes of a saved plan. The plan has everything else: InputError for any key but `url`."""
     found: dict[str, tuple[str, ...]] = {}
     for table in class_tables(given):
@@ -139,7 +136,7 @@ def replayed_urls(given: RawOption, read: Callable[[RawOptions], Fields]) -> tup
             raise InputError(
                 "option-repeated", f"--class {name!r} is given twice; keep one, with several url= if need be"
             )
-        found[name] = urls_of(read(mine))
+        found[name] = urls_of(parse_options(mine))
     return tuple(found.items())
 
 
@@ -159,7 +156,6 @@ def one_class(
     table: Mapping[str, object],
     settings: RunSettings,
     run: Fields,
-    read: Callable[[RawOptions], Fields],
     seconds: float,
 ) -> tuple[TrafficClass, Sequence[tuple[str, float]]]:
     """A class and its objectives."""
@@ -179,7 +175,7 @@ def one_class(
             raise InputError(
                 "option-not-applicable", f"{given.where} cannot differ between classes; give it for the whole run"
             )
-    own = read(mine)
+    own = parse_options(mine)
     spread_rate(mine, own, seconds)
     validate_user_behavior(mine, {field: run[field] for field in run if field.startswith(("target.", "client."))} | own)
     if share is not None:

@@ -236,7 +236,9 @@ def page(text: str) -> str:
 
 def metric(text: str) -> str:
     if METRIC.fullmatch(text) is None:
-        raise ValueError("is not a Prometheus metric name; write for example vllm:num_requests_swapped")
+        raise InvalidValue(
+            "value-invalid", "is not a Prometheus metric name; write for example vllm:num_requests_swapped"
+        )
     return text
 
 
@@ -252,7 +254,9 @@ def listen(text: str) -> str:
     host, _, port = text.strip().rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     if not port.isdecimal() or not 1 <= int(port) <= 65535 or (":" in bare) != host.startswith("["):
-        raise ValueError("is not an address to listen on; write PORT or HOST:PORT such as 9400 or 0.0.0.0:9400")
+        raise InvalidValue(
+            "value-invalid", "is not an address to listen on; write PORT or HOST:PORT such as 9400 or 0.0.0.0:9400"
+        )
     return f"{host or '127.0.0.1'}:{int(port)}"
 
 
@@ -270,7 +274,7 @@ def header(text: str) -> tuple[str, str]:
 def pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if equals == "" or name.strip() == "":
-        raise ValueError("is not a label; write NAME=VALUE")
+        raise InvalidValue("value-invalid", "is not a label; write NAME=VALUE")
     return name.strip(), value.strip()
 
 
@@ -278,14 +282,17 @@ def hook(text: str) -> tuple[str, str]:
     """A change of the server and the shell command that makes it."""
     name, equals, command = text.partition("=")
     if equals == "" or name.strip() == "" or command.strip() == "":
-        raise ValueError("is not a hook with its command; write NAME=COMMAND, such as restart='systemctl restart vllm'")
+        raise InvalidValue(
+            "value-invalid",
+            "is not a hook with its command; write NAME=COMMAND, such as restart='systemctl restart vllm'",
+        )
     return name.strip(), command.strip()
 
 
 def axis(text: str) -> tuple[str, str]:
     """An option of `--vary` and the text of its values, not yet split."""
     if "=" not in text or text.startswith("="):
-        raise ValueError("names no option with its values; write NAME=V1,V2, such as rate=10,20,40")
+        raise InvalidValue("value-invalid", "names no option with its values; write NAME=V1,V2, such as rate=10,20,40")
     return pair(text)
 
 
@@ -329,12 +336,14 @@ def cpus(text: str) -> tuple[int, ...]:
     for part in text.replace(" ", "").split(","):
         low, dash, high = part.partition("-")
         if not low.isdecimal() or (dash != "" and not high.isdecimal()):
-            raise ValueError("is not a list of CPUs; write for example 0,2-3")
+            raise InvalidValue("value-invalid", "is not a list of CPUs; write for example 0,2-3")
         if len(high or low) > 4:  # a typing error must not fill the memory
-            raise ValueError(f"names {high or low}, which is beyond any machine; write for example 0,2-3")
+            raise InvalidValue(
+                "value-invalid", f"names {high or low}, which is beyond any machine; write for example 0,2-3"
+            )
         chosen += range(int(low), int(high if dash != "" else low) + 1)
     if len(set(chosen)) != len(chosen) or not chosen:
-        raise ValueError("names a CPU twice or none; write for example 0,2-3")
+        raise InvalidValue("value-invalid", "names a CPU twice or none; write for example 0,2-3")
     return tuple(chosen)
 
 
@@ -343,7 +352,7 @@ def gpus(text: str) -> tuple[int, ...]:
     try:
         return cpus(text)
     except ValueError:
-        raise ValueError("is not a list of different GPUs; write for example 0,2-3") from None
+        raise InvalidValue("value-invalid", "is not a list of different GPUs; write for example 0,2-3") from None
 
 
 def workers(text: str) -> int | None:

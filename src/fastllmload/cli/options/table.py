@@ -6,14 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastllmload.cli.options import parsers as read
-
-CHAT, COMPLETIONS = "openai-chat", "openai-completions"
-# Names that vLLM and other tools have for the same two protocols
-BACKENDS = {"chat": CHAT, "openai-chat-completions": CHAT, "chat_completions": CHAT, "vllm-chat": CHAT}
-BACKENDS |= dict.fromkeys(("completions", "openai", "vllm", "lmdeploy", "scalellm", "text_completions"), COMPLETIONS)
-BACKENDS |= dict.fromkeys(("sglang", "llama.cpp"), COMPLETIONS)
-OLLAMA = ("ollama-chat", "ollama-generate")
-BACKENDS |= {"ollama": OLLAMA[0], "ollama-completions": OLLAMA[1]}
+from fastllmload.endpoint import ALIASES, ENDPOINTS
 
 
 @dataclass(frozen=True)
@@ -70,7 +63,7 @@ def switch(flags: str, field: str, help: str, *, on: object = True, off: object 
     return RunOption(tuple(flags.split()), "", field, help, on=on, off=off, off_flag=no or None)
 
 
-ENDPOINT_TYPE = read.one_of(CHAT, COMPLETIONS, *OLLAMA, also=BACKENDS)
+ENDPOINT_TYPE = read.one_of(*ENDPOINTS, also=ALIASES)
 WORKLOAD = read.one_of(*read.STANDARD, *read.FAIRNESS, *read.TRACES, *read.DATASETS)
 
 SECTIONS: dict[str, tuple[RunOption, ...]] = {
@@ -81,7 +74,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("-m --model --served-model-name", "target.model", read.text, "NAME",
               "Model name sent; asked from /v1/models when absent."),
         value("--endpoint-type --backend", "target.endpoint_type", ENDPOINT_TYPE, "NAME",
-              f"Wire protocol: {CHAT} (default), {COMPLETIONS}, {', '.join(OLLAMA)}; also vLLM's names."),
+              f"Wire protocol: {', '.join(ENDPOINTS).replace(',', ' (default),', 1)}; also vLLM's names."),
         value("--endpoint", "target.endpoint_path", read.url_path, "PATH", "Overrides the protocol's path."),
         value("--api-key", None, read.text, "KEY",
               "Bearer token, never shown or stored. Better from the environment. [env OPENAI_API_KEY]"),

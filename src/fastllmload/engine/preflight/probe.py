@@ -14,7 +14,7 @@ from fastllmload._ext.delta import Classifier
 from fastllmload._ext.ndjson import NdjsonParser
 from fastllmload._ext.sse import SseParser
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.endpoint.fields import extra_fields
+from fastllmload.endpoint.body import extra_fields
 from fastllmload.engine.preflight.answer_check import (
     another_protocol,
     body_format,

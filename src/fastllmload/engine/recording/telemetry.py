@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fastllmload.endpoint.ollama import sibling_path
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base, request_head
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError, TargetError, coded
@@ -115,12 +115,10 @@ class TelemetryDiscovery:
 
     def _ollama(self, base: BaseUrl, address: tuple[str, str, int]) -> dict[str, Any] | None:
         """The engine of a target with Ollama's protocol, which has a page for its version."""
-        protocol, _, resource = self._settings.target.endpoint_type.partition("-")
-        if protocol != "ollama":
+        path = ENDPOINTS[self._settings.target.endpoint_type].version_path(base.path)
+        if path is None:
             return None
-        page = (
-            json_object_of(self._spec(base, address, sibling_path(base.path, f"api/{resource}", "version"), True)) or {}
-        )
+        page = json_object_of(self._spec(base, address, path, True)) or {}
         version = page.get("version")
         return {
             "name": "ollama",

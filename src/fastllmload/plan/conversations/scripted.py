@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from fastllmload import settings as asked
 from fastllmload._ext.mersenne import Mersenne
+from fastllmload.endpoint import Endpoint
+from fastllmload.endpoint.turn_template import TurnTemplate, stand_in
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.conversations.synthetic import TOOL
-from fastllmload.plan.conversations.turn_template import TurnTemplate, skip_of, stand_in, tail_of
 from fastllmload.plan.conversations.turns import Tally, ThinkTimes, TurnPart, escaped, write_conversations
-from fastllmload.plan.plan import TURN
-from fastllmload.plan.prompts.content import Endpoint, described, file_of
-from fastllmload.plan.prompts.dataset_bodies import DatasetEncoder, subset_facts
+from fastllmload.plan.prompts.dataset import subset_facts
+from fastllmload.plan.prompts.encoder import RequestEncoder
+from fastllmload.plan.prompts.source import Origin, described
 from fastllmload.workload.conversation import (
     STAND_IN,
     SYSTEM_SHARE,
@@ -33,7 +32,7 @@ from fastllmload.workload.conversation import (
     SystemPrompt,
 )
 from fastllmload.workload.dataset import DatasetRequest
-from fastllmload.workload.dialogues import Dialogues, Message, read_dialogues
+from fastllmload.workload.dialogues import Dialogues, Message
 from fastllmload.workload.lengths import Lengths, parse_lengths
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
@@ -43,17 +42,18 @@ CONVERSATION = "conversation"
 
 
 class ScriptedConversations:
-    """Conversations from the file that *workload* names; same interface as `SyntheticConversations`."""
+    """Conversations of a file (*dialogues*), or generated ones without it."""
 
     trace = None
 
-    def __init__(self, workload: asked.Workload, origin: int | str, *, warmup: bool) -> None:
+    def __init__(
+        self, workload: asked.Workload, origin: Origin, *, warmup: bool, dialogues: Dialogues | None = None
+    ) -> None:
         self.workload, self._origin = workload, origin
-        self.by_starts = False  # whether a quota counts conversations, not requests
         self._tokenizer = load_tokenizer(workload.tokenizer)
         self._osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
         self._standard = workload.name == CONVERSATION
-        self._dialogues = self._read()
+        self._dialogues = dialogues
         self._classes = [] if self._dialogues is None else self._dialogues.classes()
         self._system = SystemPrompt(self._tokenizer, f"{origin}/prefix") if self._standard else None
         self._most = None if workload.turns in (None, "all") else parse_lengths(workload.turns, "--turns")
@@ -62,33 +62,16 @@ class ScriptedConversations:
         self._pause = read_pause(workload.think_time)
         self._think_times = ThinkTimes(self._pause, f"{origin}/think", warmup)
         self._warmup = warmup
-        self.turns: npt.NDArray[np.void] = np.empty(0, TURN)
         self._tally = Tally()
 
-    def _read(self) -> Dialogues | None:
-        """The file's conversations; None if they are generated. InputError when a file or a number of turns is missing."""
-        workload = self.workload
-        if workload.dataset_path is not None:
-            found = read_dialogues("sharegpt" if self._standard else workload.name, Path(workload.dataset_path))
-            return found if workload.dataset_class is None else found.of_class(workload.dataset_class)
-        if not self._standard:
-            file_of(workload)
-        if workload.turns in (None, "all"):
-            raise InputError(
-                "option-missing",
-                "--turns all takes all turns of a data set; add --dataset-path FILE, or give a number of turns",
-            )
-        return None
-
-    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, npt.NDArray[np.uint16]]:
+    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
         turns = self._turn_parts(endpoint, model)
-        needed = islice(turns, quota.requests) if self.by_starts else until(turns, quota)
-        real = self.workload.history == "real"
-        written, self.turns, self._tally = write_conversations(path, needed, endpoint.joint, real)
-        return written, written.kinds
+        needed = islice(turns, quota.requests) if by_starts else until(turns, quota)
+        written, self._tally = write_conversations(path, needed, endpoint.joint, self.workload.history == "real")
+        return replace(written, conversations=self.conversations())
 
     def _turn_parts(self, endpoint: Endpoint, model: str) -> Iterator[list[TurnPart]]:
-        encoder = DatasetEncoder(endpoint, model, self.workload)
+        encoder = RequestEncoder(endpoint, model, self.workload)
         for script in self._scripts():
             first = self._with_system_prompt(script[0], endpoint)
             messages = [first, *script[1:]]
@@ -115,7 +98,7 @@ class ScriptedConversations:
         tokens = (message.request.input_tokens or 0) + SYSTEM_TOKENS
         return replace(message, request=replace(message.request, content=content, input_tokens=tokens))
 
-    def _part(self, encoder: DatasetEncoder, endpoint: Endpoint, message: Message, number: int, many: int) -> TurnPart:
+    def _part(self, encoder: RequestEncoder, endpoint: Endpoint, message: Message, number: int, many: int) -> TurnPart:
         one = with_planned_calls(as_turn(message.request, endpoint), endpoint.joint, number)
         output = self._output(message)
         body, pieces = encoder.encode(one, output), encoder.pieces(one)
@@ -123,7 +106,7 @@ class ScriptedConversations:
         think = 0 if not number else self._think_ns(message)
         carried = self.workload.history == "planned" and number + 1 < many
         planned = self._planned(message) if carried else b""
-        skip, tail = skip_of(pieces), tail_of(pieces, output)
+        skip, tail = pieces.skip, pieces.closing(output)
         reply_at, takes = 0, True
         if number and isinstance(one.content, list):
             body, reply_at, takes = place_reply(body, skip, one)
@@ -248,3 +231,18 @@ def place_reply(body: bytes, skip: int, one: DatasetRequest) -> tuple[bytes, int
     opened = before + b'"' + (b"," + msgspec.json.encode(rest)[1:] if rest else b"}")
     written = msgspec.json.encode(first)
     return body[:skip] + opened + body[skip + len(written) :], skip + len(before), True
+
+
+def check_scripted(workload: asked.Workload) -> None:
+    """InputError when a file or a number of turns is missing."""
+    if workload.turns not in (None, "all"):
+        parse_lengths(workload.turns, "--turns")
+    if workload.dataset_path is not None:
+        return
+    if workload.name != CONVERSATION:
+        raise InputError("option-missing", f"--workload {workload.name} is read from a file; add --dataset-path FILE")
+    if workload.turns == "all":
+        raise InputError(
+            "option-missing",
+            "--turns all takes all turns of a data set; add --dataset-path FILE, or give a number of turns",
+        )

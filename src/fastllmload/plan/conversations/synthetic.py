@@ -7,28 +7,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from fastllmload import settings as asked
+from fastllmload.endpoint import BodyPieces, Endpoint
+from fastllmload.endpoint.turn_template import MESSAGES, TurnTemplate, ident, stand_in
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
-from fastllmload.plan.conversations.turn_template import (
-    MESSAGES,
-    TemplatePieces,
-    TurnTemplate,
-    ident,
-    skip_of,
-    stand_in,
-    tail_of,
-)
 from fastllmload.plan.conversations.turns import Filler, Tally, ThinkTimes, TurnPart, turn_counts, write_conversations
-from fastllmload.plan.plan import TURN
-from fastllmload.plan.prompts.content import Endpoint
+from fastllmload.plan.prompts.source import Origin
 from fastllmload.plan.prompts.synthetic import SyntheticPrompts
 from fastllmload.plan.standard import LENGTHS
 from fastllmload.workload.content.words import text_table
@@ -43,35 +34,32 @@ USER = b'[{"role":"user","content":'
 
 
 class SyntheticConversations:
-    """Conversations of synthetic prompts: `write` writes the bodies, `turns` are their TURN items."""
+    """Conversations of synthetic prompts."""
 
     trace = None
 
-    def __init__(self, workload: asked.Workload, origin: int | str, *, warmup: bool) -> None:
-        check_workload(workload)
+    def __init__(self, workload: asked.Workload, origin: Origin, *, warmup: bool) -> None:
         self.workload, self._origin = workload, origin
-        self.by_starts = False  # whether a quota counts conversations, not requests
         self._drawn = SyntheticPrompts(workload, origin, f"{origin}/prefix")
         assert workload.turns is not None
         self._turns = parse_lengths(workload.turns, "--turns")
         self._think_times = ThinkTimes(read_pause(workload.think_time), f"{origin}/think", warmup)
         self._tools = random.Random(f"{origin}/tools")
-        self.turns: npt.NDArray[np.void] = np.empty(0, TURN)
         self._tally = Tally()
 
-    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, npt.NDArray[np.uint16]]:
-        counts = turn_counts(self._turns, random.Random(f"{self._origin}/turns"), quota, self.by_starts)
-        known = list(counts) if self.by_starts else None
+    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
+        counts = turn_counts(self._turns, random.Random(f"{self._origin}/turns"), quota, by_starts)
+        known = list(counts) if by_starts else None
         alone = path.with_name(f"{path.name}.alone")
         try:
             wanted = quota if known is None else Quota(sum(known))
-            bodies, _ = self._drawn.write(alone, wanted, endpoint, model)
+            bodies = self._drawn.write(alone, wanted, endpoint, model, by_starts=False)
             dialogues = self._dialogues(alone, bodies, iter(known) if known is not None else counts, endpoint, model)
             joint, real = endpoint.joint, self.workload.history == "real"
-            written, self.turns, self._tally = write_conversations(path, dialogues, joint, real)
+            written, self._tally = write_conversations(path, dialogues, joint, real)
         finally:
             alone.unlink(missing_ok=True)
-        return written, written.kinds
+        return replace(written, conversations=self.conversations())
 
     def _dialogues(
         self, alone: Path, bodies: Bodies, counts: Iterator[int], endpoint: Endpoint, model: str
@@ -118,7 +106,7 @@ class Parts:
         of: SyntheticConversations,
         raw: bytes,
         bodies: Bodies,
-        pieces: TemplatePieces,
+        pieces: BodyPieces,
         joint: TurnTemplate,
         filler: Filler | None,
     ) -> None:
@@ -131,7 +119,7 @@ class Parts:
         at, self._next = self._next, self._next + 1
         body = self._raw[int(self._bodies.offsets[at]) : int(self._bodies.offsets[at + 1])]
         own, output = int(self._bodies.input_tokens[at]), int(self._bodies.output_tokens[at])
-        skip, tail = skip_of(self._pieces), tail_of(self._pieces, output)
+        skip, tail = self._pieces.skip, self._pieces.closing(output)
         planned = self._filler.text(output) if self._filler is not None else b""
         if not number:
             return TurnPart(body, skip, tail, own, output, planned)
@@ -175,7 +163,7 @@ def tool_turn(
     return body[:skip] + inside + body[len(body) - tail :], skip + len(asks)
 
 
-def check_workload(workload: asked.Workload) -> None:
+def check_conversations(workload: asked.Workload) -> None:
     """InputError for a workload without conversations."""
     if workload.name not in LENGTHS or workload.name in MIXES or workload.name == "long-context":
         raise InputError(

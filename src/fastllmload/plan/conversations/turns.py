@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.mersenne import Mersenne
+from fastllmload.endpoint.turn_template import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
-from fastllmload.plan.conversations.turn_template import TurnTemplate
 from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, TURN
 from fastllmload.workload.lengths import Lengths, Stream
 from fastllmload.workload.synthetic import Quota
@@ -27,13 +27,6 @@ from fastllmload.workload.user_behavior import Pause
 
 Numbers = npt.NDArray[np.int64]
 MOST_TURNS = 65_535
-
-
-class Endpoint(Protocol):
-    """The part of a wire protocol that conversations use."""
-
-    @property
-    def joint(self) -> TurnTemplate: ...
 
 
 @dataclass(frozen=True)
@@ -79,8 +72,8 @@ class Tally:
 
 def write_conversations(
     path: Path, dialogues: Iterable[list[TurnPart]], joint: TurnTemplate, real: bool
-) -> tuple[Bodies, npt.NDArray[np.void], Tally]:
-    """Write the turns of *dialogues* to *path*; returns the bodies, their TURN items and the counts."""
+) -> tuple[Bodies, Tally]:
+    """Write the turns of *dialogues* to *path*; returns the bodies, with their TURN items, and the counts."""
     tally, turns = Tally(), []
     with BodyFile(path) as file:
         for session, parts in enumerate(dialogues):
@@ -94,7 +87,7 @@ def write_conversations(
         tally.requests = file.requests
     table = np.array(turns, TURN) if turns else np.empty(0, TURN)
     tally.think_ns = int(table["think_ns"].sum())
-    return file.bodies(), table, tally
+    return replace(file.bodies(), turns=table), tally
 
 
 def _written(
@@ -165,3 +158,8 @@ def instants(schedule: Numbers | None, turns: npt.NDArray[np.void]) -> Numbers |
     found = np.full(len(turns), FOLLOWS, np.int64)
     found[turns["turn"] == 0] = schedule
     return found
+
+
+def starts_of(turns: npt.NDArray[np.void]) -> int:
+    """Number of conversations."""
+    return int((turns["turn"] == 0).sum())

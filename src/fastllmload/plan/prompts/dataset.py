@@ -2,42 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fastllmload import settings as asked
 from fastllmload._ext.mersenne import Mersenne
+from fastllmload.endpoint import Endpoint
+from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
-from fastllmload.plan.prompts.content import Endpoint, Kinds, described, file_of
-from fastllmload.plan.prompts.dataset_bodies import DatasetContent, DatasetEncoder, subset_facts
-from fastllmload.plan.prompts.files import dataset_of
+from fastllmload.plan.prompts.encoder import PlannedRequest, RequestEncoder, write_requests
+from fastllmload.plan.prompts.source import Origin, described
 from fastllmload.workload.content.image import Images
+from fastllmload.workload.dataset import Dataset
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
-from fastllmload.workload.trace import Trace
+
+SUBSETS = {"sharegpt": "conversations with a question and an answer to it: their first question"}  # of the file
 
 
 class DatasetPrompts:
-    """The requests of a data set."""
+    """The requests of *dataset* without end; --osl supplies or replaces their output lengths."""
 
-    trace: Trace | None = None
+    trace = None
 
-    def __init__(self, workload: asked.Workload, seed: int | str) -> None:
-        self.workload, self._seed = workload, seed
+    def __init__(self, workload: asked.Workload, origin: Origin, dataset: Dataset) -> None:
+        self.workload, self._origin, self._dataset = workload, origin, dataset
         self._tokenizer = load_tokenizer(workload.tokenizer)
-        dataset = dataset_of(workload.name, file_of(workload), workload.tokenizer)
-        if workload.dataset_class is not None:
-            dataset = dataset.of_class(workload.dataset_class)
-        osl = None if workload.osl is None else parse_lengths(workload.osl, "--osl")
-        lengths = Mersenne(f"{seed}/lengths")
-        self._requests = DatasetContent(dataset, self._tokenizer, osl, lengths, seed, workload.least_output)
+        self._classes = dataset.classes()
+        self._written = 0
 
-    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, Kinds]:
-        encoder = DatasetEncoder(endpoint, model, self.workload, Images(f"{self._seed}/image"))
-        return self._requests.write(path, quota, encoder)
+    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
+        encoder = RequestEncoder(endpoint, model, self.workload, Images(f"{self._origin}/image"))
+        bodies = write_requests(path, self._requests(), encoder, quota)
+        self._written = len(bodies.input_tokens)
+        return bodies
+
+    def _requests(self) -> Iterator[PlannedRequest]:
+        osl = None if self.workload.osl is None else parse_lengths(self.workload.osl, "--osl")
+        lengths, counted = Mersenne(f"{self._origin}/lengths"), dict[int, int]()
+        number = {name: at for at, name in enumerate(self._classes)}
+        for one in self._dataset.ordered(self._origin):
+            tokens = one.output_tokens if osl is None else osl.draw(lengths)
+            if tokens is None:
+                raise InputError("output-length-missing", f"{one.where} has no output length; add --osl")
+            size = counted.get(id(one))
+            if size is None:
+                size = counted[id(one)] = one.tokens(self._tokenizer)
+            yield PlannedRequest(one, size, max(tokens, self.workload.least_output), number[one.name or ""])
 
     def describe(self) -> dict[str, Any]:
         osl = "data set" if self.workload.osl is None else self.workload.osl
-        facts = described(self.workload, self._tokenizer, "data set", osl, "data set")
-        return {**facts, "dataset": subset_facts(self._requests.describe(), self.workload)}
+        dataset = self._dataset
+        facts = {
+            "sha256": dataset.sha256,
+            "requests": len(dataset.requests),
+            "left_out": dataset.left_out,
+            "subset": SUBSETS.get(dataset.name, "every entry"),
+            "used": min(self._written, len(dataset.requests)),
+            "order": "drawn without replacement by the seed" if dataset.shuffled else "as in the file",
+            "rounds": self._written / len(dataset.requests),
+            "classes": self._classes,
+        }
+        common = described(self.workload, self._tokenizer, "data set", osl, "data set")
+        return {**common, "dataset": subset_facts(facts, self.workload)}
+
+
+def subset_facts(facts: dict[str, Any], workload: asked.Workload) -> dict[str, Any]:
+    """The *facts* of a data set, of which *workload* may use one class."""
+    return (
+        facts if workload.dataset_class is None else {**facts, "subset": f"entries of class {workload.dataset_class}"}
+    )

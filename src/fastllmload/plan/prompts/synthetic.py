@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from fastllmload import settings as asked
+from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, stitcher, write_bodies
-from fastllmload.plan.prompts.content import Endpoint, Kinds, described, exactness, file_of, sharing
-from fastllmload.plan.prompts.files import trace_of
-from fastllmload.plan.prompts.images import write_image_prompts
-from fastllmload.plan.prompts.token_text import TokenTextEncoder
+from fastllmload.plan.prompts.drawn_text import TokenTexts, with_images
+from fastllmload.plan.prompts.encoder import RequestEncoder, write_requests
+from fastllmload.plan.prompts.source import Origin, described, exactness, sharing
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT, QUESTION_TOKENS
 from fastllmload.workload.content.words import IETF_SPAN, WordTable, id_table, text_table
 from fastllmload.workload.dataset import DATASETS
@@ -42,29 +42,23 @@ def with_least_output(batches: Iterator[Batch], least: int) -> Iterator[Batch]:
 class SyntheticPrompts:
     """Synthetic requests and replayed traces: drawn numbers, which become words or token ids."""
 
-    def __init__(self, workload: asked.Workload, seed: int | str, prefix_seed: str) -> None:
+    def __init__(self, workload: asked.Workload, origin: Origin, prefix_seed: str, trace: Trace | None = None) -> None:
         self.workload = workload
-        self._seed = seed
-        self.trace = _trace(workload)
-        if self.trace is None and workload.name not in LENGTHS:
-            known = ", ".join((*LENGTHS, *OWN_TEXT, *TRACES, *DATASETS))
-            raise InputError("choice-unknown", f"--workload {workload.name!r} is unknown; choose one of {known}")
+        self._seed = origin
+        self.trace = trace
         self.tokenizer = load_tokenizer(workload.tokenizer)
-        _check_form(workload, self.tokenizer)
-        self.isl, self.osl = ("trace", "trace") if self.trace is not None else _specs(workload)
+        self.isl, self.osl = ("trace", "trace") if trace is not None else length_specs(workload)
         self._limited: Limited | None = None
         self._fixed = QUESTION_TOKENS if workload.name == "long-context" else 0
-        self._shape = None if self.trace is not None else self._make_shape()
+        self._shape = None if trace is not None else self._make_shape()
         self._prefixes = _prefixes(workload, _span(workload, self.tokenizer), prefix_seed)
         self._replay: Replay | None = None
         self._facts: dict[str, Any] = {}
         self.form = workload.prompt_form
 
     def _make_shape(self) -> Shape:
-        isl, osl = parse_lengths(self.isl, "--isl"), parse_lengths(self.osl, "--osl")
-        limit = self.workload.context_limit
-        if self.workload.name == "long-context" and limit is not None:
-            isl = self._limited = Limited(isl, limit - _longest(osl))
+        isl, osl, limited = length_shapes(self.workload)
+        self._limited = limited
         mix = MIXES.get(self.workload.name)
         return Independent(isl, osl) if mix is None else Classes(isl, osl, mix, self._seed)
 
@@ -76,12 +70,12 @@ class SyntheticPrompts:
         drawn = Synthetic(self._shape, span, self._seed, self._prefixes, self._fixed)
         return with_least_output(drawn.batches(quota), self.workload.least_output)
 
-    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, Kinds]:
+    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
         bodies = self._write(path, quota, endpoint, model)
         source = self._prefixes if self._replay is None else self._replay
         if source is not None and bodies.shared.any():
             self._facts |= sharing(bodies, source.repeated)
-        return bodies, bodies.kinds
+        return bodies
 
     def _write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> Bodies:
         workload = self.workload
@@ -89,16 +83,18 @@ class SyntheticPrompts:
         ids = form == "ids" or (form == "native" and endpoint.name == "openai-completions")
         if form in ("text", "native") and not ids:
             assert self.tokenizer is not None
-            encoder = TokenTextEncoder(self.tokenizer, endpoint, model, workload, f"{self._seed}/repair")
-            bodies = encoder.write(path, self._batches(quota, _span(workload, self.tokenizer)))
-            self._facts = {"exact": exactness(len(bodies.input_tokens), encoder.exact, len(bodies.input_tokens))}
+            texts = TokenTexts(self.tokenizer, f"{self._seed}/repair")
+            batches = self._batches(quota, _span(workload, self.tokenizer))
+            bodies = write_requests(path, texts.requests(batches), RequestEncoder(endpoint, model, workload))
+            self._facts = {"exact": exactness(len(bodies.input_tokens), texts.exact, len(bodies.input_tokens))}
             self.form = "text"
             return bodies
         table = self._table(ids)
         self.form = table.form
         batches = self._batches(quota, table.span)
         if workload.image is not None:
-            return write_image_prompts(path, batches, table, endpoint, model, workload, f"{self._seed}/image")
+            requests = with_images(batches, table, workload.image, f"{self._seed}/image")
+            return write_requests(path, requests, RequestEncoder(endpoint, model, workload))
         pieces = endpoint.body_pieces(model, _replaced(workload, "ids" if ids else "words"))
         stitch = stitcher(table, pieces.before, [*pieces.middle, pieces.tail])
         return write_bodies(path, self._checked(batches, table, ids), stitch, table.suffix_tokens)
@@ -164,19 +160,39 @@ def _longest(osl: Lengths) -> int:
     return getattr(osl, "tokens", 256)
 
 
-def _trace(workload: asked.Workload) -> Trace | None:
-    """The requested part of the trace; None for other workloads."""
-    if workload.name not in TRACES:
-        return None
-    trace = trace_of(workload.name, file_of(workload))
-    return trace.part(workload.trace_from, workload.trace_to)
-
-
-def _specs(workload: asked.Workload) -> tuple[str, str]:
+def length_specs(workload: asked.Workload) -> tuple[str, str]:
     isl, osl = LENGTHS[workload.name]
     isl = isl if workload.isl is None else workload.isl
     osl = osl if workload.osl is None else workload.osl
     return str(parse_lengths(isl, "--isl")), str(parse_lengths(osl, "--osl"))
+
+
+def length_shapes(workload: asked.Workload) -> tuple[Lengths, Lengths, Limited | None]:
+    """Input and output lengths; those of long-context within the model's context."""
+    isl_spec, osl_spec = length_specs(workload)
+    isl, osl = parse_lengths(isl_spec, "--isl"), parse_lengths(osl_spec, "--osl")
+    if workload.name != "long-context" or workload.context_limit is None:
+        return isl, osl, None
+    limited = Limited(isl, workload.context_limit - _longest(osl))
+    return limited, osl, limited
+
+
+def check_drawn(workload: asked.Workload) -> None:
+    """InputError for a workload whose prompts cannot be drawn; nothing is drawn yet."""
+    if workload.name not in (*LENGTHS, *TRACES):
+        known = ", ".join((*LENGTHS, *OWN_TEXT, *TRACES, *DATASETS))
+        raise InputError("choice-unknown", f"--workload {workload.name!r} is unknown; choose one of {known}")
+    _check_form(workload, load_tokenizer(workload.tokenizer))
+    if workload.name in LENGTHS:
+        length_shapes(workload)
+    if not 0 <= workload.prefix_len <= LONGEST_PREFIX:
+        raise InputError(
+            "value-out-of-range", f"--prefix-len {workload.prefix_len} must be 0 to {LONGEST_PREFIX} tokens"
+        )
+    if not 1 <= workload.num_prefixes <= LONGEST_PREFIX:
+        raise InputError("value-out-of-range", f"--num-prefixes {workload.num_prefixes} must be 1 to {LONGEST_PREFIX}")
+    if not 0 <= workload.prefix_share <= 1 or not 0 <= workload.prefix_zipf <= 10:
+        raise InputError("value-out-of-range", "--prefix-share must be 0 to 1, and --prefix-zipf 0 to 10")
 
 
 def _check_form(workload: asked.Workload, tokenizer: Tokenizer | None) -> None:
@@ -213,14 +229,6 @@ def _span(workload: asked.Workload, tokenizer: Tokenizer | None) -> int:
 
 
 def _prefixes(workload: asked.Workload, span: int, seed: str) -> Prefixes | None:
-    if not 0 <= workload.prefix_len <= LONGEST_PREFIX:
-        raise InputError(
-            "value-out-of-range", f"--prefix-len {workload.prefix_len} must be 0 to {LONGEST_PREFIX} tokens"
-        )
-    if not 1 <= workload.num_prefixes <= LONGEST_PREFIX:
-        raise InputError("value-out-of-range", f"--num-prefixes {workload.num_prefixes} must be 1 to {LONGEST_PREFIX}")
-    if not 0 <= workload.prefix_share <= 1 or not 0 <= workload.prefix_zipf <= 10:
-        raise InputError("value-out-of-range", "--prefix-share must be 0 to 1, and --prefix-zipf 0 to 10")
     if workload.prefix_len == 0:
         return None
     return Prefixes(workload.prefix_len, workload.num_prefixes, span, seed, workload.prefix_share, workload.prefix_zipf)

@@ -30,11 +30,12 @@ TOML_KINDS = {
 }  # names for messages, which must not show the content: it may be a credential
 
 
-def from_command_line(parameters: Mapping[str, object]) -> RawOptions:
-    """click's parameters, without those that were not given."""
+def from_command_line(parameters: Mapping[str, object], more: Sequence[RunOption] = ()) -> RawOptions:
+    """click's parameters, without those that were not given. *more*: options of the command in addition to a run's."""
     raw_options: RawOptions = {}
+    options = BY_PARAMETER | {option.parameter: option for option in more}
     for parameter, found in parameters.items():
-        option = BY_PARAMETER[parameter]
+        option = options[parameter]
         if isinstance(found, bool):
             raw_options[parameter] = RawOption(option, option.flag, state=found)
         elif isinstance(found, str):
@@ -106,3 +107,25 @@ def _text(where: str, entry: object) -> str:
         kind = repr(entry) if isinstance(entry, bool) else f"a {TOML_KINDS.get(type(entry).__name__, 'date or time')}"
         raise InputError("option-value-type", f"{where} is {kind}; write a number or a string")
     return str(entry)
+
+
+RIVALS = (("rate", "concurrency"), ("api_key", "api_key_file"), ("ui", "disable_tqdm"))
+
+
+def merge_config(command: RawOptions, more: Sequence[RunOption] = ()) -> RawOptions:
+    """Options of the config file, overridden by those of the command line; one there also removes its rivals in the
+    file. *more*: the command's own options, which the file may contain too.
+    """
+    if "config" not in command:
+        return command
+    config = from_config(command["config"].texts[0], more)
+    for rivals in RIVALS:
+        if any(rival in command for rival in rivals):
+            for rival in rivals:
+                config.pop(rival, None)
+    return config | command
+
+
+def given_options(parameters: Mapping[str, object], own: Sequence[RunOption] = ()) -> RawOptions:
+    """click's *parameters*, or else those of the config file; *own*: options of the command in addition to a run's."""
+    return merge_config(from_command_line(parameters, own), own)

@@ -1,70 +1,34 @@
-"""Content of a phase: the requests of a workload, written as bodies until there are enough.
-
-`plan.prompts.synthetic`, `plan.prompts.composed` and `plan.prompts.dataset` have one kind of content each.
-"""
+"""What a plan takes its requests from: a `PromptSource` for each kind of workload, and what their descriptions share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from fastllmload import settings as asked
-from fastllmload.errors import InputError
+from fastllmload.endpoint import Endpoint
 from fastllmload.plan.bodies import Bodies
-from fastllmload.plan.conversations.turn_template import TurnTemplate
 from fastllmload.plan.standard import deviations
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import SPECIAL_TOKENS, Tokenizer
 from fastllmload.workload.trace import Trace
 
-Kinds = npt.NDArray[np.uint16]
 
-
-class BodyPieces(Protocol):
-    """body = before + prompt as JSON + middle[0] + N + middle[1] + N … + tail, N = output tokens."""
-
-    @property
-    def before(self) -> bytes: ...
-
-    @property
-    def middle(self) -> Sequence[bytes]: ...
-
-    @property
-    def tail(self) -> bytes: ...
-
-    def encode(self, prompt: Any, tokens: int) -> bytes: ...
-
-
-class Endpoint(Protocol):
-    """A wire protocol of fastllmload.endpoint, as a plan uses it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def joint(self) -> TurnTemplate: ...
-
-    def body_pieces(self, model: str, workload: asked.Workload) -> BodyPieces: ...
-
-    def messages_pieces(self, model: str, workload: asked.Workload) -> BodyPieces: ...
-
-
-class Content(Protocol):
-    """The requests of one workload."""
+class PromptSource(Protocol):
+    """The requests of one workload in one phase, drawn from the seed and written as bodies until there are enough."""
 
     @property
     def trace(self) -> Trace | None:
         """The trace with their instants; None for other workloads."""
 
-    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> tuple[Bodies, Kinds]:
-        """Write bodies until *quota* is met; returns them and the class of each."""
+    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
+        """Write bodies until *quota* is met; *by_starts*: its requests are conversations, where there are any."""
 
     def describe(self) -> dict[str, Any]:
         """The workload as plan.json describes it; `deviations` lists differences from the standard one."""
+
+
+Origin = int | str  # seed of a phase's requests
 
 
 def described(workload: asked.Workload, tokenizer: Tokenizer | None, isl: str, osl: str, prompt: str) -> dict[str, Any]:
@@ -101,10 +65,3 @@ def sharing(bodies: Bodies, repeated: int) -> dict[str, Any]:
     """
     tokens = int(bodies.input_tokens.sum()) or 1
     return {"shared_token_share": int(bodies.shared.sum()) / tokens, "prefix_hit_rate": repeated / tokens}
-
-
-def file_of(workload: asked.Workload) -> Path:
-    """The file that *workload* reads. InputError when it names none."""
-    if workload.dataset_path is None:
-        raise InputError("option-missing", f"--workload {workload.name} is read from a file; add --dataset-path FILE")
-    return Path(workload.dataset_path)

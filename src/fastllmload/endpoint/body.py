@@ -1,44 +1,70 @@
-"""Body fields other than model and prompt: those of the workload, modified by --extra-body."""
+"""Request bodies: the bytes that all bodies of a plan have in common, and the fields of --extra-body."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from fastllmload.endpoint.pieces import NUMBER
 from fastllmload.errors import InputError
 from fastllmload.redact import public_body
-from fastllmload.settings import Workload
 
 OUTPUT_TOKENS = "{output_tokens}"  # in --extra-body: the request's own output length
 LENGTHS = ("max_tokens", "max_completion_tokens")
 DECIDED = {"model": "--model", "stream": "--stream", "messages": "--workload", "prompt": "--workload"}
+# Placeholders for each body's own bytes. JSON text contains no control characters, so they cannot occur elsewhere.
+PROMPT = msgspec.Raw(b"\x00")
+NUMBER = msgspec.Raw(b"\x01")
 
 
-def sampling_fields(workload: Workload) -> dict[str, Any]:
-    """Fields in the order of the body; `NUMBER` is the request's output tokens.
+@dataclass(frozen=True)
+class BodyPieces:
+    """body = before + prompt as JSON + middle[0] + N + middle[1] + N … + tail.
 
-    Fields of --extra-body replace ours; null removes one of ours. Its value "{output_tokens}", at any depth, becomes
-    each request's output length: {"max_completion_tokens": "{output_tokens}"} replaces max_tokens. InputError when it
-    is not a JSON object, or contradicts what the plan and the report say was sent.
+    N is the request's output tokens; *middle* has an entry for each N. The prompt is a string or an array of
+    token ids.
     """
-    extra = extra_fields(workload.extra_body)
-    fields: dict[str, Any] = {} if extra.get("max_completion_tokens") is NUMBER else {"max_tokens": NUMBER}
-    if workload.ignore_eos:
-        fields |= {"min_tokens": NUMBER, "ignore_eos": True}
-    if workload.temperature is not None:
-        fields["temperature"] = workload.temperature
-    fields["stream"] = workload.streaming
-    if workload.streaming:
-        fields["stream_options"] = {"include_usage": True, **workload.usage_asked("continuous_usage_stats")}
-        fields |= workload.ids_asked("return_token_ids")
-    removed = [name for name, value in extra.items() if value is None and name in fields]
-    return {name: value for name, value in (fields | extra).items() if name not in removed}
+
+    before: bytes
+    middle: tuple[bytes, ...]
+    tail: bytes
+
+    @property
+    def skip(self) -> int:
+        """Bytes before the first message, or before the text: up to its opening bracket or quote."""
+        return len(self.before) + 1
+
+    def closing(self, tokens: int) -> int:
+        """Bytes after the last message, or after the text: its closing bracket or quote, and the fields that follow."""
+        fixed = sum(len(piece) for piece in self.middle) + len(self.tail)
+        return 1 + fixed + len(self.middle) * len(str(tokens))
+
+    def encode(self, prompt: Any, tokens: int) -> bytes:
+        """One body of *prompt*: a text, token ids or messages."""
+        return self.before + msgspec.json.encode(prompt) + (b"%d" % tokens).join((*self.middle, self.tail))
+
+
+def cut(fields: dict[str, Any]) -> BodyPieces:
+    """The pieces of a body of *fields*, in their order: `PROMPT` once, then `NUMBER` any number of times.
+
+    InputError when a text in it is not valid Unicode, which command-line arguments can be.
+    """
+    try:
+        body = msgspec.json.encode(fields)
+    except UnicodeEncodeError as problem:
+        raise InputError(
+            "body-not-encodable", f"the request body cannot be encoded: {problem.object!r} is not UTF-8 text"
+        ) from None
+    before, after = body.split(bytes(PROMPT))
+    *middle, tail = after.split(bytes(NUMBER))
+    return BodyPieces(before, tuple(middle), tail)
 
 
 def extra_fields(text: str | None) -> dict[str, Any]:
-    """--extra-body as a dict, with `NUMBER` for "{output_tokens}"."""
+    """--extra-body as a dict, with `NUMBER` for "{output_tokens}". InputError when it is not a JSON object, or contradicts
+    what the plan and the report say was sent.
+    """
     if text is None:
         return {}
     try:

@@ -1,25 +1,9 @@
-"""How turns are joined in a protocol: the JSON around a reply, and where a turn's own part begins in its body."""
+"""How turns are joined in a protocol: the JSON around a reply, and a tool call that a reply may not make."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-
-class TemplatePieces(Protocol):
-    """A body's fixed bytes, as in endpoint.pieces."""
-
-    @property
-    def before(self) -> bytes: ...
-
-    @property
-    def middle(self) -> Sequence[bytes]: ...
-
-    @property
-    def tail(self) -> bytes: ...
-
-    def encode(self, prompt: Any, tokens: int) -> bytes: ...
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -54,14 +38,3 @@ def stand_in(joint: TurnTemplate, name: str, ident: str) -> tuple[dict[str, Any]
     if joint.ids:
         return {"id": ident, "type": "function", "function": {"name": name, "arguments": "{}"}}, {"tool_call_id": ident}
     return {"function": {"name": name, "arguments": {}}}, {"tool_name": name}
-
-
-def tail_of(pieces: TemplatePieces, tokens: int) -> int:
-    """Bytes after the last message, or after the text: its closing bracket or quote, and the fields that follow."""
-    fixed = sum(len(piece) for piece in pieces.middle) + len(pieces.tail)
-    return 1 + fixed + len(pieces.middle) * len(str(tokens))
-
-
-def skip_of(pieces: TemplatePieces) -> int:
-    """Bytes before the first message, or before the text: up to its opening bracket or quote."""
-    return len(pieces.before) + 1

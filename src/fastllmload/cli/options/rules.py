@@ -1,0 +1,325 @@
+"""The rules for combining the options of a run, as one table: which contradict each other, need or exclude each other.
+
+Options of the command line, of config files and of the Python API are checked by the same rules, in this order. A rule looks
+at which options were given and at the fields of the settings that were parsed from them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastllmload.cli.options.parsers import DATASETS, STANDARD, TRACES
+from fastllmload.cli.options.sources import RawOptions
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.errors import InputError
+from fastllmload.redact import public_body
+from fastllmload.settings import RunSettings
+
+PLANNED = (
+    "rate",
+    "rate_series",
+    "ramp_up_strategy",
+    "ramp_up_start_rps",
+    "ramp_up_end_rps",
+    "arrival",
+    "burstiness",
+    "concurrency",
+    "num_requests",
+    "duration",
+    "workload",
+    "isl",
+    "osl",
+    "dataset_path",
+    "dataset_class",
+    "trace_speed",
+    "trace_from",
+    "trace_to",
+    "trace_loop",
+    "turns",
+    "think_time",
+    "history",
+    "tool_turns",
+    "cancel_share",
+    "cancel_after",
+    "slow_readers",
+    "abandon",
+)
+WITH_CLASSES = ("custom", "csv")  # data sets whose entries can have a class
+WITH_CONVERSATIONS = ("sharegpt", "custom")  # data sets that can have conversations
+TLS_OPTIONS = ("insecure", "cacert", "cert", "key", "server_name")
+OWN_PROMPTS = STANDARD[2:4]  # conversation, code-completion: with a file or without
+PREFIXES = ("num_prefixes", "prefix_share", "prefix_zipf")
+SAMPLED = ("telemetry_url", "scrape_metric", "telemetry_interval", "power", "power_command", "gpu_index")
+EXAMPLE = "fastllmload --rate 500 --duration 30"
+Fields = dict[str, object]  # "load.rate" -> value
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The options that were given, and the fields parsed from them. *complete*: they describe a run, else a procedure or a
+    search decides how much load there is.
+    """
+
+    given: RawOptions
+    fields: Fields
+    complete: bool = True
+
+    def has(self, *parameters: str) -> bool:
+        """Whether one of *parameters* is given."""
+        return any(each in self.given for each in parameters)
+
+    def where(self, parameter: str) -> str:
+        return self.given[parameter].where
+
+    def get(self, field: str, default: object = None) -> object:
+        return self.fields.get(field, default)
+
+    @property
+    def workload(self) -> str:
+        return str(self.get("workload.name", "synthetic-uniform"))
+
+    @property
+    def protocol(self) -> str:
+        return str(self.get("target.endpoint_type", "openai-chat"))
+
+    @property
+    def recorded_turns(self) -> bool:
+        """Whether conversations come from a file."""
+        from_file = self.workload == "conversation" and self.get("workload.dataset_path") is not None
+        return from_file or self.workload in WITH_CONVERSATIONS
+
+
+@dataclass(frozen=True)
+class OptionRule:
+    """Refuses each of *options* that is given, or the combination if there are none, where *when* holds. *text* may contain
+    `{where}` for the option and `{…}` for the names of its *values*.
+    """
+
+    code: str
+    when: Callable[[Chosen], object]
+    text: str
+    options: tuple[str, ...] = ()
+    values: Callable[[Chosen], dict[str, object]] = lambda _: {}
+
+    def check(self, chosen: Chosen) -> None:
+        refused = [each for each in self.options if each in chosen.given]
+        if (self.options and not refused) or not self.when(chosen):
+            return
+        where = chosen.where(refused[0]) if refused else ""
+        raise InputError(self.code, self.text.format(where=where, workload=chosen.workload, **self.values(chosen)))
+
+
+def named(names: tuple[str, ...]) -> str:
+    return " or ".join(names)
+
+
+LOAD = (
+    OptionRule("rate-and-concurrency",
+         lambda o: o.get("load.rate") is not None and o.get("load.concurrency") is not None,
+         "--rate {rate:g} (open loop) and --concurrency {slots} (closed loop) contradict each other; give one, or cap an "
+         "open loop with --max-concurrency",
+         values=lambda o: {"rate": o.get("load.rate"), "slots": o.get("load.concurrency")}),
+    OptionRule("option-not-applicable", lambda o: o.has("concurrency"),
+         "{where} belongs to an open loop and has no effect with --concurrency; leave it out, or give --rate instead of "
+         "--concurrency", ("arrival", "burstiness", "max_concurrency")),
+    OptionRule("option-prescribed", lambda o: o.has("plan"),
+         "{where} is part of the plan that --plan replays; leave it out", (*PLANNED, "seed", "save_plan")),
+    OptionRule("load-missing",
+         lambda o: o.complete and not o.has("plan", "class") and o.workload not in TRACES
+         and o.get("load.rate") is None and o.get("load.concurrency") is None,
+         f"--rate is missing: specify how much load to offer, for example {EXAMPLE}"),
+    OptionRule("run-without-end",
+         lambda o: o.get("load.rate") == math.inf and not o.has("plan", "num_requests"),
+         "--rate inf sends everything at once and needs a number of requests; add --num-requests COUNT"),
+    OptionRule("option-not-applicable", lambda o: o.get("load.rate") == math.inf,
+         "{where} says how arrivals are spread, and --rate inf sends everything at once; leave one of them out",
+         ("arrival",)),
+)  # fmt: skip
+# Rules that also hold for each class of a run.
+USERS = (
+    OptionRule("option-not-applicable", lambda o: o.get("workload.turns") is None,
+         "{where} belongs to conversations; add --turns COUNT", ("think_time", "history", "tool_turns")),
+    OptionRule("option-not-applicable",
+         lambda o: o.get("workload.turns") is not None and o.workload in (*TRACES, "batch", "csv"),
+         "--turns does not go with --workload {workload}, whose requests are independent"),
+    OptionRule("option-not-applicable",
+         lambda o: o.get("workload.turns") is not None and o.get("workload.prompt_form") in ("ids", "native"),
+         "--turns needs prompts of text: a reply cannot be appended to token ids; leave --prompt-form out"),
+    OptionRule("option-missing", lambda o: o.get("workload.turns") == "all" and not o.recorded_turns,
+         f"--turns all takes what a data set has; add --workload {named(WITH_CONVERSATIONS)}, or give a number"),
+    OptionRule("option-not-applicable",
+         lambda o: o.get("workload.tool_turns") and (o.recorded_turns or o.workload == "conversation"),
+         "--tool-turns works with synthetic-uniform and synthetic-skewed only; leave it out"),
+    OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and not ENDPOINTS[o.protocol].messages,
+         "--tool-turns needs messages, which {protocol} does not have; use a chat endpoint",
+         values=lambda o: {"protocol": o.protocol}),
+    OptionRule("option-missing",
+         lambda o: o.get("behaviour.cancel_share", 0.0) and o.get("behaviour.cancel_after") is None,
+         "--cancel-share needs --cancel-after, for example 20tok or 2s"),
+    OptionRule("option-missing",
+         lambda o: o.get("behaviour.cancel_after") is not None and not o.get("behaviour.cancel_share", 0.0),
+         "--cancel-after needs --cancel-share, for example 0.1"),
+    OptionRule("option-not-applicable",
+         lambda o: o.get("behaviour.slow_readers") is not None and o.get("client.transport") == "asyncio",
+         "--slow-readers needs the reactor's own sockets, not --transport asyncio; leave one out"),
+    OptionRule("option-not-applicable", lambda o: o.get("behaviour.slow_readers") is not None and over_tls(o),
+         "--slow-readers works on plain connections only, and --url is https; leave one out"),
+)  # fmt: skip
+TARGET = (
+    OptionRule("options-conflict", lambda o: o.has("simulate"),
+         "--simulate sets up the simulated engine, but {where} names a target; give one", ("url", "unix_socket")),
+    OptionRule("option-not-applicable", lambda o: o.has("unix_socket"),
+         "{where} has no effect with --unix-socket, which has no ports; leave it out", ("source_address",)),
+    OptionRule("option-missing", lambda o: o.has("cert") and not o.has("key"),
+         "--cert is given without --key; a client certificate needs both"),
+    OptionRule("option-missing", lambda o: o.has("key") and not o.has("cert"),
+         "--key is given without --cert; a client certificate needs both"),
+    OptionRule("options-conflict", lambda o: o.has("cacert") and o.get("target.insecure") is True,
+         "--insecure trusts every certificate and --cacert only some; give one"),
+    OptionRule("protocol-unsupported",
+         lambda o: o.get("workload.prompt_form") == "ids" and ENDPOINTS[o.protocol].text_only is not None,
+         "--prompt-form ids needs --endpoint-type openai-completions: chat messages are text"),
+    OptionRule("protocol-unsupported", lambda o: o.has("image") and not ENDPOINTS[o.protocol].images,
+         "--image needs --endpoint-type openai-chat: only its messages can contain images"),
+    OptionRule("option-not-applicable", lambda o: o.has("image") and o.get("workload.prompt_form", "words") != "words",
+         "--image goes with --prompt-form words, not {form}", values=lambda o: {"form": o.get("workload.prompt_form")}),
+    OptionRule("options-conflict",
+         lambda o: o.get("workload.counting") == "B" and o.get("workload.tokenizer") == "none",
+         "--counting B needs a reference tokenizer, and --tokenizer none leaves it out; give one of the two"),
+    OptionRule("options-conflict", lambda o: pinned(o) is not None and o.get("client.workers") not in (None, pinned(o)),
+         "--workers {workers} and --pin with {cpus} CPUs contradict each other; name one CPU each",
+         values=lambda o: {"workers": o.get("client.workers"), "cpus": pinned(o)}),
+)  # fmt: skip
+WORKLOAD = (
+    OptionRule("option-not-applicable", lambda o: o.get("load.arrival") == "trace" and o.workload not in TRACES,
+         f"--arrival trace replays recorded instants; add --workload {named(TRACES)} and --dataset-path FILE"),
+    OptionRule("option-not-applicable", lambda o: o.get("load.arrival") == "trace" and o.has("rate"),
+         "--arrival trace has the trace's own instants and no --rate; leave one out (or --trace-speed)"),
+    OptionRule("option-missing", lambda o: o.workload in (*TRACES, *DATASETS) and not o.has("dataset_path"),
+         "--workload {workload} is read from a file; add --dataset-path FILE"),
+    OptionRule("option-not-applicable", lambda o: o.workload in TRACES,
+         "{where} does not go with --workload {workload}, which brings its own lengths",
+         ("isl", "osl", "prefix_len", *PREFIXES, "image")),
+    OptionRule("option-not-applicable", lambda o: o.workload in TRACES,
+         "{where} does not go with --workload {workload}, which has no classes", ("dataset_class",)),
+    OptionRule("option-not-applicable", lambda o: o.workload in (*DATASETS, *OWN_PROMPTS),
+         "{where} does not go with --workload {workload}, which brings its own prompts",
+         ("isl", "prefix_len", *PREFIXES, "prompt_form", "image")),
+    OptionRule("option-not-applicable", lambda o: o.workload not in (*TRACES, *DATASETS, *OWN_PROMPTS),
+         f"{{where}} is the file of a workload; add --workload {named((*TRACES, *DATASETS, *OWN_PROMPTS))}",
+         ("dataset_path",)),
+    OptionRule("option-not-applicable", lambda o: o.workload not in WITH_CLASSES,
+         f"{{where}} chooses entries of a data set by their class; add --workload {named(WITH_CLASSES)}",
+         ("dataset_class",)),
+    OptionRule("option-not-applicable", lambda o: o.workload not in TRACES,
+         f"{{where}} goes with a trace; add --workload {named(TRACES)}",
+         ("trace_speed", "trace_from", "trace_to", "trace_loop")),
+    OptionRule("option-missing", lambda o: o.get("workload.prefix_len", 0) == 0,
+         "{where} is given without --prefix-len; add the length of a shared prefix", PREFIXES),
+)  # fmt: skip
+TELEMETRY = (
+    OptionRule("options-conflict", lambda o: o.get("telemetry.enabled") is False,
+         "{where} and --no-telemetry contradict each other; give one", SAMPLED),
+    OptionRule("option-not-applicable", lambda o: o.has("power_command") and o.get("telemetry.power") != "command",
+         "--power-command needs --power command, not --power {power}",
+         values=lambda o: {"power": o.get("telemetry.power")}),
+    OptionRule("option-missing", lambda o: o.get("telemetry.power") == "command" and not o.has("power_command"),
+         "--power command needs --power-command COMMAND that prints watts"),
+    OptionRule("option-not-applicable", lambda o: o.has("gpu_index") and o.get("telemetry.power") != "nvml",
+         "--gpu-index belongs to --power nvml, not to --power {power}",
+         values=lambda o: {"power": o.get("telemetry.power")}),
+)  # fmt: skip
+RULES = (*LOAD, *USERS, *TARGET, *WORKLOAD, *TELEMETRY)
+
+
+def over_tls(chosen: Chosen) -> bool:
+    urls = chosen.get("target.urls", ())
+    assert isinstance(urls, tuple)
+    return any(url.startswith("https:") for url in urls)
+
+
+def pinned(chosen: Chosen) -> int | None:
+    """Number of the pinned CPUs; None: no number of workers is given, or nothing is pinned."""
+    pin = chosen.get("client.pin")
+    return len(pin) if isinstance(pin, tuple) and isinstance(chosen.get("client.workers"), int) else None
+
+
+def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True) -> None:
+    """InputError for the first rule that the options break. Not *complete*: a procedure decides how much load there is."""
+    chosen = Chosen(raw_options, fields, complete)
+    for rule in RULES:
+        rule.check(chosen)
+    _validate_unique_names(fields)
+    _validate_declarations(fields)
+
+
+def validate_user_behavior(raw_options: RawOptions, fields: Fields) -> None:
+    """InputError for user behavior of one class whose options do not go together."""
+    chosen = Chosen(raw_options, fields)
+    for rule in USERS:
+        rule.check(chosen)
+
+
+def _validate_unique_names(fields: Fields) -> None:
+    for field, flag in (
+        ("output.goodput", "--goodput"),
+        ("output.declare", "--declare"),
+        ("output.metadata", "--metadata"),
+        ("target.simulate", "--simulate"),
+    ):
+        values = fields.get(field, ())
+        assert isinstance(values, tuple)
+        names = [name for name, _ in values]
+        for name in names:
+            if names.count(name) > 1 and (flag, name) != ("--simulate", "fault"):
+                raise InputError("option-repeated", f"{flag} names {name!r} twice; keep one")
+
+
+def _validate_declarations(fields: Fields) -> None:
+    """InputError for an unknown declaration, so that a typing error is reported before the run, not after it."""
+    declared = fields.get("output.declare", ())
+    assert isinstance(declared, tuple)
+    if declared:
+        from fastllmload.declarations import declaration_problems  # reads a table: only for runs that declare
+
+        wrong = declaration_problems(dict(declared))
+        if wrong:
+            raise InputError("declaration-invalid", "; ".join(wrong))
+
+
+def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None:
+    """InputError for TLS options of a run that connects to no target with TLS."""
+    given = [
+        raw_options[each].where for each in TLS_OPTIONS if each in raw_options and raw_options[each].state is not False
+    ]
+    named = dict.fromkeys(
+        (
+            *settings.target.urls,
+            *(url for one in settings.classes for url in one.urls),
+            *(url for _, urls in settings.output.plan_urls for url in urls),
+            *settings.telemetry.urls,
+        )
+    )
+    if not given or any(url.lower().startswith("https://") for url in named):
+        return
+    if not named:
+        why = "the simulated engine is used without TLS; name a target with --url https://HOST"
+    elif "unix_socket" in raw_options and "url" not in raw_options:
+        why = "a socket is used without TLS unless the URL is https; add --url https://NAME"
+    else:
+        why = f"no URL is https ({', '.join(named)}); write https://"
+    has, it = ("has", "it") if len(given) == 1 else ("have", "them")
+    raise InputError("option-not-applicable", f"{' and '.join(given)} {has} no effect: {why}, or leave {it} out")
+
+
+def validate_stored_bodies(settings: RunSettings, where: str) -> None:
+    """InputError where the option *where* stores all bodies of a plan and they contain a credential."""
+    for workload in (settings.workload, *(one.workload for one in settings.classes)):
+        if workload.extra_body is not None and public_body(workload.extra_body) != workload.extra_body:
+            raise InputError(
+                "credential-exposed",
+                f"{where} writes every body to a file, and --extra-body puts a credential into them "
+                f"({public_body(workload.extra_body)}); send it as a header with -H, or leave {where} out",
+            )

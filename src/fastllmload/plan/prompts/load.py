@@ -1,0 +1,98 @@
+"""Load a workload once: check its settings and read its file, before a target is contacted and for both phases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastllmload.errors import InputError
+from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations, check_scripted
+from fastllmload.plan.conversations.synthetic import SyntheticConversations, check_conversations
+from fastllmload.plan.prompts.composed import ComposedPrompts
+from fastllmload.plan.prompts.dataset import DatasetPrompts
+from fastllmload.plan.prompts.source import Origin, PromptSource
+from fastllmload.plan.prompts.synthetic import SyntheticPrompts, check_drawn
+from fastllmload.plan.standard import OWN_TEXT
+from fastllmload.settings import RunSettings, Workload
+from fastllmload.workload.completion import Samples
+from fastllmload.workload.dataset import DATASETS, Dataset, read_dataset
+from fastllmload.workload.dialogues import Dialogues, read_dialogues
+from fastllmload.workload.lengths import parse_lengths
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+from fastllmload.workload.trace import TRACES, Trace, read_trace
+
+
+@dataclass(frozen=True)
+class LoadedWorkload:
+    """What the file of a workload contains; all None for one without a file."""
+
+    dataset: Dataset | None = None
+    trace: Trace | None = None
+    dialogues: Dialogues | None = None
+    samples: Samples | None = None
+
+    def source(self, workload: Workload, origin: Origin, warmup: bool) -> PromptSource:
+        """The requests of a phase; its conversations have no think times in a *warmup*. *workload*: that which was loaded,
+        with what has been found out about the server since.
+        """
+        if workload.turns is not None:
+            if workload.name in (*DATASETS, CONVERSATION):
+                return ScriptedConversations(workload, origin, warmup=warmup, dialogues=self.dialogues)
+            return SyntheticConversations(workload, origin, warmup=warmup)
+        if self.dataset is not None and workload.name in DATASETS:
+            return DatasetPrompts(workload, origin, self.dataset)
+        prefixes = prefixes_stream(workload, origin)
+        if workload.name in OWN_TEXT:
+            return ComposedPrompts(workload, origin, prefixes, self.dataset, self.samples)
+        return SyntheticPrompts(workload, origin, prefixes, self.trace)
+
+
+def load_workloads(settings: RunSettings) -> tuple[LoadedWorkload, ...]:
+    """The workload of each class, or that of the run. InputError for files and settings of which no plan can be made."""
+    return tuple(load_workload(one) for one in [each.workload for each in settings.classes] or [settings.workload])
+
+
+def load_workload(workload: Workload) -> LoadedWorkload:
+    tokenizer, path = load_tokenizer(workload.tokenizer), workload.dataset_path
+    if workload.osl is not None:
+        parse_lengths(workload.osl, "--osl")
+    if workload.turns is not None:
+        if workload.name not in (*DATASETS, CONVERSATION):
+            check_conversations(workload)
+            check_drawn(workload)
+            return LoadedWorkload()
+        check_scripted(workload)
+        return LoadedWorkload(dialogues=None if path is None else _dialogues(workload, Path(path)))
+    if workload.name in DATASETS:
+        dataset = read_dataset(workload.name, file_of(workload), tokenizer)
+        return LoadedWorkload(dataset if workload.dataset_class is None else dataset.of_class(workload.dataset_class))
+    if workload.name == CONVERSATION:
+        return LoadedWorkload(None if path is None else read_dataset("sharegpt", Path(path), tokenizer))
+    if workload.name in OWN_TEXT:
+        return LoadedWorkload(samples=None if path is None else Samples.read(Path(path)))
+    if workload.name not in TRACES:
+        check_drawn(workload)
+        return LoadedWorkload()
+    trace = read_trace(workload.name, file_of(workload)).part(workload.trace_from, workload.trace_to)
+    check_drawn(workload)
+    return LoadedWorkload(trace=trace)
+
+
+def _dialogues(workload: Workload, path: Path) -> Dialogues:
+    found = read_dialogues("sharegpt" if workload.name == CONVERSATION else workload.name, path)
+    return found if workload.dataset_class is None else found.of_class(workload.dataset_class)
+
+
+def file_of(workload: Workload) -> Path:
+    """The file that *workload* reads. InputError when it names none."""
+    if workload.dataset_path is None:
+        raise InputError("option-missing", f"--workload {workload.name} is read from a file; add --dataset-path FILE")
+    return Path(workload.dataset_path)
+
+
+def prefixes_stream(workload: Workload, origin: Origin) -> str:
+    """Stream of the shared prefixes; with `prefix_stream` that of the requests of that stream."""
+    if workload.prefix_stream is not None:
+        seed = str(origin).removesuffix(f"/{workload.stream}") if workload.stream else str(origin)
+        origin = f"{seed}/{workload.prefix_stream}" if workload.prefix_stream else seed
+    return f"{origin}/prefix"
