@@ -1,4 +1,4 @@
-"""Documents that tests write as plain tables, as the types that the reports take."""
+"""Documents that tests write as plain tables, as the types that the program takes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fastllmload.documents.metric import Metric
 from fastllmload.documents.procedure import ProcedureDocument, experiment_document
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
+from fastllmload.documents.search import SearchDocument
 
 
 def typed(found: Mapping[str, Any]) -> RunDocument:
@@ -21,3 +22,7 @@ def typed_metric(found: Mapping[str, Any]) -> Metric:
 
 def typed_procedure(found: Mapping[str, Any]) -> ProcedureDocument:
     return experiment_document(found, ProcedureDocument)
+
+
+def typed_search(found: Mapping[str, Any]) -> SearchDocument:
+    return experiment_document(found, SearchDocument)

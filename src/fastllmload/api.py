@@ -178,11 +178,11 @@ class SearchResult:
     @classmethod
     def open(cls, directory: RunPath) -> SearchResult:
         """Read the search in folder *directory*, also one that did not finish. InputError when it is not a search's."""
-        from fastllmload.experiment.journal import read
+        from fastllmload.experiment.journal import read_values
         from fastllmload.search.report import JSON
 
         folder = Path(directory)
-        return cls(folder, read(folder, JSON))
+        return cls(folder, read_values(folder, JSON))
 
     @property
     def level(self) -> float | None:

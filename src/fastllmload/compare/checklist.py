@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from fastllmload.compare.setup import manifest_diff
 from fastllmload.compare.side import Side
 from fastllmload.compare.workload import differences, unequal_requests
 from fastllmload.declarations import simulated_declarations, strings
+from fastllmload.documents.run import RunDocument
 
 BOUNDARY = "sut.boundary"
 HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
@@ -36,20 +36,15 @@ def stated(side: Side, key: str) -> str | None:
     return values.pop() if len(values) == 1 else None
 
 
-def declared_of(document: Mapping[str, Any]) -> dict[str, str]:
+def declared_of(document: RunDocument) -> dict[str, str]:
     """Declarations of a run: those of the simulated engine, overridden by those of the user."""
-    simulated = bool((document.get("target") or {}).get("simulated"))
-    return (simulated_declarations() if simulated else {}) | strings(document.get("declarations"))
+    return (simulated_declarations() if document.target.simulated else {}) | strings(document.declarations)
 
 
 def hardware(side: Side) -> tuple[str | None, ...]:
     """Declared hardware, and the number of GPUs that the figures are normalised by."""
-    asked = {str(_setting(document, "output", "gpus")) for document in side.documents}
+    asked = {str(document.config.output.gpus) for document in side.documents}
     return (*(stated(side, key) for key in HARDWARE), " or ".join(sorted(asked)))
-
-
-def _setting(document: Any, section: str, key: str) -> Any:
-    return ((document.get("config") or {}).get(section) or {}).get(key)
 
 
 def unequal_systems(sides: list[Side]) -> list[str]:
@@ -84,9 +79,10 @@ def _judged(name: str, holds: bool, evidence: str) -> ChecklistItem:
 
 
 def _same(name: str, sides: list[Side], section: str, keys: tuple[str, ...]) -> ChecklistItem:
-    found = [{key: _setting(document, section, key) for key in keys} for side in sides for document in side.documents]
+    settings = [getattr(document.config, section) for side in sides for document in side.documents]
+    found = [{key: getattr(each, key) for key in keys} for each in settings]
     unequal = [key for key in keys if any(each[key] != found[0][key] for each in found)]
-    values = ", ".join(f"{key} {found[0][key]}" for key in keys if found[0][key] not in (None, [], 0))
+    values = ", ".join(f"{key} {found[0][key]}" for key in keys if found[0][key] not in (None, (), 0))
     return _judged(name, not unequal, f"{', '.join(unequal)} differ" if unequal else values or "none set")
 
 
@@ -116,7 +112,7 @@ def _hardware_text(found: tuple[str | None, ...]) -> str:
 
 def _at_the_same_time(sides: list[Side]) -> ChecklistItem:
     shared = {stated(side, "comparison.shared_resources") for side in sides}
-    begun = [str((document.get("environment") or {}).get("time_utc")) for side in sides for document in side.documents]
+    begun = [str(document.environment.time_utc) for side in sides for document in side.documents]
     try:
         times = [datetime.datetime.fromisoformat(each) for each in begun]
     except ValueError:

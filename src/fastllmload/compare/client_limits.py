@@ -4,12 +4,14 @@ the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fastllmload.compare.change import Change
 from fastllmload.compare.figure import ComparedFigure
 from fastllmload.compare.side import RunRecord
+from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import RunDocument
 from fastllmload.host.probe import is_loopback
 from fastllmload.report.text.numbers import quantity
 
@@ -17,12 +19,12 @@ FIRST_TOKEN = ("ttft", "ttft_sched", "ttft_any")
 LATE_HOST = "host_hiccups"  # reason of a certificate: a thread that only sleeps was late
 
 
-def within_clocks(figure: ComparedFigure, base: Mapping[str, Any], new: Mapping[str, Any], change: Change) -> Change:
+def within_clocks(figure: ComparedFigure, base: RunDocument, new: RunDocument, change: Change) -> Change:
     """*change*, widened by the bounds of both runs' times; unchanged where a run.json does not have them."""
-    known, value = [figure.clocks(document) for document in (base, new)], figure.value(base)
-    if known[0] is None or known[1] is None or value is None:
+    old, fresh, value = figure.clocks(base), figure.clocks(new), figure.value(base)
+    if old is None or fresh is None or value is None:
         return change
-    return change.measured_within(known[1][0] + known[0][1], known[1][1] + known[0][0], value)
+    return change.measured_within(fresh[0] + old[1], fresh[1] + old[0], value)
 
 
 def starved_server(figure: ComparedFigure, runs: Sequence[RunRecord]) -> str | None:
@@ -33,9 +35,10 @@ def starved_server(figure: ComparedFigure, runs: Sequence[RunRecord]) -> str | N
     if figure.metric not in FIRST_TOKEN:
         return None
     for run in runs:
-        late = next((each for each in _reasons(run.document) if each.get("code") == LATE_HOST), None)
+        certificate = run.document.certificate or Certificate()
+        late = next((each for each in certificate.reasons if each.code == LATE_HOST), None)
         if late is not None and on_this_host(run.document):
-            lateness = quantity(float(late.get("value") or 0.0) / 1000)
+            lateness = quantity((known(late.value) or 0.0) / 1000)
             return (
                 f"the server of {run.folder} ran on the client's host, where other processes delayed it "
                 f"(a thread that only sleeps was {lateness} ms late at P99); repeat on a quiet host, or 3 runs a side"
@@ -43,13 +46,8 @@ def starved_server(figure: ComparedFigure, runs: Sequence[RunRecord]) -> str | N
     return None
 
 
-def on_this_host(document: Mapping[str, Any]) -> bool:
+def on_this_host(document: RunDocument) -> bool:
     """Whether every address of the target is a loopback one, or a Unix socket."""
-    target = document.get("target") or {}
-    addresses = target.get("addresses") or ()
-    socket = ((document.get("config") or {}).get("target") or {}).get("unix_socket")
-    return socket is not None or (bool(addresses) and all(is_loopback(str(each)) for each in addresses))
-
-
-def _reasons(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return (document.get("certificate") or {}).get("reasons") or ()
+    addresses = document.target.addresses
+    local = bool(addresses) and all(map(is_loopback, addresses))
+    return local or document.config.target.unix_socket is not None

@@ -15,8 +15,6 @@ from fastllmload.compare.setup import SetupDifference, manifest_diff
 from fastllmload.compare.side import Side
 from fastllmload.compare.within import WITHIN, change_within
 from fastllmload.compare.workload import differences, same_plan
-from fastllmload.documents.read import convert
-from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
 from fastllmload.records.run import load
@@ -193,8 +191,8 @@ def with_holm(rows: list[Row]) -> list[Row]:
 
 def _notes(base: Side, new: Side, test: str) -> list[str]:
     runs = (*base.runs, *new.runs)
-    notes = [text for run in runs for text in find_damage(run.folder, run.document, contents=False).values()]
-    notes += [f"{run.folder} is incomplete ({run.document.get('status')})" for run in runs if not run.complete]
+    notes = [text for run in runs for text in find_damage(run.folder, run.manifest, contents=False).values()]
+    notes += [f"{run.folder} is incomplete ({run.document.status})" for run in runs if not run.complete]
     doubtful: dict[str, list[str]] = {}
     for run in runs:
         if run.verdict != "valid":
@@ -215,7 +213,7 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
         )
     elif fewest < LEAST_RUNS:
         notes.append(f"{fewest} runs on a side: the variation between runs is uncertain; give at least {LEAST_RUNS}")
-    notes += [f"{run.folder}: {text}" for run in runs for text in doubt_texts(convert(run.document, RunDocument))]
+    notes += [f"{run.folder}: {text}" for run in runs for text in doubt_texts(run.document)]
     notes += reasoning_notes(base, new)
     notes += repeated_arrivals([base, new])
     shared = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
@@ -228,18 +226,16 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
 
 def reasoning_notes(base: Side, new: Side) -> list[str]:
     """Notes on figures that include reasoning, and on answers that are all reasoning; empty without reasoning."""
-    documents = {run.folder: convert(run.document, RunDocument) for run in (*base.runs, *new.runs)}
-    thinking = [side for side in (base, new) if any(reasoned(documents[run.folder]) for run in side.runs)]
+    thinking = [side for side in (base, new) if any(reasoned(run.document) for run in side.runs)]
     other = [side for side in (base, new) if side not in thinking]
     runs = (*base.runs, *new.runs)
-    notes = [text for run in runs if (text := legend(documents[run.folder])) is not None]
+    notes = [text for run in runs if (text := legend(run.document)) is not None]
     if thinking and other:
         notes.append(
             f"answers of {thinking[0].name} have reasoning, those of {other[0].name} do not: ttft includes the reasoning "
             "on one side only; ttft_any is comparable"
         )
-    alone = [(run.folder, alone_text(documents[run.folder])) for run in runs]
-    return notes + [f"{folder}: {text}" for folder, text in alone if text is not None]
+    return notes + [f"{run.folder}: {text}" for run in runs if (text := alone_text(run.document)) is not None]
 
 
 def repeated_arrivals(sides: Sequence[Side]) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError
 
 STATISTICS = {"mean": "mean", "median": "p50", **{name: name for name in ("p50", "p75", "p90", "p95", "p99", "p999")}}
@@ -52,71 +53,65 @@ class ComparedFigure:
         """Whether differences are printed in points, as relative changes of a failure rate are misleading."""
         return self.unit == "share"
 
-    def value(self, document: Mapping[str, Any]) -> float | None:
-        """The figure's value in a run.json; None where the run has none."""
+    def value(self, document: RunDocument) -> float | None:
+        """The figure's value in a run; None where the run has none."""
         entry = entry_of(document, self.metric)
-        if entry is None:
-            return None
-        found = entry.get(self.statistic or "value")
-        return None if found is None else float(found) * self.scale
+        found = None if entry is None else known(entry.statistic(self.statistic or "value"))
+        return None if found is None else found * self.scale
 
-    def at_least(self, document: Mapping[str, Any]) -> float | None:
+    def at_least(self, document: RunDocument) -> float | None:
         """Lower bound where requests that did not end could change the value; None where they could not."""
-        found = ((entry_of(document, self.metric) or {}).get("unfinished_bounds") or {}).get(self.statistic)
-        return None if found is None else float(found["low"]) * self.scale
+        entry = entry_of(document, self.metric)
+        ends = None if entry is None else entry.unfinished_bounds.get(self.statistic or "")
+        low = None if ends is None else known(ends.low)
+        return None if low is None else low * self.scale
 
-    def clocks(self, document: Mapping[str, Any]) -> tuple[float, float] | None:
+    def clocks(self, document: RunDocument) -> tuple[float, float] | None:
         """How far below and above the true value may lie, given the bounds of events' times; None if not known."""
-        value = self.value(document)
-        ends = ((entry_of(document, self.metric) or {}).get("bounds") or {}).get(self.statistic)
-        if value is None or ends is None:
+        entry, value = entry_of(document, self.metric), self.value(document)
+        low, high = (None, None) if entry is None else map(known, entry.bounds.get(self.statistic or "", (None, None)))
+        if value is None or low is None or high is None:
             return None
-        return max(value - ends[0] * self.scale, 0.0), max(ends[1] * self.scale - value, 0.0)
+        return max(value - low * self.scale, 0.0), max(high * self.scale - value, 0.0)
 
-    def interval(self, document: Mapping[str, Any]) -> tuple[float, float] | None:
+    def interval(self, document: RunDocument) -> tuple[float, float] | None:
         """The figure's 95 % interval within that run."""
-        found = (entry_of(document, self.metric) or {}).get("ci95")
-        ends = found.get(self.statistic) if isinstance(found, Mapping) else found
-        return None if ends is None or None in ends else (float(ends[0]) * self.scale, float(ends[1]) * self.scale)
+        entry = entry_of(document, self.metric)
+        low, high = (None if entry is None else entry.interval(self.statistic or "value")) or (None, None)
+        return None if low is None or high is None else (low * self.scale, high * self.scale)
 
 
-def entry_of(document: Mapping[str, Any], metric: str) -> Mapping[str, Any] | None:
+def entry_of(document: RunDocument, metric: str) -> Metric | None:
     """Entry of *metric*; `itl` means the gaps by whichever option the run used, as in the flat keys."""
-    metrics = document.get("metrics") or {}
     if metric == "request_goodput":
-        return {"value": document.get("request_goodput"), "unit": "requests/s"}
-    if metric == "itl":
-        metric = gaps_of(document)
-    found: Mapping[str, Any] | None = metrics.get(metric)
-    return found
+        return Metric(value=document.request_goodput, unit="requests/s")
+    return (document.metrics or {}).get(gaps_of(document) if metric == "itl" else metric)
 
 
-def gaps_of(document: Mapping[str, Any]) -> str:
+def gaps_of(document: RunDocument) -> str:
     """`itl`, `tbc` or `itl_b`: which kind the run's gaps are, by how the server delivered tokens."""
-    return str(((document.get("metrics") or {}).get("share_single") or {}).get("pooled_as") or "itl")
+    return document.metric("share_single").pooled_as or "itl"
 
 
-def has_gaps(document: Mapping[str, Any]) -> bool:
+def has_gaps(document: RunDocument) -> bool:
     """Whether the run has any gap; answers that are all reasoning have none."""
-    return bool(((document.get("metrics") or {}).get(gaps_of(document)) or {}).get("n"))
+    return bool(document.metric(gaps_of(document)).n)
 
 
-def figure_of(name: str, document: Mapping[str, Any]) -> ComparedFigure:
+def figure_of(name: str, document: RunDocument) -> ComparedFigure:
     """The figure *name* of the run *document*. InputError for an unknown name, with similar ones."""
-    metrics = document.get("metrics") or {}
     scalar = OTHER_NAMES.get(name, name)
     entry = entry_of(document, scalar)
-    if entry is not None and "value" in entry:
-        return ComparedFigure(scalar, scalar, None, str(entry.get("unit", "")))
+    if entry is not None and not entry.is_distribution:
+        return ComparedFigure(scalar, scalar, None, entry.unit)
     statistic, metric, unit = parsed(name)
     found = entry_of(document, metric) if metric is not None else None
-    if statistic is None or metric is None or found is None or "p50" not in found:
-        near = difflib.get_close_matches(name, known_names(metrics), 3)
+    if statistic is None or metric is None or found is None or not found.is_distribution:
+        near = difflib.get_close_matches(name, known_names(document), 3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"such as {', '.join(STANDARD[:3])}, output_tok_s"
         raise InputError("figure-unknown", f"{name!r} is not a figure of these runs; {hint}")
-    has = str(found.get("unit", ""))
-    scale = {("s", "ms"): 1e3, ("ms", "s"): 1e-3}.get((has, unit or has), 1.0)
-    return ComparedFigure(name, metric, STATISTICS[statistic], unit or has, scale)
+    scale = {("s", "ms"): 1e3, ("ms", "s"): 1e-3}.get((found.unit, unit or found.unit), 1.0)
+    return ComparedFigure(name, metric, STATISTICS[statistic], unit or found.unit, scale)
 
 
 def parsed(name: str) -> tuple[str | None, str | None, str | None]:
@@ -130,33 +125,27 @@ def parsed(name: str) -> tuple[str | None, str | None, str | None]:
     return statistic, OTHER_NAMES.get(metric, metric), unit
 
 
-def known_names(metrics: Mapping[str, Any]) -> list[str]:
-    """All names that `figure_of` accepts for these *metrics*."""
-    names = ["request_goodput", *(name for name, ours in OTHER_NAMES.items() if "value" in metrics.get(ours, {}))]
-    for metric, entry in metrics.items():
-        if "value" in entry:
-            names.append(metric)
-        elif "p50" in entry:
-            end = "_ms" if entry.get("unit") == "ms" else ""
-            names += [f"{statistic}_{metric}{end}" for statistic in STATISTICS]
+def known_names(document: RunDocument) -> list[str]:
+    """All names that `figure_of` accepts for the run *document*."""
+    metrics = {name: metric for name, metric in (document.metrics or {}).items() if metric is not None}
+    values = {name for name, metric in metrics.items() if not metric.is_distribution}
+    names = ["request_goodput", *(name for name, ours in OTHER_NAMES.items() if ours in values)]
+    for name, metric in metrics.items():
+        end = "_ms" if metric.unit == "ms" else ""
+        names += [name] if name in values else [f"{statistic}_{name}{end}" for statistic in STATISTICS]
     if any(gaps in metrics for gaps in GAPS):
         names += [f"{statistic}_itl_ms" for statistic in STATISTICS]
     return names
 
 
-def standard_figures(documents: list[Mapping[str, Any]]) -> list[ComparedFigure]:
+def standard_figures(documents: list[RunDocument]) -> list[ComparedFigure]:
     """The STANDARD figures that every run has, those of any token if a run has reasoning, and goodput if objectives were
     set.
     """
-    known = known_names(documents[0].get("metrics") or {})
-    more = OF_REASONING if any((document.get("counts") or {}).get("reasoned") for document in documents) else ()
+    have = known_names(documents[0])
+    more = OF_REASONING if any(document.counts.reasoned for document in documents) else ()
     names = (*STANDARD[:LATENCY_COUNT], *more, *STANDARD[LATENCY_COUNT:], "request_goodput")
-    figures = [figure_of(name, documents[0]) for name in names if name in known]
-    if len({str(objectives(document)) for document in documents}) > 1:  # goodput of other objectives is another figure
+    figures = [figure_of(name, documents[0]) for name in names if name in have]
+    if len({document.config.output.goodput for document in documents}) > 1:  # goodput of other objectives is another
         figures = [figure for figure in figures if figure.metric != "request_goodput"]
     return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]
-
-
-def objectives(document: Mapping[str, Any]) -> Any:
-    """The objectives given with `--goodput`."""
-    return ((document.get("config") or {}).get("output") or {}).get("goodput")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastllmload.compare.side import Side
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.write import values
 
 SECTIONS = ("tool", "config", "target", "environment", "declarations", "metadata")
 PER_RUN = {  # entries that differ between any two runs
@@ -43,11 +45,10 @@ def manifest_diff(sides: list[Side]) -> list[SetupDifference]:
     return found
 
 
-def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    simulated = (document.get("target") or {}).get("simulated")
+def _entries(document: RunDocument) -> Iterator[tuple[str, str]]:
     for section in SECTIONS:
-        for key, text in _flat(section, document.get(section)):
-            own_port = simulated and key == "target.urls"  # the simulated engine takes any free port
+        for key, text in _flat(section, values(getattr(document, section))):
+            own_port = document.target.simulated and key == "target.urls"  # the simulated engine takes any free port
             if not own_port:
                 yield key, text
 

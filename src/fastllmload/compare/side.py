@@ -4,50 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.run.measure import measure
-from fastllmload.plan.pace import has_drawn_arrivals
+from fastllmload.plan.pace import FIXED
 from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.run import DONE, load, read_manifest
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A finished run: its folder and its run.json."""
+    """A finished run: its folder, and its run.json as plain values and as a type."""
 
     folder: Path
-    document: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+
+    @cached_property
+    def document(self) -> RunDocument:
+        return convert(self.manifest, RunDocument)
 
     @property
     def complete(self) -> bool:
-        return bool(self.document.get("status") == DONE)
+        return self.document.status == DONE
 
     @property
     def verdict(self) -> str:
         """The client's certificate: valid, suspect, invalid, or "not judged"."""
-        return str((self.document.get("certificate") or {}).get("verdict") or "not judged")
+        certificate = self.document.certificate
+        return (None if certificate is None else certificate.verdict) or "not judged"
 
     @property
     def digest(self) -> str | None:
         """SHA-256 of the plan that was sent."""
-        found: str | None = (self.document.get("plan") or {}).get("digest")
-        return found
+        return self.document.plan.digest
 
     def same_as(self, other: RunRecord) -> bool:
         """Whether both are the same measurement, such as a copied folder: same start instants and same figures."""
         mine, theirs = self.document, other.document
-        begun = [[phase.get("start_ns") for phase in each.get("phases") or ()] for each in (mine, theirs)]
-        when = [(each.get("environment") or {}).get("time_utc") for each in (mine, theirs)]
-        figures = mine.get("metrics") == theirs.get("metrics")
-        return bool(begun[0]) and begun[0] == begun[1] and when[0] == when[1] and figures
+        begun = [[phase.start_ns for phase in each.phases] for each in (mine, theirs)]
+        same_time = mine.environment.time_utc == theirs.environment.time_utc
+        return bool(begun[0]) and begun[0] == begun[1] and same_time and mine.metrics == theirs.metrics
 
     @property
     def drawn(self) -> bool:
         """Whether its arrivals are random, from a seed."""
-        return has_drawn_arrivals(((self.document.get("plan") or {}).get("description") or {}).get("load"))
+        arrivals = self.document.plan.description.load.arrivals
+        return arrivals is not None and arrivals.stream is not None and arrivals.name not in FIXED
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class Side:
         return len({run.digest for run in self.runs})
 
     @property
-    def documents(self) -> list[Mapping[str, Any]]:
+    def documents(self) -> list[RunDocument]:
         return [run.document for run in self.runs]
 
 
@@ -126,10 +133,10 @@ def levels_words(place: Path) -> str:
 
 def read_run(folder: Path) -> RunRecord:
     """The run.json of *folder*; figures are computed where the run ended before they were written."""
-    document = read_manifest(folder)
-    if not document.get("metrics"):
-        document = {**document, **measure(load(folder))}
-    return RunRecord(folder, document)
+    found = RunRecord(folder, read_manifest(folder))
+    if found.document.metrics:
+        return found
+    return RunRecord(folder, {**found.manifest, **measure(load(folder))})
 
 
 def distinct_names(sides: list[Side]) -> list[Side]:

@@ -4,11 +4,10 @@ without a significant test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
-from typing import Any
 
 from fastllmload.compare.between import LEAST_RUNS
 from fastllmload.compare.checklist import BOUNDARY, ChecklistItem, checklist, hardware, stated, unequal_systems
@@ -16,6 +15,8 @@ from fastllmload.compare.comparison import Comparison, MeasuredFigure, Row, comp
 from fastllmload.compare.figure import ComparedFigure, figure_of
 from fastllmload.compare.setup import SetupDifference, manifest_diff
 from fastllmload.compare.side import Side
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError
 
 NORMALISED = {"tok_per_gpu_s": "gpus", "tok_s_per_dollar_hour": "price_per_hour"}  # figure: what it is divided by
@@ -91,12 +92,12 @@ def normalised_figures(sides: list[Side]) -> list[ComparedFigure]:
     """Normalised figures that every run has, except those with the same divisor everywhere, which add nothing."""
     documents = [document for side in sides for document in side.documents]
     unlike = [name for name, by in NORMALISED.items() if len({divisor(each, by) for each in documents}) > 1]
-    figures = [figure_of(name, documents[0]) for name in unlike if name in (documents[0].get("metrics") or {})]
+    figures = [figure_of(name, documents[0]) for name in unlike if name in (documents[0].metrics or {})]
     return [figure for figure in figures if all(figure.value(document) is not None for document in documents)]
 
 
-def divisor(document: Mapping[str, Any], name: str) -> Any:
-    return ((document.get("config") or {}).get("output") or {}).get(name)
+def divisor(document: RunDocument, name: str) -> float | None:
+    return known(getattr(document.config.output, name))
 
 
 def together(pairs: list[Comparison]) -> list[Comparison]:
@@ -125,8 +126,8 @@ def notes_of(sides: list[Side], pairs: list[Comparison]) -> list[str]:
 def token_notes(sides: list[Side]) -> list[str]:
     """A note where each system counts tokens with its own tokenizer, so that they have no common unit."""
     documents = [document for side in sides for document in side.documents]
-    models = {str((document.get("target") or {}).get("model")) for document in documents}
-    options = {str(((document.get("config") or {}).get("workload") or {}).get("counting")) for document in documents}
+    models = {document.target.model for document in documents}
+    options = {document.config.workload.counting for document in documents}
     if options == {"B"} or len(models) == 1:
         return []
     return [

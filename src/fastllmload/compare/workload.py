@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload.compare.side import RunRecord, Side
+from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.records.npy import read_array
 
@@ -29,8 +31,7 @@ FINDINGS = ("deviations", "exact", "special_tokens", "tokenizer_facts")  # detai
 
 def description(run: RunRecord) -> Mapping[str, Any]:
     """The plan's description without the names of the target."""
-    plan = run.document.get("plan") or {}
-    found = dict(plan.get("description") or {})
+    found = plain(run.document.plan.description)
     return {key: value for key, value in found.items() if key not in TARGET_NAMES}
 
 
@@ -53,7 +54,7 @@ def same_plan(a: RunRecord, b: RunRecord) -> bool:
     named_alike = all(_described_as(a, key) == _described_as(b, key) for key in TARGET_NAMES)
     if named_alike or description(a) != description(b):
         return False
-    hashes = [(run.document.get("plan") or {}).get("schedule_hash") for run in (a, b)]
+    hashes = [run.document.plan.schedule_hash for run in (a, b)]
     one, other = sequence(a), sequence(b)
     if one is None or other is None:
         return hashes[0] == hashes[1] and hashes[0] is not None
@@ -88,7 +89,7 @@ def _first_difference(a: Sequence, b: Sequence) -> int | None:
 
 
 def _described_as(run: RunRecord, key: str) -> Any:
-    return ((run.document.get("plan") or {}).get("description") or {}).get(key)
+    return getattr(run.document.plan.description, key)
 
 
 def differences(sides: list[Side]) -> list[str]:
@@ -154,8 +155,8 @@ def _pair(x: RunRecord, y: RunRecord) -> str:
 
 def _load(run: RunRecord) -> str:
     """`arrivals 42/arrivals/2` or `plan 0123456789ab`: what identifies a repetition."""
-    arrivals = (description(run).get("load") or {}).get("arrivals") or {}
-    stream = arrivals.get("stream")
+    arrivals = run.document.plan.description.load.arrivals
+    stream = None if arrivals is None else arrivals.stream
     return f"arrivals {stream}" if stream else f"plan {(run.digest or 'none')[:12]}"
 
 
@@ -169,11 +170,11 @@ def _unequal(a: Side, b: Side, entries: Callable[[RunRecord], Mapping[str, Any]]
 
 
 def _rules(run: RunRecord) -> dict[str, Any]:
-    config = run.document.get("config") or {}
+    config = run.document.config
     return {
         f"{section}.{key}": value
         for section, keys in RULES.items()
-        for key, value in (config.get(section) or {}).items()
+        for key, value in msgspec.structs.asdict(getattr(config, section)).items()
         if keys is None or key in keys
     }
 

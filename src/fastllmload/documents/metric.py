@@ -110,6 +110,11 @@ class Metric(Document, frozen=True, kw_only=True):
     price_per_hour: Annotated[Number, field("per hour")] = None
 
     @property
+    def is_distribution(self) -> bool:
+        """Whether it has statistics and no value of its own, also if none is known."""
+        return self.p50 is not None or bool(self.insufficient)
+
+    @property
     def figure(self) -> Number:
         """The value; of a distribution the mean."""
         return self.mean if self.value is None else self.value

@@ -27,7 +27,7 @@ from fastllmload.documents.fields import (
     TokenRate,
     field,
 )
-from fastllmload.documents.read import convert
+from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import ErrorCount
 from fastllmload.settings import RunSettings
 
@@ -336,4 +336,7 @@ def experiment_document(found: Mapping[str, Any], kind: type[E]) -> E:
     findings = found.get("findings")
     if own is None or not isinstance(findings, Mapping):
         return document
-    return msgspec.structs.replace(document, findings=convert(findings, own))
+    try:
+        return msgspec.structs.replace(document, findings=convert(findings, own))
+    except DocumentError as problem:
+        raise DocumentError(f"in `findings`, {problem}") from None

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import coded
 from fastllmload.experiment.level.result import Level
 from fastllmload.report.terminal.outlet import on_screen
@@ -49,10 +51,9 @@ def level_line(level: Level) -> str:
         return "n/a" if value is None else f"{value:,.4g} ms"
 
     again = " (found finished)" if level.resumed else ""
-    verdict = (level.document.get("certificate") or {}).get("verdict")
-    limited = "" if verdict in ("valid", None) else f"; client {verdict}"
+    limited = "" if level.verdict in ("valid", None) else f"; client {level.verdict}"
     return (
-        f"{level.document.get('completed', 0):,} ok, {level.document.get('failed', 0):,} failed; "
+        f"{level.completed:,} ok, {level.failed:,} failed; "
         f"{level.req_s:,.4g} req/s, "
         f"{level.output_tok_s:,.5g} output tok/s; TTFT P99 {ms('ttft')}, TPOT P99 {ms('tpot')}{limited}{again}"
     )
@@ -63,7 +64,7 @@ class LevelView:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self.document: dict[str, Any] = {}
+        self.document = RunDocument()
 
     def banner(self, lines: Sequence[str]) -> None:
         """Not printed: target and plan are the same for all levels."""
@@ -81,7 +82,7 @@ class LevelView:
         self._console.say(f"  {text}")
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        self.document = dict(document)
+        self.document = convert(document, RunDocument)
 
     def close(self) -> None:
         """There is nothing to close."""

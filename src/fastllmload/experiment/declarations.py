@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from fastllmload.declarations import Declaration, declaration_problems, facts_of, missing, simulated_declarations
+from fastllmload.documents.experiment import Manifest
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor, url_secrets
 from fastllmload.settings import RunSettings
@@ -80,16 +80,16 @@ def missing_text(test: str, open_ones: list[Declaration]) -> str:
     )
 
 
-def entry(settings: RunSettings, declarations: Mapping[str, str], simulated: bool) -> dict[str, Any]:
+def entry(settings: RunSettings, declarations: Mapping[str, str], simulated: bool) -> Manifest:
     """procedure.json "manifest"."""
-    return {
-        "declarations": dict(declarations),
-        "simulated": simulated,
-        "workload": settings.workload.name,
-        "seed": settings.client.seed,
-        "tokenizer": settings.workload.tokenizer,
-        "streaming": settings.workload.streaming,
-        "endpoint_type": settings.target.endpoint_type,
-        "urls": [Redactor(url_secrets(url))(url) for url in settings.target.urls],
-        "goodput": [list(pair) for pair in settings.output.goodput],
-    }
+    return Manifest(
+        declarations=dict(declarations),
+        simulated=simulated,
+        workload=settings.workload.name,
+        seed=settings.client.seed,
+        tokenizer=settings.workload.tokenizer,
+        streaming=settings.workload.streaming,
+        endpoint_type=settings.target.endpoint_type,
+        urls=tuple(Redactor(url_secrets(url))(url) for url in settings.target.urls),
+        goodput=settings.output.goodput,
+    )

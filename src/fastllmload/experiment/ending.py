@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from fastllmload.documents.experiment import ExperimentDocument
 from fastllmload.errors import FastLLMLoadError, Interrupted
 from fastllmload.experiment.journal import FAILED, INTERRUPTED, Journal
 
@@ -16,7 +17,9 @@ ALL = (signal.SIGINT, *TERMINATING)
 
 
 @contextmanager
-def conclude_when_stopped(book: Journal, what: str, conclude: Callable[[str], object]) -> Iterator[None]:
+def conclude_when_stopped(
+    book: Journal[ExperimentDocument], what: str, conclude: Callable[[str], object]
+) -> Iterator[None]:
     """Call *conclude* with the status when *what* ("search") is interrupted or fails, then re-raise. After success the
     caller concludes.
     """
@@ -31,7 +34,7 @@ def conclude_when_stopped(book: Journal, what: str, conclude: Callable[[str], ob
             "interrupted", f"the {what} was interrupted; the same command with the same --output continues it"
         ) from None
     except FastLLMLoadError as problem:
-        book.note("warnings", f"the {what} was cut short: {problem}")
+        book.warn(problem.code, f"the {what} was cut short: {problem.message}")
         conclude(FAILED)
         raise
 

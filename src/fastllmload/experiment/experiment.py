@@ -15,10 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
+from fastllmload.documents.experiment import ExperimentDocument, HookEntry, LevelEntry
+from fastllmload.documents.run import RunDocument
 from fastllmload.engine import public_settings
 from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import options_of
-from fastllmload.errors import InputError, Interrupted, TargetError, coded
+from fastllmload.errors import InputError, Interrupted, TargetError
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.journal import Journal, utc
 from fastllmload.experiment.level.result import Level, finished, quarantine, slug
@@ -49,7 +53,7 @@ class Experiment:
     folder: Path
     base: RunSettings
     secret: Secret | None
-    journal: Journal
+    journal: Journal[ExperimentDocument]
     console: Console
     commands: dict[str, str] = field(default_factory=dict)
     operator: bool = False
@@ -81,7 +85,7 @@ class Experiment:
     @property
     def quick(self) -> bool:
         """Durations and counts are scaled down."""
-        return bool(self.journal.document["quick"])
+        return self.journal.document.quick
 
     @property
     def simulated(self) -> bool:
@@ -121,7 +125,7 @@ class Experiment:
         self.levels.append(level)
         self.record(level)
         if level.cascading:
-            self.journal.note("warnings", coded("cascading-failures", cascaded(level)))
+            self.journal.warn("cascading-failures", cascaded(level))
         return level
 
     def set_target(self, settings: RunSettings) -> None:
@@ -140,61 +144,62 @@ class Experiment:
         """Whether any request of the level asked for last, *name*, was sent."""
         return (self.folder / LEVELS / f"{self._number - 1:03d}-{slug(name)}").exists()
 
-    def entry(self, level: Level) -> dict[str, Any]:
+    def entry(self, level: Level) -> LevelEntry:
         """The level's entry in procedure.json; empty where this start has not made one yet."""
-        if level.number not in self._recorded:
-            return {}
-        entries: list[dict[str, Any]] = self.journal.document["levels"]
-        return next((entry for entry in entries if entry.get("number") == level.number), {})
+        found = self.journal.document.level(level.number) if level.number in self._recorded else None
+        return found or LevelEntry()
 
-    def earlier(self, level: Level) -> dict[str, Any]:
+    def earlier(self, level: Level) -> LevelEntry:
         """The entry that an earlier start made for a level that was found finished; empty if it made none."""
         if not level.resumed:
-            return {}
-        return next((entry for entry in self.journal.before if entry.get("folder") == level.folder_name), {})
+            return LevelEntry()
+        return next((entry for entry in self.journal.before if entry.folder == level.folder_name), LevelEntry())
 
     def record(self, level: Level, **facts: Any) -> None:
         """Write the level's entry in procedure.json, with *facts* added (criteria, verdict …)."""
-        entry = self.entry(level)
-        if not entry:
-            entries = [one for one in self.journal.document["levels"] if one.get("number") != level.number]
-            entry = {
-                "number": level.number,
-                "name": level.name,
-                "folder": level.folder_name,
-                "phase": "measure",
-                "state": list(self.steps.state),
-                "loop": "closed" if level.settings.load.concurrency is not None else "open",
-                "load": level.load if math.isfinite(level.load) else str(level.load),
-                "certificate": (level.document.get("certificate") or {}).get("verdict"),
-                "completed": level.document.get("completed"),
-                "failed": level.document.get("failed"),
-                "req_s": level.figure("req_s"),
-                "output_tok_s": level.figure("output_tok_s"),
-                "ttft_p50_ms": level.figure("ttft", "p50"),
-                "ttft_p99_ms": level.figure("ttft", "p99"),
-                "tpot_p99_ms": level.figure("tpot", "p99"),
-            }
-            self.journal.document["levels"] = [*entries, entry]
+        entries = self.journal.document.levels
+        if level.number not in self._recorded:
+            entries = (*(one for one in entries if one.number != level.number), self._new_entry(level))
             self._recorded.add(level.number)
-        entry.update(facts)
-        self.journal.save()
+        self.journal.put(
+            levels=tuple(
+                msgspec.structs.replace(one, **facts) if one.number == level.number else one for one in entries
+            )
+        )
+
+    def _new_entry(self, level: Level) -> LevelEntry:
+        return LevelEntry(
+            number=level.number,
+            name=level.name,
+            folder=level.folder_name,
+            phase="measure",
+            state=self.steps.state,
+            loop="closed" if level.settings.load.concurrency is not None else "open",
+            load=level.load if math.isfinite(level.load) else str(level.load),
+            certificate=level.verdict,
+            completed=level.document.completed,
+            failed=level.document.failed,
+            req_s=level.figure("req_s"),
+            output_tok_s=level.figure("output_tok_s"),
+            ttft_p50_ms=level.figure("ttft", "p50"),
+            ttft_p99_ms=level.figure("ttft", "p99"),
+            tpot_p99_ms=level.figure("tpot", "p99"),
+        )
 
     def quarantine_unused_levels(self) -> None:
         """Rename the folders of levels that an earlier start measured and this one did not ask for, because a repeated
         level led to other levels. Warn about each and remove its entry.
         """
-        entries = self.journal.document["levels"]
-        self.journal.document["levels"] = [one for one in entries if one.get("number") in self._recorded]
+        self.journal.put(levels=tuple(one for one in self.journal.document.levels if one.number in self._recorded))
         asked = {level.folder.name for level in self.levels}
         for folder in runs_below(self.folder / LEVELS):
             if folder.name not in asked:
                 moved = quarantine(folder)
-                left_out = (
-                    f"{LEVELS}/{folder.name} was measured by an earlier start, but the test did not need it this time: no "
-                    f"figure includes it, and it is kept as {moved}"
+                self.journal.warn(
+                    "level-unused",
+                    f"{LEVELS}/{folder.name} was measured by an earlier start, but the test did not need it "
+                    f"this time: no figure includes it, and it is kept as {moved}",
                 )
-                self.journal.note("warnings", coded("level-unused", left_out))
 
     def _found(self, number: int, name: str, settings: RunSettings, folder: Path, mark: str) -> Level | None:
         if not folder.exists():
@@ -203,7 +208,7 @@ class Experiment:
         if document is None:
             self._discard(number, name, folder, problem)
             return None
-        if (document.get("metadata") or {}).get("level") != mark:
+        if document.metadata.get("level") != mark:
             raise InputError(
                 "experiment-changed",
                 f"{folder} was measured with other settings than this procedure asks for now; start the procedure as "
@@ -220,10 +225,10 @@ class Experiment:
             self.console.say(f"level {number} ({name}) was cut off and is measured again; {where}")
             return
         warning = f"level {number} ({name}) is damaged and is measured again: {problem}; {where}"
-        self.journal.note("warnings", coded("level-damaged", warning))
+        self.journal.warn("level-damaged", warning)
         self.console.warn("level-damaged", warning)
 
-    def run(self, folder: Path, settings: RunSettings, mark: str = "", may_die: bool = False) -> dict[str, Any]:
+    def run(self, folder: Path, settings: RunSettings, mark: str = "", may_die: bool = False) -> RunDocument:
         """Measure one run into *folder*. Returns its run.json. A cut-off run in that folder is renamed first."""
         quarantine(folder)
         metadata = (*settings.output.metadata, *((("level", mark),) if mark else ()))
@@ -247,16 +252,15 @@ class Experiment:
                 "interrupted", f"interrupted; {folder} holds what was measured of this level, start again to continue"
             )
         document = view.document
-        target = document.get("target") or {}
-        if target.get("continuous_usage") is False and target.get("token_ids") is False:
+        if document.target.continuous_usage is False and document.target.token_ids is False:
             self._no_token_counts.add(asked.target)
-        if (code == REFUSED or document.get("failed")) and not may_die and self.is_unreachable():
+        if (code == REFUSED or document.failed) and not may_die and self.is_unreachable():
             moved = quarantine(folder)
             raise TargetError(
                 "target-lost", f"the target does not answer any more; {moved} holds what was measured of this level"
             )
-        if document.get("status") != DONE:
-            why = "; ".join(document.get("incidents", ())) or f"status {document.get('status')}"
+        if document.status != DONE:
+            why = "; ".join(document.incidents) or f"status {document.status}"
             raise TargetError("level-cut-short", f"{folder} could not be measured to its end: {why}")
         return document
 
@@ -266,7 +270,7 @@ class Experiment:
         """
         answered = [
             level for level in self.levels
-            if level.document.get("completed") and level.settings.target == settings.target
+            if level.document.completed and level.settings.target == settings.target
         ]  # fmt: skip
         if not answered:
             return problem
@@ -293,11 +297,11 @@ class Experiment:
         """Run *action* before the next level that is measured."""
         self.steps.want(PreparationStep(group, name, action))
 
-    def preparation(self, name: str, settings: RunSettings) -> dict[str, Any]:
+    def preparation(self, name: str, settings: RunSettings) -> RunDocument:
         """Measure a run that prepares the system (warm-up, probes, filling a cache). It is kept, but in no result."""
         self._prepared += 1
         parent = self.folder / PREPARATION
-        folder = parent / f"{self.journal.document['starts']:02d}-{self._prepared:03d}-{slug(name)}"
+        folder = parent / f"{self.journal.document.starts:02d}-{self._prepared:03d}-{slug(name)}"
         self.last_preparation = folder
         self.console.say(f"preparation: {name}")
         return self.run(folder, settings)
@@ -317,11 +321,11 @@ class Experiment:
         else:
             done = hooks.ask_operator(name)
         ready_s = self.await_ready()
-        self.journal.document["steps"].append(
-            {"name": name, "at_utc": began, "how": done.how, "seconds": done.seconds, "status": done.status,
-             "ready_after_s": ready_s, "output": done.output[-KEPT:]}
+        entry = HookEntry(
+            name=name, at_utc=began, how=done.how, seconds=done.seconds, status=done.status, ready_after_s=ready_s,
+            output=done.output[-KEPT:],
         )  # fmt: skip
-        self.journal.save()
+        self.journal.put(steps=(*self.journal.document.steps, entry))
         return time.monotonic() - began_s
 
     def _restart(self, name: str) -> hooks.HookResult:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TypeVar
 
+from msgspec.structs import replace
+
+from fastllmload.documents.experiment import Cell, ExperimentDocument, FindingTable
+from fastllmload.documents.fields import Number, Withheld
 from fastllmload.errors import coded
 from fastllmload.experiment.journal import DONE, RUNNING
 from fastllmload.experiment.level.result import level_warnings
@@ -13,50 +17,59 @@ from fastllmload.experiment.level.result import level_warnings
 QUICK = "--quick: durations and request counts are below those of the methodology"
 SIMULATED = "the target was fastllmload's own simulated engine"
 LEVELS = "levels-finished"  # id of the table
-Document = Mapping[str, Any]
+E = TypeVar("E", bound=ExperimentDocument)
 
 
-def with_final_remarks(document: Document) -> dict[str, Any]:
+def with_final_remarks(document: E) -> E:
     """*document* with how to continue; if killed, also with the deviations and warnings that its end would have added."""
-    found = dict(document)
-    if found.get("status") == DONE:
-        return found
-    levels = found.get("levels") or ()
-    found["sentences"] = [*dict.fromkeys([*(found.get("sentences") or ()), how_to_continue(found)])]
-    if found.get("status") != RUNNING:
-        return found
-    quick, simulated = bool(found.get("quick")), bool((found.get("manifest") or {}).get("simulated"))
-    added = [text for text, holds in ((QUICK, quick), (SIMULATED, simulated)) if holds]
-    found["deviations"] = [*dict.fromkeys([*(found.get("deviations") or ()), *added])]
-    warnings = [coded(code, text) for code, text in level_warnings(levels)]
-    found["warnings"] = [*dict.fromkeys([*(found.get("warnings") or ()), *warnings])]
-    return found
+    if document.status == DONE:
+        return document
+    document = replace(document, sentences=unique(document.sentences, [how_to_continue(document)]))
+    if document.status != RUNNING:
+        return document
+    added = [text for text, holds in ((QUICK, document.quick), (SIMULATED, document.manifest.simulated)) if holds]
+    return replace(
+        document,
+        deviations=unique(document.deviations, added),
+        warnings=unique(document.warnings, [coded(code, text) for code, text in level_warnings(document.levels)]),
+        public=unique(document.public, added),
+    )
 
 
-def with_levels(document: Document) -> dict[str, Any]:
+def unique(known: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*known, *more]))
+
+
+def with_levels(document: E) -> E:
     """*document*, if unfinished, with a table of its finished levels after the others."""
-    found = dict(document)
-    tables, levels = list(found.get("tables") or ()), found.get("levels") or ()
-    if found.get("status") != DONE and levels and all(table.get("id") != LEVELS for table in tables):
-        found["tables"] = [*tables, {"id": LEVELS, "title": "Levels that were finished", **level_table(found)}]
-    return found
+    known = any(table.id == LEVELS for table in document.tables)
+    if document.status == DONE or not document.levels or known:
+        return document
+    table = replace(level_table(document), id=LEVELS, title="Levels that were finished")
+    return replace(document, tables=(*document.tables, table))
 
 
-def how_to_continue(document: Document) -> str:
+def how_to_continue(document: ExperimentDocument) -> str:
     """That the same command continues the procedure, and the command unless it was redacted."""
-    many = len(document.get("levels") or ())
+    many = len(document.levels)
     done = f"{many} level{'s are' if many != 1 else ' is'} finished and will not be measured again; " if many else ""
-    found = document.get("command")
-    command = [str(word) for word in found] if isinstance(found, list) else []
+    command = document.command if isinstance(document.command, tuple) else ()
     unnamed = command and not any(word.startswith(("-o", "--output", "--runs")) for word in command)
     where = "this folder as --output" if unnamed else "the same --output"
     text = f": {shlex.join(command)}" if command else ""
     return f"not finished: {done}the same command with {where} continues it{text}"
 
 
-def level_table(document: Document) -> dict[str, Any]:
+def level_table(document: ExperimentDocument) -> FindingTable:
     """All levels that were measured, in order."""
-    columns = ["Level", "Name", "Load", "Output (tok/s)", "Requests (r/s)", "TTFT P99 (ms)", "Client", "Folder"]
-    names = ("number", "name", "load", "output_tok_s", "req_s", "ttft_p99_ms", "certificate", "folder")
-    rows = [[level.get(name) for name in names] for level in document["levels"]]
-    return {"columns": columns, "rows": rows, "notes": []}
+    columns = ("Level", "Name", "Load", "Output (tok/s)", "Requests (r/s)", "TTFT P99 (ms)", "Client", "Folder")
+    rows = tuple(
+        (level.number, level.name, level.load, cell(level.output_tok_s), cell(level.req_s), cell(level.ttft_p99_ms),
+         level.certificate, level.folder)
+        for level in document.levels
+    )  # fmt: skip
+    return FindingTable(columns=columns, rows=rows)
+
+
+def cell(value: Number) -> Cell:
+    return value.value if isinstance(value, Withheld) else value

@@ -9,14 +9,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
 from fastllmload import __version__
+from fastllmload.documents.experiment import ExperimentDocument, LevelEntry
+from fastllmload.documents.procedure import experiment_document
+from fastllmload.documents.read import DocumentError
+from fastllmload.documents.run import Tool
+from fastllmload.documents.write import plain
 from fastllmload.engine.manifest import command_line
 from fastllmload.engine.public_settings import blank
-from fastllmload.errors import HostLimitError, InputError
+from fastllmload.errors import HostLimitError, InputError, coded
 from fastllmload.files import parse_json, read_regular, replace_with
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.redact import Redactor
@@ -42,37 +47,16 @@ def hold(folder: Path) -> int:
 
 SCHEMA_VERSION = 1
 FILE = "procedure.json"
+NEEDED = ("procedure", "parameters", "started_utc", "levels", "steps")  # keys without which nothing can be continued
 RUNNING, DONE, INTERRUPTED, FAILED = "running", "done", "interrupted", "failed"
 
 
-class EarlierJournal(msgspec.Struct):
-    """Entries that are taken over from the document of an earlier start."""
-
-    procedure: str
-    parameters: dict[str, Any]
-    started_utc: str
-    levels: list[dict[str, Any]]
-    steps: list[dict[str, Any]]
-    starts: int = 1
-    warmup: dict[str, Any] | None = None
-    warmups: list[dict[str, Any]] = []
-    server_log: dict[str, Any] = {}
-    manifest: dict[str, Any] = {}
-
-    @property
-    def used_warmups(self) -> list[dict[str, Any]]:
-        """Warm-ups after which a level was finished; the others are done again."""
-        finished = {level.get("number") for level in self.levels}
-        return [done for done in self.warmups if done.get("before_level") in finished]
-
-    @property
-    def declared(self) -> dict[str, str]:
-        found = self.manifest.get("declarations")
-        return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+D = TypeVar("D", bound=ExperimentDocument, covariant=True)
 
 
-class Journal:
-    """The document of the procedure in *folder*. A document that exists must be of the same procedure and parameters.
+class Journal(Generic[D]):
+    """The document of the procedure in *folder*, of type *kind*. A document that exists must be of the same procedure and
+    parameters.
 
     As a context manager it locks the folder from the first `put` or `save` on: two processes in one folder would disturb
     each other's levels.
@@ -81,24 +65,34 @@ class Journal:
     have printed one. *declared*: declarations of an earlier start. *before*: its entries of levels.
     """
 
+    document: D
+
     def __init__(
-        self, folder: Path, procedure: str, asked: dict[str, Any], file: str = FILE, redact: Redactor | None = None
+        self,
+        folder: Path,
+        kind: type[D],
+        procedure: str,
+        asked: dict[str, Any],
+        file: str = FILE,
+        redact: Redactor | None = None,
     ) -> None:
         self.path = folder / file
         self.redact = Redactor() if redact is None else redact
+        self._kind = kind
         # In the form in which it is read again: tuples are lists, and secrets are blank
-        asked = blank(msgspec.json.decode(msgspec.json.encode(asked)), self.redact)
-        before = read_earlier(folder, file) if self.path.exists() else None
+        self._asked = asked = blank(msgspec.json.decode(msgspec.json.encode(asked)), self.redact)
+        found = read_earlier(folder, file) if self.path.exists() else None
+        before = None if found is None else earlier_document(found, self.path, kind)
         if before is not None and before.procedure != procedure:
             raise InputError(
                 "experiment-changed",
                 f"{folder} holds the procedure {before.procedure!r}, not {procedure!r}; name a new folder with --output",
             )
-        if before is not None and before.parameters != asked:
+        if found is not None and found["parameters"] != asked:
             raise InputError(
                 "experiment-changed",
-                f"{folder} holds the procedure {before.procedure!r} with other parameters "
-                f"({differences(before.parameters, asked)}); start it again as it was, or name a new folder with --output",
+                f"{folder} holds the procedure {procedure!r} with other parameters "
+                f"({differences(found['parameters'], asked)}); start it again as it was, or name a new folder with --output",
             )
         with written(folder):
             foreign = before is None and folder.exists() and any(folder.iterdir())
@@ -117,33 +111,28 @@ class Journal:
                 f"--output {str(folder)!r} exists and is not a folder of a {Path(file).stem}; name a new one",
             )
         self.resumed = before is not None
-        self.declared: dict[str, str] = {} if before is None else before.declared
-        self.before: list[dict[str, Any]] = [] if before is None else before.levels
+        self.declared: dict[str, str] = {} if before is None else before.manifest.declarations
+        self.before: tuple[LevelEntry, ...] = () if before is None else before.levels
         self._shared = True
         self._held: int | None = None  # descriptor
-        self.document: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "fastllmload", "version": __version__},
-            "procedure": procedure,
-            "status": RUNNING,
-            "command": command_line(),
-            "started_utc": utc() if before is None else before.started_utc,
-            "last_start_utc": utc(),
-            "starts": 1 if before is None else before.starts + 1,
-            "quick": False,
-            "manifest": {},
-            "parameters": asked,
-            "warmup": None if before is None or not before.levels else before.warmup,
-            "warmups": [] if before is None else before.used_warmups,
-            "steps": [] if before is None else before.steps,
-            "server_log": {} if before is None else before.server_log,
-            "levels": [] if before is None else before.levels,  # each until this start reaches it
-            "findings": {},
-            "tables": [],
-            "plots": [],
-            "deviations": [],
-            "warnings": [],
-        }
+        earlier = kind() if before is None else before
+        measured = {entry.number for entry in earlier.levels}
+        self.document = experiment_document({"procedure": procedure, "parameters": asked}, kind)
+        self._set(
+            schema_version=SCHEMA_VERSION,
+            tool=Tool(name="fastllmload", version=__version__),
+            status=RUNNING,
+            command=None if (line := command_line()) is None else tuple(line),
+            started_utc=earlier.started_utc or utc(),
+            last_start_utc=utc(),
+            starts=1 if before is None else before.starts + 1,
+            warmup=earlier.warmup if earlier.levels else None,
+            # Those after which a level was finished; the others are done again
+            warmups=tuple(done for done in earlier.warmups if done.before_level in measured),
+            steps=earlier.steps,
+            server_log=earlier.server_log,
+            levels=earlier.levels,  # each until this start reaches it
+        )
 
     def __enter__(self) -> Self:
         self._shared = False
@@ -157,24 +146,39 @@ class Journal:
             os.close(self._held)
             self._held = None
 
+    def _set(self, **entries: Any) -> None:
+        self.document = msgspec.structs.replace(self.document, **entries)
+
     def put(self, **entries: Any) -> None:
         """Replace entries and save."""
-        self.document.update(entries)
+        self._set(**entries)
         self.save()
 
-    def note(self, kind: str, text: str) -> None:
-        """Add a sentence to `warnings` or `deviations`, once."""
-        if text not in self.document[kind]:
-            self.document[kind].append(text)
-            self.save()
+    def warn(self, code: str, sentence: str, public: bool = False) -> None:
+        """Add a sentence to `warnings`, once. *public*: it reveals nothing."""
+        text = coded(code, sentence)
+        if text not in self.document.warnings:
+            self.put(warnings=(*self.document.warnings, text), public=self._public(text, public))
+
+    def deviate(self, text: str, public: bool = False) -> None:
+        """Add a sentence to `deviations`, once."""
+        if text not in self.document.deviations:
+            self.put(deviations=(*self.document.deviations, text), public=self._public(text, public))
+
+    def _public(self, text: str, public: bool) -> tuple[str, ...]:
+        known = self.document.public
+        return (*known, text) if public and text not in known else known
 
     def save(self) -> None:
-        self.document = blank(self.document, self.redact)
+        found = {**plain(self.document), "parameters": self._asked}
+        public = blank(found, self.redact)
+        if public != found:
+            self.document = experiment_document(public, self._kind)
         with written(self.path.parent):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._held is None and not self._shared:
                 self._held = hold(self.path.parent)
-            replace_with(self.path, msgspec.json.format(msgspec.json.encode(self.document), indent=2) + b"\n")
+            replace_with(self.path, msgspec.json.format(msgspec.json.encode(public), indent=2) + b"\n")
 
 
 @contextlib.contextmanager
@@ -208,8 +212,17 @@ def leaves(tree: dict[str, Any], above: str = "") -> dict[str, str]:
     return found
 
 
-def read(folder: Path, file: str = FILE) -> dict[str, Any]:
-    """*file* of *folder*. InputError if it is missing, unreadable or of another version."""
+def read(folder: Path, kind: type[D], file: str = FILE) -> D:
+    """*file* of *folder*. InputError if it is missing, unreadable, of another version, or has a part of another type."""
+    found = read_values(folder, file)
+    try:
+        return experiment_document(found, kind)
+    except DocumentError as problem:
+        raise InputError("run-file-damaged", f"{folder / file} was changed: {problem}") from None
+
+
+def read_values(folder: Path, file: str) -> dict[str, Any]:
+    """The values of *file*. InputError if it is missing, unreadable or of another version."""
     path = folder / file
     try:
         found = parse_json(read_regular(path))
@@ -222,15 +235,28 @@ def read(folder: Path, file: str = FILE) -> dict[str, Any]:
     return found
 
 
-def read_earlier(folder: Path, file: str) -> EarlierJournal:
-    """*file* of *folder*, to continue it. InputError if it was truncated or changed."""
+def read_earlier(folder: Path, file: str) -> dict[str, Any]:
+    """The values of *file*, to continue it. InputError if it was truncated or changed."""
     try:
-        return msgspec.convert(read(folder, file), EarlierJournal)
+        found = read_values(folder, file)
     except InputError as problem:
-        why = problem.message
-    except msgspec.ValidationError as problem:
-        why = f"{folder / file} was changed: {problem}"
-    raise InputError(
+        raise cannot_continue(problem.message) from None
+    missing = [name for name in NEEDED if name not in found]
+    if missing:
+        raise cannot_continue(f"{folder / file} was changed: it has no {missing[0]}")
+    return found
+
+
+def earlier_document(found: dict[str, Any], path: Path, kind: type[D]) -> D:
+    """The document of an earlier start. InputError if it was changed."""
+    try:
+        return experiment_document(found, kind)
+    except DocumentError as problem:
+        raise cannot_continue(f"{path} was changed: {problem}") from None
+
+
+def cannot_continue(why: str) -> InputError:
+    return InputError(
         "experiment-damaged",
         f"{why}; the procedure cannot be continued: name a new folder with --output (fastllmload report shows "
         "each finished run below the old one)",

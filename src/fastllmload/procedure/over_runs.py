@@ -6,15 +6,18 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from fastllmload.documents.experiment import Cell, FindingTable
+from fastllmload.documents.fields import known
+from fastllmload.documents.procedure import OverRuns, ProcedureDocument
+from fastllmload.documents.write import plain
 from fastllmload.experiment.report.findings import format_cell
 from fastllmload.metrics.levels.asiai import pooled_spread
 from fastllmload.statistics.student import t_interval
 
-Document = Mapping[str, Any]
-Summary = dict[str, Any]
 
-
-def summary(values: Sequence[float]) -> Summary:
+def summary(values: Sequence[float]) -> OverRuns:
     """Summary of one figure with a value per run. *std*: sample standard deviation; *ci95*: Student's t interval of the
     mean; both None for a single run.
 
@@ -22,25 +25,25 @@ def summary(values: Sequence[float]) -> Summary:
     """
     spread = pooled_spread([values])
     interval = t_interval(values)
-    return {
-        "n": len(values),
-        "median": statistics.median(values),
-        "mean": spread.mean,
-        "std": statistics.stdev(values) if len(values) > 1 else None,
-        "ci95": None if interval is None else list(interval),
-        "cv_percent": spread.cv_percent,
-        "stability": spread.stability,
-        "runs": list(values),
-    }
+    return OverRuns(
+        n=len(values),
+        median=statistics.median(values),
+        mean=spread.mean,
+        std=statistics.stdev(values) if len(values) > 1 else None,
+        ci95=interval,
+        cv_percent=spread.cv_percent,
+        stability=spread.stability,
+        runs=tuple(values),
+    )
 
 
-def half_width(found: Summary) -> float | None:
-    return None if found["ci95"] is None else (found["ci95"][1] - found["ci95"][0]) / 2
+def half_width(found: OverRuns) -> float | None:
+    return None if found.ci95 is None else (found.ci95[1] - found.ci95[0]) / 2
 
 
-def figures(runs: Sequence[Document]) -> dict[str, Summary]:
+def figures(runs: Sequence[ProcedureDocument]) -> dict[str, OverRuns]:
     """Path in `findings` → summary over the runs that have a number there, in the order of the first run."""
-    flat = [dict(numbers(run.get("findings") or {})) for run in runs]
+    flat = [dict(numbers(plain(run.findings))) for run in runs]
     names = list(dict.fromkeys(name for one in flat for name in one))
     return {name: summary([one[name] for one in flat if name in one]) for name in names}
 
@@ -57,32 +60,35 @@ def numbers(found: Any, path: str = "") -> Iterator[tuple[str, float]]:
         yield from numbers(value, f"{path}.{name}" if path else str(name))
 
 
-def tables(runs: Sequence[Document]) -> list[dict[str, Any]]:
+def tables(runs: Sequence[ProcedureDocument]) -> list[FindingTable]:
     """The test's tables that all runs have with the same rows and columns. Each cell is the mean over the runs, followed
     by the half-width of its 95 % interval; texts that differ between runs are listed.
     """
     found = []
-    for table in runs[0].get("tables") or () if runs else ():
-        same = [one for run in runs for one in run.get("tables") or () if one["id"] == table["id"]]
+    for table in runs[0].tables if runs else ():
+        same = [one for run in runs for one in run.tables if one.id == table.id]
         if len(same) == len(runs) and all(frame(one) == frame(table) for one in same):
-            rows = [[cell([one["rows"][r][c] for one in same]) for c in range(len(table["columns"]))]
-                    for r in range(len(table["rows"]))]  # fmt: skip
-            found.append({**table, "rows": rows, "notes": []})
+            rows = tuple(
+                tuple(cell([one.rows[r][c] for one in same]) for c in range(len(table.columns)))
+                for r in range(len(table.rows))
+            )
+            found.append(msgspec.structs.replace(table, rows=rows, notes=()))
     return found
 
 
-def frame(table: Document) -> tuple[Any, ...]:
+def frame(table: FindingTable) -> tuple[Any, ...]:
     """The columns and the first cell of each row, which must be equal for tables to be comparable."""
-    return tuple(table["columns"]), tuple(row[0] if row else None for row in table["rows"])
+    return table.columns, tuple(row[0] if row else None for row in table.rows)
 
 
-def cell(values: Sequence[Any]) -> Any:
+def cell(values: Sequence[Cell]) -> Cell:
     """One cell over the runs. Missing numbers are ignored; None if all are missing."""
-    known = [value for value in values if value is not None]
-    if known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
-        found = summary([float(value) for value in known])
+    given = [value for value in values if value is not None]
+    numeric = [number for value in given if (number := known(value)) is not None]
+    if given and len(numeric) == len(given):
+        found = summary(numeric)
         half = half_width(found)
-        text = format_cell(found["mean"])
+        text = format_cell(found.mean)
         return text if not half else f"{text} +/- {format_cell(float(f'{half:.2g}'))}"
     if len(set(map(str, values))) == 1:
         return values[0]

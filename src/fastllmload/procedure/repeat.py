@@ -7,14 +7,14 @@ again, so the same command continues after a stop, and a larger N adds runs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from fastllmload.documents.procedure import ProcedureDocument, RunsDocument
 from fastllmload.engine.public_settings import redactor
-from fastllmload.errors import coded
 from fastllmload.experiment import declarations, journal
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
@@ -41,7 +41,7 @@ def run_repeatedly(
     asked_of = parameters.quick() if terms.quick else parameters
     simulated = not settings.target.urls and settings.target.unix_socket is None
     asked = {"test": msgspec.to_builtins(asked_of), "quick": terms.quick, "run": recorded_settings(settings)}
-    book = Journal(terms.folder, test.name, asked, runs_report.JSON, redactor(settings, secret))
+    book = Journal(terms.folder, RunsDocument, test.name, asked, runs_report.JSON, redactor(settings, secret))
     declared = complete_declarations(test, settings, asked_of, terms, simulated, book.declared)
     seconds = test.expected_s(asked_of, settings)
     console.say(f"{runs} runs of IETF {test.section} {test.title}, in {terms.folder}")
@@ -54,11 +54,11 @@ def run_repeatedly(
         )  # fmt: skip
         fresh = simulated or RESTART in terms.commands
         if not fresh and declared.get("prefix_cache.enabled", "").lower() not in ("no", "false", "off"):
-            same = (
+            book.warn(
+                "prefix-cache-warm",
                 "all runs send the same requests: an enabled prefix cache answers a later run from the requests of an "
-                f"earlier one; --hook {RESTART}=COMMAND starts each run with an empty cache"
+                f"earlier one; --hook {RESTART}=COMMAND starts each run with an empty cache",
             )
-            book.note("warnings", coded("prefix-cache-warm", same))
         codes = [0]
 
         def ended(status: str) -> None:
@@ -88,23 +88,18 @@ def folder_of(folder: Path, number: int) -> Path:
     return folder / f"run-{number + 1}"
 
 
-def finished(folder: Path, runs: int) -> list[dict[str, Any]]:
-    """procedure.json of every run so far, each with its `folder`."""
-    found = []
-    for number in range(runs):
-        run_folder = folder_of(folder, number)
-        if (run_folder / journal.FILE).exists():
-            found.append({**journal.read(run_folder), "folder": run_folder.name})
-    return found
+def finished(folder: Path, runs: int) -> dict[str, ProcedureDocument]:
+    """procedure.json of every run so far, by the name of its folder."""
+    folders = [folder_of(folder, number) for number in range(runs)]
+    return {each.name: journal.read(each, ProcedureDocument) for each in folders if (each / journal.FILE).exists()}
 
 
-def save_runs(book: Journal, folder: Path, runs: int) -> None:
+def save_runs(book: Journal[RunsDocument], folder: Path, runs: int) -> None:
     """Write the findings of the runs so far to runs.json."""
-    found: Sequence[dict[str, Any]] = finished(folder, runs)
-    book.put(**runs_report.entries(found))
+    book.put(**runs_report.entries(finished(folder, runs)))
 
 
-def conclude(book: Journal, folder: Path, runs: int, status: str, console: Console) -> None:
+def conclude(book: Journal[RunsDocument], folder: Path, runs: int, status: str, console: Console) -> None:
     with ignore_signals():
         save_runs(book, folder, runs)
         book.put(status=status, ended_utc=journal.utc())

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
+from fastllmload.documents.experiment import ExperimentDocument
+from fastllmload.documents.procedure import RunsDocument
+from fastllmload.documents.search import SearchDocument
+from fastllmload.documents.sweep import SweepDocument
 from fastllmload.errors import InputError
 from fastllmload.experiment import journal
 from fastllmload.files import read_regular
@@ -16,23 +21,44 @@ from fastllmload.sweep import report as sweep_report
 FORMS = ("terminal", "markdown", "html", "json")
 
 
+D = TypeVar("D", bound=ExperimentDocument)
+
+
 @dataclass(frozen=True)
-class ReportKind:
-    """*needed*: the entry of *file* that exists once anything was measured. *parts*: path of the runs."""
+class ReportKind(Generic[D]):
+    """*measured*: whether anything was measured. *parts*: path of the runs."""
 
     file: str
-    needed: str
-    lines: Callable[[report.Document], Iterator[str]]
-    markdown: Callable[[report.Document], str]
-    page: Callable[[report.Document], str]
+    kind: type[D]
+    measured: Callable[[D], bool]
+    lines: Callable[[D], Iterator[str]]
+    markdown: Callable[[D], str]
+    page: Callable[[D], str]
     parts: str = "levels/"
 
+    def rendered(self, folder: Path, form: str) -> str:
+        document = journal.read(folder, self.kind, self.file)
+        if not self.measured(document):
+            raise InputError("run-not-begun", f"{folder} holds a {self.file} that was stopped before its first level")
+        if form == "json":
+            return read_regular(folder / self.file).decode()
+        if form == "terminal":
+            return "\n".join(self.lines(document)) + "\n"
+        return self.markdown(document) if form == "markdown" else self.page(document)
 
-KINDS = (
-    ReportKind(report.JSON, "answer", report.lines, report.markdown, report.page),
-    ReportKind(sweep_report.JSON, "cells", sweep_report.lines, sweep_report.markdown, sweep_report.page),
-    ReportKind(runs_report.JSON, "runs", runs_report.lines, runs_report.markdown, runs_report.page, "run-1/"),
+
+SEARCH = ReportKind(
+    report.JSON, SearchDocument, lambda found: found.answer is not None, report.lines, report.markdown, report.page
 )
+SWEEP = ReportKind(
+    sweep_report.JSON, SweepDocument, lambda found: bool(found.cells), sweep_report.lines, sweep_report.markdown,
+    sweep_report.page,
+)  # fmt: skip
+RUNS = ReportKind(
+    runs_report.JSON, RunsDocument, lambda found: found.runs is not None, runs_report.lines, runs_report.markdown,
+    runs_report.page, "run-1/",
+)  # fmt: skip
+KINDS: tuple[ReportKind[Any], ...] = (SEARCH, SWEEP, RUNS)
 
 
 def saved_report(folder: Path, form: str, redact: bool = False) -> str | None:
@@ -51,20 +77,4 @@ def saved_report(folder: Path, form: str, redact: bool = False) -> str | None:
             f"--as {form} is a form of single runs; {folder} holds {kind.file}, which has {', '.join(FORMS)}; for other "
             f"forms name a run in {kind.parts}",
         )
-    document = journal.read(folder, kind.file)
-    if kind.needed not in document:
-        raise InputError("run-not-begun", f"{folder} holds a {kind.file} that was stopped before its first level")
-    if form == "json":
-        return read_regular(folder / kind.file).decode()
-    try:
-        return rendered(kind, document, form)
-    except (KeyError, TypeError, AttributeError, IndexError) as problem:
-        raise InputError(
-            "run-file-damaged", f"{folder / kind.file} was changed and cannot be shown: {problem!r}"
-        ) from problem
-
-
-def rendered(kind: ReportKind, document: report.Document, form: str) -> str:
-    if form == "terminal":
-        return "\n".join(kind.lines(document)) + "\n"
-    return kind.markdown(document) if form == "markdown" else kind.page(document)
+    return kind.rendered(folder, form)

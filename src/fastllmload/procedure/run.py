@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from fastllmload.compliance.evidence import read
-from fastllmload.compliance.facts import counted
 from fastllmload.compliance.verdict import NOT, compliance_of
+from fastllmload.documents.procedure import ProcedureDocument
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import Compliance
 from fastllmload.engine.public_settings import redactor
 from fastllmload.engine.simulated_target import check_engine_options
 from fastllmload.errors import InputError
@@ -86,7 +88,7 @@ def run_procedure(
         parameters = parameters.quick()
     simulated = not settings.target.urls and settings.target.unix_socket is None
     asked = {"test": msgspec.to_builtins(parameters), "quick": terms.quick, "run": recorded_settings(settings)}
-    book = Journal(terms.folder, test.name, asked, redact=redactor(settings, secret))
+    book = Journal(terms.folder, ProcedureDocument, test.name, asked, redact=redactor(settings, secret))
     declarations = terms.declared
     if declarations is None:
         declarations = complete_declarations(test, settings, parameters, terms, simulated, book.declared)
@@ -126,13 +128,13 @@ def run_procedure(
             warm=not asked_none and not is_cold, cold=is_cold, hook_s=terms.hook_s,
         )  # fmt: skip
         with (
-            conclude_when_stopped(book, "procedure", lambda status: conclude(test, experiment, found, status, console)),
+            conclude_when_stopped(book, "procedure", lambda status: conclude(experiment, book, found, status, console)),
             experiment,
         ):
             for name in before:
                 experiment.switch(f"before {name}", name)
             test.run(experiment, parameters, found)
-        compliant = conclude(test, experiment, found, journal.DONE, console)
+        compliant = conclude(experiment, book, found, journal.DONE, console)
         return NOT_MET if terms.strict and not compliant else 0
 
 
@@ -189,7 +191,7 @@ def announce(
     settings: RunSettings,
     parameters: Any,
     terms: ProcedureTerms,
-    book: Journal,
+    book: Journal[ProcedureDocument],
     console: Console,
     simulated: bool,
 ) -> None:
@@ -228,38 +230,36 @@ def client_limited_text(levels: Sequence[Level]) -> str:
     )
 
 
-def conclude(test: ProcedureTest, experiment: Experiment, found: Findings, status: str, console: Console) -> bool:
+def conclude(
+    experiment: Experiment, book: Journal[ProcedureDocument], found: Findings, status: str, console: Console
+) -> bool:
     """Write procedure.json and the reports and print them. Returns whether the draft was followed."""
     with ignore_signals():
-        compliant = write_report(test, experiment, found, status)
-    show(experiment.journal.document, experiment.folder, console)
+        compliant = write_report(experiment, book, found, status)
+    show(book.document, experiment.folder, console)
     return compliant
 
 
-def write_report(test: ProcedureTest, experiment: Experiment, found: Findings, status: str) -> bool:
+def write_report(experiment: Experiment, book: Journal[ProcedureDocument], found: Findings, status: str) -> bool:
     """Write procedure.json and the reports. Returns whether the draft was followed."""
     if status == journal.DONE:
         experiment.quarantine_unused_levels()
-    limited = [level for level in experiment.levels if level.generator_limited and not counted(experiment.entry(level))]
+    limited = [level for level in experiment.levels if level.generator_limited and not experiment.entry(level).counts]
     if limited:
         found.warn("client-limited", client_limited_text(limited))
-    for code, text in level_warnings(experiment.journal.document["levels"]):
+    for code, text in level_warnings(experiment.journal.document.levels):
         found.warn(code, text)
     if experiment.cold and experiment.levels:
         document = experiment.journal.document
-        experiment.journal.put(
-            cold_start=cold_start.entry(document["manifest"]["declarations"], document["steps"], experiment.levels)
-        )
-        found.say(cold_start.sentence(experiment.journal.document["cold_start"]))
-    if experiment.journal.document["quick"]:
-        found.deviate(QUICK)
+        cold = cold_start.entry(document.manifest.declarations, document.steps, experiment.levels)
+        book.put(cold_start=cold)
+        found.say(cold_start.sentence(cold), public=True)
+    if experiment.quick:
+        found.deviate(QUICK, public=True)
     if experiment.simulated:
-        found.deviate(SIMULATED)
-    entries = found.entries()
-    for kind in ("warnings", "deviations"):
-        entries[kind] = [*dict.fromkeys([*experiment.journal.document[kind], *entries[kind]])]
-    experiment.journal.put(status=status, ended_utc=journal.utc(), **entries)
-    compliance = compliance_of(read(experiment.folder))
-    experiment.journal.put(compliance=compliance)
-    write(experiment.folder, experiment.journal.document)
-    return bool(compliance["verdict"] != NOT)
+        found.deviate(SIMULATED, public=True)
+    book.put(status=status, ended_utc=journal.utc(), **found.entries(book.document))
+    compliance = convert(compliance_of(read(experiment.folder)), Compliance)
+    book.put(compliance=compliance)
+    write(experiment.folder, book.document)
+    return compliance.verdict != NOT

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fastllmload.compliance.verdict import CONDITIONAL, NOT, UNCONDITIONAL
+from fastllmload.documents.experiment import FindingTable
+from fastllmload.documents.procedure import ProcedureDocument, RepeatedRun, RunsDocument
 from fastllmload.experiment.report.output import write_files
 from fastllmload.experiment.report.parts import (
-    REMARKS,
     escaped,
     facts,
     markdown_head,
@@ -19,10 +22,9 @@ from fastllmload.experiment.report.parts import (
     terminal_tables,
     with_state,
 )
+from fastllmload.experiment.report.parts import remarks as kinds_of_remarks
 from fastllmload.metrics.levels.asiai import STABLE_BELOW, VARIABLE_BELOW
 from fastllmload.procedure import over_runs
-
-Document = Mapping[str, Any]
 
 JSON, MARKDOWN, PAGE = "runs.json", "runs.md", "runs.html"
 FEW = 3  # runs, for a comparison of systems (IETF 6.3)
@@ -34,78 +36,83 @@ RULE = (
 INTERVAL = "+/-: half-width of the 95% interval of the mean over runs (Student's t)."
 
 
-def entries(runs: Sequence[Document]) -> dict[str, Any]:
-    """Entries of runs.json for *runs*, each a procedure.json with its `folder`. Only finished runs enter figures."""
-    done = [run for run in runs if run["status"] == "done"]
-    verdicts = [str((run.get("compliance") or {}).get("verdict")) for run in done]
+def entries(runs: Mapping[str, ProcedureDocument]) -> dict[str, Any]:
+    """Entries of runs.json for *runs* by folder. Only finished runs enter figures."""
+    done = [run for run in runs.values() if run.status == "done"]
+    verdicts = [verdict_of(run) for run in done]
     return {
-        "runs": [
-            {
-                "folder": run["folder"],
-                "status": run["status"],
-                "started_utc": run["started_utc"],
-                "levels": len(run["levels"]),
-                "compliance": (run.get("compliance") or {}).get("verdict"),
-                "client": worst_client(run),
-                "sentences": list(run.get("sentences") or ()),
-            }
-            for run in runs
-        ],
+        "runs": tuple(
+            RepeatedRun(
+                folder=folder,
+                status=run.status,
+                started_utc=run.started_utc,
+                levels=len(run.levels),
+                compliance=verdict_of(run),
+                client=worst_client(run),
+                sentences=run.sentences,
+            )
+            for folder, run in runs.items()
+        ),
         "compliance_verdict": next((verdict for verdict in VERDICTS if verdict in verdicts), None),
         "figures": over_runs.figures(done),
-        "tables": over_runs.tables(done),
-        "deviations": list(dict.fromkeys(text for run in runs for text in run["deviations"])),
+        "tables": tuple(over_runs.tables(done)),
+        "deviations": tuple(dict.fromkeys(text for run in runs.values() for text in run.deviations)),
     }
 
 
-def worst_client(run: Document) -> str | None:
+def verdict_of(run: ProcedureDocument) -> str | None:
+    return None if run.compliance is None else run.compliance.verdict
+
+
+def worst_client(run: ProcedureDocument) -> str | None:
     """The worst certificate among the levels of a run."""
-    verdicts = [level.get("certificate") for level in run["levels"]]
+    verdicts = [level.certificate for level in run.levels]
     return next((verdict for verdict in ("invalid", "suspect", "valid") if verdict in verdicts), None)
 
 
-def headline(document: Document) -> str:
-    done = sum(run["status"] == "done" for run in document.get("runs", ()))
-    return with_state(f"IETF {document['section']} {document['title']}, {done} runs", document)
+def headline(document: RunsDocument) -> str:
+    return with_state(f"IETF {document.section} {document.title}, {finished_runs(document)} runs", document)
 
 
-def run_table(document: Document) -> dict[str, Any]:
-    columns = ["Run", "Started", "Status", "Levels", "Client", "Compliance"]
-    rows = [
-        [run["folder"], run["started_utc"], run["status"], run["levels"], run["client"], run["compliance"]]
-        for run in document["runs"]
-    ]
-    return {"title": "Runs", "columns": columns, "rows": rows, "notes": []}
+def finished_runs(document: RunsDocument) -> int:
+    return sum(run.status == "done" for run in document.runs or ())
 
 
-def figure_table(document: Document) -> dict[str, Any]:
+def run_table(document: RunsDocument) -> FindingTable:
+    columns = ("Run", "Started", "Status", "Levels", "Client", "Compliance")
+    rows = tuple(
+        (run.folder, run.started_utc, run.status, run.levels, run.client, run.compliance) for run in document.runs or ()
+    )
+    return FindingTable(title="Runs", columns=columns, rows=rows)
+
+
+def figure_table(document: RunsDocument) -> FindingTable:
     """Every figure of the findings; its n is the number of runs that have it."""
-    columns = ["Figure", "n", "Median", "Mean", "CI95 low", "high", "Std Dev", "Spread (%)", "", "Runs"]
-    rows = [
-        [name, one["n"], one["median"], one["mean"], *(one["ci95"] or (None, None)), one["std"], one["cv_percent"],
-         one["stability"], ", ".join(f"{value:.4g}" for value in one["runs"])]
-        for name, one in document["figures"].items()
-    ]  # fmt: skip
-    return {"title": "Figures over the runs", "columns": columns, "rows": rows, "notes": [RULE]}
+    columns = ("Figure", "n", "Median", "Mean", "CI95 low", "high", "Std Dev", "Spread (%)", "", "Runs")
+    rows = tuple(
+        (name, one.n, one.median, one.mean, *(one.ci95 or (None, None)), one.std, one.cv_percent, one.stability,
+         ", ".join(f"{value:.4g}" for value in one.runs))
+        for name, one in document.figures.items()
+    )  # fmt: skip
+    return FindingTable(title="Figures over the runs", columns=columns, rows=rows, notes=(RULE,))
 
 
-def all_tables(document: Document) -> list[dict[str, Any]]:
-    own = [{**table, "title": f"{table['title']}, mean over runs", "notes": [INTERVAL]}
-           for table in document["tables"]]  # fmt: skip
+def all_tables(document: RunsDocument) -> list[FindingTable]:
+    own = [msgspec.structs.replace(table, title=f"{table.title}, mean over runs", notes=(INTERVAL,))
+           for table in document.tables]  # fmt: skip
     return [*own, figure_table(document), run_table(document)]
 
 
-def remarks(document: Document) -> Iterator[str]:
+def remarks(document: RunsDocument) -> Iterator[str]:
     """Remarks on all runs together."""
-    done = sum(run["status"] == "done" for run in document["runs"])
+    done = finished_runs(document)
     if done < FEW:
         yield f"{done} finished runs: a comparison of systems needs {FEW} or more (IETF 6.3)"
-    verdict = document["compliance_verdict"]
-    if verdict is not None:
-        yield f"compliance of the worst run: {verdict}; what to do: fastllmload compliance FOLDER/run-1"
+    if document.compliance_verdict is not None:
+        yield f"compliance of the worst run: {document.compliance_verdict}; what to do: fastllmload compliance FOLDER/run-1"
 
 
-def lines(document: Document) -> Iterator[str]:
+def lines(document: RunsDocument) -> Iterator[str]:
     yield ""
     yield headline(document)
     yield from terminal_tables(all_tables(document))
@@ -114,32 +121,32 @@ def lines(document: Document) -> Iterator[str]:
     yield from terminal_remarks(document)
 
 
-def markdown(document: Document) -> str:
+def markdown(document: RunsDocument) -> str:
     return "\n".join(_markdown(document)) + "\n"
 
 
-def _markdown(document: Document) -> Iterator[str]:
+def _markdown(document: RunsDocument) -> Iterator[str]:
     yield from markdown_head(headline(document), document)
     yield from (f"* {escaped(text)}" for text in remarks(document))
     yield from markdown_tables(all_tables(document))
     yield from markdown_remarks(document)
 
 
-def page(document: Document) -> str:
+def page(document: RunsDocument) -> str:
     from fastllmload.report.html.page_layout import PageHead, PageSection, PageTable, page_layout
 
     own, (figures, runs) = all_tables(document)[:-2], all_tables(document)[-2:]
 
-    def table(found: Document) -> PageTable:
-        return PageTable(found["columns"], found["rows"], title=found["title"], notes=found["notes"])
+    def table(found: FindingTable) -> PageTable:
+        return PageTable(found.columns, found.rows, title=found.title, notes=found.notes)
 
     sections = [PageSection("Results", [*remarks(document), *map(table, own), table(figures)])]
-    sections += [PageSection(title, document[name]) for name, title in REMARKS if document[name]]
+    sections += [PageSection(title, texts) for title, texts in kinds_of_remarks(document)]
     sections.append(PageSection("Runs", [table(runs)]))
-    simulated = bool(document["manifest"].get("simulated"))
-    return page_layout(PageHead(headline(document), facts=facts(document), simulated=simulated), sections)
+    head = PageHead(headline(document), facts=facts(document), simulated=document.manifest.simulated)
+    return page_layout(head, sections)
 
 
-def write(folder: Path, document: Document) -> Sequence[str]:
+def write(folder: Path, document: RunsDocument) -> Sequence[str]:
     """Write runs.md and runs.html. Returns their names."""
     return write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -105,10 +105,3 @@ def message_of(text: str) -> str:
         elif isinstance(found, list) and found:
             found = found[0]
     return " ".join(found.split()) if isinstance(found, str) else " ".join(text.split())
-
-
-def count_matching(error_texts: object, pattern: str) -> int:
-    """Failed requests whose text matches *pattern*, whatever its case. *error_texts*: as in run.json, None allowed."""
-    wanted = re.compile(pattern, re.IGNORECASE)
-    texts = error_texts.get("texts") or [] if isinstance(error_texts, dict) else []
-    return sum(int(each["requests"]) for each in texts if wanted.search(each["text"]))

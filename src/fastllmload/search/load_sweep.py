@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_load, instants, own_requests
-from fastllmload.experiment.level.verdict import IN_FLIGHT, LevelVerdict, Lowest, judge_level, lowest_of
+from fastllmload.experiment.level.verdict import IN_FLIGHT, LevelVerdict, Lowest, criteria_entry, judge_level, lowest_of
 from fastllmload.settings import RunSettings
 
 
@@ -56,7 +54,7 @@ class LoadSweep:
         level = self.experiment.level(name + (", longer" if times > 1 else ""), settings)
         verdict = self.judged(level)
         self.experiment.record(
-            level, criteria=msgspec.to_builtins(verdict), saturated=verdict.saturated, steady=verdict.steady
+            level, criteria=criteria_entry(verdict), saturated=verdict.saturated, steady=verdict.steady
         )
         return LevelResult(level, verdict)
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastllmload import quantities
+from fastllmload.documents.search import PEAK
 from fastllmload.errors import InputError
 from fastllmload.metrics.levels.operating_points import ATTAINMENT, FLUID_REQUESTS
 from fastllmload.metrics.objectives.objective import Objective, objectives_of
 from fastllmload.metrics.tokens.fluidity import FLUID_ABOVE
 from fastllmload.search.objectives import SearchObjective, ShareLimit, all_limits, failures
 
-SUSTAINED, ATTAIN, FLUID, SMOOTH = "sustained", "attainment", "fluid", "smooth-goodput"
+SUSTAINED, ATTAIN, FLUID, SMOOTH = "sustained", "attainment", "fluid", PEAK
 FORMS = f"{SUSTAINED}, p99 (or p50 to p99.9), {ATTAIN}[:SHARE], {FLUID}[:SHARE], {SMOOTH}"
 PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
 NEEDS_LIMITS = "needs limits: add --goodput ttft:200 tpot:50"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from fastllmload.documents.experiment import FindingTable
+from fastllmload.documents.fields import known
+from fastllmload.documents.search import Answer, Criterion, LevelDecision, SearchDocument
 from fastllmload.experiment.report.findings import in_percent
 from fastllmload.experiment.report.output import write_files
 from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, markdown_tables, with_state
@@ -17,8 +19,6 @@ from fastllmload.search.objectives import client_limit_text, criterion_text, dis
 from fastllmload.search.peak_search import Peak
 from fastllmload.search.trials import TrialRunner
 from fastllmload.statistics.sequential_tests import Decision
-
-Document = Mapping[str, Any]
 
 JSON, MARKDOWN, PAGE = "search.json", "search.md", "search.html"
 IMPLIED = "implied"  # decision on an undecided level below one that passed
@@ -34,24 +34,24 @@ FIGURES = {
 }
 
 
-def interval_answer(found: Interval, runner: TrialRunner) -> dict[str, Any]:
+def interval_answer(found: Interval, runner: TrialRunner) -> Answer:
     """`answer` of search.json for a threshold."""
     objective = runner.requested.objective
     assert objective is not None  # of a threshold
     limit = None if found.above is None else runner.level_decisions.get(found.above)
-    return {
-        "level": found.best,
-        "low": None if found.system_changed else answer_lower_bound(found, runner),
-        "high": None if found.system_changed else found.above,
-        "ended_by": found.ended_by,
-        "confirmed": found.confirmed,
-        "limited_by": None if limit is None else limit.reason,
-        "at_level": None if found.best is None else figures_at(runner, found.best),
-        "best_output_tok_s": highest_output_rate(found, runner),
-        "looks": sum(found.trials.values()),  # prose: allow (key)
-        "levels": len(found.decisions),
-        "notes": list(found.notes),
-    }
+    return Answer(
+        level=found.best,
+        low=None if found.system_changed else answer_lower_bound(found, runner),
+        high=None if found.system_changed else found.above,
+        ended_by=found.ended_by,
+        confirmed=found.confirmed,
+        limited_by=None if limit is None else limit.reason,
+        at_level=None if found.best is None else figures_at(runner, found.best),
+        best_output_tok_s=highest_output_rate(found, runner),
+        looks=sum(found.trials.values()),  # prose: allow (key)
+        levels=len(found.decisions),
+        notes=found.notes,
+    )
 
 
 def answer_lower_bound(found: Interval, runner: TrialRunner) -> float | None:
@@ -77,59 +77,58 @@ def figures_at(runner: TrialRunner, level: float) -> dict[str, float | None]:
     return dict(max(runs, key=lambda run: run.seconds).figures) if runs else {}
 
 
-def peak_answer(found: Peak, runner: TrialRunner) -> dict[str, Any]:
+def peak_answer(found: Peak, runner: TrialRunner) -> Answer:
     """`answer` of search.json for a peak."""
     best = None if found.best is None else found.heights[found.best]
-    return {
-        "level": found.best,
-        "low": found.low,
-        "high": found.high,
-        "ended_by": found.ended_by,
-        "smooth_goodput": None if best is None else best.value,
-        "smooth_goodput_half_width": None if best is None else best.half,
-        "contenders": list(found.contenders),
-        "at_level": None if found.best is None else figures_at(runner, found.best),
-        "looks": sum(found.trials.values()),  # prose: allow (key)
-        "levels": len(found.heights),
-        "notes": [],
-    }
+    return Answer(
+        level=found.best,
+        low=found.low,
+        high=found.high,
+        ended_by=found.ended_by,
+        smooth_goodput=None if best is None else best.value,
+        smooth_goodput_half_width=None if best is None else best.half,
+        contenders=found.contenders,
+        at_level=None if found.best is None else figures_at(runner, found.best),
+        looks=sum(found.trials.values()),  # prose: allow (key)
+        levels=len(found.heights),
+    )
 
 
-def interval_rows(found: Interval, runner: TrialRunner) -> list[dict[str, Any]]:
+def interval_rows(found: Interval, runner: TrialRunner) -> tuple[LevelDecision, ...]:
     """One entry per level, ascending."""
     best = 0.0 if found.best is None or found.system_changed else found.best
     implied = {level for level, one in found.decisions.items() if one is Decision.UNDECIDED and level < best}
-    return [
-        {
-            "level": level,
-            "decision": IMPLIED if level in implied else str(decision),
-            "reason": (f"holds if {best:g} does; " if level in implied else "") + runner.level_decisions[level].reason,
-            "tests": [
-                {**msgspec.to_builtins(part), "words": criterion_text(part)}
+    return tuple(
+        LevelDecision(
+            level=level,
+            decision=IMPLIED if level in implied else str(decision),
+            reason=(f"holds if {best:g} does; " if level in implied else "") + runner.level_decisions[level].reason,
+            tests=tuple(
+                Criterion(**msgspec.to_builtins(part), words=criterion_text(part))
                 for part in runner.level_decisions[level].parts
-            ],
-            "looks": found.trials[level],  # prose: allow (key)
-            "seconds": sum(run.seconds for run in runner.runs.get(level, ())),
-            "figures": figures_at(runner, level),
-        }
+            ),
+            looks=found.trials[level],  # prose: allow (key)
+            seconds=sum(run.seconds for run in runner.runs.get(level, ())),
+            figures=figures_at(runner, level),
+        )
         for level, decision in sorted(found.decisions.items())
-    ]
+    )
 
 
-def peak_rows(found: Peak, runner: TrialRunner) -> list[dict[str, Any]]:
-    return [
-        {
-            "level": level,
-            "decision": peak_decision(level, found),
-            "reason": peak_reason(level, found, runner),
-            "smooth_goodput": height.value,
-            "half_width": height.half,
-            "looks": found.trials[level],  # prose: allow (key)
-            "seconds": sum(run.seconds for run in runner.runs.get(level, ())),
-            "figures": figures_at(runner, level),
-        }
+def peak_rows(found: Peak, runner: TrialRunner) -> tuple[LevelDecision, ...]:
+    return tuple(
+        LevelDecision(
+            level=level,
+            decision=peak_decision(level, found),
+            reason=peak_reason(level, found, runner),
+            smooth_goodput=height.value,
+            half_width=height.half,
+            looks=found.trials[level],  # prose: allow (key)
+            seconds=sum(run.seconds for run in runner.runs.get(level, ())),
+            figures=figures_at(runner, level),
+        )
         for level, height in sorted(found.heights.items())
-    ]
+    )
 
 
 def peak_decision(level: float, found: Peak) -> str:
@@ -154,49 +153,48 @@ def peak_reason(level: float, found: Peak, runner: TrialRunner) -> str:
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def answer_lines(document: Document) -> Iterator[str]:
+def answer_lines(document: SearchDocument) -> Iterator[str]:
     """The answer in sentences, the most important first."""
-    answer, parameters = document["answer"], document["parameters"]["search"]
-    what, unit = parameters["what"], UNITS[parameters["what"]]
-    confidence = f"{100 * parameters['confidence']:g}%"
-    yield f"objective: {document['sentence']}"
-    level = answer["level"]
+    answer, parameters = document.answer or Answer(), document.parameters.search
+    what, unit = parameters.what, UNITS[parameters.what]
+    confidence = f"{100 * parameters.confidence:g}%"
+    yield f"objective: {document.sentence}"
     low, high = bounds(document)
-    complete = document["status"] == "done"
-    if answer["ended_by"] == CHANGED:
+    complete = document.status == "done"
+    if answer.ended_by == CHANGED:
         yield f"THE SYSTEM CHANGED DURING THE SEARCH: {ENDED[CHANGED]}"
-    if level is None and "smooth_goodput" in answer:
+    if answer.level is None and document.is_peak:
         yield f"no smooth goodput is known{': the client was the limit at every level' if complete else ' so far'}"
-    elif level is None:
+    elif answer.level is None:
         yield f"no {what} was found to hold{'' if complete else ' so far'}"
         yield from bound_lines(low, high, unit, confidence)
-    elif "smooth_goodput" in answer:
-        yield f"highest smooth goodput: {answer['smooth_goodput']:,.5g} tokens/s at {what} {level:g}"
+    elif answer.smooth_goodput is not None:
+        yield f"highest smooth goodput: {answer.smooth_goodput:,.5g} tokens/s at {what} {answer.level:g}"
         yield from bound_lines(low, high, unit, confidence)
     else:
-        yield f"highest {what} that holds: {level:g} {unit}"
+        yield f"highest {what} that holds: {answer.level:g} {unit}"
         yield from bound_lines(low, high, unit, confidence)
-    if answer.get("limited_by"):
-        yield f"limited by: {answer['limited_by']}"
+    if answer.limited_by:
+        yield f"limited by: {answer.limited_by}"
     why = ended_text(document) if complete else ""  # interrupted: the warnings say why
-    yield from (text for text in (why, CONFIRMED.get(answer.get("confirmed"), "")) if text)
-    if document["objective"] == "fluid" and answer["best_output_tok_s"] is not None:
-        yield f"fluid token generation rate: {answer['best_output_tok_s']:,.5g} output tokens/s"
-    yield from answer["notes"]
+    confirmed = "" if answer.confirmed is None else CONFIRMED[answer.confirmed]
+    yield from (text for text in (why, confirmed) if text)
+    if document.objective == "fluid" and answer.best_output_tok_s is not None:
+        yield f"fluid token generation rate: {answer.best_output_tok_s:,.5g} output tokens/s"
+    yield from answer.notes
 
 
-def bounds(document: Document) -> tuple[str | None, str | None]:
+def bounds(document: SearchDocument) -> tuple[str | None, str | None]:
     """Both ends of the answer as text. An end that was not tested has three digits and is rounded outwards."""
-    levels = {entry["level"] for entry in document["decisions"]}
+    levels, answer = {entry.level for entry in document.decisions}, document.answer or Answer()
 
-    def end(name: str, rounded: Callable[[float], int]) -> str | None:
-        value = document["answer"][name]
+    def end(value: float | None, rounded: Callable[[float], int]) -> str | None:
         if value is None or value in levels or value <= 0 or not math.isfinite(value):
             return None if value is None else f"{value:g}"
         scale = 10.0 ** max(0, DIGITS - 1 - math.floor(math.log10(value)))
         return f"{rounded(value * scale) / scale:.15g}"
 
-    return end("low", math.floor), end("high", math.ceil)
+    return end(answer.low, math.floor), end(answer.high, math.ceil)
 
 
 def bound_lines(low: str | None, high: str | None, unit: str, confidence: str) -> Iterator[str]:
@@ -222,16 +220,16 @@ ENDED = {
 }
 
 
-def ended_text(document: Document) -> str:
+def ended_text(document: SearchDocument) -> str:
     """What ended the search, if that needs saying; for the client, at which levels and in how many trials."""
-    ended = document["answer"]["ended_by"]
+    ended = (document.answer or Answer()).ended_by
     if ended == CHANGED:
         return ""  # the first line says so
     if ended != "client":
         return ENDED[ended]
-    limited = [entry for entry in document["decisions"] if entry["decision"] == Decision.CLIENT]
-    tried = sum(entry["looks"] for entry in limited)  # prose: allow (key)
-    where = ", ".join(f"{entry['level']:g}" for entry in limited)
+    limited = [entry for entry in document.decisions if entry.decision == Decision.CLIENT]
+    tried = sum(entry.looks for entry in limited)  # prose: allow (key)
+    where = ", ".join(f"{entry.level:g}" for entry in limited)
     return (
         f"the client was the limit at {where}, in {'each of ' if tried > 1 else ''}{tried} trial{'s' * (tried > 1)}: "
         "nothing is known of the system there; free this host, or give the client more of it (fastllmload doctor)"
@@ -244,30 +242,30 @@ CONFIRMED = {
 }
 
 
-def table_of(document: Document) -> dict[str, Any]:
+def table_of(document: SearchDocument) -> FindingTable:
     """Decision and figures of all levels."""
-    name = f"{document['parameters']['search']['what']} ({UNITS[document['parameters']['search']['what']]})"
-    columns = [name.capitalize(), "Decision", "Trials", "Measured (s)", *FIGURES.values()]
-    rows = [
-        [
-            f"{entry['level']:g}", entry["decision"], entry["looks"], entry["seconds"],  # prose: allow (key)
-            *(in_percent(key, entry["figures"].get(key)) for key in FIGURES),
-        ]
-        for entry in document["decisions"]
-    ]  # fmt: skip
+    what = document.parameters.search.what
+    columns = (f"{what} ({UNITS[what]})".capitalize(), "Decision", "Trials", "Measured (s)", *FIGURES.values())
+    rows = tuple(
+        (
+            f"{entry.level:g}", entry.decision, entry.looks, entry.seconds,  # prose: allow (key)
+            *(in_percent(key, entry.figures.get(key)) for key in FIGURES),
+        )
+        for entry in document.decisions
+    )  # fmt: skip
     note = "Figures are those of the longest trial; the seconds are those of all runs, re-tests included."
-    return {"title": "Levels", "columns": columns, "rows": rows, "notes": [note]}
+    return FindingTable(title="Levels", columns=columns, rows=rows, notes=(note,))
 
 
-def reason_table(document: Document) -> dict[str, Any]:
+def reason_table(document: SearchDocument) -> FindingTable:
     """The reason for the decision on each level."""
-    rows = [[f"{entry['level']:g}", entry["decision"], entry["reason"]] for entry in document["decisions"]]
-    return {"title": "Decisions", "columns": ["Level", "Decision", "Why"], "rows": rows, "notes": []}
+    rows = tuple((f"{entry.level:g}", entry.decision, entry.reason) for entry in document.decisions)
+    return FindingTable(title="Decisions", columns=("Level", "Decision", "Why"), rows=rows)
 
 
-def run_table(document: Document) -> dict[str, Any]:
+def run_table(document: SearchDocument) -> FindingTable:
     """All runs in the order in which they were measured, with the draft's own criteria."""
-    columns = [
+    columns = (
         "Run",
         "Level",
         "Trial",
@@ -276,45 +274,45 @@ def run_table(document: Document) -> dict[str, Any]:
         "Client",
         "Criteria of IETF 5.2.3.1 that fired",
         "Folder",
-    ]
-    rows = [
-        [
-            str(run["number"]), f"{run['level_value']:g}", run["look"],  # prose: allow (key)
-            run["output_tok_s"], run["ttft_p99_ms"],
-            run["certificate"], ", ".join(run["criteria"]["fired"]) or "none", run["folder"],
-        ]
-        for run in document["levels"]
-        if "criteria" in run
-    ]  # fmt: skip
-    return {"title": "Runs in the order measured", "columns": columns, "rows": rows, "notes": []}
+    )
+    rows = tuple(
+        (
+            str(run.number), f"{known(run.level_value) or 0:g}", run.look,  # prose: allow (key)
+            known(run.output_tok_s), known(run.ttft_p99_ms), run.certificate,
+            ", ".join(run.criteria.fired) or "none", run.folder,
+        )
+        for run in document.levels
+        if run.criteria is not None
+    )  # fmt: skip
+    return FindingTable(title="Runs in the order measured", columns=columns, rows=rows)
 
 
-def headline(document: Document) -> str:
-    return with_state(f"Search: {document['objective']}", document)
+def headline(document: SearchDocument) -> str:
+    return with_state(f"Search: {document.objective}", document)
 
 
-def lines(document: Document) -> Iterator[str]:
+def lines(document: SearchDocument) -> Iterator[str]:
     """The report for a terminal, without the reasons, which were printed level by level."""
     yield ""
     yield headline(document)
     yield from aligned(table_of(document))
     yield ""
     yield from answer_lines(document)
-    yield from (f"warning    {text}" for text in document["warnings"])
+    yield from (f"warning    {text}" for text in document.warnings)
 
 
-def markdown(document: Document) -> str:
+def markdown(document: SearchDocument) -> str:
     return "\n".join(_markdown(document)) + "\n"
 
 
-def _markdown(document: Document) -> Iterator[str]:
+def _markdown(document: SearchDocument) -> Iterator[str]:
     yield from markdown_head(headline(document), document)
     yield from (f"* {escaped(line)}" for line in answer_lines(document))
-    yield from (f"* warning: {escaped(text)}" for text in document["warnings"])
+    yield from (f"* warning: {escaped(text)}" for text in document.warnings)
     yield from markdown_tables([table_of(document), reason_table(document), run_table(document)])
 
 
-def page(document: Document) -> str:
+def page(document: SearchDocument) -> str:
     from fastllmload.report.html.page_layout import (
         PageHead,
         PageSection,
@@ -326,14 +324,14 @@ def page(document: Document) -> str:
         page_layout,
     )
 
-    answer, levels = document["answer"], document["decisions"]
-    known = [entry for entry in levels if entry["figures"]]
-    x = [entry["level"] for entry in known]
-    unit = UNITS[document["parameters"]["search"]["what"]]
-    marks = [Rule("x", answer[end], end) for end in ("low", "high") if answer[end] is not None]
+    answer = document.answer or Answer()
+    measured = [entry for entry in document.decisions if entry.figures]
+    x = [entry.level for entry in measured]
+    unit = UNITS[document.parameters.search.what]
+    marks = [Rule("x", end, name) for name, end in (("low", answer.low), ("high", answer.high)) if end is not None]
 
     def column(name: str) -> list[float]:
-        return [math.nan if (value := entry["figures"].get(name)) is None else value for entry in known]
+        return [math.nan if (value := entry.figures.get(name)) is None else value for entry in measured]
 
     ttft = [PlotSeries("P50", y=column("ttft_p50_ms"), x=x), PlotSeries("P99", y=column("ttft_p99_ms"), x=x)]
     output = [PlotSeries("output", y=column("output_tok_s"), x=x)]
@@ -349,29 +347,29 @@ def page(document: Document) -> str:
         Plot("line", "TTFT by level", ttft, PlotAxis("level", unit), PlotAxis("TTFT", "ms"), marks=marks),
     ]
     tables = [
-        PageTable(table["columns"], table["rows"], notes=table["notes"])
+        PageTable(table.columns, table.rows, notes=table.notes)
         for table in (table_of(document), reason_table(document), run_table(document))
     ]
     first, *others = list(answer_lines(document))[1:]
     sections = [
-        PageSection("Answer", [*others, *document["warnings"]]),
-        PageSection("Levels", [*(plots if known else ()), tables[0]]),
+        PageSection("Answer", [*others, *document.warnings]),
+        PageSection("Levels", [*(plots if measured else ()), tables[0]]),
         PageSection("Reason for each decision", [tables[1]]),
         PageSection("Runs in the order measured", [tables[2]]),
     ]
-    closed = answer["low"] is not None and answer["high"] is not None
-    word, tone = ("found", "valid") if closed else ("open", "suspect") if answer["level"] else ("none", "invalid")
-    if answer["ended_by"] == CHANGED:
+    closed = answer.low is not None and answer.high is not None
+    word, tone = ("found", "valid") if closed else ("open", "suspect") if answer.level else ("none", "invalid")
+    if answer.ended_by == CHANGED:
         word, tone = "changed", "invalid"
-    if document["status"] != "done":
+    if document.status != "done":
         word, tone = "incomplete", "suspect"
     head = PageHead(
-        headline(document), lead=document["sentence"], verdict=word, meaning=first, tone=tone, facts=facts(document),
-        simulated=bool(document["manifest"]["simulated"]),
+        headline(document), lead=document.sentence, verdict=word, meaning=first, tone=tone, facts=facts(document),
+        simulated=document.manifest.simulated,
     )  # fmt: skip
     return page_layout(head, sections)
 
 
-def write(folder: Path, document: Document) -> Sequence[str]:
+def write(folder: Path, document: SearchDocument) -> Sequence[str]:
     """Write search.md and search.html, each complete or not at all; return their names."""
     return write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from fastllmload.documents.search import Answer, LevelDecision, SearchDocument
 from fastllmload.engine.public_settings import redactor
 from fastllmload.engine.simulated_target import check_engine_options
-from fastllmload.errors import coded
 from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.declarations import entry
@@ -52,7 +51,7 @@ def run_search(
     requested = read_objective(parameters.objective, settings.output.goodput, parameters.width, parameters.closed)
     simulated = not settings.target.urls and settings.target.unix_socket is None
     request = {"search": msgspec.to_builtins(parameters), "run": recorded_settings(settings)}
-    book = Journal(terms.folder, "search", request, report.JSON, redactor(settings, secret))
+    book = Journal(terms.folder, SearchDocument, "search", request, report.JSON, redactor(settings, secret))
     with book:
         book.put(manifest=entry(settings, dict(settings.output.declare), simulated), objective=requested.name,
                  sentence=requested.sentence)  # fmt: skip
@@ -62,21 +61,25 @@ def run_search(
         announce(console, book, requested, parameters, simulated)
         warning = too_few_requests(requested, parameters, settings.load.ramp_share)
         if warning is not None:
-            book.note("warnings", coded("few-samples", warning))
+            book.warn("few-samples", warning)
             console.warn("few-samples", warning)
-        found = Search(experiment, parameters, requested)
+        found = Search(experiment, book, parameters, requested)
         with conclude_when_stopped(book, "search", found.finalize), experiment:
             if terms.warm:
                 warm_up(experiment, settings)
             found.run()
         answer = found.finalize(journal.DONE)
-        complete = answer["low"] is not None and answer["high"] is not None
-        known = answer["level"] is not None and answer["ended_by"] != CHANGED
+        complete = answer.low is not None and answer.high is not None
+        known = answer.level is not None and answer.ended_by != CHANGED
         return 0 if known and (complete or not terms.strict) else NOT_MET
 
 
 def announce(
-    console: Console, book: Journal, requested: RequestedObjective, parameters: SearchParameters, simulated: bool
+    console: Console,
+    book: Journal[SearchDocument],
+    requested: RequestedObjective,
+    parameters: SearchParameters,
+    simulated: bool,
 ) -> None:
     if simulated:
         console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
@@ -128,8 +131,15 @@ def too_few_requests(requested: RequestedObjective, parameters: SearchParameters
 class Search:
     """Searches for a threshold or for a peak, depending on the objective."""
 
-    def __init__(self, experiment: Experiment, parameters: SearchParameters, requested: RequestedObjective) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        book: Journal[SearchDocument],
+        parameters: SearchParameters,
+        requested: RequestedObjective,
+    ) -> None:
         self.experiment = experiment
+        self.book = book
         self.runner = TrialRunner(experiment, experiment.base, parameters, requested)
         lo, hi = parameters.minimum, parameters.maximum
         shuffle = experiment.base.client.seed if parameters.interleave else None
@@ -148,7 +158,7 @@ class Search:
         else:
             self.threshold.run()
 
-    def found(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def found(self) -> tuple[Answer, tuple[LevelDecision, ...]]:
         """The answer and the levels so far."""
         if self.peak is not None:
             peak = self.peak.peak()
@@ -156,23 +166,23 @@ class Search:
         interval = self.threshold.interval()
         return report.interval_answer(interval, self.runner), report.interval_rows(interval, self.runner)
 
-    def save_progress(self) -> dict[str, Any]:
+    def save_progress(self) -> Answer:
         """Write the result so far to search.json; return the answer."""
         answer, rows = self.found()
         if not rows:
-            answer["ended_by"] = "nothing"
-        self.experiment.journal.put(answer=answer, decisions=rows)
+            answer = msgspec.structs.replace(answer, ended_by="nothing")
+        self.book.put(answer=answer, decisions=rows)
         return answer
 
-    def finalize(self, status: str) -> dict[str, Any]:
+    def finalize(self, status: str) -> Answer:
         """Write search.json and the reports, and print the result; return the answer."""
         with ignore_signals():
             if status == journal.DONE:
                 self.experiment.quarantine_unused_levels()
-            self.experiment.journal.put(status=status, ended_utc=journal.utc())
+            self.book.put(status=status, ended_utc=journal.utc())
             answer = self.save_progress()
-            names = report.write(self.experiment.folder, self.experiment.journal.document)
-        for line in report.lines(self.experiment.journal.document):
+            names = report.write(self.experiment.folder, self.book.document)
+        for line in report.lines(self.book.document):
             self.experiment.console.say(line)
         self.experiment.console.say(f"files      {self.experiment.folder}/{report.JSON}, {', '.join(names)}, levels/")
         return answer

@@ -9,8 +9,8 @@ above the truth.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from fastllmload.documents.procedure import CapacityReference
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.report.findings import Findings
@@ -36,9 +36,10 @@ class SaturationCapacity:
     output_tok_s: float | None = None
     limited_by: str | None = None
 
-    def entry(self) -> dict[str, Any]:
-        known = {"req_s": self.req_s, "source": self.source, "client_limited": self.limited}
-        return known if self.limited_by is None else {**known, "limited_by": self.limited_by}
+    def entry(self) -> CapacityReference:
+        return CapacityReference(
+            req_s=self.req_s, source=self.source, client_limited=self.limited, limited_by=self.limited_by
+        )
 
 
 def capacity_of(

@@ -13,7 +13,7 @@ from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.evidence import LevelEvidence, evidence_of
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_load
-from fastllmload.experiment.level.verdict import Lowest, judge_level, lowest_of
+from fastllmload.experiment.level.verdict import Lowest, criteria_entry, judge_level, lowest_of
 from fastllmload.metrics.objectives.benefit import PRESETS
 from fastllmload.search.interval_search import Trials
 from fastllmload.search.objective_text import RequestedObjective
@@ -257,7 +257,7 @@ class TrialRunner(Trials):
             measured,
             look=suffix.removeprefix(", ") or "first trial",
             level_value=level,
-            criteria=msgspec.to_builtins(verdict),
+            criteria=criteria_entry(verdict),
             cascading=measured.cascading,
         )
 

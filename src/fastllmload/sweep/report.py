@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastllmload.documents.read import convert
-from fastllmload.documents.run import RunDocument
+from fastllmload.documents.experiment import FindingTable
+from fastllmload.documents.fields import known
+from fastllmload.documents.sweep import Cell, CellFigure, SweepDocument
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.report.findings import SHARES, format_cell, in_percent
 from fastllmload.experiment.report.output import write_files
@@ -18,8 +19,6 @@ from fastllmload.statistics.student import t_interval
 
 if TYPE_CHECKING:
     from fastllmload.report.html.page_layout import Plot
-
-Document = Mapping[str, Any]
 
 JSON, MARKDOWN, PAGE = "sweep.json", "sweep.md", "sweep.html"
 # Key → (heading, metric, its statistic)
@@ -40,80 +39,79 @@ FIGURES = {
 OF_OBJECTIVES = {"slo_attainment": "SLO attainment", "request_goodput": "Goodput (req/s)"}
 
 
-def cell_entry(values: Sequence[tuple[str, str]], levels: Sequence[Level], refused: str | None) -> dict[str, Any]:
+def cell_entry(values: Sequence[tuple[str, str]], levels: Sequence[Level], refused: str | None) -> Cell:
     """One cell of sweep.json: each figure's mean over the runs, and its 95% t interval if there are two or more."""
-    figures: dict[str, Any] = {}
+    figures: dict[str, CellFigure] = {}
     for key in (*FIGURES, *OF_OBJECTIVES):
         found = [value for level in levels if (value := figure(level, key)) is not None]
         if found:
             interval = t_interval(found)
-            figures[key] = {"mean": sum(found) / len(found), "ci95": None if interval is None else list(interval),
-                            "runs": found}  # fmt: skip
-    return {
-        "values": dict(values),
-        "runs": len(levels),
-        "folders": [level.folder_name for level in levels],
-        "verdicts": [str((level.document.get("certificate") or {}).get("verdict")) for level in levels],
-        "figures": figures,
-        "refused": refused,
-    }
+            figures[key] = CellFigure(mean=sum(found) / len(found), ci95=interval, runs=tuple(found))
+    return Cell(
+        values=dict(values),
+        runs=len(levels),
+        folders=tuple(level.folder_name for level in levels),
+        verdicts=tuple(str(level.verdict) for level in levels),
+        figures=figures,
+        refused=refused,
+    )
 
 
 def figure(level: Level, key: str) -> float | None:
     """A figure of one run; None if it was not measured or not requested."""
     if key in OF_OBJECTIVES:
-        value = (level.document.get("slo") or {}).get(key)
-        return None if value is None else float(value)
+        slo = level.document.slo
+        return None if slo is None else known(slo.slo_attainment if key == "slo_attainment" else slo.request_goodput)
     _, metric, statistic = FIGURES[key]
-    if metric in OF_REASONING and not reasoned(convert(level.document, RunDocument)):
+    if metric in OF_REASONING and not reasoned(level.document):
         return None
     return level.figure(metric, statistic)
 
 
-def mean(cell: Document, key: str) -> float | None:
-    found = cell["figures"].get(key)
-    return None if found is None else float(found["mean"])
+def mean(cell: Cell, key: str) -> float | None:
+    found = cell.figures.get(key)
+    return None if found is None else found.mean
 
 
-def client(cell: Document) -> str:
+def client(cell: Cell) -> str:
     """The worst verdict on the client, and how many of the runs have it."""
-    if cell["refused"] is not None:
+    if cell.refused is not None:
         return "not measured"
     for verdict in ("invalid", "suspect"):
-        count = cell["verdicts"].count(verdict)
+        count = cell.verdicts.count(verdict)
         if count:
-            return verdict if cell["runs"] == 1 else f"{verdict} in {count} of {cell['runs']}"
-    return "valid" if cell["runs"] else "not measured"
+            return verdict if cell.runs == 1 else f"{verdict} in {count} of {cell.runs}"
+    return "valid" if cell.runs else "not measured"
 
 
-def table_of(document: Document, every: bool = True) -> dict[str, Any]:
+def table_of(document: SweepDocument, every: bool = True) -> FindingTable:
     """One row per cell; with several runs and *every*, each mean is followed by the half-width of its interval."""
-    cells = document["cells"]
-    keys = [key for key in (*FIGURES, *OF_OBJECTIVES) if any(key in cell["figures"] for cell in cells)]
-    several = any(cell["runs"] > 1 for cell in cells)
+    cells = document.cells
+    keys = [key for key in (*FIGURES, *OF_OBJECTIVES) if any(key in cell.figures for cell in cells)]
+    several = any(cell.runs > 1 for cell in cells)
     heads = [FIGURES[key][0] if key in FIGURES else OF_OBJECTIVES[key] for key in keys]
-    columns = [*cells[0]["values"], *(("Runs",) if several else ()), *heads, "Client"]
-    rows = [
-        [
-            *cell["values"].values(),
-            *((cell["runs"],) if several else ()),
+    columns = (*cells[0].values, *(("Runs",) if several else ()), *heads, "Client")
+    rows = tuple(
+        (
+            *cell.values.values(),
+            *((cell.runs,) if several else ()),
             *(cell_text(cell, key) if several and every else in_percent(key, mean(cell, key)) for key in keys),
             client(cell),
-        ]
+        )
         for cell in cells
-    ]
-    notes = [f"{words(cell)}: {cell['refused']}" for cell in cells if cell["refused"] is not None]
+    )
+    notes = [f"{words(cell)}: {cell.refused}" for cell in cells if cell.refused is not None]
     if several and every:
         notes.append("Means over runs with the half-width of their 95% interval (Student's t).")
-    return {"title": "Combinations", "columns": columns, "rows": rows, "notes": notes}
+    return FindingTable(title="Combinations", columns=columns, rows=rows, notes=tuple(notes))
 
 
-def cell_text(cell: Document, key: str) -> str | float | None:
+def cell_text(cell: Cell, key: str) -> str | float | None:
     """`312 +/- 8.1`; for a single run the mean alone."""
-    value, found = mean(cell, key), cell["figures"].get(key)
-    if value is None or found["ci95"] is None:
+    value, found = mean(cell, key), cell.figures.get(key)
+    if value is None or found is None or found.ci95 is None:
         return in_percent(key, value)
-    half = (found["ci95"][1] - found["ci95"][0]) / 2
+    half = (found.ci95[1] - found.ci95[0]) / 2
     if half == 0:
         return in_percent(key, value)
     if key in SHARES:
@@ -121,52 +119,53 @@ def cell_text(cell: Document, key: str) -> str | float | None:
     return f"{format_cell(value)} +/- {format_cell(float(f'{half:.2g}'))}"
 
 
-def words(cell: Document) -> str:
-    return ", ".join(f"{name} {value}" for name, value in cell["values"].items())
+def words(cell: Cell) -> str:
+    return ", ".join(f"{name} {value}" for name, value in cell.values.items())
 
 
-def headline(document: Document) -> str:
-    return with_state(f"Sweep over {' and '.join(document['cells'][0]['values'])}", document)
+def headline(document: SweepDocument) -> str:
+    return with_state(f"Sweep over {' and '.join(document.cells[0].values)}", document)
 
 
-def lines(document: Document) -> Iterator[str]:
+def lines(document: SweepDocument) -> Iterator[str]:
     yield ""
     yield headline(document)
     table = table_of(document)
     yield from aligned(table)
-    yield from (f"  {note}" for note in table["notes"])
-    yield from (f"warning    {text}" for text in document["warnings"])
+    yield from (f"  {note}" for note in table.notes)
+    yield from (f"warning    {text}" for text in document.warnings)
 
 
-def markdown(document: Document) -> str:
+def markdown(document: SweepDocument) -> str:
     return "\n".join(_markdown(document)) + "\n"
 
 
-def _markdown(document: Document) -> Iterator[str]:
+def _markdown(document: SweepDocument) -> Iterator[str]:
     yield from markdown_head(headline(document), document)
     table = table_of(document)
     yield from pipes(table)
-    for note in (*table["notes"], *document["warnings"]):
+    for note in (*table.notes, *document.warnings):
         yield ""
         yield escaped(note)
 
 
-def page(document: Document) -> str:
+def page(document: SweepDocument) -> str:
     from fastllmload.report.html.page_layout import PageHead, PageSection, PageTable, page_layout
 
     table = table_of(document)
-    sections = [PageSection("All combinations", [PageTable(table["columns"], table["rows"], notes=table["notes"])])]
+    sections = [PageSection("All combinations", [PageTable(table.columns, table.rows, notes=table.notes)])]
     drawn = plots(document)
     if drawn:
         sections.append(PageSection("Against the first option", drawn))
     runs = [
-        [run["name"], f"{run['repetition'] + 1}", run["req_s"], run["output_tok_s"], run["ttft_p99_ms"],
-         run["tpot_p99_ms"], run["certificate"], run["folder"]]
-        for run in document["levels"] if "cell" in run
+        [run.name, f"{(run.repetition or 0) + 1}",
+         *map(known, (run.req_s, run.output_tok_s, run.ttft_p99_ms, run.tpot_p99_ms)),
+         run.certificate, run.folder]
+        for run in document.levels if run.cell is not None
     ]  # fmt: skip
     columns = ["Combination", "Run", "req/s", "tok/s", "TTFT P99 (ms)", "TPOT P99 (ms)", "Client", "Folder"]
-    sections.append(PageSection("Runs in the order measured", [PageTable(columns, runs), *document["warnings"]]))
-    simulated = bool(document["manifest"]["simulated"])
+    sections.append(PageSection("Runs in the order measured", [PageTable(columns, runs), *document.warnings]))
+    simulated = document.manifest.simulated
     return page_layout(PageHead(headline(document), facts=facts(document), simulated=simulated), sections)
 
 
@@ -177,15 +176,13 @@ PLOTTED = (
 )
 
 
-def plots(document: Document) -> list[Plot]:
+def plots(document: SweepDocument) -> list[Plot]:
     """Plots over the first varied option whose values are numbers; one line per combination of the others."""
     from fastllmload.report.html.page_layout import Plot, PlotAxis
 
-    cells = [cell for cell in document["cells"] if cell["runs"]]
-    axis = next(
-        (name for name in document["cells"][0]["values"] if all(number(c["values"][name]) for c in cells)), None
-    )
-    if axis is None or len({cell["values"][axis] for cell in cells}) < 2:
+    cells = [cell for cell in document.cells if cell.runs]
+    axis = next((name for name in document.cells[0].values if all(number(c.values[name]) for c in cells)), None)
+    if axis is None or len({cell.values[axis] for cell in cells}) < 2:
         return []
     lines_ = {line_name(cell, axis): None for cell in cells}
     return [
@@ -197,7 +194,7 @@ def plots(document: Document) -> list[Plot]:
             PlotAxis(title, unit),
         )
         for title, key, unit in PLOTTED
-        if any(key in cell["figures"] for cell in cells)
+        if any(key in cell.figures for cell in cells)
     ]
 
 
@@ -208,27 +205,27 @@ def number(text: str) -> bool:
         return False
 
 
-def line_name(cell: Document, axis: str) -> str:
-    return ", ".join(f"{name} {value}" for name, value in cell["values"].items() if name != axis) or "all"
+def line_name(cell: Cell, axis: str) -> str:
+    return ", ".join(f"{name} {value}" for name, value in cell.values.items() if name != axis) or "all"
 
 
-def series(cells: Sequence[Document], axis: str, name: str, key: str) -> Any:
+def series(cells: Sequence[Cell], axis: str, name: str, key: str) -> Any:
     """One line in ascending order of *axis*, with intervals if there are several runs."""
     from fastllmload.report.html.page_layout import PlotSeries
 
-    mine = sorted((c for c in cells if line_name(c, axis) == name), key=lambda cell: float(cell["values"][axis]))
+    mine = sorted((c for c in cells if line_name(c, axis) == name), key=lambda cell: float(cell.values[axis]))
 
-    def end(cell: Document, side: int) -> float:
-        found = cell["figures"].get(key)
-        return math.nan if found is None or found["ci95"] is None else float(found["ci95"][side])
+    def end(cell: Cell, side: int) -> float:
+        found = cell.figures.get(key)
+        return math.nan if found is None or found.ci95 is None else found.ci95[side]
 
     y = [math.nan if (value := mean(cell, key)) is None else value for cell in mine]
-    several = any(cell["runs"] > 1 for cell in mine)
+    several = any(cell.runs > 1 for cell in mine)
     low, high = ([end(cell, side) for cell in mine] for side in (0, 1))
-    x = [float(cell["values"][axis]) for cell in mine]
+    x = [float(cell.values[axis]) for cell in mine]
     return PlotSeries(name, y=y, x=x, low=low, high=high) if several else PlotSeries(name, y=y, x=x)
 
 
-def write(folder: Path, document: Document) -> Sequence[str]:
+def write(folder: Path, document: SweepDocument) -> Sequence[str]:
     """Write sweep.md and sweep.html, each complete or not at all; return their names."""
     return write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastllmload.documents.sweep import Cell as SweepCell
+from fastllmload.documents.sweep import SweepDocument
 from fastllmload.engine.public_settings import redactor
 from fastllmload.engine.simulated_target import check_engine_options
 from fastllmload.errors import FastLLMLoadError, InputError, TargetError
@@ -62,6 +64,7 @@ class Sweep:
     """
 
     experiment: Experiment
+    book: Journal[SweepDocument]
     cells: Sequence[Cell]
     terms: SweepTerms
     measured: dict[int, list[Level]] = field(default_factory=dict)
@@ -97,25 +100,25 @@ class Sweep:
         self.measured.setdefault(number, []).append(level)
         self.experiment.record(level, cell=dict(cell.values), repetition=repetition)
 
-    def save_progress(self) -> list[dict[str, Any]]:
+    def save_progress(self) -> tuple[SweepCell, ...]:
         """Write the results so far to sweep.json; return its rows."""
-        rows = [
+        rows = tuple(
             report.cell_entry(cell.values, self.measured.get(number, ()), self.refused.get(number))
             for number, cell in enumerate(self.cells)
-        ]
-        self.experiment.journal.put(cells=rows)
+        )
+        self.book.put(cells=rows)
         return rows
 
     def finalize(self, status: str) -> bool:
         """Write sweep.json and the reports and print the table; return whether every run's certificate is valid."""
         with ignore_signals():
-            self.experiment.journal.put(status=status, ended_utc=journal.utc())
+            self.book.put(status=status, ended_utc=journal.utc())
             rows = self.save_progress()
-            names = report.write(self.experiment.folder, self.experiment.journal.document)
-        for line in report.lines(self.experiment.journal.document):
+            names = report.write(self.experiment.folder, self.book.document)
+        for line in report.lines(self.book.document):
             self.experiment.console.say(line)
         self.experiment.console.say(f"files      {self.experiment.folder}/{report.JSON}, {', '.join(names)}, levels/")
-        return all(verdict == "valid" for row in rows for verdict in row["verdicts"]) and not self.refused
+        return all(verdict == "valid" for row in rows for verdict in row.verdicts) and not self.refused
 
 
 def schedule(cells: int, terms: SweepTerms, seed: int) -> list[tuple[int, int]]:
@@ -154,7 +157,7 @@ def run_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, c
     for cell in cells:
         for known in redactor(cell.settings, None).known:
             redact.add(known)
-    book = Journal(terms.folder, "sweep", asked, report.JSON, redact)
+    book = Journal(terms.folder, SweepDocument, "sweep", asked, report.JSON, redact)
     with book:
         book.put(manifest=entry(base, dict(base.output.declare), simulated))
         experiment = Experiment(terms.folder, base, secret, book, console, settle_s=terms.settle_s)
@@ -165,7 +168,7 @@ def run_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, c
         )
         if book.resumed:
             console.say("started again: finished runs are taken from the folder")
-        sweep = Sweep(experiment, cells, terms)
+        sweep = Sweep(experiment, book, cells, terms)
         with conclude_when_stopped(book, "sweep", sweep.finalize), experiment:
             sweep.run()
         valid = sweep.finalize(journal.DONE)

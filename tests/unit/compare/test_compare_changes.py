@@ -59,10 +59,10 @@ def test_gaps_of_unlike_kinds_are_told(folders: dict[str, Side]) -> None:
     """One side has gaps between chunks of several tokens, the other gaps between tokens."""
     first, other = folders["a"], folders["b"]
     assert not any("unlike kinds" in note for note in compare(first, other, ["p50_itl_ms"]).notes)
-    metrics = dict(other.first.document["metrics"])
+    metrics = dict(other.first.manifest["metrics"])
     metrics["share_single"] = {**(metrics.get("share_single") or {}), "pooled_as": "tbc"}
     metrics["tbc"], metrics["itl"] = metrics["itl"], {**metrics["itl"], "n": 0}
-    record = replace(other.first, document={**other.first.document, "metrics": metrics})
+    record = replace(other.first, manifest={**other.first.manifest, "metrics": metrics})
     found = compare(first, replace(other, runs=[record]), ["p50_itl_ms"])
     assert any(f"itl of {first.name} and tbc of {other.name}" in note for note in found.notes)
 
@@ -202,17 +202,17 @@ def test_superiority_is_the_share_of_pairs() -> None:
 
 
 def test_every_known_name_is_a_figure(folders: dict[str, Side]) -> None:
-    document = folders["a"].first.document
-    for name in known_names(document["metrics"]):
+    document, manifest = folders["a"].first.document, folders["a"].first.manifest
+    for name in known_names(document):
         figure = figure_of(name, document)
         figure.value(document)
-    assert figure_of("p99_ttft_ms", document).value(document) == document["p99_ttft_ms"]
-    assert figure_of("median_e2el_ms", document).value(document) == document["median_e2el_ms"]
-    assert figure_of("output_throughput", document).value(document) == document["output_throughput"]
-    assert figure_of("p50_decode_tok_s", document).value(document) == document["metrics"]["decode_tok_s"]["p50"]
-    assert figure_of("p99_ttft_s", document).value(document) == pytest.approx(document["p99_ttft_ms"] / 1000)
+    assert figure_of("p99_ttft_ms", document).value(document) == manifest["p99_ttft_ms"]
+    assert figure_of("median_e2el_ms", document).value(document) == manifest["median_e2el_ms"]
+    assert figure_of("output_throughput", document).value(document) == manifest["output_throughput"]
+    assert figure_of("p50_decode_tok_s", document).value(document) == manifest["metrics"]["decode_tok_s"]["p50"]
+    assert figure_of("p99_ttft_s", document).value(document) == pytest.approx(manifest["p99_ttft_ms"] / 1000)
     assert figure_of(
-        "decode_tok_s" if "value" in document["metrics"]["decode_tok_s"] else "req_s", document
+        "decode_tok_s" if "value" in manifest["metrics"]["decode_tok_s"] else "req_s", document
     ).higher_is_better
 
 

@@ -121,13 +121,13 @@ def test_a_rise_that_is_real_but_may_be_within_the_limit() -> None:
 
 def test_a_fall_of_throughput_fails() -> None:
     runs = [
-        side("b", [100.0]).first.document | {"metrics": {"output_tok_s": {"unit": "tokens/s", "value": v}}}
+        side("b", [100.0]).first.manifest | {"metrics": {"output_tok_s": {"unit": "tokens/s", "value": v}}}
         for v in (800.0, 805.0, 795.0)
     ]
     new = Side("b", tuple(type(side("b", [1.0]).first)(Path(str(k)), each) for k, each in enumerate(runs)))
     base = side("a", [100.0, 101.0, 102.0])
     for k, run in enumerate(base.runs):
-        run.document["metrics"]["output_tok_s"]["value"] = 1000.0 + k
+        run.manifest["metrics"]["output_tok_s"]["value"] = 1000.0 + k
     assert judged("output_tok_s < -3%", base, new).outcome == FAILED
     assert judged("output_tok_s > +3%", base, new).outcome == PASSED
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from made_runs import write_run
+from typed_documents import typed
 
 from fastllmload.compare.change import Change
 from fastllmload.compare.client_limits import on_this_host
@@ -67,8 +68,8 @@ def test_a_first_token_of_a_starved_server_is_not_compared(tmp_path: Path, addre
 
 
 def test_a_unix_socket_is_on_this_host() -> None:
-    assert on_this_host({"config": {"target": {"unix_socket": "/run/s"}}})
-    assert not on_this_host({}) and not on_this_host({"target": {"addresses": ["127.0.0.1", "10.0.0.1"]}})
+    assert on_this_host(typed({"config": {"target": {"unix_socket": "/run/s"}}}))
+    assert not any(on_this_host(typed(found)) for found in ({}, {"target": {"addresses": ["127.0.0.1", "10.0.0.1"]}}))
 
 
 def test_a_nearer_difference_has_a_larger_p() -> None:

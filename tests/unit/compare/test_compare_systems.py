@@ -198,9 +198,9 @@ def at_arrivals(name: str, p99: list[float], digests: list[str], process: str = 
     """Runs whose arrivals are those of *digests*."""
     made = system(name, p99)
     for run, digest in zip(made.runs, digests, strict=True):
-        described = run.document["plan"]["description"]
+        described = run.manifest["plan"]["description"]
         described["load"] = {**described["load"], "arrivals": {"name": process, "rate": 50.0, "stream": "s"}}
-        run.document["plan"]["digest"] = run.document["plan"]["schedule_hash"] = digest
+        run.manifest["plan"]["digest"] = run.manifest["plan"]["schedule_hash"] = digest
     return made
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.experiment import experiment as module
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.experiment import Experiment
@@ -61,5 +62,5 @@ def made(folder: Path, **fields: Any) -> Experiment:
     settings = RunSettings(
         target=Target(urls=("http://127.0.0.1:1",)), load=Load(rate=1.0, duration=1.0), output=Output(ui="none")
     )
-    book = Journal(folder, "ttft", {"test": {}, "quick": False, "run": {}})
+    book = Journal(folder, ProcedureDocument, "ttft", {"test": {}, "quick": False, "run": {}})
     return Experiment(folder, settings, None, book, Console(str, quiet=True), settle_s=0.0, **fields)

@@ -8,6 +8,7 @@ import pytest
 from fake_runs import FakeRuns, installed, made
 from refusals import raises_code
 
+from fastllmload.documents.experiment import ColdStart, ExperimentDocument, HookEntry
 from fastllmload.experiment.level.settings import at_rate
 from fastllmload.experiment.preparation import cold_start
 from fastllmload.experiment.preparation.warmup import warm_up
@@ -15,8 +16,8 @@ from fastllmload.experiment.report.parts import with_state
 
 COLD = {"cold_start": "yes"}
 STEPS = [
-    {"name": "cache-on", "seconds": 9.0, "ready_after_s": 9.0},
-    {"name": "restart", "seconds": 0.5, "ready_after_s": 2},
+    HookEntry(name="cache-on", seconds=9.0, ready_after_s=9.0),
+    HookEntry(name="restart", seconds=0.5, ready_after_s=2.0),
 ]
 
 
@@ -46,7 +47,7 @@ def test_a_load_time_is_a_number_of_seconds(text: str) -> None:
     with raises_code("declaration-invalid"):
         cold_start.refuse("ttft", {**COLD, "sut.load_time_s": text}, False)
     cold_start.refuse("ttft", {**COLD, "sut.load_time_s": "93 s"}, False)
-    assert cold_start.entry({"sut.load_time_s": "93 s"}, (), ())["model_load_time_s"] == 93.0
+    assert cold_start.entry({"sut.load_time_s": "93 s"}, (), ()).model_load_time_s == 93.0
 
 
 def test_load_time_is_the_hook_and_the_wait_after_it(runs: FakeRuns, tmp_path: Path) -> None:
@@ -55,21 +56,18 @@ def test_load_time_is_the_hook_and_the_wait_after_it(runs: FakeRuns, tmp_path: P
     with made(tmp_path / "p") as experiment:
         experiment.level("ttft", at_rate(experiment.base, 1.0))
     found = cold_start.entry(COLD, STEPS, experiment.levels)
-    assert found == {"model_load_time_s": 2.5, "cold_start_latency_ms": 345.0}
+    assert found == ColdStart(model_load_time_s=2.5, cold_start_latency_ms=345.0)
     assert cold_start.sentence(found).count("2.5 s") == cold_start.sentence(found).count("345 ms") == 1
 
 
 def test_by_hand_the_load_time_is_what_was_declared() -> None:
     """Nothing else is invented."""
-    assert cold_start.entry({"sut.load_time_s": "93"}, [], []) == {
-        "model_load_time_s": 93.0,
-        "cold_start_latency_ms": None,
-    }
+    assert cold_start.entry({"sut.load_time_s": "93"}, [], []) == ColdStart(model_load_time_s=93.0)
     assert "not known" in cold_start.sentence(cold_start.entry({}, [], []))
 
 
 def test_the_title_says_it() -> None:
-    document = {"status": "done", "cold_start": cold_start.entry({}, STEPS, [])}
+    document = ExperimentDocument(status="done", cold_start=cold_start.entry({}, STEPS, []))
     assert with_state("IETF 5.1 Time to First Token", document) == "IETF 5.1 Time to First Token: COLD START"
 
 
@@ -79,5 +77,5 @@ def test_a_cold_start_has_no_warm_up_and_that_is_no_deviation(runs: FakeRuns, tm
     with made(tmp_path / "p", warm=False, cold=is_cold) as experiment:
         warm_up(experiment, experiment.base)
         experiment.level("ttft", at_rate(experiment.base, 1.0))
-        assert len(experiment.journal.document["deviations"]) == (0 if is_cold else 1)
+        assert len(experiment.journal.document.deviations) == (0 if is_cold else 1)
     assert runs.folders == ["000-ttft"]

@@ -6,6 +6,8 @@ import html
 import re
 import shlex
 
+from typed_documents import typed_procedure
+
 from fastllmload.experiment.report.page import page
 from fastllmload.experiment.report.parts import facts, markdown_head
 from fastllmload.report.documents.reproduction import command_line
@@ -13,11 +15,11 @@ from fastllmload.report.render.markdown import code_span
 
 WORDS = ["fastllmload", "procedure", "itl", "--hook", "cache-off=echo starting; echo key=*_x | tr a b ; exit 1",
          "--capacity-source", "8 slots, 200 ms each", "--model", "it's <m>", ""]  # fmt: skip
-DOCUMENT = {
+DOCUMENT = typed_procedure({
     "command": WORDS, "started_utc": "2026-01-01T00:00:00Z", "status": "done", "section": "5.4", "title": "ITL",
     "manifest": {"urls": [], "declarations": {}}, "tables": [], "plots": [], "levels": [], "warnings": [],
     "deviations": [],
-}  # fmt: skip
+})  # fmt: skip
 
 
 def test_a_shell_reads_the_words_that_were_given() -> None:

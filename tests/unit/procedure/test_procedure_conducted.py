@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from fake_runs import FakeRuns, installed
 from refusals import code_of, codes, raises_code
+from typed_documents import typed
 
+from fastllmload.documents.experiment import Criteria
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import Fairness
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.report.findings import Findings
@@ -116,9 +120,11 @@ def test_each_level_warning_is_once_in_every_report(runs: FakeRuns, tmp_path: Pa
     def run(experiment: Experiment, parameters: Any, found: Findings) -> None:
         for number, warnings in enumerate(([f"{SHORT}; take 300 s or more"], [], [f"{SHORT}; take 300 s or more"])):
             experiment.record(
-                experiment.level(f"{number} per second", experiment.base), criteria={"warnings": warnings}
+                experiment.level(f"{number} per second", experiment.base), criteria=Criteria(warnings=tuple(warnings))
             )
-        experiment.record(experiment.level("silent", experiment.base), criteria={"warnings": ["nothing was measured"]})
+        experiment.record(
+            experiment.level("silent", experiment.base), criteria=Criteria(warnings=("nothing was measured",))
+        )
 
     found = conducted(replace(fairness.TEST, run=run), tmp_path / "p")
     short, silent = (text for text in found["warnings"] if text.startswith("level"))
@@ -137,7 +143,7 @@ def test_a_class_is_counted_by_what_its_percentiles_are_of(tmp_path: Path, monke
 
     def level(number: int, n: int) -> fairness.Level:
         document = {"completed": n + 16, "failed": 0, "metrics": figures(n)}
-        return fairness.Level(number, f"level {number}", SETTINGS, tmp_path, document)
+        return fairness.Level(number, f"level {number}", SETTINGS, tmp_path, typed(document))
 
     classes = {
         name: {**figures(n), "submitted": n + 3, "ok": n, "starvation_rate": 0.0}
@@ -146,7 +152,7 @@ def test_a_class_is_counted_by_what_its_percentiles_are_of(tmp_path: Path, monke
     index = {"value": 0.95, "significantly_unfair": False}
     block = {"jain_index": index, "jain_norm_latency": index, "classes": classes}
     monkeypatch.setattr(fairness.Level, "run", None)
-    monkeypatch.setattr(fairness, "block_of", lambda run, isolated: block)
+    monkeypatch.setattr(fairness, "block_of", lambda run, isolated: convert(block, Fairness))
     monkeypatch.setattr(fairness, "ttft_of", lambda run, number: ())
     found = Findings()
     alone = {"short": level(0, 143), "long": level(1, 1000)}

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from typed_documents import typed_procedure
 
-from fastllmload.experiment.report.findings import FindingMark, FindingPlot, Findings, FindingSeries, format_cell
+from fastllmload.documents.experiment import FindingMark, FindingPlot, FindingSeries
+from fastllmload.documents.procedure import ProcedureDocument
+from fastllmload.experiment.report.findings import Findings, format_cell
 from fastllmload.experiment.report.page import page
 from fastllmload.experiment.report.parts import aligned, escaped
 from fastllmload.experiment.report.text import lines, markdown
@@ -29,7 +33,7 @@ def test_cells(value: Any, column: str, text: str) -> None:
     assert format_cell(value, column) == text
 
 
-def document(**entries: Any) -> dict[str, Any]:
+def document(**entries: Any) -> ProcedureDocument:
     found = Findings()
     found.table("t", "A table", ("Name", "Value (ms)"), [("a|b", 1.5), ("<script>", None)], "a note")
     series, x, y = FindingSeries("one", (1.0, None, 3.0), (1.0, 2.0, 3.0)), ("load", "r/s", None), ("TTFT", "ms", True)
@@ -37,17 +41,17 @@ def document(**entries: Any) -> dict[str, Any]:
     found.say("Knee point: 2")
     found.warn("few-samples", "careful")
     found.deviate("short")
-    return {
+    made = typed_procedure({
         "procedure": "ttft", "section": "5.1", "title": "Time to First Token", "status": "done", "quick": False,
         "command": ["fastllmload"], "started_utc": "2026-01-01T00:00:00Z",
         "manifest": {"declarations": {"sut.boundary": "model_engine"}, "simulated": True, "urls": []},
         "levels": [{"number": 0, "name": "one", "load": 2.0, "folder": "levels/000-one"}], "compliance": None,
-        **found.entries(), **entries,
-    }  # fmt: skip
+    })  # fmt: skip
+    return replace(made, **{**found.entries(made), **entries})
 
 
 def test_columns_are_aligned() -> None:
-    table = document()["tables"][0]
+    table = document().tables[0]
     assert list(aligned(table)) == ["  Name      Value (ms)", "  a|b              1.5", "  <script>         n/a"]
 
 

@@ -10,6 +10,8 @@ from fake_runs import FakeRuns, installed, made
 from refusals import code_of, codes, raises_code
 
 from fastllmload.cli.main import main
+from fastllmload.documents.experiment import FindingTable, HookEntry, WarmUpEntry
+from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.errors import Interrupted, TargetError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.journal import Journal
@@ -41,9 +43,9 @@ def test_started_again_nothing_finished_is_measured(runs: FakeRuns, tmp_path: Pa
     with made(tmp_path / "p") as experiment:
         assert three_levels(experiment) == first
         assert all(level.resumed for level in experiment.levels)
-        assert experiment.journal.document["starts"] == 2
+        assert experiment.journal.document.starts == 2
         assert (
-            experiment.journal.document["started_utc"] == "2026-01-01T00:00:00Z"
+            experiment.journal.document.started_utc == "2026-01-01T00:00:00Z"
         )  # when it began, not when it was continued
     assert len(runs.asked) == 3
 
@@ -80,7 +82,7 @@ def test_a_damaged_level_is_reported_and_measured_again(
     (tmp_path / "p" / "levels" / "001-rate-2" / "run.json").write_text(document)
     with made(tmp_path / "p") as experiment:
         three_levels(experiment)
-        (told,) = experiment.journal.document["warnings"]
+        (told,) = experiment.journal.document.warnings
     assert runs.folders[3:] == ["001-rate-2"]
     assert (told[:16], code_of(told)) == ("level 1 (rate 2)", "level-damaged") and words in told
     assert "001-rate-2.cut-1" in told and told in capsys.readouterr().err
@@ -91,9 +93,9 @@ def test_a_damaged_level_is_reported_and_measured_again(
     ("content", "words"),
     [
         ('{"schema_version": 1, "proc', "cannot be read"),
-        ('{"schema_version": 1}', "`procedure`"),
+        ('{"schema_version": 1}', "it has no procedure"),
         ('{"schema_version": 1, "procedure": "ttft", "parameters": {}, "started_utc": "", "levels": 7, "steps": []}',
-         "`$.levels`"),
+          "`levels`"),
     ],
 )  # fmt: skip
 def test_a_damaged_procedure_json_is_one_sentence(runs: FakeRuns, tmp_path: Path, content: str, words: str) -> None:
@@ -106,14 +108,14 @@ def test_a_damaged_procedure_json_is_one_sentence(runs: FakeRuns, tmp_path: Path
 
 def test_a_folder_in_which_another_works_is_refused(tmp_path: Path) -> None:
     """Nothing of it is touched; when the other ends, it is free."""
-    with Journal(tmp_path / "p", "ttft", {}) as first:
+    with Journal(tmp_path / "p", ProcedureDocument, "ttft", {}) as first:
         first.save()
-        with Journal(tmp_path / "p", "ttft", {}) as second, raises_code("folder-in-use"):
+        with Journal(tmp_path / "p", ProcedureDocument, "ttft", {}) as second, raises_code("folder-in-use"):
             second.put(status="mine")
         first.save()
-    with Journal(tmp_path / "p", "ttft", {}) as third:
+    with Journal(tmp_path / "p", ProcedureDocument, "ttft", {}) as third:
         third.save()
-        assert third.document["starts"] == 2
+        assert third.document.starts == 2
 
 
 def test_the_folder_of_another_test_is_refused_by_its_name(runs: FakeRuns, tmp_path: Path) -> None:
@@ -121,9 +123,9 @@ def test_the_folder_of_another_test_is_refused_by_its_name(runs: FakeRuns, tmp_p
     with made(tmp_path / "p") as experiment:
         experiment.level("one", experiment.base)
     with raises_code("experiment-changed", "'ttft'", "'itl'", "--output"):
-        Journal(tmp_path / "p", "itl", {"test": {"levels": [1]}})
+        Journal(tmp_path / "p", ProcedureDocument, "itl", {"test": {"levels": [1]}})
     with raises_code("experiment-changed"):
-        Journal(tmp_path / "p", "ttft", {"test": {}, "quick": True, "run": {}})
+        Journal(tmp_path / "p", ProcedureDocument, "ttft", {"test": {}, "quick": True, "run": {}})
 
 
 def test_a_level_of_other_settings_is_refused(runs: FakeRuns, tmp_path: Path) -> None:
@@ -174,7 +176,7 @@ def test_a_level_that_was_stopped_early_gives_a_warning(runs: FakeRuns, tmp_path
     for _ in range(2):
         with made(tmp_path / "p") as experiment:
             experiment.level("rate 40", at_rate(experiment.base, 40.0))
-            (told,) = experiment.journal.document["warnings"]
+            (told,) = experiment.journal.document.warnings
             assert (told[:17], code_of(told)) == ("level 0 (rate 40)", "cascading-failures") and "50%" in told
 
 
@@ -200,13 +202,13 @@ def test_a_target_that_stopped_answering_names_the_last_answered_level(
 
 def test_a_secret_that_a_hook_printed_is_in_no_file(tmp_path: Path) -> None:
     """Output, command and error of a hook go into the journal, which keeps none of them with the key in it."""
-    book = Journal(tmp_path / "p", "ttft", {}, redact=Redactor(["sk-abcdef"]))
-    book.document["steps"].append({"name": "restart", "output": "token sk-abcdef\n"})
-    book.note("warnings", "--hook restart='echo sk-abcdef' ended with status 3: sk-abcdef")
-    book.put(findings={"deep": [{"text": "sk-abcdef", "value": 1.5}]})
+    book = Journal(tmp_path / "p", ProcedureDocument, "ttft", {}, redact=Redactor(["sk-abcdef"]))
+    book.put(steps=(HookEntry(name="restart", output="token sk-abcdef\n"),))
+    book.warn("hook-failed", "--hook restart='echo sk-abcdef' ended with status 3: sk-abcdef")
+    book.put(tables=(FindingTable("a", "b", ("sk-abcdef",), (("sk-abcdef", 1.5),)),))
     assert "sk-abcdef" not in (tmp_path / "p/procedure.json").read_text()
     assert "sk-abcdef" not in str(book.document)  # what the reports are written from
-    assert book.document["findings"] == {"deep": [{"text": "***", "value": 1.5}]}
+    assert book.document.tables[0].rows == (("***", 1.5),)
 
 
 # -- what prepares a level ------------------------------------------------------------------------------------------
@@ -261,7 +263,7 @@ def test_a_target_that_dies_under_a_level_ends_the_test_or_is_what_it_found(
     monkeypatch.setattr(Experiment, "is_unreachable", lambda experiment: True)
     with made(tmp_path / "p") as experiment:
         if may_die:
-            assert experiment.level("150%", experiment.base, may_die=True).document["failed"] == 60
+            assert experiment.level("150%", experiment.base, may_die=True).failed == 60
         else:
             with raises_code("target-lost"):
                 experiment.level("150%", experiment.base)
@@ -281,12 +283,12 @@ def test_unused_levels_are_quarantined_and_reported(runs: FakeRuns, tmp_path: Pa
     with made(tmp_path / "p") as experiment:
         three_levels(experiment)
         experiment.quarantine_unused_levels()
-        assert experiment.journal.document["warnings"] == []
+        assert experiment.journal.document.warnings == ()
     with made(tmp_path / "p") as experiment:
         experiment.level("rate 1", at_rate(experiment.base, 1.0))
         experiment.level("rate 5", at_rate(experiment.base, 5.0))
         experiment.quarantine_unused_levels()
-        told = experiment.journal.document["warnings"]
+        told = experiment.journal.document.warnings
     there = sorted(place.name for place in (tmp_path / "p" / "levels").iterdir())
     assert there == ["000-rate-1", "001-rate-2.cut-1", "001-rate-5", "002-rate-3.cut-1"]
     assert [text.split(" was ")[0] for text in told] == ["levels/001-rate-2", "levels/002-rate-3"]
@@ -298,17 +300,17 @@ def test_a_start_that_is_killed_at_once_forgets_nothing(runs: FakeRuns, tmp_path
     with made(tmp_path / "p") as experiment:
         for rate in (1, 2):
             experiment.record(experiment.level(f"rate {rate}", at_rate(experiment.base, float(rate))), died=True)
-        experiment.journal.put(warmup={"verified": None}, warmups=[{"before_level": 0}, {"before_level": 7}])
+        experiment.journal.put(warmup=WarmUpEntry(), warmups=(WarmUpEntry(before_level=0), WarmUpEntry(before_level=7)))
     with made(tmp_path / "p"):
         pass  # killed before it came to a level
     with made(tmp_path / "p") as experiment:
         document = experiment.journal.document
-        assert document["warmup"] == {"verified": None} and document["warmups"] == [{"before_level": 0}]
+        assert document.warmup == WarmUpEntry() and document.warmups == (WarmUpEntry(before_level=0),)
         level = experiment.level("rate 1", at_rate(experiment.base, 1.0))
-        assert experiment.earlier(level)["died"] is True
-        assert "died" not in experiment.entry(level)  # until this start finds it again
+        assert experiment.earlier(level).died is True
+        assert experiment.entry(level).died is None  # until this start finds it again
         experiment.quarantine_unused_levels()
-        assert [one["number"] for one in experiment.journal.document["levels"]] == [0]
+        assert [one.number for one in experiment.journal.document.levels] == [0]
 
 
 def test_an_amount_of_warm_up_without_effect_gives_a_warning(

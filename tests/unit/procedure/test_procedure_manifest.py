@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from refusals import raises_code
 
+from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.engine.public_settings import redactor
 from fastllmload.errors import InputError
 from fastllmload.experiment import journal
@@ -94,17 +95,18 @@ def test_what_was_answered_before_is_not_asked_again() -> None:
 
 def test_a_journal_has_the_declarations_of_an_earlier_start(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"test": {}, "quick": False, "run": {"load": {"rate": 5.0}}}
-    first = journal.Journal(tmp_path, "ttft", asked)
+    first = journal.Journal(tmp_path, ProcedureDocument, "ttft", asked)
     assert first.declared == {} and not list(tmp_path.iterdir())
     first.put(manifest={"declarations": {"sut.boundary": "model_engine"}})
-    assert journal.Journal(tmp_path, "ttft", asked).declared == {"sut.boundary": "model_engine"}
+    assert journal.Journal(tmp_path, ProcedureDocument, "ttft", asked).declared == {"sut.boundary": "model_engine"}
 
 
 def test_other_options_are_named_with_both_values(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"test": msgspec.to_builtins(CAPACITY.parameters()), "run": {"load": {"rate": 5.0}}}
-    journal.Journal(tmp_path, "capacity", asked).save()
+    journal.Journal(tmp_path, ProcedureDocument, "capacity", asked).save()
+    changed = {"test": {**asked["test"], "initial": 4}, "run": {"load": {"rate": 7.0}}}
     with raises_code("experiment-changed", "5.0", "7.0", "8", "4"):
-        journal.Journal(tmp_path, "capacity", {"test": {**asked["test"], "initial": 4}, "run": {"load": {"rate": 7.0}}})
+        journal.Journal(tmp_path, ProcedureDocument, "capacity", changed)
 
 
 def test_strict_may_be_added_when_it_is_started_again(tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_strict_may_be_added_when_it_is_started_again(tmp_path: Path) -> None:
 
     def told_journal(**output: Any) -> journal.Journal:
         settings = msgspec.structs.replace(SETTINGS, output=Output(**output))
-        return journal.Journal(tmp_path, "ttft", {"run": recorded_settings(settings)})
+        return journal.Journal(tmp_path, ProcedureDocument, "ttft", {"run": recorded_settings(settings)})
 
     told_journal().save()
     assert told_journal(strict=True, ui="none").resumed
@@ -128,7 +130,9 @@ def test_a_new_credential_is_no_other_parameter(tmp_path: Path) -> None:
         return RunSettings(target=Target(headers=(("X-Token", key),)), workload=Workload(extra_body=body))
 
     def told_journal(settings: RunSettings) -> journal.Journal:
-        return journal.Journal(tmp_path, "ttft", {"run": recorded_settings(settings)}, redact=redactor(settings, None))
+        return journal.Journal(
+            tmp_path, ProcedureDocument, "ttft", {"run": recorded_settings(settings)}, redact=redactor(settings, None)
+        )
 
     told_journal(asked("sk-first")).save()
     assert "sk-first" not in (tmp_path / journal.FILE).read_text()

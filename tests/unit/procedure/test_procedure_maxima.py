@@ -81,8 +81,8 @@ def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_c
 )
 def test_what_does_not_hold_is_said_in_its_number(above: float, unit: str, said: str) -> None:
     level: Any = SimpleNamespace(output_tok_s=1.0, req_s=1.0, figure=lambda *asked: 1.0)
-    found = Findings(values={"limited_by": "why"})
-    throughput.summary(level, BisectionResult(0.5, above, "bracket", (), ()), found, unit)
+    found = Findings()
+    throughput.summary(level, BisectionResult(0.5, above, "bracket", (), ()), found, unit, "why")
     assert found.tables[0].notes[0].startswith(f"{said} not hold: why; batch")
 
 

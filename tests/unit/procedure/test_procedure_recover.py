@@ -10,6 +10,7 @@ import pytest
 from fake_runs import FakeRuns, installed, made
 from refusals import raises_code
 
+from fastllmload.documents.procedure import MemoryPressureFindings
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests import memory_pressure
@@ -42,9 +43,9 @@ def test_a_system_that_dies_is_recovered_and_the_test_continues(runs: FakeRuns, 
     hook = {"recover": f"touch {tmp_path}/alive"}
     with made(tmp_path / "p", commands=hook, warm=False) as experiment:
         memory_pressure.run(experiment, ASKED, Findings())
-        entries = experiment.journal.document["levels"]
-        assert [entry["aborted"] for entry in entries] == [False, True, False]
-        assert [step["name"] for step in experiment.journal.document["steps"]] == ["recover"]
+        entries = experiment.journal.document.levels
+        assert [entry.aborted for entry in entries] == [False, True, False]
+        assert [step.name for step in experiment.journal.document.steps] == ["recover"]
     assert [settings.load.concurrency for settings in runs.asked] == [4, 6, 8]
 
 
@@ -58,12 +59,12 @@ def test_it_is_also_recovered_after_the_last_level(runs: FakeRuns, tmp_path: Pat
         found = Findings()
         with made(tmp_path / "p", commands=hook, warm=False) as experiment:
             memory_pressure.run(experiment, LAST, found)
-            entry = experiment.journal.document["levels"][1]
-            assert entry["died"] and entry["aborted"] and entry["recovered_s"] >= 0
+            entry = experiment.journal.document.levels[1]
+            assert entry.died and entry.aborted and entry.recovered_s is not None
             assert experiment.levels[1].resumed is (start == 1)
         (sentence,) = (text for text in found.sentences if text.startswith("after"))
         assert "150% of" in sentence and "recover" in sentence
-        assert found.values["levels"][1]["died"]
+        assert isinstance(found.values, MemoryPressureFindings) and found.values.levels[1].died
     assert (tmp_path / "said").read_text() == "once\n"
 
 
@@ -73,7 +74,7 @@ def test_a_hook_that_fails_after_the_last_level_keeps_its_figures(runs: FakeRuns
     with made(tmp_path / "p", commands={"recover": "exit 3"}, warm=False) as experiment:
         with raises_code("hook-failed", "--hook", "'exit 3'", "3"):
             memory_pressure.run(experiment, LAST, found)
-        assert experiment.journal.document["levels"][1]["died"]
+        assert experiment.journal.document.levels[1].died
     assert found.sentences[-1].endswith("not brought back")
     with made(tmp_path / "p", commands={"recover": f"touch {tmp_path}/alive"}, warm=False) as experiment:
         memory_pressure.run(experiment, LAST, found)

@@ -11,8 +11,10 @@ import msgspec
 import pytest
 from fake_runs import FakeRuns, installed
 from refusals import raises_code
+from typed_documents import typed_procedure
 
 from fastllmload.compliance.evidence import read
+from fastllmload.documents.procedure import TtftFindings
 from fastllmload.errors import InputError, Interrupted
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.experiment import Experiment
@@ -37,7 +39,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 def one_level(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
     level = experiment.level("one", at_rate(experiment.base, 2.0))
-    found.values = {"ttft_p99_ms": level.figure("ttft", "p99"), "loop": "open"}
+    found.values = TtftFindings(ttft_p99_ms=level.figure("ttft", "p99"))
     found.table("t", "A table", ("Metric", "Value"), [("TTFT P99 (ms)", level.figure("ttft", "p99"))])
 
 
@@ -123,8 +125,8 @@ def test_tables_with_other_rows_are_left_out() -> None:
     """A level log of another search has other levels: its cells are not of the same thing."""
     one = {"id": "levels", "title": "Level Log", "columns": ["Level"], "rows": [["5"], ["10"]]}
     other = {**one, "rows": [["5"], ["20"]]}
-    assert over_runs.tables([{"tables": [one]}, {"tables": [other]}]) == []
-    assert over_runs.tables([{"tables": [one]}, {"tables": [one]}])[0]["rows"] == [["5"], ["10"]]
+    assert over_runs.tables([*map(typed_procedure, ({"tables": [one]}, {"tables": [other]}))]) == []
+    assert over_runs.tables([typed_procedure({"tables": [one]})] * 2)[0].rows == (("5",), ("10",))
 
 
 def test_cells_over_runs() -> None:

@@ -122,8 +122,8 @@ def test_a_search_is_shown_again_in_its_forms(monkeypatch: pytest.MonkeyPatch, t
         with pytest.raises(InputError):
             saved_report(tmp_path / "s", **how)  # type: ignore[arg-type]
     document = json.loads((tmp_path / "s/search.json").read_text())
-    (tmp_path / "s/search.json").write_text(json.dumps({**document, "decisions": [{"level": 1}]}))
-    with raises_code("run-file-damaged"):
+    (tmp_path / "s/search.json").write_text(json.dumps({**document, "decisions": [{"level": "high"}]}))
+    with raises_code("run-file-damaged", "search.json", "`decisions.0.level`"):
         saved_report(tmp_path / "s", "terminal")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typed_documents import typed_search
 
 from fastllmload.experiment.console import Console
 from fastllmload.search.interval_search import IntervalSearch, Trials
@@ -84,7 +85,7 @@ def test_ends_between_levels_have_three_digits_and_lie_outside(
     low: float | None, high: float, said: tuple[str | None, str]
 ) -> None:
     document = {"answer": {"low": low, "high": high}, "decisions": [{"level": level} for level in (50.0, 112.5, 200.0)]}
-    assert bounds(document) == said
+    assert bounds(typed_search(document)) == said
 
 
 def test_where_no_level_holds_the_report_says_nothing_about_lower_ones() -> None:

@@ -150,7 +150,8 @@ def test_an_error_text_of_a_level_that_was_too_short_is_kept(runs: FakeRuns, tmp
 
 def test_a_level_on_which_most_requests_failed_is_not_outvoted(runs: FakeRuns, tmp_path: Path) -> None:
     """A system that went away and came back is not one that held; where the client was the limit nothing is said."""
-    broken = {"phases": [{"cascading_failure": True}]}
+    times = {"name": "measure", "number": 1, "start_ns": 0, "end_ns": 1, "bound": "duration", "ramp_share": 0.1}
+    broken = {"phases": [{**times, "cascading_failure": True}]}
     runs.answer = lambda settings: passing(settings) | broken
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
     with made(tmp_path / "p") as experiment:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from refusals import raises_code
+from typed_documents import typed
 
 from fastllmload.errors import InputError
 from fastllmload.experiment.report.findings import Findings
@@ -159,7 +160,8 @@ def test_an_objective_is_missed_or_met_where_it_is_so_whatever_the_client_did_la
         load=8.0,
         verdict=SimpleNamespace(holds=True, limits=("P99 of the dispatch lag is 1.5 ms",) * late),
         level=SimpleNamespace(
-            figure=lambda *asked: value, output_tok_s=100.0, document={"metrics": {"tpot": {"bounds": {"p99": bounds}}}},
+            figure=lambda *asked: value, output_tok_s=100.0,
+            document=typed({"metrics": {"tpot": {"bounds": {"p99": bounds}}}}),
         ),
     )  # fmt: skip
     assert throughput.answer(level_result, {"tpot": 100.0}) is said

@@ -11,6 +11,7 @@ import pytest
 from refusals import raises_code
 from slot_runs import Killed, SlotTarget, without_target
 from slot_server import SlotServer
+from typed_documents import typed
 
 from fastllmload.errors import FastLLMLoadError, HostLimitError, InputError, TargetError
 from fastllmload.experiment import experiment
@@ -69,7 +70,7 @@ def test_every_combination_has_its_row(monkeypatch: pytest.MonkeyPatch, tmp_path
 @pytest.mark.parametrize(("answers", "value"), [(5, 12.5), (0, None)])
 def test_first_tokens_of_any_kind_are_reported_where_answers_reason(answers: int, value: float | None) -> None:
     document = {"counts": {"reasoned": answers}, "metrics": {"ttft_any": {"p50": 12.5}, "ttft": {"p50": 40.0}}}
-    level = Level(0, "a", RunSettings(), Path("a"), document)
+    level = Level(0, "a", RunSettings(), Path("a"), typed(document))
     assert figure(level, "ttft_any_p50_ms") == value and figure(level, "ttft_p50_ms") == 40.0
 
 

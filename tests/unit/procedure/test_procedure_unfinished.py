@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 from golden_file import GOLDEN
 from refusals import code_of
+from typed_documents import typed_procedure
 
 from fastllmload.cli import main as entry
+from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.experiment.incomplete import how_to_continue, with_final_remarks, with_levels
 from fastllmload.experiment.report.page import page
 from fastllmload.experiment.report.text import lines, markdown
 
 COMMAND = ["fastllmload", "procedure", "capacity", "--quick", "--header", "a b", "-o", "kept"]
 SHORT = "the mean e2e latency of 1.2 s is more than a tenth of the level's 6 s: too short for the completion criterion"
+
+
+def document(**entries: Any) -> ProcedureDocument:
+    return typed_procedure(killed(**entries))
 
 
 def killed(**entries: Any) -> dict[str, Any]:
@@ -60,23 +66,23 @@ def test_a_killed_procedure_shows_its_levels_and_how_to_go_on(
 
 
 def test_a_killed_procedure_has_the_warnings_and_deviations_of_its_end() -> None:
-    found = with_final_remarks(killed())
-    assert [(text[:11], code_of(text)) for text in found["warnings"]] == [("levels 0, 1", "level-too-short")]
-    warm_up, quick, simulated = found["deviations"]
+    found = with_final_remarks(document())
+    assert [(text[:11], code_of(text)) for text in found.warnings] == [("levels 0, 1", "level-too-short")]
+    warm_up, quick, simulated = found.deviations
     assert "(IETF 4.5.1)" in warm_up and quick.startswith("--quick: ") and "simulated engine" in simulated
     assert with_final_remarks(found) == found
-    real = with_final_remarks(killed(quick=False, manifest={"simulated": False}))
-    assert real["deviations"] == [warm_up]
+    real = with_final_remarks(document(quick=False, manifest={"simulated": False}))
+    assert real.deviations == (warm_up,)
 
 
 def test_what_is_done_is_left_as_it_is() -> None:
-    done = killed(status="done")
+    done = document(status="done")
     assert with_levels(with_final_remarks(done)) == done
 
 
 def test_an_interrupted_procedure_says_how_to_go_on_and_keeps_its_own_words() -> None:
-    found = killed(status="interrupted", title="Concurrent Request Capacity", sentences=["one"])
-    assert with_final_remarks(found)["deviations"] == found["deviations"]
+    found = document(status="interrupted", title="Concurrent Request Capacity", sentences=["one"])
+    assert with_final_remarks(found).deviations == found.deviations
     for text in ("\n".join(lines(found)), markdown(found), page(found)):
         assert "continues it" in text and "8 slots" in text and "one" in text
 
@@ -91,13 +97,12 @@ def test_an_interrupted_procedure_says_how_to_go_on_and_keeps_its_own_words() ->
     ],
 )
 def test_the_command_is_there_to_be_copied(command: Any, words: str) -> None:
-    said = how_to_continue(killed(command=command, levels=[]))
+    said = how_to_continue(document(command=command, levels=[]))
     assert said.startswith("not finished: ") and words in said
     assert command != "withheld" or said.endswith("continues it")
 
 
 def test_one_level_is_named() -> None:
-    found = killed()
-    found = with_final_remarks({**found, "levels": found["levels"][:1]})
-    assert found["warnings"] == [f"level 0 (4 slots): {SHORT}; take 300 s or more [level-too-short]"]
-    assert "1 level is finished" in found["sentences"][0]
+    found = with_final_remarks(document(levels=killed()["levels"][:1]))
+    assert found.warnings == (f"level 0 (4 slots): {SHORT}; take 300 s or more [level-too-short]",)
+    assert "1 level is finished" in found.sentences[0]

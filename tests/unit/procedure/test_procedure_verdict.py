@@ -14,6 +14,7 @@ from msgspec.structs import replace as replace_struct
 from slot_runs import SlotTarget, closed_loop, write_rows
 from slot_server import SlotServer
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+from typed_documents import typed
 
 from fastllmload.experiment.level import verdict as module
 from fastllmload.experiment.level.evidence import ALL, FAILED, evidence_of, growth
@@ -143,13 +144,13 @@ def test_an_objective_on_ttft_is_held_against_both_ends(tmp_path: Path, margin_m
     tokens was not sent late, so a limit of TPOT just missed stays missed.
     """
     run = measured(tmp_path / "run", 16, late_above=1, late_s=0.0015)
-    found = Level(0, "16 per second", RunSettings(), tmp_path / "run", run.manifest)
+    found = Level(0, "16 per second", RunSettings(), tmp_path / "run", run.document)
     p99, tpot = found.figure("ttft", "p99"), found.figure("tpot", "p99")
     assert p99 is not None and tpot is not None
     assert met(found, {"ttft": p99 + margin_ms}, late=True) is said
     assert met(found, {"ttft": p99 + margin_ms}, late=False) is (margin_ms > 0)
     assert met(found, {"ttft": p99 + margin_ms, "tpot": tpot - 0.1}, late=True) is False
-    limited = replace(found, document={**run.manifest, "certificate": {"generator_limited": True}})
+    limited = replace(found, document=typed({**run.manifest, "certificate": {"generator_limited": True}}))
     assert capacity.passes(limited, capacity.Parameters(slo_ttft_p99_ms=p99 + margin_ms)) is said
 
 

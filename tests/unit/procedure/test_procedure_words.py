@@ -10,13 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 from fake_runs import installed, made
+from typed_documents import typed
 
+from fastllmload.documents.procedure import GuardrailFindings
+from fastllmload.documents.run import ClassFairness, RunDocument
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.verdict import COMPLETION, NO_GAIN, QUEUE, LevelVerdict, nothing_measured
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.run import client_limited_text
 from fastllmload.procedure.tests import fairness, guardrail
-from fastllmload.procedure.tests.capacity import Levels, Parameters
+from fastllmload.procedure.tests.capacity import Levels, Parameters, count_matching
 from fastllmload.procedure.tests.fairness import CLASSES, MIXED, expected_tokens, overloaded
 from fastllmload.procedure.tests.memory_pressure import preempted, preemption_text
 from fastllmload.search import saturation
@@ -50,7 +53,7 @@ def test_no_preemption_needs_a_count_of_every_level(counted: list[tuple[float, i
 
 def test_levels_that_the_client_spoilt_are_one_sentence(tmp_path: Path) -> None:
     """By their numbers; a single one by its name as well."""
-    levels = [Level(number, f"{number} slots", RunSettings(), tmp_path, {}) for number in (2, 5)]
+    levels = [Level(number, f"{number} slots", RunSettings(), tmp_path, RunDocument()) for number in (2, 5)]
     assert "2 (2 slots)" in client_limited_text(levels[:1])
     assert "levels 2, 5: " in client_limited_text(levels)
 
@@ -91,7 +94,7 @@ def test_the_best_level_of_a_capacity_is_that_with_the_most_tokens(
         found = saturation.measured(experiment, experiment.base, Findings())
     assert found is not None and found.req_s == 14.7
     assert found.limited_by.startswith("at 16 slots, no gain: 1,990 ")
-    assert found.entry()["limited_by"] == found.limited_by
+    assert found.entry().limited_by == found.limited_by
 
 
 def test_a_capacity_names_what_ended_its_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,6 +131,13 @@ def test_a_level_whose_errors_speak_of_memory_fails(
     monkeypatch.setattr(experiment, "is_unreachable", lambda: False)
     levels = Levels(experiment, experiment.base, Parameters(slo_ttft_p99_ms=100.0), Findings())
     assert levels.holds(4, 0) == holds
+
+
+def test_texts_about_memory_are_counted_by_request(tmp_path: Path) -> None:
+    texts = [{"text": "cuda OUT OF MEMORY", "requests": 4}, {"text": "busy", "requests": 9}]
+    documents = [typed({"error_texts": {"texts": texts}}), RunDocument()]
+    levels = [Level(0, "one", RunSettings(), tmp_path, document) for document in documents]
+    assert [count_matching(level, "out of memory|OOM") for level in levels] == [4, 0]
 
 
 @pytest.mark.parametrize(
@@ -194,9 +204,10 @@ def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
     with made(tmp_path / "p") as experiment:
         monkeypatch.setattr(experiment, "switch", lambda group, name: None)
         guardrail.run(experiment, asked, found := Findings())
-    assert found.values["throughput_req_s"] == {"baseline": 20.0, "input": 15.0}
-    assert found.values["throughput_output_tok_s"] == {"baseline": 68.0, "input": 53.0}
-    assert found.values["throughput_change_percent"] == {"input": pytest.approx(-22.06, abs=0.005)}
+    assert isinstance(found.values, GuardrailFindings)
+    assert found.values.throughput_req_s == {"baseline": 20.0, "input": 15.0}
+    assert found.values.throughput_output_tok_s == {"baseline": 68.0, "input": 53.0}
+    assert found.values.throughput_change_percent == {"input": pytest.approx(-22.06, abs=0.005)}
     (table,) = [one for one in found.tables if one.id == "guardrail-throughput"]
     assert table.columns[:3] == ("Configuration", "Max Throughput (tok/s)", "Reduction")  # as in IETF Table 14
     assert table.rows == (("Baseline", 68.0, "-", 20.0), ("Input filter", 53.0, "-22.1%", 15.0))
@@ -204,7 +215,7 @@ def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
 
 @pytest.mark.parametrize(("rate", "text"), [(0.003, "0.3%"), (0.021, "2.1%"), (0.0, "0.0%"), (None, None)])
 def test_starvation_is_printed_as_in_table_9(rate: float | None, text: str | None) -> None:
-    assert fairness.starved({"starvation_rate": rate}) == text
+    assert fairness.starved(ClassFairness(starvation_rate=rate)) == text
 
 
 @pytest.mark.parametrize(
@@ -217,5 +228,5 @@ def test_starvation_is_printed_as_in_table_9(rate: float | None, text: str | Non
     ],
 )
 def test_preemptions_are_printed_as_in_table_11(document: dict[str, Any], text: str) -> None:
-    level: Any = SimpleNamespace(document=document, counts=document["counts"])
+    level: Any = SimpleNamespace(document=typed(document))
     assert preempted(level) == text

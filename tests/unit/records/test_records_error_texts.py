@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from refusals import raises_code
 
-from fastllmload.records.error_texts import LONGEST, NAME, count_matching, encode_texts, message_of, read_texts
+from fastllmload.records.error_texts import LONGEST, NAME, encode_texts, message_of, read_texts
 from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.redact import Redactor
 
@@ -83,9 +83,3 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 )
 def test_one_line_for_people(text: str, message: str) -> None:
     assert message_of(text) == message
-
-
-def test_texts_about_memory_are_counted_by_request() -> None:
-    texts = [{"text": "cuda OUT OF MEMORY", "requests": 4}, {"text": "busy", "requests": 9}]
-    assert count_matching({"texts": texts}, "out of memory|OOM") == 4
-    assert count_matching(None, "out of memory") == 0

@@ -90,7 +90,8 @@ def procedure(place: Path, test: str, run: Path) -> Path:
         "levels": [{"number": 0, "name": f"{SLOTS} slots", "load": float(SLOTS), "output_tok_s": RATE, "req_s": RATE,
                     "ttft_p99_ms": 1.5, "certificate": "valid", "folder": f"levels/000-{SLOTS}-slots"}],
         "findings": {"capacity": {"req_s": CAPACITY}, "max_concurrency": SLOTS, "rate": RATE,
-                     "requests": {"short": IN_CLASS}, "request_count": ASKED, "throughput_tok_s": {"off": CAPACITY},
+                     "requests": IN_CLASS if test == "ttft" else {"short": IN_CLASS},
+                     "request_count": ASKED, "throughput_tok_s": {"off": CAPACITY},
                      "levels": [{"share": 0.5, "load": RATE, "requests": ASKED, "samples": ASKED}],
                      "starvation": {"short": 22 / IN_CLASS}, "success_rate": 1.0},
         "tables": [

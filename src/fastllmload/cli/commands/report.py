@@ -17,6 +17,7 @@ from fastllmload.redact import Redactor
 from fastllmload.report.terminal.outlet import on_screen
 
 if TYPE_CHECKING:
+    from fastllmload.documents.procedure import ProcedureDocument
     from fastllmload.report.documents.subject import Subject
 
 OF_ROWS = ("html", "blog", "asiai")
@@ -159,9 +160,12 @@ def whole(subject: Subject) -> Subject:
         return subject
     from dataclasses import replace
 
+    from fastllmload.documents.write import plain
     from fastllmload.experiment.incomplete import with_final_remarks, with_levels
 
-    return replace(subject, raw=with_levels(with_final_remarks(named(subject.raw))))
+    found = plain(with_levels(with_final_remarks(named(subject))))
+    completed = ("section", "title", "sentences", "deviations", "warnings", "tables")
+    return replace(subject, raw={**subject.raw, **{name: found[name] for name in completed if name in found}})
 
 
 def of_procedure(subject: Subject, form: str) -> str:
@@ -169,18 +173,27 @@ def of_procedure(subject: Subject, form: str) -> str:
     from fastllmload.experiment.report.page import page
     from fastllmload.experiment.report.text import lines
 
-    document = named(subject.raw)
+    document = named(subject)
     return page(document) if form == "html" else "\n".join(lines(document)) + "\n"
 
 
-def named(document: Mapping[str, Any]) -> dict[str, Any]:
-    """*document* with section and title, which a procedure that ended early may not have written."""
+def named(subject: Subject) -> ProcedureDocument:
+    """The document of a procedure, with section and title, which a procedure that ended early may not have written."""
+    from msgspec.structs import replace
+
+    from fastllmload.documents.procedure import ProcedureDocument, experiment_document
+    from fastllmload.documents.read import DocumentError
     from fastllmload.procedure.tests import NAMES, test_named
 
-    name = str(document.get("procedure"))
-    test = test_named(name) if name in NAMES else None
-    default = {"section": test.section, "title": test.title} if test is not None else {"section": "5", "title": name}
-    return {**default, **document, "manifest": {"declarations": {}, **(document.get("manifest") or {})}}
+    try:
+        document = experiment_document(subject.raw, ProcedureDocument)
+    except DocumentError as problem:
+        raise RunFolderError(
+            "run-file-damaged", f"{subject.folder / 'procedure.json'} was changed: {problem}"
+        ) from None
+    name = document.procedure
+    section, title = (test_named(name).section, test_named(name).title) if name in NAMES else ("5", name)
+    return replace(document, section=document.section or section, title=document.title or title)
 
 
 def write(text: str, output: Path | None) -> None:

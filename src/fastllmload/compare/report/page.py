@@ -73,9 +73,7 @@ def _head(title: str, comparison: Comparison, gates: Sequence[GateResult]) -> Pa
             "Test": test_text(comparison),
         },
         simulated=any(
-            (run.document.get("target") or {}).get("simulated") is True
-            for side in (comparison.base, comparison.new)
-            for run in side.runs
+            run.document.target.simulated is True for side in (comparison.base, comparison.new) for run in side.runs
         ),
     )
 

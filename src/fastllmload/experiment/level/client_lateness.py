@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload.certificate.criteria import format_value
+from fastllmload.documents.certificate import Certificate, Reason
+from fastllmload.documents.fields import known
 from fastllmload.experiment.level import criteria as rule
 from fastllmload.metrics.run.window import Window
 from fastllmload.records import layout
@@ -20,13 +21,13 @@ OFFERED = 0.98  # fraction of the planned rate that must have been offered for a
 
 
 def is_closed(run: Run) -> bool:
-    return run.manifest.get("config", {}).get("load", {}).get("concurrency") is not None
+    return run.document.config.load.concurrency is not None
 
 
 def load_of(run: Run) -> float:
     """Slots, or planned requests/s; inf for all at once, NaN if the run does not record it."""
-    asked = run.manifest.get("config", {}).get("load", {})
-    value = asked.get("concurrency") if asked.get("concurrency") is not None else asked.get("rate")
+    asked = run.document.config.load
+    value = asked.concurrency if asked.concurrency is not None else asked.rate
     return math.nan if value is None else float(value)
 
 
@@ -40,27 +41,22 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
     own = int(np.isin(rows["error"], OWN_ERRORS).sum())
     if own:
         found.append(f"{own} requests failed because no file descriptor or port was free")
-    certificate = run.manifest.get("certificate") or {}
-    if certificate.get("generator_limited"):
-        found += [reason["text"] for reason in certificate.get("reasons", ()) if is_limiting(reason)]
+    certificate = run.document.certificate
+    if certificate is not None and certificate.generator_limited:
+        found += [reason.text or reason.code for reason in certificate.reasons if is_limiting(reason)]
     return tuple(dict.fromkeys(found))
 
 
-def is_limiting(reason: Mapping[str, Any]) -> bool:
+def is_limiting(reason: Reason) -> bool:
     """Whether a reason of the certificate makes the client the limit. The schedule lag is reported separately."""
-    return (
-        bool(reason.get("limits_generator"))
-        and reason.get("severity") != "note"
-        and reason.get("code") != "schedule_lag"
-    )
+    return bool(reason.limits_generator) and reason.severity != "note" and reason.code != "schedule_lag"
 
 
 def dispatch_lags(run: Run, rows: npt.NDArray[Any], window: Window) -> rule.Numbers:
     """Dispatch lags in ns of the requests due in the window. Empty with a concurrency cap, or if all requests are sent at
     once: such requests are late by design.
     """
-    asked = run.manifest.get("config", {}).get("load", {})
-    if asked.get("max_concurrency") is not None or load_of(run) == math.inf:
+    if run.document.config.load.max_concurrency is not None or load_of(run) == math.inf:
         return np.empty(0, np.int64)
     due = rows[window.holds(rows["t_sched"]) & (rows["t_dispatch"] > 0)]
     lags: rule.Numbers = due["t_dispatch"] - due["t_sched"]
@@ -69,8 +65,8 @@ def dispatch_lags(run: Run, rows: npt.NDArray[Any], window: Window) -> rule.Numb
 
 def offered_in_full(run: Run) -> bool:
     """Whether the planned load was offered. A closed loop without a planned rate always offers it."""
-    found = run.manifest.get("certificate") or {}
-    offered, planned = found.get("offered_rate"), found.get("planned_rate")
+    found = run.document.certificate or Certificate()
+    offered, planned = known(found.offered_rate), known(found.planned_rate)
     if offered is None or planned is None:
         return is_closed(run)
-    return float(offered) >= OFFERED * float(planned)
+    return offered >= OFFERED * planned

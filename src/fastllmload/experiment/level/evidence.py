@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.fields import known
 from fastllmload.experiment.level import client_lateness, verdict
 from fastllmload.metrics.objectives.benefit import PRESETS, benefits_by, received
 from fastllmload.metrics.objectives.evaluators import JudgedRequests, ObjectiveOutcome, outcome
@@ -224,11 +225,9 @@ def service_s(judged: JudgedRequests) -> float | None:
 
 def figures_of(run: Run) -> dict[str, float | None]:
     """Figures of run.json for a table of levels."""
-    metrics = run.metrics
 
     def of(name: str, statistic: str = "value") -> float | None:
-        value = (metrics.get(name) or {}).get(statistic)
-        return None if value is None else float(value)
+        return known(run.document.metric(name).statistic(statistic))
 
     return {
         "req_s": of("req_s"),

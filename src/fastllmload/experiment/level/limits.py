@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from fastllmload.documents.fields import known
 from fastllmload.experiment.level.late_reads import may_be_in_time
 from fastllmload.experiment.level.margins import BEST, WORST, late_of, ttft_ends, within
 from fastllmload.experiment.level.result import Level
@@ -52,9 +53,8 @@ def ends_of(level: Level, name: str) -> dict[int, float | None]:
     value = level.figure(name, "p99")
     if name == "ttft" and value is not None and (window := window_of(level.run)) is not None:
         return ttft_ends(level.run, populations(level.run, window), late_of(level.run, window).sent_ns, 0.99)
-    bounds = ((level.document.get("metrics") or {}).get(name) or {}).get("bounds") or {}
-    least, most = bounds.get("p99") or (value, value)
-    return {BEST: least, WORST: most}
+    least, most = level.document.metric(name).bounds.get("p99") or (value, value)
+    return {BEST: known(least), WORST: known(most)}
 
 
 def all_of(answers: Iterable[bool | None]) -> bool | None:

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from fastllmload.documents.experiment import LevelEntry
+from fastllmload.documents.fields import known
+from fastllmload.documents.read import DocumentError, convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import RunFolderError
 from fastllmload.experiment.level.verdict import TOO_SHORT
 from fastllmload.records.integrity import find_damage
 from fastllmload.records.run import DONE, Run, load, read_manifest
 from fastllmload.settings import RunSettings
 
-Entry = Mapping[str, Any]
 
-
-def level_warnings(levels: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+def level_warnings(levels: Sequence[LevelEntry]) -> Iterator[tuple[str, str]]:
     """(code, sentence) for `warnings` from `criteria.warnings` of *levels*."""
-    found: dict[str, list[tuple[Entry, str]]] = {}
+    found: dict[str, list[tuple[LevelEntry, str]]] = {}
     for level in levels:
-        for text in (level.get("criteria") or {}).get("warnings") or ():
-            found.setdefault(TOO_SHORT if str(text).endswith(TOO_SHORT) else str(text), []).append((level, str(text)))
+        for text in level.criteria.warnings if level.criteria is not None else ():
+            found.setdefault(TOO_SHORT if text.endswith(TOO_SHORT) else text, []).append((level, text))
     for kind, there in found.items():
         code = warning_code(kind)
         if len(there) == 1:
             [(level, text)] = there
-            yield code, f"level {level.get('number')} ({level.get('name')}): {text}"
+            yield code, f"level {level.number} ({level.name}): {text}"
             continue
-        numbers = ", ".join(str(level.get("number")) for level, _ in there)
+        numbers = ", ".join(str(level.number) for level, _ in there)
         why = "the mean e2e latency is more than a tenth of each: " if kind == TOO_SHORT else ""
         yield code, f"levels {numbers}: {why}{kind}"
 
@@ -45,19 +46,22 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
 
 
-def finished(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
+def finished(folder: Path) -> tuple[RunDocument | None, str | None]:
     """(run.json, None) of a finished run in *folder* with all its files intact; (None, reason) if it is damaged; (None,
     None) without a finished run.
     """
     if not (folder / "run.json").exists():
         return None, None
     try:
-        document = read_manifest(folder)
+        found = read_manifest(folder)
+        document = convert(found, RunDocument)
     except RunFolderError as problem:
         return None, problem.message
-    if document.get("status") != DONE:
+    except DocumentError as problem:
+        return None, str(problem)
+    if document.status != DONE:
         return None, None
-    damaged = find_damage(folder, document)
+    damaged = find_damage(folder, found)
     return (None, "; ".join(damaged.values())) if damaged else (document, None)
 
 
@@ -71,9 +75,6 @@ def quarantine(folder: Path) -> Path | None:
     return folder.rename(target)
 
 
-PERCENTILES = ("p50", "p75", "p90", "p95", "p99", "p999", "mean", "min", "max", "std")
-
-
 @dataclass(frozen=True)
 class Level:
     """A finished level. *resumed*: it was found in the folder and not measured again."""
@@ -82,7 +83,7 @@ class Level:
     name: str
     settings: RunSettings
     folder: Path
-    document: dict[str, Any]  # its run.json
+    document: RunDocument
     resumed: bool = False
 
     @cached_property
@@ -92,9 +93,7 @@ class Level:
 
     def figure(self, name: str, statistic: str = "value") -> float | None:
         """`metrics.<name>.<statistic>`; None if it is null or was not measured."""
-        found = (self.document.get("metrics") or {}).get(name) or {}
-        value = found.get(statistic)
-        return None if value is None else float(value)
+        return known(self.document.metric(name).statistic(statistic))
 
     @property
     def load(self) -> float:
@@ -112,9 +111,17 @@ class Level:
         return self.figure("req_s") or 0.0
 
     @property
-    def counts(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.document.get("counts") or {}
-        return found
+    def completed(self) -> int:
+        return int(known(self.document.completed) or 0)
+
+    @property
+    def failed(self) -> int:
+        return int(known(self.document.failed) or 0)
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict of its certificate; None: not judged."""
+        return None if self.document.certificate is None else self.document.certificate.verdict
 
     @property
     def success_rate(self) -> float | None:
@@ -123,12 +130,13 @@ class Level:
     @property
     def cascading(self) -> bool:
         """Sending was stopped because most of the last requests failed (IETF 7.4)."""
-        return any(phase.get("cascading_failure") for phase in self.document.get("phases", ()))
+        return any(phase.cascading_failure for phase in self.document.phases)
 
     @property
     def generator_limited(self) -> bool:
         """The client was, or may have been, the limit."""
-        return bool((self.document.get("certificate") or {}).get("generator_limited"))
+        certificate = self.document.certificate
+        return certificate is not None and bool(certificate.generator_limited)
 
     @property
     def folder_name(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from fastllmload.documents.experiment import Criteria
 from fastllmload.experiment.level import criteria as rule
 from fastllmload.experiment.level import margins
 from fastllmload.experiment.level.client_lateness import client_limits, is_closed, load_of, offered_in_full
@@ -106,6 +107,11 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
     def unsteady(self) -> bool:
         """Neither steady nor saturated: must be run again, twice as long (spec/procedures 0.9)."""
         return self.steady is False and not self.saturated
+
+
+def criteria_entry(verdict: LevelVerdict) -> Criteria:
+    """The verdict as procedure.json has it."""
+    return Criteria(**msgspec.structs.asdict(verdict))
 
 
 def lowest_of(run: Run) -> Lowest:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from fastllmload.compliance.applies import number
+from fastllmload.documents.experiment import ColdStart, HookEntry
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import Level
 from fastllmload.metrics.run.cold_start import declared_cold
@@ -48,23 +48,21 @@ def declared_seconds(declarations: Mapping[str, str]) -> float | None:
     return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
 
 
-def entry(
-    declarations: Mapping[str, str], steps: Sequence[Mapping[str, Any]], levels: Sequence[Level]
-) -> dict[str, Any]:
+def entry(declarations: Mapping[str, str], steps: Sequence[HookEntry], levels: Sequence[Level]) -> ColdStart:
     """procedure.json "cold_start": both metrics, null if unknown."""
-    restarts = [step for step in steps if step["name"] == RESTART]
+    restarts = [step for step in steps if step.name == RESTART]
     loading: float | None = None
     if restarts:
-        loading = float(restarts[-1]["seconds"]) + float(restarts[-1]["ready_after_s"])
+        loading = (restarts[-1].seconds or 0.0) + (restarts[-1].ready_after_s or 0.0)
     elif LOAD_TIME in declarations:
         loading = declared_seconds(declarations)
     first = levels[0].figure("cold_start_latency") if levels else None
-    return {"model_load_time_s": loading, "cold_start_latency_ms": first}
+    return ColdStart(model_load_time_s=loading, cold_start_latency_ms=first)
 
 
-def sentence(found: Mapping[str, Any]) -> str:
+def sentence(found: ColdStart) -> str:
     """`cold start: the model was loaded in 12.3 s, the first token came after 345 ms`."""
-    loading, first = found["model_load_time_s"], found["cold_start_latency_ms"]
+    loading, first = found.model_load_time_s, found.cold_start_latency_ms
     loaded = (
         "how long the model took to load is not known"
         if loading is None

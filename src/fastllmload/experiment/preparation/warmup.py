@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from fastllmload.errors import coded
+from fastllmload.documents.experiment import Probe, WarmUpEntry
+from fastllmload.documents.fields import known
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.settings import at_concurrency, changed
 from fastllmload.records import layout
@@ -46,20 +50,16 @@ class WarmUp:
     requests: int = 0
     tokens: int = 0
     rounds: int = 0
-    probe_before: dict[str, float] | None = None
-    probes: list[dict[str, float]] = field(default_factory=list)
+    probe_before: Probe | None = None
+    probes: list[Probe] = field(default_factory=list)
     verified: bool | None = None
     folders: list[str] = field(default_factory=list)
 
-    def entry(self) -> dict[str, Any]:
-        return {
-            "requests": self.requests,
-            "tokens": self.tokens,
-            "rounds": self.rounds,
-            "probe_before": self.probe_before,
-            "probes": self.probes,
-            "verified": self.verified,
-        }
+    def entry(self) -> WarmUpEntry:
+        return WarmUpEntry(
+            requests=self.requests, tokens=self.tokens, rounds=self.rounds, probe_before=self.probe_before,
+            probes=tuple(self.probes), verified=self.verified,
+        )  # fmt: skip
 
 
 def warm_up(experiment: Experiment, settings: RunSettings, quick: bool = False) -> None:
@@ -69,7 +69,7 @@ def warm_up(experiment: Experiment, settings: RunSettings, quick: bool = False) 
     """
     if not experiment.warm:
         if not experiment.cold:
-            experiment.journal.note("deviations", "the warm-up was left out (IETF 4.5.1)")
+            experiment.journal.deviate("the warm-up was left out (IETF 4.5.1)", public=True)
         return
     note_unverified(experiment)
     experiment.prepare("warmup", f"warm-up with {settings.workload.name}", lambda: run(experiment, settings, quick))
@@ -77,22 +77,22 @@ def warm_up(experiment: Experiment, settings: RunSettings, quick: bool = False) 
 
 def run(experiment: Experiment, settings: RunSettings, quick: bool) -> None:
     """Warm up and record it in procedure.json, with a warning if it was not verified."""
-    earlier = experiment.journal.document["warmup"]
+    earlier = experiment.journal.document.warmup
     found = run_rounds(experiment, settings, quick)
-    one = {"before_level": experiment.next_level, **found.entry(), "folders": found.folders}
+    one = msgspec.structs.replace(found.entry(), before_level=experiment.next_level, folders=tuple(found.folders))
     if found.verified is False:
         experiment.console.warn("warmup-not-verified", NOT_VERIFIED)
-    if earlier is not None and earlier["verified"] is False:
+    if earlier is not None and earlier.verified is False:
         found.verified = False  # finished levels were measured after it
-    experiment.journal.put(warmup=found.entry(), warmups=[*experiment.journal.document["warmups"], one])
+    experiment.journal.put(warmup=found.entry(), warmups=(*experiment.journal.document.warmups, one))
     note_unverified(experiment)
 
 
 def note_unverified(experiment: Experiment) -> None:
     """Warn of an unverified warm-up, also if an earlier start did it."""
-    done = experiment.journal.document["warmup"]
-    if done is not None and done["verified"] is False:
-        experiment.journal.note("warnings", coded("warmup-not-verified", NOT_VERIFIED))
+    done = experiment.journal.document.warmup
+    if done is not None and done.verified is False:
+        experiment.journal.warn("warmup-not-verified", NOT_VERIFIED, public=True)
 
 
 def run_rounds(experiment: Experiment, settings: RunSettings, quick: bool) -> WarmUp:
@@ -121,10 +121,9 @@ def run_workload(experiment: Experiment, settings: RunSettings, found: WarmUp, l
         )
         document = experiment.preparation("warm-up", asked)
         found.folders.append(experiment.last_preparation.name)
-        counts = document.get("counts") or {}
-        done, received = int(document.get("completed") or 0), int(document.get("total_output_tokens") or 0)
+        done, received = int(known(document.completed) or 0), int(known(document.total_output_tokens) or 0)
         ok, tokens = ok + done, tokens + received
-        if not done or counts.get("cancelled", 0) == missing:
+        if not done or document.counts.cancelled == missing:
             break  # no answers: the level itself will report what is wrong
     found.requests += ok
     found.tokens += tokens
@@ -149,16 +148,21 @@ def verify(experiment: Experiment, settings: RunSettings, found: WarmUp, quick: 
             return
 
 
-def stable(series: list[dict[str, float]]) -> bool:
+def stable(series: Sequence[Probe]) -> bool:
     """Whether PAIRS consecutive pairs anywhere in the series vary by less than VARIATION, in TTFT and in e2e."""
     good = [
-        all(abs(b[name] - a[name]) < VARIATION * a[name] for name in ("ttft_ms", "e2e_ms"))
+        all(abs(after - before) < VARIATION * before for before, after in zip(times(a), times(b), strict=True))
         for a, b in itertools.pairwise(series)
     ]
     return any(all(good[k : k + PAIRS]) for k in range(len(good) - PAIRS + 1))
 
 
-def probes(experiment: Experiment, settings: RunSettings, count: int) -> list[dict[str, float]]:
+def times(probe: Probe) -> tuple[float, float]:
+    """TTFT and e2e in ms; NaN, which nothing is near to, if unknown."""
+    return math.nan if probe.ttft_ms is None else probe.ttft_ms, math.nan if probe.e2e_ms is None else probe.e2e_ms
+
+
+def probes(experiment: Experiment, settings: RunSettings, count: int) -> list[Probe]:
     """TTFT and e2e of *count* equal requests, sent one at a time into the idle system."""
     path = experiment.folder / "probe.jsonl"
     line = json.dumps({"prompt": PROBE_WORDS, "output_tokens": PROBE_TOKENS})
@@ -177,7 +181,7 @@ def probes(experiment: Experiment, settings: RunSettings, count: int) -> list[di
     return [probe_of(row) for row in ok]
 
 
-def probe_of(row: Any) -> dict[str, float]:
+def probe_of(row: Any) -> Probe:
     """TTFT and e2e of one request; if the answer is all reasoning, TTFT is to its first reasoning token."""
     first = row["t_first"] or row["t_any"]
-    return {"ttft_ms": float(first - row["t_submit"]) / 1e6, "e2e_ms": float(row["t_end"] - row["t_submit"]) / 1e6}
+    return Probe(ttft_ms=float(first - row["t_submit"]) / 1e6, e2e_ms=float(row["t_end"] - row["t_submit"]) / 1e6)

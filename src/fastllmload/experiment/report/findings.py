@@ -1,105 +1,93 @@
-"""The findings of a test: figures, tables with the draft's columns, plots, sentences. Plain values in procedure.json."""
+"""The findings of a test: figures, tables with the draft's columns, plots, sentences. As in procedure.json."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from fastllmload.documents.experiment import Cell, ExperimentDocument, FindingPlot, FindingTable, FindingValues
+from fastllmload.documents.fields import Reveals
 from fastllmload.errors import coded
 from fastllmload.report.text.numbers import percent
 
 SHARES = ("success_rate", "slo_attainment")
-Cell = str | float | int | None
-
-
-@dataclass(frozen=True)
-class FindingTable:
-    """*rows* contain numbers in the unit of their column; None is "n/a"."""
-
-    id: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class FindingSeries:
-    """*style*: "" for that of the plot's kind, else line, dash, step or points. For a cdf *y* holds the values."""
-
-    name: str
-    y: tuple[float | None, ...]
-    x: tuple[float, ...] = ()
-    style: str = ""
-
-
-@dataclass(frozen=True)
-class FindingMark:
-    """A limit, a knee: a line at *at* across *axis* ("x" or "y")."""
-
-    axis: str
-    at: float
-    label: str
-
-
-@dataclass(frozen=True)
-class FindingPlot:
-    """*kind*: line, scatter, cdf or bars (one group for each of *names*). *x*, *y*: label, unit, logarithmic."""
-
-    id: str
-    title: str
-    kind: str
-    series: tuple[FindingSeries, ...]
-    x: tuple[str, str, bool | None] = ("", "", None)
-    y: tuple[str, str, bool | None] = ("", "", None)
-    names: tuple[str, ...] = ()
-    marks: tuple[FindingMark, ...] = ()
-    note: str = ""
+LOAD, SHARE, NOTHING = Reveals.LOAD, Reveals.SHARE, Reveals.NOTHING
 
 
 @dataclass
 class Findings:
-    """Filled while a test runs, so that a test that is stopped keeps its findings so far."""
+    """Filled while a test runs, so that a test that is stopped keeps its findings so far. *values*: its figures.
 
-    values: dict[str, Any] = field(default_factory=dict)
+    A sentence may quote any figure unless it is declared *public*.
+    """
+
+    values: FindingValues = field(default_factory=FindingValues)
     tables: list[FindingTable] = field(default_factory=list)
     plots: list[FindingPlot] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
     deviations: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    public: list[str] = field(default_factory=list)
 
-    def table(self, id: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *notes: str) -> None:
-        """Add the table, or replace the one with the same id."""
-        made = FindingTable(id, title, tuple(columns), tuple(tuple(row) for row in rows), notes)
+    def table(
+        self,
+        id: str,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Cell]],
+        *notes: str,
+        reveals: Reveals = Reveals.LOAD,
+        column_reveals: Sequence[Reveals] = (),
+        row_reveals: Sequence[Reveals] = (),
+        public_columns: Sequence[str] = (),
+    ) -> None:
+        """Add the table, or replace the one with the same id. A table may reveal the load unless *reveals* says NOTHING;
+        then *column_reveals* and *row_reveals* say it of columns and rows. *public_columns*: titles for a published table,
+        where *columns* quote a load.
+        """
+        made = FindingTable(
+            id, title, tuple(columns), tuple(tuple(row) for row in rows), notes, reveals, tuple(column_reveals),
+            tuple(row_reveals), tuple(public_columns),
+        )  # fmt: skip
         self.tables = [table for table in self.tables if table.id != id] + [made]
 
     def plot(self, plot: FindingPlot) -> None:
         self.plots = [other for other in self.plots if other.id != plot.id] + [plot]
 
-    def say(self, sentence: str) -> None:
-        if sentence not in self.sentences:
-            self.sentences.append(sentence)
+    def say(self, sentence: str, public: bool = False) -> None:
+        self._add(self.sentences, sentence, public)
 
-    def deviate(self, sentence: str) -> None:
-        if sentence not in self.deviations:
-            self.deviations.append(sentence)
+    def deviate(self, sentence: str, public: bool = False) -> None:
+        self._add(self.deviations, sentence, public)
 
-    def warn(self, code: str, sentence: str) -> None:
-        if coded(code, sentence) not in self.warnings:
-            self.warnings.append(coded(code, sentence))
+    def warn(self, code: str, sentence: str, public: bool = False) -> None:
+        self._add(self.warnings, coded(code, sentence), public)
 
-    def entries(self) -> dict[str, Any]:
-        """The entries of procedure.json."""
+    def _add(self, texts: list[str], sentence: str, public: bool) -> None:
+        if sentence not in texts:
+            texts.append(sentence)
+        if public:
+            self.publish(sentence)
+
+    def entries(self, document: ExperimentDocument) -> dict[str, Any]:
+        """Entries of *document* with these findings, after the remarks that it already has."""
         return {
             "findings": self.values,
-            "tables": [asdict(table) for table in self.tables],
-            "plots": [asdict(plot) for plot in self.plots],
-            "sentences": self.sentences,
-            "deviations": self.deviations,
-            "warnings": self.warnings,
+            "tables": tuple(self.tables),
+            "plots": tuple(self.plots),
+            "sentences": tuple(self.sentences),
+            "deviations": tuple(dict.fromkeys([*document.deviations, *self.deviations])),
+            "warnings": tuple(dict.fromkeys([*document.warnings, *self.warnings])),
+            "public": tuple(dict.fromkeys([*document.public, *self.public])),
         }
+
+    def publish(self, text: str) -> str:
+        """Declare that *text* (of a note, for example) reveals nothing, and return it."""
+        if text not in self.public:
+            self.public.append(text)
+        return text
 
 
 def in_percent(key: str, value: float | None) -> str | float | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.experiment.report.page import page
 from fastllmload.experiment.report.text import MARKDOWN, PAGE, markdown
 from fastllmload.files import replace_with
@@ -18,6 +18,6 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def write(folder: Path, document: Mapping[str, Any]) -> None:
+def write(folder: Path, document: ProcedureDocument) -> None:
     """Write procedure.md and procedure.html."""
     write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
+import msgspec
+
+from fastllmload.documents.experiment import FindingPlot, FindingTable
+from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.experiment.incomplete import level_table, with_final_remarks
-from fastllmload.experiment.report.parts import REMARKS, facts
+from fastllmload.experiment.report.parts import facts, notice, remarks
 from fastllmload.experiment.report.text import headline, verdict_lines
 from fastllmload.report.html.page_layout import (
+    Forest,
     PageHead,
     PageSection,
     PageTable,
@@ -19,7 +22,6 @@ from fastllmload.report.html.page_layout import (
     Rule,
     page_layout,
 )
-from fastllmload.report.redaction.document import notice
 from fastllmload.report.redaction.texts import WITHHELD
 
 TONES = {
@@ -29,22 +31,21 @@ TONES = {
 }
 
 
-def page(document: Mapping[str, Any]) -> str:
+def page(document: ProcedureDocument) -> str:
     """The HTML text."""
     document = with_final_remarks(document)
     redacted = notice(document)
-    results = [*document.get("sentences", ()), *map(table_of, document["tables"])]
+    results: list[PageTable | Plot | Forest | str] = [*document.sentences, *map(table_of, document.tables)]
     sections = [
         PageSection("Results", [*([] if redacted is None else [f"{redacted[0].upper()}{redacted[1:]}."]), *results])
     ]
-    if document["plots"]:
-        sections.append(PageSection("Plots", [plot_of(plot) for plot in document["plots"]]))
-    sections += [PageSection(title, document[name]) for name, title in REMARKS if document[name]]
+    if document.plots:
+        sections.append(PageSection("Plots", [plot_of(plot) for plot in document.plots]))
+    sections += [PageSection(title, texts) for title, texts in remarks(document)]
     if redacted is None:
-        sections.append(
-            PageSection("Levels", [table_of({**level_table(document), "title": "Levels in the order measured"})])
-        )
-    declared = document["manifest"]["declarations"]
+        levels = msgspec.structs.replace(level_table(document), title="Levels in the order measured")
+        sections.append(PageSection("Levels", [table_of(levels)]))
+    declared = document.manifest.declarations
     if declared:
         sections.append(
             PageSection("Declarations", [PageTable(["Name", "Declared"], [list(pair) for pair in declared.items()])])
@@ -52,37 +53,36 @@ def page(document: Mapping[str, Any]) -> str:
     return page_layout(head_of(document), sections)
 
 
-def head_of(document: Mapping[str, Any]) -> PageHead:
-    compliance = document.get("compliance") or {}
-    verdict = str(compliance.get("verdict", ""))
-    manifest = document["manifest"]
-    levels = str(len(document["levels"])) if notice(document) is None else WITHHELD
-    more = {"Workload": str(manifest.get("workload")), "Levels": levels}
+def head_of(document: ProcedureDocument) -> PageHead:
+    compliance, manifest = document.compliance, document.manifest
+    verdict = "" if compliance is None else str(compliance.verdict)
+    levels = str(len(document.levels)) if notice(document) is None else WITHHELD
+    more = {"Workload": str(manifest.workload), "Levels": levels}
     return PageHead(
         headline(document),
         verdict=verdict,
         meaning="; ".join(verdict_lines(compliance)) if verdict else "",
         tone=TONES.get(verdict, ""),
         facts={**facts(document), **more},
-        simulated=bool(manifest.get("simulated")),
+        simulated=manifest.simulated,
     )
 
 
-def table_of(table: Mapping[str, Any]) -> PageTable:
-    return PageTable(table["columns"], table["rows"], title=table["title"], notes=table["notes"])
+def table_of(table: FindingTable) -> PageTable:
+    return PageTable(table.columns, table.rows, title=table.title, notes=table.notes)
 
 
-def plot_of(plot: Mapping[str, Any]) -> Plot:
+def plot_of(plot: FindingPlot) -> Plot:
     return Plot(
-        plot["kind"],
-        plot["title"],
+        plot.kind,
+        plot.title,
         [
-            PlotSeries(one["name"], y=[math.nan if y is None else y for y in one["y"]], x=one["x"], style=one["style"])
-            for one in plot["series"]
+            PlotSeries(one.name, y=[math.nan if y is None else y for y in one.y], x=one.x, style=one.style)
+            for one in plot.series
         ],
-        x=PlotAxis(*plot["x"]),
-        y=PlotAxis(*plot["y"]),
-        names=plot["names"],
-        marks=[Rule(mark["axis"], mark["at"], mark["label"]) for mark in plot["marks"]],
-        note=plot["note"],
+        x=PlotAxis(*plot.x),
+        y=PlotAxis(*plot.y),
+        names=plot.names,
+        marks=[Rule(mark.axis, mark.at, mark.label) for mark in plot.marks],
+        note=plot.note,
     )

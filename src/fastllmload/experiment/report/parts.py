@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from fastllmload.documents.experiment import Cell, ExperimentDocument, FindingTable
 from fastllmload.experiment.report.findings import format_cell
 from fastllmload.report.documents.reproduction import command_line
 from fastllmload.report.render.markdown import code_span
-
-Document = Mapping[str, Any]
 
 NOT_DONE = {
     "running": "INCOMPLETE (killed)",
@@ -17,34 +15,44 @@ NOT_DONE = {
     "failed": "INCOMPLETE (cut short)",
 }
 SIMULATED = "**SIMULATED ENGINE: the target was fastllmload's own simulator, not a server.**"
-REMARKS = (("warnings", "Warnings"), ("deviations", "Deviations from the methodology"))
 
 
-def with_state(title: str, document: Document) -> str:
+def remarks(document: ExperimentDocument) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Title and sentences of each kind of remarks of which there are any."""
+    kinds = (("Warnings", document.warnings), ("Deviations from the methodology", document.deviations))
+    yield from ((title, texts) for title, texts in kinds if texts)
+
+
+def notice(document: ExperimentDocument) -> str | None:
+    """One line on what is withheld and why; None where nothing is."""
+    return None if document.withheld is None else f"withheld (IETF 7.1): {document.withheld}"
+
+
+def with_state(title: str, document: ExperimentDocument) -> str:
     """*title* with the document's state: cold start, incomplete, quick."""
-    cold = "COLD START" if document.get("cold_start") else ""
-    quick = "QUICK (does not conform)" if document.get("quick") else ""
-    state = ", ".join(text for text in (cold, NOT_DONE.get(document["status"], ""), quick) if text)
+    cold = "COLD START" if document.cold_start is not None else ""
+    quick = "QUICK (does not conform)" if document.quick else ""
+    state = ", ".join(text for text in (cold, NOT_DONE.get(document.status, ""), quick) if text)
     return f"{title}: {state}" if state else title
 
 
-def facts(document: Document) -> dict[str, str]:
+def facts(document: ExperimentDocument) -> dict[str, str]:
     """Start time, command and target, for the head of a report."""
     return {
-        "Started": document["started_utc"],
-        "Command": command_line(document["command"]) or "not recorded",
-        "Target": ", ".join(document["manifest"].get("urls", ())) or "the simulated engine",
+        "Started": document.started_utc,
+        "Command": command_line(document.command) or "not recorded",
+        "Target": ", ".join(document.manifest.urls) or "the simulated engine",
     }
 
 
 # -- the terminal -----------------------------------------------------------------------------------------------------
 
 
-def aligned(table: Document) -> Iterator[str]:
+def aligned(table: FindingTable) -> Iterator[str]:
     """Lines of aligned columns: the first to the left, the others to the right."""
-    columns = table["columns"]
+    columns = table.columns
     cells = [[str(column) for column in columns]]
-    cells += [[format_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in table["rows"]]
+    cells += [[format_cell(cell, column) for cell, column in zip(row, columns, strict=True)] for row in table.rows]
     widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
     for row in cells:
         first, *others = [
@@ -53,28 +61,28 @@ def aligned(table: Document) -> Iterator[str]:
         yield "  " + "  ".join([first, *others]).rstrip()
 
 
-def terminal_tables(tables: Sequence[Document]) -> Iterator[str]:
+def terminal_tables(tables: Sequence[FindingTable]) -> Iterator[str]:
     """Each under its title, with its notes."""
     for table in tables:
         yield ""
-        yield table["title"]
+        yield table.title
         yield from aligned(table)
-        yield from (f"  {note}" for note in table["notes"])
+        yield from (f"  {note}" for note in table.notes)
 
 
-def terminal_remarks(document: Document) -> Iterator[str]:
-    yield from (f"warning    {text}" for text in document["warnings"])
-    yield from (f"deviation  {text}" for text in document["deviations"])
+def terminal_remarks(document: ExperimentDocument) -> Iterator[str]:
+    yield from (f"warning    {text}" for text in document.warnings)
+    yield from (f"deviation  {text}" for text in document.deviations)
 
 
 # -- Markdown ---------------------------------------------------------------------------------------------------------
 
 
-def markdown_head(headline: str, document: Document) -> Iterator[str]:
+def markdown_head(headline: str, document: ExperimentDocument) -> Iterator[str]:
     """The title, the note on a simulated target, and the facts."""
     yield f"# {escaped(headline)}"
     yield ""
-    if document["manifest"].get("simulated"):
+    if document.manifest.simulated:
         yield SIMULATED
         yield ""
     for name, text in facts(document).items():
@@ -82,24 +90,23 @@ def markdown_head(headline: str, document: Document) -> Iterator[str]:
     yield ""
 
 
-def markdown_tables(tables: Sequence[Document]) -> Iterator[str]:
+def markdown_tables(tables: Sequence[FindingTable]) -> Iterator[str]:
     """One section per table, with its notes."""
     for table in tables:
-        yield from ("", f"## {escaped(table['title'])}", "", *pipes(table))
-        for note in table["notes"]:
+        yield from ("", f"## {escaped(table.title)}", "", *pipes(table))
+        for note in table.notes:
             yield from ("", escaped(note))
 
 
-def markdown_remarks(document: Document) -> Iterator[str]:
+def markdown_remarks(document: ExperimentDocument) -> Iterator[str]:
     """Warnings and deviations, one section each if there are any."""
-    for name, title in REMARKS:
-        if document[name]:
-            yield from ("", f"## {title}", "", *(f"* {escaped(text)}" for text in document[name]))
+    for title, texts in remarks(document):
+        yield from ("", f"## {title}", "", *(f"* {escaped(text)}" for text in texts))
 
 
-def pipes(table: Document) -> Iterator[str]:
+def pipes(table: FindingTable) -> Iterator[str]:
     """A Markdown table: numbers to the right, text to the left."""
-    columns, rows = table["columns"], table["rows"]
+    columns, rows = table.columns, table.rows
     marks = ["---" if k == 0 or wordy([row[k] for row in rows]) else "--:" for k in range(len(columns))]
     yield "| " + " | ".join(escaped(str(column)) for column in columns) + " |"
     yield f"|{'|'.join(marks)}|"
@@ -111,7 +118,7 @@ def pipes(table: Document) -> Iterator[str]:
         )
 
 
-def wordy(cells: Sequence[Any]) -> bool:
+def wordy(cells: Sequence[Cell]) -> bool:
     """Whether the cells are text: there are strings, and none of them begins as a number does."""
     texts = [cell for cell in cells if isinstance(cell, str) and cell not in ("n/a", "-", "not measured")]
     return bool(texts) and not any(text[:1].isdigit() or text[:1] in "+-" for text in texts)

@@ -10,6 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from fastllmload.documents.experiment import FindingPlot, FindingSeries
+from fastllmload.documents.fields import known
+from fastllmload.documents.procedure import CapacityFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.client_lateness import OWN_ERRORS
@@ -18,12 +21,11 @@ from fastllmload.experiment.level.margins import late_of
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_concurrency, changed, instants, own_requests
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.procedure.quick_parameters import shorter
 from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
-from fastllmload.records.error_texts import count_matching
 from fastllmload.search.bisection import BisectionResult, SearchEvent, search
 from fastllmload.settings import RunSettings
 
@@ -98,8 +100,8 @@ class Levels:
             )
             own = own_requests(settings, slots, repetition * 4 + attempt)
             level = self.experiment.level(name, own, before=lambda: self.count_lines_before(key))
-            errors = count_matching(level.document.get("error_texts"), self.parameters.oom_pattern)
-            ended = int(level.document.get("completed") or 0) + int(level.document.get("failed") or 0)
+            errors = count_matching(level, self.parameters.oom_pattern)
+            ended = level.completed + level.failed
             wanted = self.parameters.per_slot * slots
             if ended >= wanted or level.cascading or not ended or errors:
                 break
@@ -112,13 +114,13 @@ class Levels:
         The lines are counted before and after the level, and the counts are recorded for later starts, which find the
         level finished.
         """
-        counts = self.experiment.journal.document["server_log"].get(key)
-        if counts is None or (counts[1] is None and SERVER_LOG not in self.experiment.commands):
+        log = self.experiment.journal.document.server_log
+        before, after = log.get(key, (0, 0))
+        if after is None and SERVER_LOG not in self.experiment.commands:
             return 0
-        if counts[1] is None:
-            counts[1] = self._lines = self.lines()
-            self.experiment.journal.save()
-        before, after = counts
+        if after is None:
+            after = self._lines = self.lines()
+            self.experiment.journal.put(server_log={**log, key: (before, after)})
         return int(after - before if after >= before else after)  # a shorter log was rotated
 
     def count_lines_before(self, key: str) -> None:
@@ -128,11 +130,11 @@ class Levels:
         if SERVER_LOG not in self.experiment.commands or key in self._counted:
             return
         self._counted.add(key)
-        log = self.experiment.journal.document["server_log"]
+        log = self.experiment.journal.document.server_log
         if key not in log or log[key][1] is not None:
-            log[key] = [self.lines(), None]
-            self.experiment.journal.save()
-            late = 0 if self._lines is None else log[key][0] - self._lines
+            before = self.lines()
+            self.experiment.journal.put(server_log={**log, key: (before, None)})
+            late = 0 if self._lines is None else before - self._lines
             if late > 0:
                 self.found.warn(
                     "memory-lines-unassigned",
@@ -156,9 +158,16 @@ class Levels:
             rows.append(
                 (f"{level.load:g}" + (f" (run {again + 1})" if again else ""),
                  "n/a" if share is None else f"{share:.2%}", level.figure("ttft", "p99"), level.figure("tpot", "p99"),
-                 int(level.document.get("failed") or 0), status + oom)
+                 level.failed, status + oom)
             )  # fmt: skip
         self.found.table(f"{self.prefix}capacity", "Concurrent Request Capacity", columns, rows)
+
+
+def count_matching(level: Level, pattern: str) -> int:
+    """Failed requests whose text matches *pattern*, whatever its case."""
+    wanted = re.compile(pattern, re.IGNORECASE)
+    texts = level.document.error_texts.texts
+    return sum(int(known(each.requests) or 0) for each in texts if wanted.search(each.text or ""))
 
 
 def completion(level: Level) -> float | None:
@@ -226,23 +235,23 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
 
 def report(levels: Levels, answer: BisectionResult, found: Findings) -> None:
     best = best_level(levels, answer.level)
-    found.values = {
-        "max_concurrency": None if answer.level is None else int(answer.level),
-        "bracket": [answer.level, answer.above],
-        "ended_by": answer.ended_by,
-        "levels": len(levels.done),
-        "slo_ttft_p99_ms": levels.parameters.slo_ttft_p99_ms,
-        "limited_by": limited_by(levels, answer.above),
-        "output_tok_s": None if best is None else best.output_tok_s,
-        "tokens_in_flight_mean": None if best is None else best.figure("tokens_in_flight"),
-        "tokens_in_flight_max": None if best is None else best.figure("tokens_in_flight", "max"),
-    }
+    why, flight = limited_by(levels, answer.above), None if best is None else best.figure("tokens_in_flight")
+    found.values = CapacityFindings(
+        max_concurrency=None if answer.level is None else int(answer.level),
+        bracket=(answer.level, answer.above),
+        ended_by=answer.ended_by,
+        levels=len(levels.done),
+        slo_ttft_p99_ms=levels.parameters.slo_ttft_p99_ms,
+        limited_by=why,
+        output_tok_s=None if best is None else best.output_tok_s,
+        tokens_in_flight_mean=flight,
+        tokens_in_flight_max=None if best is None else best.figure("tokens_in_flight", "max"),
+    )
     number = "none" if answer.level is None else f"{int(answer.level)}"
     found.say(f"Maximum concurrent requests meeting criteria: {number}")
-    if found.values["limited_by"] is not None:
-        found.say(f"at {answer.above:g} slots: {found.values['limited_by']}")
+    if why is not None:
+        found.say(f"at {answer.above:g} slots: {why}")
     if best is not None:
-        flight = found.values["tokens_in_flight_mean"]
         text = "" if flight is None else f", {flight:,.0f} tokens in flight on average"
         found.say(f"at {number}: {best.output_tok_s:,.4g} output tok/s{text}")
     for note in answer.notes:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
+from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.procedure import FairnessFindings
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import ClassFairness, Fairness
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.level.verdict import LevelVerdict
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
-from fastllmload.metrics.levels.fairness import STARVED_ABOVE, UNFAIR_BELOW, fairness_block, latency_inflation
+from fastllmload.experiment.report.findings import LOAD, NOTHING, SHARE, Findings
+from fastllmload.metrics.levels.fairness import (
+    STARVED_ABOVE,
+    STATISTICS,
+    UNFAIR_BELOW,
+    fairness_block,
+    latency_inflation,
+)
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.plan.standard import SKEWED
@@ -79,9 +91,10 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
                 "with it, have no meaning; take --baseline own_rate or a lower --load",
             )
     mixed = LoadSweep(experiment, settings, prefix="mixed, ").at(float(f"{rate:.6g}"))
-    report(mixed.level, {name: level_result.level for name, level_result in alone.items()}, capacity, parameters, found)
-    if unsound:
-        found.values |= {"significantly_unfair": None, "saturated_baselines": unsound}
+    report(
+        mixed.level, {name: level_result.level for name, level_result in alone.items()}, capacity, parameters, found,
+        unsound,
+    )  # fmt: skip
 
 
 def overloaded(verdict: LevelVerdict) -> str:
@@ -119,24 +132,30 @@ def expected_tokens(workload: str) -> float:
 
 
 def report(
-    mixed: Level, alone: dict[str, Level], capacity: SaturationCapacity, parameters: Parameters, found: Findings
+    mixed: Level,
+    alone: dict[str, Level],
+    capacity: SaturationCapacity,
+    parameters: Parameters,
+    found: Findings,
+    unsound: Sequence[str] = (),
 ) -> None:
+    """*unsound*: classes that saturate the system alone."""
     isolated_p50 = {NUMBERS[name]: value for name, level in alone.items() if (value := level.figure("ttft", "p50"))}
     block = block_of(mixed.run, isolated_p50)
     if block is None:
         found.warn("nothing-measured", "fewer than two classes of the mix were served: there is nothing to compare")
         return
-    rows: list[tuple[Any, ...]] = []
-    inflation: dict[str, Any] = {}
+    rows: list[tuple[Cell, ...]] = []
+    inflation: dict[str, dict[str, float | None]] = {}
     for name, level in alone.items():
-        one = class_of(block, name)
-        inflation[name] = latency_inflation(one["ttft"], level.document["metrics"]["ttft"])
-        for how, figures, above in (
-            ("isolated", level.document["metrics"], None),
-            ("mixed", one, inflation[name]["p50"]),
+        one, document = class_of(block, name), level.document
+        inflation[name] = latency_inflation(statistics(one.ttft), statistics(document.metric("ttft")))
+        for how, ttft, tpot, above in (
+            ("isolated", document.metric("ttft"), document.metric("tpot"), None),
+            ("mixed", one.ttft, one.tpot, inflation[name]["p50"]),
         ):
-            rows.append(row(f"{name} {how}", figures, above))
-            samples = figures["ttft"]["n"]
+            rows.append(row(f"{name} {how}", ttft, tpot, above))
+            samples = int(known(ttft.n) or 0)
             if samples < P99_REQUESTS:
                 found.warn(
                     "few-samples",
@@ -153,30 +172,37 @@ def report(
         "Inflation",
     )
     found.table(
-        "fairness", "Per-Class Latency", columns, rows, f"isolated rates: {parameters.baseline.replace('_', ' ')}"
-    )
-    jain, latency = block["jain_index"], block["jain_norm_latency"]
+        "fairness", "Per-Class Latency", columns, rows,
+        found.publish(f"isolated rates: {parameters.baseline.replace('_', ' ')}"), reveals=NOTHING,
+        column_reveals=(NOTHING, LOAD, *(NOTHING for _ in columns[2:])),
+    )  # fmt: skip
+    jain = block.jain_index
     indices = [
-        ("Jain's Fairness Index", jain["value"]),
-        ("Jain's index of e2e per output token", latency["value"]),
+        ("Jain's Fairness Index", known(jain.value)),
+        ("Jain's index of e2e per output token", known(block.jain_norm_latency.value)),
         *((f"{name.capitalize()} Class Starvation", starved(class_of(block, name))) for name in alone),
     ]
-    found.table(
-        "fairness-indices", "Fairness", ("Metric", "Value"), indices,
+    notes = (
         f"Jain's index over TTFT / isolated median TTFT of the class; below {UNFAIR_BELOW:g} is significantly unfair",
         "the index also falls where some of a class wait and others do not; inflation compares the classes",
         f"starved: waited more than {STARVED_ABOVE} times the median of the class",
+    )
+    found.table(
+        "fairness-indices", "Fairness", ("Metric", "Value"), indices, *map(found.publish, notes), reveals=NOTHING,
+        row_reveals=(NOTHING, NOTHING, *(SHARE for _ in alone)),
     )  # fmt: skip
-    found.values = {
-        "capacity": capacity.entry(),
-        "rate": mixed.load,
-        "baseline": parameters.baseline,
-        "jain_index": jain["value"],
-        "significantly_unfair": jain["significantly_unfair"],
-        "inflation": inflation,
-        "starvation": {name: class_of(block, name)["starvation_rate"] for name in alone},
-        "requests": {name: class_of(block, name)["submitted"] for name in alone},
-    }
+    classes = {name: class_of(block, name) for name in alone}
+    found.values = FairnessFindings(
+        capacity=capacity.entry(),
+        rate=mixed.load,
+        baseline=parameters.baseline,
+        jain_index=jain.value,
+        significantly_unfair=None if unsound else jain.significantly_unfair,
+        inflation=inflation,
+        starvation={name: known(one.starvation_rate) for name, one in classes.items()},
+        requests={name: known(one.submitted) for name, one in classes.items()},
+        saturated_baselines=tuple(unsound),
+    )
     found.say(
         f"mixed load {mixed.load:.4g} requests/s, {parameters.share_of_capacity:.0%} of {capacity.req_s:.4g} "
         f"({capacity.source})"
@@ -186,20 +212,24 @@ def report(
     found.plot(FindingPlot("ttft-cdf", "TTFT by class", "cdf", series, y=("TTFT", "ms", None)))
 
 
-def block_of(run: Run, isolated_p50: dict[int, float]) -> dict[str, Any] | None:
-    return fairness_block(run, populations(run, window_of(run)), count_tokens(run), isolated_p50)
+def block_of(run: Run, isolated_p50: dict[int, float]) -> Fairness | None:
+    found = fairness_block(run, populations(run, window_of(run)), count_tokens(run), isolated_p50)
+    return None if found is None else convert(found, Fairness)
 
 
-def class_of(block: dict[str, Any], name: str) -> dict[str, Any]:
+def class_of(block: Fairness, name: str) -> ClassFairness:
     """The class *name*, or its number if the run names no classes."""
-    classes = block["classes"]
-    return classes.get(name) or classes[str(NUMBERS[name])]  # type: ignore[no-any-return]
+    return block.classes.get(name) or block.classes[str(NUMBERS[name])]
 
 
-def row(name: str, figures: dict[str, Any], inflation: float | None) -> tuple[Any, ...]:
+def statistics(of: Metric) -> dict[str, float | None]:
+    return {name: known(of.statistic(name)) for name in STATISTICS}
+
+
+def row(name: str, ttft: Metric, tpot: Metric, inflation: float | None) -> tuple[Cell, ...]:
     """A table row. Its count is of the requests that the TTFT percentiles are computed from."""
-    ttft, tpot = figures["ttft"], figures["tpot"]
-    return (name, ttft["n"], ttft["p50"], ttft["p95"], ttft["p99"], tpot["p50"], tpot["p99"], inflation)
+    latencies = (ttft.p50, ttft.p95, ttft.p99, tpot.p50, tpot.p99)
+    return (name, int(known(ttft.n) or 0), *map(known, latencies), inflation)
 
 
 def ttft_of(run: Run, number: int | None) -> tuple[float, ...]:
@@ -215,9 +245,9 @@ def ttft_of(run: Run, number: int | None) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-def starved(one: Any) -> str | None:
+def starved(one: ClassFairness) -> str | None:
     """The starvation rate of a class in percent, as IETF Table 9 prints it."""
-    rate = one["starvation_rate"]
+    rate = known(one.starvation_rate)
     return None if rate is None else f"{rate:.1%}"
 
 

@@ -6,11 +6,15 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.documents.experiment import FindingPlot, FindingSeries
+from fastllmload.documents.fields import known
+from fastllmload.documents.procedure import GuardrailFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.metrics.levels.guardrail import overheads, throughput_change
 from fastllmload.procedure.quick_parameters import first, shorter
 from fastllmload.procedure.run import ProcedureTest
@@ -43,6 +47,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Done = dict[str, list[tuple[float, LevelResult]]]  # configuration → shares of the capacity and their results
+Overheads = dict[str, dict[str, float | None] | None]  # what is added → percentiles in ms
 Throughput = dict[str, SaturationCapacity | None]  # configuration → maximum; None if nothing was received
 
 
@@ -69,7 +74,7 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
         ]
         report(done, throughput, capacity, found)
     if "baseline" not in order:
-        found.deviate("no baseline without guardrails was measured (IETF 5.10.2)")
+        found.deviate("no baseline without guardrails was measured (IETF 5.10.2)", public=True)
 
 
 def report(done: Done, throughput: Throughput, capacity: SaturationCapacity, found: Findings) -> None:
@@ -103,26 +108,23 @@ def report(done: Done, throughput: Throughput, capacity: SaturationCapacity, fou
             ("Configuration", "Max Throughput (tok/s)", "Reduction", "Requests (r/s)"), changes,
             "Reduction: of output tokens/s, by the baseline's",
         )  # fmt: skip
-    found.values = {
-        "capacity": capacity.entry(),
-        "overheads": {f"{share:g}": overhead(done, k) for k, share in enumerate(shares)},
-        "throughput_output_tok_s": tokens,
-        "throughput_req_s": requests,
-        "throughput_change_percent": {
+    refused = {
+        name: sum(refusals(level_result) for _, level_result in level_results) for name, level_results in done.items()
+    }
+    found.values = GuardrailFindings(
+        capacity=capacity.entry(),
+        overheads={f"{share:g}": overhead(done, k) for k, share in enumerate(shares)},
+        throughput_output_tok_s=tokens,
+        throughput_req_s=requests,
+        throughput_change_percent={
             name: throughput_change(baseline, value) for name, value in tokens.items() if name != "baseline"
         },
-        "refused": {
-            name: sum(refusals(level_result) for _, level_result in level_results)
-            for name, level_results in done.items()
-        },
-    }
-    report_overheads(found, shares[middle])
-    refused = {name: count for name, count in found.values["refused"].items() if count}
-    if refused:
-        found.warn(
-            "benign-refused",
-            f"benign requests were refused: {', '.join(f'{name} {count}' for name, count in refused.items())}",
-        )
+        refused=refused,
+    )
+    report_overheads(overhead(done, middle), shares[middle], found)
+    if any(refused.values()):
+        counts = ", ".join(f"{name} {count}" for name, count in refused.items() if count)
+        found.warn("benign-refused", f"benign requests were refused: {counts}")
     names = tuple(f"{share:.0%}" for share in shares)
     series = tuple(
         FindingSeries(
@@ -143,15 +145,21 @@ def latencies(level_result: LevelResult) -> tuple[Any, ...]:
     )
 
 
-def overhead(done: Done, level: int) -> dict[str, Any]:
+def overhead(done: Done, level: int) -> Overheads:
     """Milliseconds that each configuration adds at one level; None for a configuration that was not measured."""
-    metrics = {name: level_results[level][1].level.document["metrics"] for name, level_results in done.items()}
+    metrics = {name: percentiles(level_results[level][1].level) for name, level_results in done.items()}
     if "baseline" not in metrics:
         return {}
     return dict(overheads(metrics["baseline"], metrics.get("input"), metrics.get("output"), metrics.get("full")))
 
 
-def report_overheads(found: Findings, share: float) -> None:
+def percentiles(level: Level) -> dict[str, dict[str, float | None]]:
+    """Those of TTFT and e2e in ms."""
+    found = {name: level.document.metric(name) for name in ("ttft", "e2e")}
+    return {name: {key: known(metric.statistic(key)) for key in NAMES} for name, metric in found.items()}
+
+
+def report_overheads(overheads: Overheads, share: float, found: Findings) -> None:
     """Sentences with the overheads of the middle level."""
     titles = {
         "input_filter_ttft_ms": "the input filter adds {} ms to TTFT",
@@ -160,15 +168,15 @@ def report_overheads(found: Findings, share: float) -> None:
     }
     found.sentences = []
     for name, text in titles.items():
-        values = found.values["overheads"][f"{share:g}"].get(name)
+        values = overheads.get(name)
         if values is not None and values["p50"] is not None:
             found.say(f"{text.format(format(values['p50'], '.4g'))} (P50 at {share:.0%} of the capacity)")
 
 
 def refusals(level_result: LevelResult) -> int:
     """Number of requests that were answered with 4xx, as a filter does that refuses them."""
-    groups = level_result.level.document.get("errors") or []
-    return sum(group["count"] for group in groups if 400 <= (group.get("http_status") or 0) < 500)
+    groups = level_result.level.document.errors
+    return sum(int(known(group.count) or 0) for group in groups if 400 <= (group.http_status or 0) < 500)
 
 
 def signed(percent: float | None) -> str | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
+from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
+from fastllmload.documents.procedure import ItlFindings, ItlLevel
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.gaps import LevelGaps, gaps_of
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_rate, changed, own_requests
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.experiment.report.findings import LOAD, NOTHING, Findings
 from fastllmload.procedure.quick_parameters import first
 from fastllmload.procedure.run import ProcedureTest
 from fastllmload.records import layout
@@ -57,7 +57,6 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
         level, gaps = measure(experiment, share * capacity.req_s, parameters, found)
         done.append((share, level, gaps))
         report(done, capacity, found)
-        report_raised(done, found)
 
 
 def measure(experiment: Experiment, rate: float, parameters: Parameters, found: Findings) -> tuple[Level, LevelGaps]:
@@ -85,44 +84,52 @@ def report(done: list[tuple[float, Level, LevelGaps]], capacity: SaturationCapac
     name = "ITL" if all(gaps.option == "direct" for _, _, gaps in done) else "Time Between Chunks"
     columns = ("Metric", *(f"{share:.0%} ({level.load:.4g} r/s)" for share, level, _ in done))
     figures = [gaps.figures() for _, _, gaps in done]
-    rows: list[tuple[Any, ...]] = [(f"{name} Samples", *(len(gaps.ns) for _, _, gaps in done))]
+    public = ("Metric", *(f"{share:.0%}" for share, _, _ in done))
+    rows: list[tuple[Cell, ...]] = [(f"{name} Samples", *(len(gaps.ns) for _, _, gaps in done))]
     for title, key in (("P50", "p50"), ("P90", "p90"), ("P95", "p95"), ("P99", "p99"), ("P99.9", "p999")):
         rows.append((f"{name} {title} (ms)", *(one[key] for one in figures)))
     rows += [(f"{name} Mean (ms)", *(one["mean"] for one in figures))]
     rows += [(f"{name} Std Dev (ms)", *(one["std"] for one in figures))]
     rows += [("P99/P50 Ratio", *(one["p99_p50"] for one in figures))]
-    found.table("itl", f"{name} Results", columns, rows, *notes(done))
-    shape: list[tuple[Any, ...]] = [("Requests that qualify", *(gaps.requests for _, _, gaps in done)),
+    found.table(
+        "itl", f"{name} Results", columns, rows, *map(found.publish, notes(done)), reveals=NOTHING,
+        row_reveals=(LOAD, *(NOTHING for _ in rows[1:])), public_columns=public,
+    )  # fmt: skip
+    shape: list[tuple[Cell, ...]] = [("Requests that qualify", *(gaps.requests for _, _, gaps in done)),
              ("Requests below 50 tokens, left out", *(gaps.short for _, _, gaps in done)),
              *((f"{title} {label} (ms)", *(gaps.per_request(key, q) for _, _, gaps in done))
                for title, key in (("Jitter", "jitter"), ("Max pause", "max_pause"))
                for label, q in (("P50", 0.5), ("P95", 0.95), ("P99", 0.99))),
              ("Modality", *(gaps.modality for _, _, gaps in done)),
              ("Tail", *(gaps.tail for _, _, gaps in done))]  # fmt: skip
-    found.table("itl-shape", "Per request, and the shape of the distribution", columns, shape)
-    found.values = {
-        "capacity": capacity.entry(),
-        "option": sorted({gaps.option for _, _, gaps in done}),
-        "levels": [
-            {"share": share, "load": level.load, "samples": len(gaps.ns), "requests": gaps.requests,
-             "short": gaps.short, "modality": gaps.modality, "tail": gaps.tail, **one}
+    found.table(
+        "itl-shape", "Per request, and the shape of the distribution", columns, shape, reveals=NOTHING,
+        row_reveals=(LOAD, LOAD, *(NOTHING for _ in shape[2:])), public_columns=public,
+    )  # fmt: skip
+    options = sorted({gaps.option for _, _, gaps in done})
+    found.values = ItlFindings(
+        capacity=capacity.entry(),
+        option=tuple(options),
+        levels=tuple(
+            ItlLevel(share=share, load=level.load, samples=len(gaps.ns), requests=gaps.requests, short=gaps.short,
+                     modality=gaps.modality, tail=gaps.tail, **one)
             for (share, level, gaps), one in zip(done, figures, strict=True)
-        ],
-    }  # fmt: skip
+        ),
+        answers_at_least_length=report_raised(done, found),
+    )  # fmt: skip
     series = tuple(FindingSeries(f"{share:.0%}", tuple(sample(gaps))) for share, _, gaps in done)
     found.plot(FindingPlot("itl-cdf", name, "cdf", series, y=(name, "ms", None)))
-    option = ", ".join(found.values["option"])
-    found.say(f"gaps are pooled with option {option} (IETF B.2.1)")
+    found.say(f"gaps are pooled with option {', '.join(options)} (IETF B.2.1)", public=True)
 
 
-def report_raised(done: list[tuple[float, Level, LevelGaps]], found: Findings) -> None:
-    """Report how many requests have the minimum output length, to which shorter targets are raised (spec/procedures 5.4)."""
+def report_raised(done: list[tuple[float, Level, LevelGaps]], found: Findings) -> int:
+    """How many requests have the minimum output length, to which shorter targets are raised (spec/procedures 5.4)."""
     targets = [level.run.rows["output_target"][level.run.rows["phase"] == layout.MEASURE] for _, level, _ in done]
     raised = sum(int((each == OUTPUT_AT_LEAST).sum()) for each in targets)
-    found.values["answers_at_least_length"] = raised
     found.sentences = [text for text in found.sentences if not text.startswith(RAISED)]
     if raised:
         found.say(f"{RAISED}: {raised:,} of {sum(map(len, targets)):,} requests have exactly that length")
+    return raised
 
 
 def refuse_short(osl: str | None) -> None:

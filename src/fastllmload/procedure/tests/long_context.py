@@ -7,12 +7,14 @@ from collections import Counter
 import msgspec
 import numpy as np
 
+from fastllmload.documents.experiment import FindingPlot, FindingSeries
+from fastllmload.documents.procedure import Fit, LongContextFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_concurrency, changed, own_requests
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.experiment.report.findings import LOAD, NOTHING, Findings
 from fastllmload.metrics.levels.scaling import LEAST_TO_TELL, Scaling, scaling
 from fastllmload.procedure.quick_parameters import first
 from fastllmload.procedure.run import ProcedureTest
@@ -23,6 +25,7 @@ REQUESTS, LEAST_REQUESTS = 30, 20
 SLOTS = 4
 WORKLOAD = "long-context"
 WEAK_LENGTHS = 6  # with fewer, only a clear curve can be distinguished from a line
+NO_P99 = "no P99: it needs 1,000 samples per length"
 CRITERION = "criterion: F test at 5 % by relative error: a larger model must explain more than chance"
 
 
@@ -67,7 +70,9 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
         done.append(experiment.level(f"{length} tokens", own_requests(asked, length)))
         report(done, lengths, parameters, found)
     if skipped:
-        found.say(f"left out, beyond the model's context of {limit:,} tokens: {', '.join(map(str, skipped))}")
+        found.say(
+            f"left out, beyond the model's context of {limit:,} tokens: {', '.join(map(str, skipped))}", public=True
+        )
 
 
 def report(done: list[Level], lengths: list[int], parameters: Parameters, found: Findings) -> None:
@@ -84,51 +89,56 @@ def report(done: list[Level], lengths: list[int], parameters: Parameters, found:
         )  # fmt: skip
     columns = ("Context (tokens)", "TTFT Mean (ms)", "TTFT P50 (ms)", "TTFT P95 (ms)", "ms/1K tokens", "E2E Mean (ms)",
                f"tok/s at concurrency {parameters.slots}", "n")  # fmt: skip
-    found.table("long-context", "Long Context Scaling", columns, rows, "no P99: it needs 1,000 samples per length")
-    found.values = {
-        "lengths": [x for x, _ in points],
-        "ttft_mean_ms": [level.figure("ttft", "mean") for _, level in points],
-    }
+    found.table("long-context", "Long Context Scaling", columns, rows, found.publish(NO_P99), reveals=NOTHING,
+                column_reveals=(*(NOTHING for _ in columns[:-2]), LOAD, LOAD))  # fmt: skip
+    found.values = values = LongContextFindings(
+        lengths=tuple(x for x, _ in points),
+        ttft_mean_ms=tuple(level.figure("ttft", "mean") for _, level in points),
+    )
     if fitted is not None:
-        fits(fitted, (known[0][0], known[-1][0]), found)
+        fits(fitted, (known[0][0], known[-1][0]), values, found)
         plot(known, fitted, found)
     few = [f"{x:,}" for x, level in points if (level.figure("ttft", "n") or 0) < LEAST_REQUESTS]
     found.deviations = [text for text in found.deviations if "requests each" not in text]
     if few:
-        found.deviate(f"fewer than {LEAST_REQUESTS} requests each at {', '.join(few)} tokens (IETF 5.9.2)")
+        found.deviate(f"fewer than {LEAST_REQUESTS} requests each at {', '.join(few)} tokens (IETF 5.9.2)", public=True)
 
 
-def fits(fitted: Scaling, ends: tuple[int, int], found: Findings) -> None:
+def fits(fitted: Scaling, ends: tuple[int, int], values: LongContextFindings, found: Findings) -> None:
     """All models, the chosen one in the draft's line, and the exponent. *ends*: the shortest and longest context."""
     rows = []
     for fit in fitted.fits:
-        values = None if fit.coefficients is None else ", ".join(f"{value:.4g}" for value in fit.coefficients)
-        rows.append((fit.model, values, fit.r2, fit.aic, fit.aicc, "chosen" if fit.model == fitted.best else ""))
+        numbers = None if fit.coefficients is None else ", ".join(f"{value:.4g}" for value in fit.coefficients)
+        rows.append((fit.model, numbers, fit.r2, fit.aic, fit.aicc, "chosen" if fit.model == fitted.best else ""))
     columns = ("Model", "Coefficients (ms per token^k, ascending)", "R2", "AIC", "AICc", "")
-    found.table("fits", "Fits of the mean TTFT", columns, rows, CRITERION)
+    found.table("fits", "Fits of the mean TTFT", columns, rows, found.publish(CRITERION), reveals=NOTHING)
     exponent = fitted.exponent
-    found.values |= {
-        "best_fit": fitted.best,
-        "criterion": fitted.criterion,
-        "exponent": exponent.k,
-        "r2_log": exponent.r2_log,
-        "slope_us_per_token": slope_us(fitted),
-        "fits": [{"model": fit.model, "r2": fit.r2, "coefficients": fit.coefficients} for fit in fitted.fits],
-    }
+    found.values = msgspec.structs.replace(
+        values,
+        best_fit=fitted.best,
+        criterion=fitted.criterion,
+        exponent=exponent.k,
+        r2_log=exponent.r2_log,
+        slope_us_per_token=slope_us(fitted),
+        fits=tuple(Fit(model=fit.model, r2=fit.r2, coefficients=fit.coefficients) for fit in fitted.fits),
+    )
     found.sentences = [text for text in found.sentences if not text.startswith(("Best fit", "Exponent"))]
     many = len(fitted.lengths)
     if fitted.best is None:
-        found.say(f"Best fit: too few lengths to distinguish a line from a curve: {many}, {LEAST_TO_TELL} are needed")
+        found.say(
+            f"Best fit: too few lengths to distinguish a line from a curve: {many}, {LEAST_TO_TELL} are needed",
+            public=True,
+        )
     if fitted.best is not None:
         r2 = fitted.fit(fitted.best).r2
         weak = ""
         if many < WEAK_LENGTHS:
             weak = f"; with {many} lengths only a clear curve can be distinguished from a line"
         r2_text = "n/a" if r2 is None else f"{r2:.4f}"
-        found.say(f"Best fit: {fitted.best} (R^2 = {r2_text}){per_token(fitted, ends)}{weak}")
+        found.say(f"Best fit: {fitted.best} (R^2 = {r2_text}){per_token(fitted, ends)}{weak}", public=True)
     if exponent.k is not None:
         few = ", from two lengths only" if exponent.few else ""
-        found.say(f"Exponent: TTFT grows as length^{exponent.k:.3f}{few}")
+        found.say(f"Exponent: TTFT grows as length^{exponent.k:.3f}{few}", public=True)
 
 
 def per_token(fitted: Scaling, ends: tuple[int, int]) -> str:

@@ -7,12 +7,16 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.documents.experiment import FindingPlot, FindingSeries
+from fastllmload.documents.fields import known
+from fastllmload.documents.procedure import MemoryPressureFindings
+from fastllmload.documents.procedure import PressureLevel as PressureEntry
 from fastllmload.errors import InputError, TargetError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_concurrency, changed, own_requests
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.quick_parameters import shorter
 from fastllmload.procedure.run import ProcedureTest
 from fastllmload.procedure.tests import capacity as concurrency
@@ -97,8 +101,8 @@ def measure(experiment: Experiment, settings: RunSettings, share: float, slots: 
     can_recover = RECOVER in experiment.commands
     asked = own_requests(asked, asked.load.concurrency or 0)
     level = experiment.level(f"{share:.0%} of the capacity", asked, may_die=can_recover)
-    known = experiment.earlier(level).get("died")
-    died = can_recover and (experiment.is_unreachable() if known is None else bool(known))
+    earlier = experiment.earlier(level).died
+    died = can_recover and (experiment.is_unreachable() if earlier is None else earlier)
     one = PressureLevel(share, level, level.cascading or died, died)
     experiment.record(level, share_of_capacity=share, aborted=one.aborted, died=died)
     return one
@@ -113,7 +117,7 @@ def recover(experiment: Experiment, one: PressureLevel) -> PressureLevel:
                 "the server does not answer after an overload and there is no --hook recover=COMMAND",
             )
         return one
-    seconds = experiment.earlier(one.level).get("recovered_s")
+    seconds = experiment.earlier(one.level).recovered_s
     if seconds is None or experiment.is_unreachable():
         seconds = experiment.do_hook(RECOVER)
     experiment.record(one.level, recovered_s=seconds)
@@ -141,18 +145,18 @@ def report(done: list[PressureLevel], slots: int, found: Findings) -> None:
     )
     found.table("memory-pressure", "Memory Pressure", columns, rows, "Complete and Fail Rate add up to 100 %",
                 "Preempt: preemptions for each 100 requests, by the server's own counter, where it reports one")  # fmt: skip
-    found.values = {
-        "capacity_slots": slots,
-        "levels": [
-            {"share": one.share, "slots": one.level.load, "completion": one.level.success_rate,
-             "preemptions": preemptions(one.level), "ttft_p99_ms": one.level.figure("ttft", "p99"),
-             "aborted": one.aborted, "died": one.died, "recovered_s": one.recovered_s,
-             "errors": one.level.document.get("errors")}
+    found.values = MemoryPressureFindings(
+        capacity_slots=slots,
+        levels=tuple(
+            PressureEntry(
+                share=one.share, slots=one.level.load, completion=one.level.success_rate,
+                preemptions=preemptions(one.level), ttft_p99_ms=one.level.figure("ttft", "p99"), aborted=one.aborted,
+                died=one.died, recovered_s=one.recovered_s, errors=one.level.document.errors,
+            )
             for one in done
-        ],
-    }  # fmt: skip
-    first = next((one.share for one in done if (preemptions(one.level) or 0) > 0), None)
-    found.values["first_preemption_at"] = first
+        ),
+        first_preemption_at=next((one.share for one in done if (preemptions(one.level) or 0) > 0), None),
+    )  # fmt: skip
     found.say(f"capacity: {slots} requests at once")
     found.sentences = [text for text in found.sentences if not text.startswith(("preemption", "after "))]
     found.say(preemption_text([(one.share, preemptions(one.level)) for one in done]))
@@ -196,16 +200,13 @@ def percent(share: float | None) -> str | None:
 
 def preempted(level: Level) -> str:
     """Preemptions per request in percent, as IETF Table 11 prints them; one request can be preempted several times."""
-    count, submitted = preemptions(level), level.counts.get("submitted_in_window")
+    count, submitted = preemptions(level), known(level.document.counts.submitted_in_window)
     return "not measured" if count is None or not submitted else f"{count / submitted:.1%}"
 
 
 def preemptions(level: Level) -> int | None:
     """Increase of the server's counter over the window; None if it reports none."""
-    figures = (level.document.get("server") or {}).get(PREEMPTIONS)
-    if not figures:
-        return None
-    value = figures.get("increase", figures.get("value"))
+    value = known(level.document.server_figure(PREEMPTIONS).value)
     return None if value is None else int(value)
 
 

@@ -7,13 +7,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
+from fastllmload.documents.fields import known
+from fastllmload.documents.procedure import PrefixCacheFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_concurrency, changed
 from fastllmload.experiment.preparation.prefix_fill import filling, filling_unknown
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.experiment.report.findings import NOTHING, SHARE, Findings
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.levels.prefix_cache import prefix_tokens, throughput_improvement, ttft_reductions
 from fastllmload.procedure.quick_parameters import fewer, shorter
@@ -28,6 +31,7 @@ STATES = (("off", "Cache Disabled"), ("cold", "Cache (Cold)"), ("warm", "Cache (
 PERCENTILES = ("p50", "p95", "p99")
 DEFAULT = "code-completion"
 SYNTHETIC = ("synthetic-uniform", "synthetic-skewed")
+HIT_RATE = "hit rate: cached over shared prefix tokens, where the server reports cached tokens"
 FILLED_WITH_MEASURED = (
     "the shared prefixes of this workload are not known: the cache was filled with the measured requests themselves, so it "
     "holds more than shared prefixes"
@@ -75,7 +79,7 @@ def prepare_cache(experiment: Experiment, settings: RunSettings, state: str, aga
     if state == "warm":
         experiment.prepare("fill", f"fill the cache {again}", lambda: fill(experiment, settings))
         if filling(settings) is None:
-            experiment.journal.note("deviations", FILLED_WITH_MEASURED)
+            experiment.journal.deviate(FILLED_WITH_MEASURED, public=True)
     else:
         experiment.steps.drop("fill")
 
@@ -99,7 +103,7 @@ def fill(experiment: Experiment, settings: RunSettings) -> None:
 
 def require_same_plan(levels: dict[str, Level]) -> None:
     """InputError unless all states have the same requests at the same instants."""
-    plans = {level.document["plan"]["digest"] for level in levels.values()}
+    plans = {level.document.plan.digest for level in levels.values()}
     if len(plans) > 1:
         raise InputError(
             "experiment-changed", "the phases of the test prefix-cache have different plans; start it in a new folder"
@@ -124,7 +128,7 @@ def throughput_of(experiment: Experiment, settings: RunSettings, parameters: Par
 
 def report(levels: dict[str, Level], throughput: dict[str, float | None], found: Findings) -> None:
     rows = []
-    reductions: dict[str, Any] = {}
+    reductions: dict[str, dict[str, float | None]] = {}
     for state, title in STATES:
         if state not in levels:
             continue
@@ -136,44 +140,48 @@ def report(levels: dict[str, Level], throughput: dict[str, float | None], found:
         "Prefix Cache Effectiveness",
         ("Configuration", "TTFT P50 (ms)", "TTFT P95 (ms)", "TTFT P99 (ms)"),
         rows,
+        reveals=NOTHING,
     )
     hit = {state: level.figure("cache_hit_rate") for state, level in levels.items()}
     improvement = throughput_improvement(throughput.get("off"), throughput.get("warm"))
-    gains: list[tuple[Any, ...]] = [
+    gains: list[tuple[Cell, ...]] = [
         (f"TTFT reduction {state}, {name.upper()} (%)", reductions[state][name])
         for state in reductions
         for name in PERCENTILES
     ]
+    kinds = [NOTHING for _ in gains]
     gains += [(f"Cache hit rate, {state}", rate) for state, rate in hit.items()]
     gains.append(("Throughput improvement, warm against off (%)", improvement))
-    found.table("prefix-cache-gain", "What the Cache Saves", ("Metric", "Value"), gains,
-                "hit rate: cached over shared prefix tokens, where the server reports cached tokens")  # fmt: skip
+    found.table(
+        "prefix-cache-gain", "What the Cache Saves", ("Metric", "Value"), gains, found.publish(HIT_RATE), reveals=NOTHING,
+        row_reveals=(*kinds, *(SHARE for _ in hit), NOTHING),
+    )  # fmt: skip
     parts = split(levels)
     if parts:
         columns = ("Requests", *(f"{title}, TTFT P50 (ms)" for state, title in STATES if state in levels))
-        found.table("prefix-cache-parts", "Sharing and Other Requests", columns, parts)
-    found.values = {
-        "ttft_reduction_percent": reductions,
-        "cache_hit_rate": hit,
-        "throughput_tok_s": throughput,
-        "throughput_improvement_percent": improvement,
-        "plan_digest": next(iter(levels.values())).document["plan"]["digest"],
-        "requests": {state: level.figure("ttft", "n") for state, level in levels.items()},
-    }
+        found.table("prefix-cache-parts", "Sharing and Other Requests", columns, parts, reveals=NOTHING)
+    found.values = PrefixCacheFindings(
+        ttft_reduction_percent=reductions,
+        cache_hit_rate=hit,
+        throughput_tok_s=dict(throughput),
+        throughput_improvement_percent=improvement,
+        plan_digest=next(iter(levels.values())).document.plan.digest,
+        requests={state: level.figure("ttft", "n") for state, level in levels.items()},
+    )
     series = tuple(FindingSeries(title, values(levels[state])) for state, title in STATES if state in levels)
     found.plot(FindingPlot("ttft-cdf", "TTFT by state of the cache", "cdf", series, y=("TTFT", "ms", None)))
 
 
-def ttft(level: Level) -> dict[str, Any]:
-    found: dict[str, Any] = level.document["metrics"]["ttft"]
-    return found
+def ttft(level: Level) -> dict[str, float | None]:
+    found = level.document.metric("ttft")
+    return {name: known(found.statistic(name)) for name in PERCENTILES}
 
 
-def split(levels: dict[str, Level]) -> list[tuple[Any, ...]]:
+def split(levels: dict[str, Level]) -> list[tuple[Cell, ...]]:
     """TTFT P50 of requests that share a prefix and of those that do not; empty if all or none do."""
     rows = []
     for title, wanted in (("sharing a prefix", True), ("not sharing", False)):
-        row: list[Any] = [title]
+        row: list[Cell] = [title]
         for level in levels.values():
             found = level.run.rows
             found = found[(found["phase"] == layout.MEASURE) & (found["status"] == layout.OK) & (found["t_first"] > 0)]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import msgspec
 
+from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
+from fastllmload.documents.procedure import ThroughputFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.limits import limits_of, meets, met
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.quick_parameters import shorter
 from fastllmload.procedure.run import ProcedureTest
 from fastllmload.search.bisection import BisectionResult, search
@@ -79,30 +80,30 @@ def best_of(load_sweep: LoadSweep, load: float | None, limits: dict[str, float])
 def report(load_sweep: LoadSweep, result: BisectionResult, parameters: Parameters, found: Findings) -> None:
     best = best_of(load_sweep, result.level, limits_of(parameters))
     unit = "slots" if load_sweep.closed else "requests/s"
-    found.values = {
-        "sustainable_load": result.level,
-        "bracket": [result.level, result.above],
-        "ended_by": result.ended_by,
-        "loop": parameters.loop,
-        "levels": len(load_sweep.level_results),
-        "max_output_tok_s": None if best is None else best.level.output_tok_s,
-        "max_req_s": None if best is None else best.level.req_s,
-        "limits": limits_of(parameters),
-        "limited_by": None if result.above is None else limited_by(load_sweep, result.above, limits_of(parameters)),
-    }
+    why = None if result.above is None else limited_by(load_sweep, result.above, limits_of(parameters))
+    found.values = ThroughputFindings(
+        sustainable_load=result.level,
+        bracket=(result.level, result.above),
+        ended_by=result.ended_by,
+        loop=parameters.loop,
+        levels=len(load_sweep.level_results),
+        max_output_tok_s=None if best is None else best.level.output_tok_s,
+        max_req_s=None if best is None else best.level.req_s,
+        limits=limits_of(parameters),
+        limited_by=why,
+    )
     log(load_sweep, parameters, found)
     curve(load_sweep, found, unit)
     for note in result.notes:
         found.say(note)
     found.say(constraint(parameters))
     if best is None:
-        why = found.values["limited_by"]
         found.say(
             f"no level from {amount(parameters.minimum, unit)} up holds: no throughput can be reported"
             + (f"; {why}" if why else "")
         )
         return
-    summary(best.level, result, found, unit)
+    summary(best.level, result, found, unit, why)
     if (more := higher(load_sweep, best, limits_of(parameters))) is not None:
         found.say(more)
     latency(best.level, found)
@@ -142,7 +143,7 @@ def constraint(parameters: Parameters) -> str:
     return "with constraint " + " and ".join(texts) if texts else "without latency constraint"
 
 
-def summary(level: Level, result: BisectionResult, found: Findings, unit: str) -> None:
+def summary(level: Level, result: BisectionResult, found: Findings, unit: str, why: str | None) -> None:
     rows = [
         ("Max Output Throughput (tok/s)", level.output_tok_s),
         ("Max Request Throughput (req/s)", level.req_s),
@@ -152,7 +153,6 @@ def summary(level: Level, result: BisectionResult, found: Findings, unit: str) -
     ]
     verb = "does" if result.above == 1 else "do"
     top = "no level above was tried" if result.above is None else f"{amount(result.above, unit)} {verb} not hold"
-    why = found.values["limited_by"]
     top += f": {why}" if why else ""
     if result.ended_by == "client":
         top = f"at {amount(result.above, unit)} the client was the limit: the true maximum may be higher"
@@ -181,7 +181,7 @@ def log(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> None:
     found.table("levels", "Level Log", columns, rows, queue_text(load_sweep.level_results))
 
 
-def row_of(level_result: LevelResult, parameters: Parameters) -> tuple[Any, ...]:
+def row_of(level_result: LevelResult, parameters: Parameters) -> tuple[Cell, ...]:
     level, verdict = level_result.level, level_result.verdict
     words = [state_of(verdict), *verdict.fired]
     objectives = answer(level_result, limits_of(parameters)) if verdict.holds else True

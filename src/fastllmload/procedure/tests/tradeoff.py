@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from fastllmload.documents.experiment import FindingMark, FindingPlot, FindingSeries
+from fastllmload.documents.procedure import TradeoffFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.limits import limits_of, meets
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingMark, FindingPlot, Findings, FindingSeries
+from fastllmload.experiment.report.findings import Findings
 from fastllmload.metrics.levels import operating_points as points
 from fastllmload.procedure.quick_parameters import shorter
 from fastllmload.procedure.run import ProcedureTest
@@ -78,22 +80,39 @@ def report(load_sweep: LoadSweep, capacity: SaturationCapacity, parameters: Para
     ttft_p99 = [value(level_result, "ttft") for level_result in judged]
     limits = limits_of(parameters)
     within = [bool(meets(level_result.level, limits)) for level_result in judged] if limits else None
-    found.values = {
-        "capacity": capacity.entry(),
-        "levels": len(level_results),
-        "left_out": [level_result.load for level_result in level_results if level_result not in judged],
-        "knee_point": points.knee_point(offered, ttft_p99),
-        "saturation_point": points.saturation_point(offered, achieved),
-        "peak_level": points.peak_level(offered, achieved) if len(judged) > 1 else None,
-        "optimal_point": points.optimal_point(offered, achieved, within),
-        "first_saturated": next(
+    left_out = [level_result.load for level_result in level_results if level_result not in judged]
+    knee = points.knee_point(offered, ttft_p99)
+    saturation = points.saturation_point(offered, achieved)
+    peak = points.peak_level(offered, achieved) if len(judged) > 1 else None
+    optimum = points.optimal_point(offered, achieved, within)
+    found.values = TradeoffFindings(
+        capacity=capacity.entry(),
+        levels=len(level_results),
+        left_out=tuple(left_out),
+        knee_point=knee,
+        saturation_point=saturation,
+        peak_level=peak,
+        optimal_point=optimum,
+        first_saturated=next(
             (level_result.load for level_result in level_results if level_result.verdict.saturated), None
         ),
-        "limits": limits,
-    }
+        limits=limits,
+    )
     tables(level_results, found)
-    lines(found)
-    plots(level_results, found)
+    found.sentences = [
+        f"Knee point: {rate_text(knee, 'none found')}",
+        f"Saturation point: {rate_text(saturation, 'none found: throughput never fell')}",
+        f"Peak: {rate_text(peak, 'none: a peak needs at least two levels')}",
+    ]
+    if left_out:
+        found.say(
+            f"these points exclude {len(left_out)} of {len(level_results)} levels, on which the client was the limit: "
+            f"{', '.join(f'{load:g}' for load in left_out)} requests/s"
+        )
+    if limits:
+        found.say(f"Optimal point: {rate_text(optimum, 'no level meets the objectives')}")
+    found.say(f"Capacity: {capacity.req_s:.4g} requests/s ({capacity.source})")
+    plots(level_results, knee, found)
     if len(level_results) < LEAST_LEVELS:
         found.deviations = [text for text in found.deviations if not text.startswith("only ")]
         found.deviate(
@@ -142,29 +161,11 @@ def tables(level_results: list[LevelResult], found: Findings) -> None:
     )  # fmt: skip
 
 
-def lines(found: Findings) -> None:
-    """The three lines of the draft, and the optimum if there is an objective."""
-    values, unit = found.values, "requests/s"
-
-    def text(name: str, none: str) -> str:
-        return f"{values[name]:g} {unit}" if values[name] is not None else none
-
-    found.sentences = [
-        f"Knee point: {text('knee_point', 'none found')}",
-        f"Saturation point: {text('saturation_point', 'none found: throughput never fell')}",
-        f"Peak: {text('peak_level', 'none: a peak needs at least two levels')}",
-    ]
-    if values["left_out"]:
-        found.say(
-            f"these points exclude {len(values['left_out'])} of {values['levels']} levels, on which the client was the "
-            f"limit: {', '.join(f'{load:g}' for load in values['left_out'])} {unit}"
-        )
-    if values["limits"]:
-        found.say(f"Optimal point: {text('optimal_point', 'no level meets the objectives')}")
-    found.say(f"Capacity: {values['capacity']['req_s']:.4g} {unit} ({values['capacity']['source']})")
+def rate_text(rate: float | None, none: str) -> str:
+    return f"{rate:g} requests/s" if rate is not None else none
 
 
-def plots(level_results: list[LevelResult], found: Findings) -> None:
+def plots(level_results: list[LevelResult], knee: float | None, found: Findings) -> None:
     output = tuple(level_result.level.output_tok_s for level_result in level_results)
     names = (("P50", "p50"), ("P99", "p99"))
     series = tuple(
@@ -183,7 +184,6 @@ def plots(level_results: list[LevelResult], found: Findings) -> None:
             ("TTFT", "ms", True),
         )
     )
-    knee = found.values["knee_point"]
     marks = () if knee is None else (FindingMark("x", knee, "knee"),)
     load = tuple(level_result.load for level_result in level_results)
     series = (FindingSeries("output", output, load),)

@@ -8,12 +8,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.experiment import FindingPlot, FindingSeries
+from fastllmload.documents.procedure import TtftFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import FindingPlot, Findings, FindingSeries
+from fastllmload.experiment.report.findings import LOAD, NOTHING, SHARE, Findings
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.procedure.quick_parameters import fewer
 from fastllmload.procedure.run import ProcedureTest
@@ -47,22 +49,25 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
 def report(level: Level, parameters: Parameters, found: Findings) -> None:
     """The draft's two tables and the CDF."""
     n = int(level.figure("ttft", "n") or 0)
-    found.values = {
-        "requests": n,
-        "request_count": parameters.request_count,
+    found.values = TtftFindings(
+        requests=n,
+        request_count=parameters.request_count,
         **{f"ttft_{key}_ms": level.figure("ttft", key) for _, key in ROWS},
-        "ttft_sched_p99_ms": level.figure("ttft_sched", "p99"),
-        "success_rate": level.success_rate,
-    }
+        ttft_sched_p99_ms=level.figure("ttft_sched", "p99"),
+        success_rate=level.success_rate,
+    )
     rows: list[tuple[str, Any]] = [("Requests", n)]
     rows += [(f"TTFT {name} (ms)", level.figure("ttft", key)) for name, key in ROWS]
     success = level.success_rate
     rows += [("Success rate", "n/a" if success is None else f"{success:.2%}")]
     rows += [("TTFT P99 from the intended instant (ms)", level.figure("ttft_sched", "p99"))]
     notes = [sufficiency(n, parameters.request_count)] if n < LEAST_P999 else []
-    found.table("ttft-results", "TTFT Results", ("Metric", "Value"), rows, *notes)
+    found.table(
+        "ttft-results", "TTFT Results", ("Metric", "Value"), rows, *notes, reveals=NOTHING,
+        row_reveals=(LOAD, *(NOTHING for _ in ROWS), SHARE, NOTHING),
+    )  # fmt: skip
     by_length(level, found)
-    found.say("queue wait and prefill time: not measured, they need server data")
+    found.say("queue wait and prefill time: not measured, they need server data", public=True)
     if n < LEAST_P999:
         found.deviate(notes[0])
 
@@ -89,7 +94,8 @@ def by_length(level: Level, found: Findings) -> None:
             rows.append((name, *(percentile(inside, q) for q in (0.5, 0.95, 0.99)), len(inside)))
     found.table(
         "ttft-by-length", "TTFT by Input Length", ("Input Tokens", "P50 (ms)", "P95 (ms)", "P99 (ms)", "n"), rows,
-        f"a P99 needs {LEAST_P99:,} samples",
+        found.publish(f"a P99 needs {LEAST_P99:,} samples"), reveals=NOTHING,
+        column_reveals=(NOTHING, NOTHING, NOTHING, NOTHING, LOAD),
     )  # fmt: skip
 
 

@@ -1,0 +1,38 @@
+"""Turns a document into the plain values of its JSON."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fastllmload.documents.fields import Document
+
+NO_VALUES: tuple[object, ...] = (None, (), {}, [])
+
+
+def plain(document: Document) -> dict[str, Any]:
+    """*document* as plain values. Keys that its class lists as OPTIONAL are left out where they have no value."""
+    found: dict[str, Any] = values(document)
+    return found
+
+
+def values(value: Any) -> Any:
+    if isinstance(value, Document):
+        optional = getattr(value, "OPTIONAL", ())
+        fields = [(name, key, getattr(value, name)) for name, key in keys(type(value))]
+        return {key: values(one) for name, key, one in fields if name not in optional or one not in NO_VALUES}
+    if isinstance(value, (list, tuple)):
+        return [values(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: values(one) for name, one in value.items()}
+    if isinstance(value, enum.Enum):
+        return value.value
+    return values(msgspec.to_builtins(value)) if isinstance(value, msgspec.Struct) else value
+
+
+def keys(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
+    """Name and key in JSON of each field."""
+    return list(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
