@@ -15,7 +15,6 @@ from fastllmload.documents.fields import (
     Rate,
     Ratio,
     Reveals,
-    Sentence,
     Sentences,
     TokenRate,
     Tokens,
@@ -32,7 +31,7 @@ LoadOrAll = Annotated[
 class Manifest(Document, frozen=True, kw_only=True):
     """What was declared of the system before the first request (IETF 4.1), and what the settings say of the requests."""
 
-    declarations: Annotated[dict[str, str], field("", Reveals.SENTENCE)] = {}
+    declarations: dict[str, str] = {}
     simulated: bool = False  # the target was the simulated engine
     workload: str | None = None
     seed: int | None = None
@@ -70,7 +69,7 @@ class HookEntry(Document, frozen=True, kw_only=True):
 
     name: str = ""
     at_utc: str | None = None
-    how: Sentence = None
+    how: str | None = None  # command, operator or simulated engine
     seconds: Annotated[float | None, field("s")] = None
     status: int | None = None  # exit code
     ready_after_s: Annotated[float | None, field("s")] = None  # until the target answered after it

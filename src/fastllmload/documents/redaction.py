@@ -187,6 +187,8 @@ def declared(kind: Any) -> Reveals:
 
 def coarse(value: Any) -> Any:
     """A share to three decimals, as all of its digits would reveal its denominator, a count."""
+    if isinstance(value, Mapping):
+        return {name: coarse(each) for name, each in value.items()}
     return round(value, 3) if isinstance(value, float) else value
 
 

@@ -128,7 +128,7 @@ def test_the_certificate_judges_them_where_they_are_headlines_or_asked_for(
 
 
 def test_compare_has_both_where_one_side_reasons() -> None:
-    plain, thinks = made(PLAIN, PLAIN)[1], made(THINKS, THINKS)[1]
+    plain, thinks = typed(made(PLAIN, PLAIN)[1]), typed(made(THINKS, THINKS)[1])
     names = [figure.name for figure in standard_figures([plain, thinks])]
     assert set(OF_REASONING) <= set(names) and names.index("p99_e2e_ms") < names.index(OF_REASONING[0])
     assert not set(OF_REASONING) & {figure.name for figure in standard_figures([plain, plain])}

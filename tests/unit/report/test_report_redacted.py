@@ -22,7 +22,6 @@ from fastllmload.procedure.tests import NAMES
 from fastllmload.records.run import load
 from fastllmload.report.documents.subject import subject_of
 from fastllmload.report.redaction.document import withheld
-from fastllmload.report.redaction.texts import command_without_loads, without_figures
 from fastllmload.report.text.numbers import count, quantity
 
 pytestmark = pytest.mark.slow
@@ -224,34 +223,3 @@ def test_redaction_does_not_modify_its_input(run: Path, tmp_path: Path) -> None:
         kept = copy.deepcopy(document)
         withheld(document, limit=True)
         assert document == kept
-
-
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        ("its P99 is from 133 requests, fewer than 1,000", "its P99 is from withheld requests, fewer than 1,000"),
-        ("a P99 needs 1,000 samples", "a P99 needs 1,000 samples"),
-        ("IETF 4.5.1 asks for 100 requests and 10,000 output tokens", None),
-        ("the warm-up had 0 successful requests and 0 output tokens", None),
-        ("the warm-up had 31 successful requests and 4,711 output tokens",
-         "the warm-up had withheld successful requests and withheld output tokens"),
-        ("P99 needs about 595 requests like these", "P99 needs about withheld requests like these"),
-        ("levels 4, 8 and 9: the client was the limit", "levels withheld: the client was the limit"),
-        ("3 of 40 requests failed", "withheld requests failed"),
-        ("at most 12 in flight", "at most withheld in flight"),
-        ("levels of 6 s are shorter than the 60 s of IETF 5.2.2", None),
-    ],
-)  # fmt: skip
-def test_loads_and_counts_in_sentences(text: str, kept: str | None) -> None:
-    assert without_figures(text) == (text if kept is None else kept)
-
-
-def test_a_command_line_keeps_options_that_do_not_reveal_load() -> None:
-    words = ["fastllmload", "procedure", "ttft", "--rate=5", "-n", "100", "-c8", "--osl", "64", "--seed", "42",
-             "--simulate", "set.kv_blocks=608", "set.max_running=8",
-             "--simulate=set.max_running=8", "--class", "chat rate=5"]  # fmt: skip
-    assert command_without_loads(words) == [
-        "fastllmload", "procedure", "ttft", "--rate=withheld", "-n", "withheld", "--osl", "64", "--seed",
-        "42", "--simulate", "set.kv_blocks=withheld", "set.max_running=withheld", "--simulate=withheld", "--class",
-        "withheld",
-    ]  # fmt: skip

@@ -1,7 +1,7 @@
 """The rules for combining the options of a run, as one table: which contradict each other, need or exclude each other.
 
-Options of the command line, of config files and of the Python API are checked by the same rules, in this order. A rule depends
-on which options were given and on the fields of the settings that were parsed from them.
+Options of the command line, of config files and of the Python API are checked by the same rules, in this order. A rule
+depends on which options were given and on the fields of the settings that were parsed from them.
 """
 
 from __future__ import annotations

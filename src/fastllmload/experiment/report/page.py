@@ -8,6 +8,7 @@ import msgspec
 
 from fastllmload.documents.experiment import FindingPlot, FindingTable
 from fastllmload.documents.procedure import ProcedureDocument
+from fastllmload.documents.redaction import HIDDEN
 from fastllmload.experiment.incomplete import level_table, with_final_remarks
 from fastllmload.experiment.report.parts import facts, notice, remarks
 from fastllmload.experiment.report.text import headline, verdict_lines
@@ -22,7 +23,6 @@ from fastllmload.report.html.page_layout import (
     Rule,
     page_layout,
 )
-from fastllmload.report.redaction.texts import WITHHELD
 
 TONES = {
     "unconditionally compliant": "valid",
@@ -56,7 +56,7 @@ def page(document: ProcedureDocument) -> str:
 def head_of(document: ProcedureDocument) -> PageHead:
     compliance, manifest = document.compliance, document.manifest
     verdict = "" if compliance is None else str(compliance.verdict)
-    levels = str(len(document.levels)) if notice(document) is None else WITHHELD
+    levels = str(len(document.levels)) if notice(document) is None else HIDDEN
     more = {"Workload": str(manifest.workload), "Levels": levels}
     return PageHead(
         headline(document),

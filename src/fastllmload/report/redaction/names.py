@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastllmload.report.redaction.texts import WITHHELD
+from fastllmload.documents.redaction import HIDDEN
 
 URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")
@@ -24,7 +24,7 @@ def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
     patterns = [(re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), known[name]) for name in _longest_first(known)]
 
     def clean(text: str) -> str:
-        text = HOOK.sub(rf"\1{WITHHELD}", text)
+        text = HOOK.sub(rf"\1{HIDDEN}", text)
         for pattern, placeholder in patterns:
             text = pattern.sub(placeholder, text)
         return PATH.sub("[path]", URL.sub("[url]", text))
@@ -56,13 +56,13 @@ def _without_hooks(document: Mapping[str, Any]) -> dict[str, Any]:
             for before, word in zip(["", *words], words, strict=False)
         ]
     if isinstance(document.get("steps"), (list, tuple)):
-        found["steps"] = [{**step, "output": WITHHELD if step.get("output") else ""} for step in document["steps"]]
+        found["steps"] = [{**step, "output": HIDDEN if step.get("output") else ""} for step in document["steps"]]
     return found
 
 
 def _hook_name(word: str) -> str:
     """`restart=withheld` of `restart=COMMAND`."""
-    return f"{word.partition('=')[0]}={WITHHELD}"
+    return f"{word.partition('=')[0]}={HIDDEN}"
 
 
 def _longest_first(known: Mapping[str, str]) -> list[str]:
