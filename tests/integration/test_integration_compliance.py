@@ -15,9 +15,8 @@ from fastllmload.records.run import read_manifest
 # What the recorder, the plan and the document show of any run of ours, on a host however slow.
 SEEN = (
     "IETF-4.2.1-a", "IETF-4.2.1-b", "IETF-4.2.2-a", "IETF-4.2.2-b", "IETF-4.2.6-a", "IETF-4.2.6-b", "IETF-4.2.6-c",
-    "IETF-4.2.6-d", "IETF-4.2.6-e", "IETF-4.2.6-f", "IETF-4.2.6-g", "IETF-4.3.1-a", "IETF-4.3.1-f", "IETF-4.3.2.1-b",
-    "IETF-4.3.2.1-c", "IETF-4.3.3-a", "IETF-4.3.3-b", "IETF-4.3.3-c", "IETF-4.5-a", "IETF-4.5.1-c", "IETF-4.6.2-a",
-    "IETF-4.6.2-b", "IETF-4.6.3-f", "IETF-4.7.4-b", "IETF-1-c", "ASIAI-M3-b", "ASIAI-M4-d", "SG-2.3-d",
+    "IETF-4.2.6-d", "IETF-4.2.6-e", "IETF-4.2.6-f", "IETF-4.2.6-g", "IETF-4.3.1-a", "IETF-4.3.1-f", "IETF-4.3.3-a",
+    "IETF-4.3.3-b", "IETF-4.3.3-c", "IETF-4.5.1-c", "IETF-4.6.2-a", "IETF-4.6.2-b", "IETF-4.6.3-f", "IETF-4.7.4-b",
 )  # fmt: skip
 OPEN, CLOSED = ("IETF-4.2.3-a", "IETF-4.2.3-b"), ("IETF-4.2.4-a",)
 

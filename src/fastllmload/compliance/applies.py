@@ -1,7 +1,4 @@
-"""Evaluates the conditions in a requirement's `applies`, each with an argument ("test ttft").
-
-A requirement applies when all of its conditions hold.
-"""
+"""Evaluates the conditions under which a statement applies, each with an argument ("test ttft"). All of them must hold."""
 
 from __future__ import annotations
 
@@ -10,13 +7,8 @@ from collections.abc import Callable, Sequence
 from fastllmload.compliance import facts
 from fastllmload.compliance.evidence import ComplianceEvidence
 
-Reason = str | None  # why the requirement does not apply; None where it does
-FAMILIES = {  # a figure of run.json that every run has where the family of metrics was computed
-    "blog": "req_s_makespan",
-    "asiai": "gen_tok_s",
-    "smooth-goodput": "smooth_goodput_sg_default",
-    "etalon": "fluidity_index",
-}
+Reason = str | None  # why the statement does not apply; None where it does
+HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
 
 
 def unless(holds: bool, reason: str) -> Reason:
@@ -33,12 +25,15 @@ def comparison(evidence: ComplianceEvidence, _: str) -> Reason:
     return unless(bool(evidence.others), "nothing is compared (--against FOLDER compares)")
 
 
-def hardware(evidence: ComplianceEvidence, _: str) -> Reason:
-    from fastllmload.compliance.checks.comparison import hardware_of
-
+def unequal_hardware(evidence: ComplianceEvidence, _: str) -> Reason:
     found = hardware_of(evidence)
     equal = all(None not in one.values() and one == found[0] for one in found)
     return "the hardware is equal" if equal else None
+
+
+def hardware_of(evidence: ComplianceEvidence) -> list[dict[str, str | None]]:
+    """Declared hardware of each compared run or procedure."""
+    return [{key: one.declared.get(key) for key in HARDWARE} for one in (evidence, *evidence.others)]
 
 
 def workload(evidence: ComplianceEvidence, name: str) -> Reason:
@@ -46,7 +41,8 @@ def workload(evidence: ComplianceEvidence, name: str) -> Reason:
 
 
 def kind(evidence: ComplianceEvidence, name: str) -> Reason:
-    if name == "dataset" and any(facts.workload(run).get("dataset") for run in evidence.runs):
+    from_file = any(one.dataset is not None for run in evidence.runs for one in run.workloads)
+    if name == "dataset" and from_file:
         return None
     return unless(name in facts.kinds(evidence), f"the workload is not a {name} one")
 
@@ -72,8 +68,8 @@ def topology(evidence: ComplianceEvidence, name: str) -> Reason:
 
 def clock(evidence: ComplianceEvidence, name: str) -> Reason:
     method = evidence.declared.get("clock.method", "").lower()
-    known = "chrony" in method if name == "ntp" else False
-    return unless(name in method or known, f"clocks are not declared to be synchronised by {name.upper()}")
+    by_chrony = name == "ntp" and "chrony" in method
+    return unless(name in method or by_chrony, f"clocks are not declared to be synchronised by {name.upper()}")
 
 
 def accuracy(evidence: ComplianceEvidence, _: str) -> Reason:
@@ -107,13 +103,8 @@ def stamps(evidence: ComplianceEvidence, _: str) -> Reason:
     return unless(facts.server_stamps(evidence), "no client metric contains a time stamp of the server")
 
 
-def server_timing(evidence: ComplianceEvidence, _: str) -> Reason:
-    measured = any((run.get("metrics.server_ttft.n") or 0) > 0 for run in evidence.runs)
-    return unless(measured, "the server reported no durations")
-
-
 def adjusted(evidence: ComplianceEvidence, _: str) -> Reason:
-    found = any(run.get("metrics.ttft_net_adjusted") is not None for run in evidence.runs)
+    found = any(run.metric("ttft_net_adjusted") is not None for run in evidence.runs)
     return unless(found, "no latency was adjusted")
 
 
@@ -122,50 +113,25 @@ def leading(evidence: ComplianceEvidence, _: str) -> Reason:
 
 
 def percentile(evidence: ComplianceEvidence, name: str) -> Reason:
-    found = any(run.get(f"metrics.ttft.{name}") is not None for run in evidence.runs)
+    found = any(run.document.metric("ttft").statistic(name) is not None for run in evidence.runs)
     return unless(found, f"no {name} of TTFT is reported")
 
 
-def report(evidence: ComplianceEvidence, name: str) -> Reason:
-    from fastllmload.compliance.checks.reports import minimum, sections
-
-    found = minimum(evidence) if name == "minimum" else sections(evidence)
-    return unless(bool(found), f"the folder contains no {name} report (fastllmload report writes one)")
-
-
-def lengths(evidence: ComplianceEvidence, _: str) -> Reason:
-    answered = (run.ok["input_target"][run.ok["t_first"] > 0] for run in evidence.runs)
-    return unless(
-        any(len(found) and found.min() < found.max() for found in answered), "no two answered prompts differ in length"
-    )
-
-
-def metrics(evidence: ComplianceEvidence, name: str) -> Reason:
-    found = any(run.get(f"metrics.{FAMILIES[name]}") is not None for run in evidence.runs)
-    return unless(found, f"no {name} metrics were computed")
-
-
-def every(evidence: ComplianceEvidence, _: str) -> Reason:
-    return None
-
-
-QUESTIONS: dict[str, Callable[[ComplianceEvidence, str], Reason]] = {
-    "every": every, "test": test, "comparison": comparison, "unequal_hardware": hardware,
-    "workload": workload, "kind": kind, "boundary": boundary,
-    "load": load, "start": start, "topology": topology, "clock": clock, "accuracy": accuracy, "protocol": protocol,
-    "itl": itl, "counting": counting, "cache": cache, "stamps": stamps, "server_timing": server_timing,
-    "adjusted": adjusted, "leading": leading, "percentile": percentile, "report": report, "lengths": lengths,
-    "metrics": metrics,
+CONDITIONS: dict[str, Callable[[ComplianceEvidence, str], Reason]] = {
+    "test": test, "comparison": comparison, "unequal_hardware": unequal_hardware, "workload": workload, "kind": kind,
+    "boundary": boundary, "load": load, "start": start, "topology": topology, "clock": clock, "accuracy": accuracy,
+    "protocol": protocol, "itl": itl, "counting": counting, "cache": cache, "stamps": stamps, "adjusted": adjusted,
+    "leading": leading, "percentile": percentile,
 }  # fmt: skip
 
 
 def why_not(evidence: ComplianceEvidence, words: Sequence[str]) -> Reason:
-    """The first reason why a requirement does not apply; None when it does. ValueError for an unknown condition."""
+    """The first reason why a statement does not apply; None when it does. ValueError for an unknown condition."""
     for word in words:
-        question, _, rest = word.partition(" ")
-        if question not in QUESTIONS:
+        name, _, argument = word.partition(" ")
+        if name not in CONDITIONS:
             raise ValueError(f"applies = {word!r} is not a known condition")
-        reason = QUESTIONS[question](evidence, rest)
+        reason = CONDITIONS[name](evidence, argument)
         if reason is not None:
             return reason
     return None

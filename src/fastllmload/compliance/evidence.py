@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload.compliance.outcome import RequirementOutcome
+from fastllmload.compliance.procedure import Level, Procedure
 from fastllmload.declarations import simulated_declarations, strings
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.plan import ArrivalProcess, PlanDescription, PlanDocument, WorkloadDescription
+from fastllmload.documents.read import DocumentError, convert
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
@@ -32,6 +38,7 @@ PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # fields that a plan'
 AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
 Mask = npt.NDArray[np.bool_]
 Column = npt.NDArray[Any]
+T = TypeVar("T")
 
 
 class DamagedFolder(Exception):
@@ -67,11 +74,36 @@ class MeasuredRun:
 
     run: Run
     name: str = "run"
-    entry: dict[str, Any] | None = None
+    entry: Level | None = None
 
-    def get(self, path: str) -> Any:
-        """Value of run.json at a dotted *path*; None where there is none."""
-        return dig(self.run.manifest, path)
+    @cached_property
+    def document(self) -> RunDocument:
+        """run.json, as it is when the verdict is asked for."""
+        return convert(self.run.manifest, RunDocument)
+
+    @property
+    def description(self) -> PlanDescription:
+        """What was planned for the measure phase."""
+        return self.document.plan.description
+
+    @property
+    def arrivals(self) -> ArrivalProcess:
+        """The arrival process; without a name in a closed loop."""
+        return self.description.load.arrivals or ArrivalProcess()
+
+    @property
+    def workloads(self) -> tuple[WorkloadDescription, ...]:
+        """The plan's description of the workload, one per request class."""
+        classes = tuple(one.workload for one in self.description.classes)
+        return classes or (self.description.workload,)
+
+    def metric(self, name: str) -> Metric | None:
+        """A metric of run.json; None where it has none of that name."""
+        return (self.document.metrics or {}).get(name)
+
+    def samples(self, name: str) -> int:
+        """Number of samples of a metric."""
+        return int(known(self.document.metric(name).n) or 0)
 
     def need(self, *names: str) -> None:
         """DamagedFolder if one of these files of the run's folder is damaged."""
@@ -120,14 +152,14 @@ class MeasuredRun:
         return found if set(PLANNED) <= set(found.dtype.names or ()) else None
 
     @cached_property
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> PlanDocument:
         """plan/plan.json; empty where it cannot be read."""
         self.need(PLAN)
         try:
             found = parse_json(read_regular(self.run.directory / "plan" / "plan.json"))
-        except (OSError, msgspec.DecodeError):
-            return {}
-        return found if isinstance(found, dict) else {}
+            return convert(found, PlanDocument) if isinstance(found, Mapping) else PlanDocument()
+        except (OSError, msgspec.DecodeError, DocumentError):
+            return PlanDocument()
 
     @property
     def auxiliary(self) -> bool:
@@ -137,7 +169,7 @@ class MeasuredRun:
     @property
     def closed(self) -> bool:
         """Whether the load is a closed loop, by the settings or the plan's description."""
-        return self.get("config.load.concurrency") is not None or self.get("plan.description.load.loop") == "closed"
+        return self.document.config.load.concurrency is not None or self.description.load.loop == "closed"
 
     @property
     def seconds(self) -> float | None:
@@ -212,15 +244,15 @@ class ComplianceEvidence:
 
     folder: Path
     runs: tuple[MeasuredRun, ...]
-    procedure: dict[str, Any] | None = None
+    procedure: Procedure | None = None
     warmups: tuple[Run, ...] = ()
     others: tuple[ComplianceEvidence, ...] = ()
     absent: tuple[str, ...] = ()
     why: Mapping[str, str] = field(default_factory=dict)
     strays: tuple[str, ...] = ()
-    outcomes: dict[str, RequirementOutcome] = field(
+    outcomes: dict[Callable[..., RequirementOutcome], RequirementOutcome] = field(
         default_factory=dict, compare=False, repr=False
-    )  # by check and parameters
+    )  # by check
 
     @cached_property
     def levels(self) -> tuple[MeasuredRun, ...]:
@@ -233,21 +265,17 @@ class ComplianceEvidence:
     @property
     def test(self) -> str:
         """Name of the procedure; "" for a plain run."""
-        return "" if self.procedure is None else str(self.procedure.get("procedure", ""))
+        return "" if self.procedure is None else self.procedure.procedure
 
-    def asked(self, path: str) -> Any:
-        """Value of procedure.json at a dotted *path*; None where there is none."""
-        return dig(self.procedure or {}, path)
+    def first(self, of: Callable[[RunDocument], T | None]) -> T | None:
+        """What *of* gives for the run.json of the first run for which it is not None."""
+        return next((value for run in self.runs if (value := of(run.document)) is not None), None)
 
-    def first(self, path: str) -> Any:
-        """Value at *path* in the run.json of the first run that has it."""
-        return next((value for run in self.runs if (value := run.get(path)) is not None), None)
-
-    def every(self, path: str) -> list[Any]:
-        """Distinct values at *path* of all runs, including None."""
-        found: list[Any] = []
+    def distinct(self, of: Callable[[RunDocument], T]) -> list[T]:
+        """The different values that *of* gives for the run.json of all runs."""
+        found: list[T] = []
         for run in self.runs:
-            value = run.get(path)
+            value = of(run.document)
             if value not in found:
                 found.append(value)
         return found
@@ -255,27 +283,18 @@ class ComplianceEvidence:
     @cached_property
     def simulated(self) -> bool:
         """Whether the target was the tool's simulated engine."""
-        return bool(self.first("target.simulated"))
+        return bool(self.first(lambda document: document.target.simulated))
 
     @cached_property
     def declared(self) -> dict[str, str]:
         """Declarations of the simulated engine, overridden by those of the runs, overridden by the procedure's."""
         found = simulated_declarations() if self.simulated else {}
-        gpus = self.first("config.output.gpus")
+        gpus = self.first(lambda document: document.config.output.gpus)
         if gpus is not None:
             found["sut.hardware.count"] = str(gpus)
         for run in self.runs:
-            found |= strings(run.get("declarations"))
-        return found | strings(self.asked("manifest.declarations"))
-
-
-def dig(document: Any, path: str) -> Any:
-    """The value at the dotted *path*; None where a part is missing."""
-    for part in path.split("."):
-        if not isinstance(document, dict):
-            return None
-        document = document.get(part)
-    return document
+            found |= strings(run.document.declarations)
+        return found if self.procedure is None else found | strings(self.procedure.manifest.declarations)
 
 
 def of_run(run: Run) -> ComplianceEvidence:
@@ -318,30 +337,40 @@ def read_procedure(folder: Path) -> ComplianceEvidence:
         raise InputError("run-file-damaged", f"{path} is not JSON: {problem}; it may have been cut short") from problem
     if not isinstance(document, dict):
         raise InputError("run-file-damaged", f"{path} is not a JSON object")
+    try:
+        procedure = convert(document, Procedure)
+    except DocumentError as wrong:
+        raise InputError(
+            "run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it"
+        ) from None
     runs, why = [], {}
-    for entry in document.get("levels") or ():
-        place = str(entry.get("folder", ""))
+    for entry in procedure.levels:
+        place = entry.folder or ""
         run = readable(folder / place)
         if isinstance(run, Run):
-            runs.append(MeasuredRun(run, str(entry.get("name", place)), entry))
+            runs.append(MeasuredRun(run, place if entry.name is None else entry.name, entry))
         else:
             why[place] = run
     prepared = [readable(place) for place in sorted((folder / "preparation").glob("*warm-up*"))]
     warmups = tuple(run for run in prepared if isinstance(run, Run))
-    strays = strays_of(folder, document)
-    return ComplianceEvidence(folder, tuple(runs), document, warmups, absent=tuple(why), why=why, strays=strays)
+    strays = unlisted(folder, procedure)
+    return ComplianceEvidence(folder, tuple(runs), procedure, warmups, absent=tuple(why), why=why, strays=strays)
 
 
 def strays_of(folder: Path, document: Mapping[str, Any]) -> tuple[str, ...]:
+    """`unlisted` of the values of procedure.json."""
+    return unlisted(folder, convert(document, Procedure))
+
+
+def unlisted(folder: Path, procedure: Procedure) -> tuple[str, ...]:
     """Sentences on unlisted levels of a finished procedure: folders without an entry, and missing numbers. While a
     procedure runs, a folder may exist before its entry.
     """
-    if document.get("status") != DONE:
+    if procedure.status != DONE:
         return ()
-    entries = [entry for entry in document.get("levels") or () if isinstance(entry, dict)]
-    listed = {str(entry.get("folder")) for entry in entries}
+    listed = {entry.folder for entry in procedure.levels}
     present = [f"levels/{place.name}" for place in runs_below(folder / "levels")]
-    numbers = {entry["number"] for entry in entries if isinstance(entry.get("number"), int)}
+    numbers = {entry.number for entry in procedure.levels if entry.number is not None}
     return (
         *(f"{place} exists, and {PROCEDURE} does not name it" for place in present if place not in listed),
         *(

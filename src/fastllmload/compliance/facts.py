@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.procedure import Level
 from fastllmload.declarations import workload_kind
+from fastllmload.documents.fields import known
+from fastllmload.documents.read import convert
 from fastllmload.host.probe import is_loopback
 from fastllmload.records import layout
 
@@ -26,40 +29,23 @@ def loop(evidence: ComplianceEvidence) -> str:
     return kinds.pop() if len(kinds) == 1 else "mixed"
 
 
-def workloads(run: MeasuredRun) -> list[dict[str, Any]]:
-    """The plan's description of the workload, one per request class; at least one, which may be empty."""
-    classes = run.get("plan.description.classes") or ()
-    found = [one.get("workload") for one in classes if isinstance(one, dict)] or [run.get("plan.description.workload")]
-    return [one if isinstance(one, dict) else {} for one in found]
-
-
-def workload(run: MeasuredRun) -> dict[str, Any]:
-    """The workload as one table; values that differ between classes are joined."""
-    first, *others = workloads(run)
-    merged = dict(first)
-    for other in others:
-        for key in [*merged]:
-            if merged[key] != other.get(key):
-                merged[key] = f"{merged[key]}, {other.get(key)}"
-    return merged
-
-
 def workload_names(evidence: ComplianceEvidence) -> set[str]:
-    return {str(one.get("name", "")) for run in evidence.runs for one in workloads(run)}
+    return {one.name or "" for run in evidence.runs for one in run.workloads}
 
 
 def kinds(evidence: ComplianceEvidence) -> set[str]:
-    """builtin, custom, dataset or trace, of each workload."""
+    """standard, custom, dataset or trace, of each workload."""
     return {workload_kind(name) for name in workload_names(evidence)}
 
 
 def protocol(evidence: ComplianceEvidence) -> str | None:
     """`sse` or `ndjson` for streamed answers, `whole` for others; "sse and ndjson" where classes differ."""
-    if evidence.first("plan.description.streaming") is False:
+    if evidence.first(lambda document: document.plan.description.streaming) is False:
         return "whole"
-    classes = [one for run in evidence.runs for one in run.get("target.classes") or ()]
-    types = {str(one.get("endpoint_type")) for one in classes if isinstance(one, dict)}
-    types = types or {str(evidence.first("target.endpoint_type") or evidence.first("plan.description.endpoint"))}
+    types = {str(one.endpoint_type) for run in evidence.runs for one in run.document.target.classes}
+    if not types:
+        asked = evidence.first(lambda document: document.target.endpoint_type)
+        types = {str(asked or evidence.first(lambda document: document.plan.description.endpoint))}
     found = {PROTOCOLS.get(name) for name in types}
     return None if None in found else " and ".join(sorted(map(str, found), reverse=True))
 
@@ -69,22 +55,23 @@ def topology(evidence: ComplianceEvidence) -> str | None:
     declared = evidence.declared.get("topology")
     if declared and not evidence.simulated:
         return declared
-    if evidence.first("config.target.unix_socket") is not None:
+    if evidence.first(lambda document: document.config.target.unix_socket) is not None:
         return "single-machine"
-    addresses = [address for run in evidence.runs for address in run.get("target.addresses") or ()]
+    addresses = [address for run in evidence.runs for address in run.document.target.addresses]
     if not addresses:
         return None
-    return "single-machine" if all(is_loopback(str(address)) for address in addresses) else "distributed"
+    return "single-machine" if all(map(is_loopback, addresses)) else "distributed"
 
 
 def cold_start(evidence: ComplianceEvidence) -> bool:
     """Whether the user or the procedure declares a cold start."""
-    return evidence.declared.get("cold_start") == "yes" or bool(evidence.asked("cold_start"))
+    by_procedure = evidence.procedure is not None and evidence.procedure.cold_start is not None
+    return evidence.declared.get("cold_start") == "yes" or by_procedure
 
 
 def itl_option(evidence: ComplianceEvidence) -> str | None:
     """direct, A, B or C where all levels agree, else the names joined by commas; None where none is recorded."""
-    found = {str(run.get("metrics.share_single.itl_option") or "") for run in evidence.runs}
+    found = {run.document.metric("share_single").itl_option or "" for run in evidence.runs}
     return ", ".join(sorted(found)) or None
 
 
@@ -93,12 +80,17 @@ def server_stamps(evidence: ComplianceEvidence) -> bool:
     return "C" in str(itl_option(evidence)) or evidence.declared.get("clock.server_stamps") == "yes"
 
 
-def token_sources(evidence: ComplianceEvidence) -> dict[str, int]:
+def sources_of(run: MeasuredRun) -> dict[str, int]:
     """Number of successful requests by the source of their output count: usage, tokenizer, estimate, none."""
+    return {name: int(known(number) or 0) for name, number in run.document.counts.output_tokens_source.items()}
+
+
+def token_sources(evidence: ComplianceEvidence) -> dict[str, int]:
+    """`sources_of` of all runs together."""
     total = {"usage": 0, "tokenizer": 0, "estimate": 0, "none": 0}
     for run in evidence.runs:
-        for name, number in (run.get("counts.output_tokens_source") or {}).items():
-            total[name] = total.get(name, 0) + int(number)
+        for name, number in sources_of(run).items():
+            total[name] = total.get(name, 0) + number
     return total
 
 
@@ -122,24 +114,17 @@ def leading_content(evidence: ComplianceEvidence) -> int:
 
 def sends_tools(evidence: ComplianceEvidence) -> bool:
     """Whether bodies contain tool definitions, or answers contain tool calls."""
-    bodies = any("tools" in str(run.get("config.workload.extra_body") or "") for run in evidence.runs)
+    bodies = any("tools" in (run.document.config.workload.extra_body or "") for run in evidence.runs)
     return bodies or any(bool((run.measure["flags"] & layout.FLAG_TOOL).any()) for run in evidence.runs)
 
 
 def counted(entry: Mapping[str, Any]) -> bool:
-    """Whether a level, by its entry in procedure.json, is evidence on the system although the client was late: its
-    decision does not depend on the lateness, or it passes and was offered in full.
-    """
-    criteria = entry.get("criteria") or {}
-    held = entry.get("saturated") is False and entry.get("steady") is True and criteria.get("offered_in_full") is True
-    return held or criteria.get("generator_limited") is False or entry.get("passes") in (True, False)
+    """`Level.counts` of an entry of procedure.json."""
+    return convert(entry, Level).counts
 
 
 def discarded_repetitions(run: MeasuredRun) -> bool:
     """Whether the client was the limit, so that the run is not evidence on the system."""
-    return bool(run.get("certificate.generator_limited")) and not counted(run.entry or {})
-
-
-def request_count(run: MeasuredRun) -> int:
-    """Requests of the measure phase that were to be sent."""
-    return len(run.measure)
+    certificate = run.document.certificate
+    limited = certificate is not None and bool(certificate.generator_limited)
+    return limited and not (run.entry or Level()).counts

@@ -7,7 +7,7 @@ import msgspec
 # The states, in the order in which reports count them.
 TRUE = "true"  # the recorded evidence shows it
 DECLARED = "declared"  # the user declares it; a declaration is not checked
-SHOWN = "shown"  # a capability of the tool that a test of the project proves; this run did not need it
+SHOWN = "shown"  # the tool does it by design; this run was not checked for it
 FALSE = "false"
 UNDECLARED = "undeclared"  # only the user can know, and did not declare it
 UNCHECKED = "unchecked"  # no check covers it

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from fastllmload.compliance.outcome import DECLARED, INAPPLICABLE, STATES, UNDECLARED
-from fastllmload.compliance.requirement import Requirement
+from fastllmload.compliance.statement import Statement
 from fastllmload.compliance.verdict import ComplianceJudgement, RequirementFinding, scope, summary
 from fastllmload.declarations import by_key
 
@@ -62,7 +62,7 @@ def counted(judgement: ComplianceJudgement, width: int) -> Iterator[str]:
 def unmet(finding: RequirementFinding, width: int) -> Iterator[str]:
     asked, found = finding.requirement, finding.outcome
     yield labelled(asked.level, f"{asked.id}: {found.state}")
-    yield from paragraph("", asked.statement, width)
+    yield from paragraph("", asked.text, width)
     if found.reason:
         yield from paragraph("", f"found: {found.reason}", width)
     if found.remedy:
@@ -102,9 +102,9 @@ def one_line(finding: RequirementFinding) -> str:
     asked, found = finding.requirement, finding.outcome
     reason = f"  {found.reason}" if found.reason and found.state != INAPPLICABLE else ""
     why = f"  ({found.reason})" if found.state == INAPPLICABLE else reason
-    return f"{asked.id:<20}{short(asked):<13}{found.state:<16}{asked.statement}{why}"
+    return f"{asked.id:<20}{short(asked):<13}{found.state:<16}{asked.text}{why}"
 
 
-def short(asked: Requirement) -> str:
+def short(asked: Statement) -> str:
     """The level, in lower case for a statement that never enters a verdict."""
     return asked.level if asked.in_verdict else asked.level.lower()

@@ -14,7 +14,7 @@ from typing import Any
 
 from fastllmload.compliance import facts
 from fastllmload.compliance.applies import why_not
-from fastllmload.compliance.checks import CHECKS
+from fastllmload.compliance.coverage import by_id, statements
 from fastllmload.compliance.evidence import ComplianceEvidence, DamagedFolder, MeasuredRun
 from fastllmload.compliance.outcome import (
     DECLARED,
@@ -27,26 +27,8 @@ from fastllmload.compliance.outcome import (
     UNDECLARED,
     RequirementOutcome,
     inapplicable,
-    undeclared,
 )
-from fastllmload.compliance.requirement import Requirement, requirements
-from fastllmload.declarations import by_key
-
-SCALED = frozenset(
-    {
-        "lasted", "requests_per_level", "requests_per_class", "gaps_enough", "slots_used", "samples", "intervals",
-        "level_count", "fractions", "spans_to_saturation", "contexts", "buckets", "fixed_output", "long_enough_outputs",
-        "enough",
-    }
-)  # fmt: skip
-
-
-def with_remedy(evidence: ComplianceEvidence, check: str, outcome: RequirementOutcome) -> RequirementOutcome:
-    """*outcome* of *check*; where a scaled-down test caused it, the remedy is first to leave out --quick."""
-    if outcome.holds or check not in SCALED or not evidence.asked("quick"):
-        return outcome
-    least = f"; where that is not enough: {outcome.remedy}" if outcome.remedy else ""
-    return RequirementOutcome(outcome.state, outcome.reason, f"leave out --quick, which scales this down{least}")
+from fastllmload.compliance.statement import AllOf, Check, Statement
 
 
 def deviations(evidence: ComplianceEvidence) -> list[str]:
@@ -58,42 +40,42 @@ def deviations(evidence: ComplianceEvidence) -> list[str]:
         found.append(f"the system runs {evidence.declared['sut.deployment']}, which the methodology does not cover")
     for run in evidence.runs:
         found += of_run(run)
-    found += [str(text) for text in evidence.asked("deviations") or ()]
+    if evidence.procedure is not None:
+        found += evidence.procedure.deviations
     return list(dict.fromkeys(found))
 
 
 def of_run(run: MeasuredRun) -> list[str]:
     """Deviations of one run."""
     where = "" if run.entry is None else f" (level {run.name})"
-    found = []
-    if run.get("plan.description.streaming") is False:
+    document, found = run.document, []
+    if run.description.streaming is False:
         found.append(f"answers were not streamed{where}: TTFT is not measured")
-    estimated = int(run.get("counts.output_tokens_source.estimate") or 0)
+    estimated = facts.sources_of(run).get("estimate", 0)
     if estimated:
         found.append(f"{estimated:,} output counts are estimated from bytes{where}")
-    warmup = run.get("plan.warmup.deviation")
-    if warmup is not None and run.entry is None:
-        found.append(str(warmup))
+    if document.plan.warmup.deviation is not None and run.entry is None:
+        found.append(document.plan.warmup.deviation)
     if facts.discarded_repetitions(run):
         found.append(f"the client was the limit{where}: the run shows nothing about the system's saturation")
-    if run.get("config.load.max_concurrency") is not None:
-        found.append(f"--max-concurrency {run.get('config.load.max_concurrency')} makes the loop not open{where}")
-    by_workload = [text for one in facts.workloads(run) for text in one.get("deviations") or ()]
-    found += [str(text) for text in run.get("plan.deviations") or by_workload]  # the former name the class
+    cap = document.config.load.max_concurrency
+    if cap is not None:
+        found.append(f"--max-concurrency {cap} makes the loop not open{where}")
+    by_workload = (text for one in run.workloads for text in one.deviations)
+    found += document.plan.deviations or by_workload  # the former name the class
     if run.run.incomplete:
-        found.append(f"the run ended as {run.get('status')}{where}")
+        found.append(f"the run ended as {document.status}{where}")
     return found
 
 
-DRAFT = "IETF-"
 UNCONDITIONAL, CONDITIONAL, NOT = "unconditionally compliant", "conditionally compliant", "not compliant"
 
 
 @dataclass(frozen=True)
 class RequirementFinding:
-    """One requirement and its outcome."""
+    """One statement and its outcome."""
 
-    requirement: Requirement
+    requirement: Statement
     outcome: RequirementOutcome
 
     def entry(self) -> dict[str, Any]:
@@ -104,7 +86,7 @@ class RequirementFinding:
             "level": asked.level,
             "basis": asked.basis,
             "state": found.state,
-            "statement": asked.statement,
+            "statement": asked.text,
             "reason": found.reason,
             "remedy": found.remedy,
         }
@@ -118,7 +100,7 @@ class ComplianceJudgement:
     findings: tuple[RequirementFinding, ...]
     deviations: tuple[str, ...]
 
-    def of(self, chosen: Callable[[Requirement], bool]) -> list[RequirementFinding]:
+    def of(self, chosen: Callable[[Statement], bool]) -> list[RequirementFinding]:
         """Findings of the requirements that enter the verdict and for which *chosen* is true."""
         return [found for found in self.findings if found.requirement.in_verdict and chosen(found.requirement)]
 
@@ -134,7 +116,7 @@ class ComplianceJudgement:
         return [
             found
             for found in self.findings
-            if found.requirement.id.startswith(DRAFT) and not found.requirement.in_verdict and not found.outcome.holds
+            if found.requirement.of_draft and not found.requirement.in_verdict and not found.outcome.holds
         ]
 
     @property
@@ -157,65 +139,53 @@ def cut_short(evidence: ComplianceEvidence) -> tuple[str, ...]:
     if evidence.procedure is None:
         cut = any(run.run.incomplete for run in evidence.runs)
         return (*damage, *(("the run did not finish",) if cut else ()))
-    status = evidence.asked("status")
+    status = evidence.procedure.status
     found = [] if status == "done" else [f"the procedure ended as {status}; start it again to continue"]
     for place in evidence.absent:
         why = evidence.why.get(place)
         found.append(f"the level {place} is missing or damaged{f': {why}' if why else ''}")
     found += [f"{stray}: no level may be left out" for stray in evidence.strays]
-    if evidence.asked("quick"):
+    if evidence.procedure.quick:
         found.append("--quick scales the test down, which makes its report non-conforming")
     return (*damage, *found)
 
 
 def judge(evidence: ComplianceEvidence) -> ComplianceJudgement:
-    """Judge *evidence* by every requirement."""
+    """Judge *evidence* by every statement."""
     found: dict[str, RequirementOutcome] = {}
-    for requirement in requirements():
-        outcome_of(evidence, requirement, found, ())
-    findings = tuple(RequirementFinding(requirement, found[requirement.id]) for requirement in requirements())
+    findings = tuple(RequirementFinding(one, outcome_of(evidence, one, found, ())) for one in statements())
     return ComplianceJudgement(evidence, findings, tuple(deviations(evidence)))
 
 
 def outcome_of(
-    evidence: ComplianceEvidence, requirement: Requirement, found: dict[str, RequirementOutcome], asked: Sequence[str]
+    evidence: ComplianceEvidence, statement: Statement, found: dict[str, RequirementOutcome], asked: Sequence[str]
 ) -> RequirementOutcome:
-    """Outcome of one requirement, stored in *found*; *asked*: requirements that depend on it. ValueError for a cycle."""
-    if requirement.id in found:
-        return found[requirement.id]
-    if requirement.id in asked:
-        raise ValueError(f"{' -> '.join((*asked, requirement.id))}: a requirement depends on itself")
-    reason = applicable(evidence, requirement)
-    if isinstance(reason, RequirementOutcome):
-        outcome = reason
-    elif reason is not None:
-        outcome = inapplicable(reason)
-    elif requirement.all_of:
-        known = by_id()
-        parts = {
-            name: outcome_of(evidence, known[name], found, (*asked, requirement.id)) for name in requirement.all_of
-        }
-        outcome = joined(parts)
-    else:
-        outcome = bound(evidence, requirement)
-    found[requirement.id] = fallen_back(outcome, requirement)
-    return found[requirement.id]
-
-
-def applicable(evidence: ComplianceEvidence, requirement: Requirement) -> str | RequirementOutcome | None:
-    """Why it does not apply, None where it does; an unchecked outcome where files that decide it are damaged."""
+    """Outcome of one statement, stored in *found*; *asked*: statements that depend on it. ValueError for a cycle."""
+    if statement.id in found:
+        return found[statement.id]
+    if statement.id in asked:
+        raise ValueError(f"{' -> '.join((*asked, statement.id))}: a statement depends on itself")
     try:
-        return why_not(evidence, requirement.applies)
+        reason = why_not(evidence, statement.applies)
     except DamagedFolder as problem:
-        return unread(problem)
+        outcome = unread(problem)
+    else:
+        if reason is not None:
+            outcome = inapplicable(reason)
+        elif isinstance(statement.judged_by, AllOf):
+            path = (*asked, statement.id)
+            parts = {name: outcome_of(evidence, by_id()[name], found, path) for name in statement.judged_by.ids}
+            outcome = joined(parts)
+        else:
+            outcome = checked(evidence, statement.judged_by)
+    if outcome.state == INAPPLICABLE and statement.design:
+        outcome = RequirementOutcome(SHOWN, f"by design: {statement.design}; {outcome.reason}")
+    found[statement.id] = outcome
+    return outcome
 
 
 def unread(problem: DamagedFolder) -> RequirementOutcome:
     return RequirementOutcome(UNCHECKED, str(problem), "judge an intact copy of the folder, or measure again")
-
-
-def by_id() -> dict[str, Requirement]:
-    return {requirement.id: requirement for requirement in requirements()}
 
 
 def joined(parts: dict[str, RequirementOutcome]) -> RequirementOutcome:
@@ -232,50 +202,14 @@ def joined(parts: dict[str, RequirementOutcome]) -> RequirementOutcome:
     return inapplicable("none of its parts applies")
 
 
-def bound(evidence: ComplianceEvidence, requirement: Requirement) -> RequirementOutcome:
-    """Outcome of the check, the metric or the declaration; unchecked where there is none."""
-    if requirement.check is not None:
-        return checked(evidence, requirement.check, requirement.params)
-    if requirement.metric is not None:
-        asked = {"names": [requirement.metric], "statistics": list(requirement.statistics)}
-        return checked(evidence, "figures", asked)
-    if requirement.declare:
-        return declared(evidence, requirement.declare)
-    if requirement.shown_by is not None:
-        return inapplicable("this evidence does not exercise it")
-    return RequirementOutcome(UNCHECKED, "no check covers it", "judge it yourself")
-
-
-def checked(evidence: ComplianceEvidence, name: str, params: dict[str, Any]) -> RequirementOutcome:
-    """Outcome of the check *name*, computed once for all requirements that use it with the same parameters."""
-    key = f"{name} {params}"
-    if key not in evidence.outcomes:
+def checked(evidence: ComplianceEvidence, check: Check) -> RequirementOutcome:
+    """Outcome of *check*, computed once for all statements that have it."""
+    if check not in evidence.outcomes:
         try:
-            evidence.outcomes[key] = with_remedy(evidence, name, CHECKS[name](evidence, **params))
+            evidence.outcomes[check] = check(evidence)
         except DamagedFolder as problem:
-            evidence.outcomes[key] = unread(problem)
-    return evidence.outcomes[key]
-
-
-def declared(evidence: ComplianceEvidence, keys: Sequence[str]) -> RequirementOutcome:
-    """Declared if all of *keys* are; else undeclared, with the remedies of the missing ones."""
-    values = evidence.declared
-    missing = [key for key in keys if key not in values]
-    if missing:
-        remedy = "; ".join(by_key()[key].remedy for key in missing)
-        return undeclared(f"{', '.join(missing)} {'are' if len(missing) > 1 else 'is'} not declared", remedy)
-    return RequirementOutcome(DECLARED, ", ".join(f"{key}={values[key]}" for key in keys))
-
-
-def fallen_back(outcome: RequirementOutcome, requirement: Requirement) -> RequirementOutcome:
-    """*outcome*, replaced by a test of the project where the evidence does not exercise the capability; the requirement's
-    own remedy has priority.
-    """
-    if outcome.state == INAPPLICABLE and requirement.shown_by is not None:
-        return RequirementOutcome(SHOWN, f"by {requirement.shown_by}; {outcome.reason}")
-    if requirement.remedy and not outcome.holds:
-        return RequirementOutcome(outcome.state, outcome.reason, requirement.remedy)
-    return outcome
+            evidence.outcomes[check] = unread(problem)
+    return evidence.outcomes[check]
 
 
 def summary(judgement: ComplianceJudgement) -> dict[str, Any]:
@@ -328,6 +262,6 @@ def compliance_of(evidence: ComplianceEvidence) -> dict[str, Any]:
 
     A single level of a procedure is not judged: what it lacks, such as a warm-up, belongs to the procedure.
     """
-    if evidence.procedure is None and evidence.first("metadata.level") is not None:
+    if evidence.procedure is None and any("level" in run.document.metadata for run in evidence.runs):
         return {"verdict": None, "scope": "a level of a procedure, judged with it"}
     return document(judge(evidence))

@@ -82,11 +82,20 @@ class DatasetFacts(Document, frozen=True, kw_only=True):
     classes: tuple[str, ...] = ()
     left_out: Count = None
     order: str | None = None
+    preprocessing: str | None = None
     requests: Count = None
     rounds: Plain = None
     sha256: str | None = None
     subset: str | None = None
     used: Count = None
+    version: str | None = None
+
+
+class SharedText(Document, frozen=True, kw_only=True):
+    """A system prompt or contexts that requests of a standard workload share."""
+
+    share: Ratio = None  # of the requests
+    tokens: int | tuple[int, ...] | None = None
 
 
 class WorkloadDescription(Document, frozen=True, kw_only=True):
@@ -111,6 +120,8 @@ class WorkloadDescription(Document, frozen=True, kw_only=True):
     exact: ExactPrompts | None = None
     tokenizer_facts: TokenizerFacts | None = None
     dataset: DatasetFacts | None = None
+    system_prompt: SharedText | None = None
+    contexts: SharedText | None = None
 
 
 class ConversationsDescription(Document, frozen=True, kw_only=True):
@@ -199,3 +210,11 @@ class PlanSummary(Document, frozen=True, kw_only=True):
     deviations: tuple[str, ...] = ()  # from the standard workload
     counting: Counting = Counting()
     warmup: WarmupPlan = WarmupPlan()
+
+
+class PlanDocument(Document, frozen=True, kw_only=True):
+    """plan.json of a saved plan."""
+
+    digest: str | None = None
+    members: dict[str, str] = {}  # digests of its arrays
+    description: PlanDescription = PlanDescription()

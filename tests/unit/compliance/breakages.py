@@ -410,10 +410,3 @@ SHOULDS: dict[str, tuple[str, Break]] = {
     "IETF-7.4-c": ("memory_pressure", put("config.load.stop_on_failures", None)),
 }  # fmt: skip
 NEVER = {"IETF-4.6.1-e"}  # gRPC, which this tool does not speak: always broken for an engine
-
-# Statements with "must" in plain words, of sources that are no standard: they break, and no verdict follows.
-INFORMAL: dict[str, tuple[str, Break]] = {
-    "ASIAI-M3-b": ("plain", row(t_end=BEGAN)),
-    "ASIAI-M4-d": ("plain", put("counts.output_tokens_source", {"events": 400})),
-    "ASIAI-M6-b": ("plain", all_of(put("metrics.power_w", {"value": 300.0}), put("telemetry", {"ended": False}))),
-}

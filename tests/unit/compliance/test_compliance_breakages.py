@@ -6,12 +6,12 @@ import functools
 from pathlib import Path
 
 import pytest
-from breakages import BREAKAGES, INFORMAL, NEVER, SHOULDS
+from breakages import BREAKAGES, NEVER, SHOULDS
 from case_builder import Cases
 from compliance_scenes import SCENES
 
+from fastllmload.compliance.coverage import statements
 from fastllmload.compliance.outcome import DECLARED, FALSE, TRUE, UNDECLARED
-from fastllmload.compliance.requirement import requirements
 from fastllmload.compliance.verdict import NOT, UNCONDITIONAL, ComplianceJudgement, judge
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def test_breaking_it_flips_the_verdict(name: str, tmp_path: Path) -> None:
 
 def test_every_must_has_something_that_breaks_it() -> None:
     """A MUST without an entry here has a check that is never seen to fail."""
-    wanted = {one.id for one in requirements() if one.must and one.in_verdict}
+    wanted = {one.id for one in statements() if one.must and one.in_verdict}
     assert wanted == set(BREAKAGES)
 
 
@@ -69,17 +69,5 @@ def test_breaking_a_should_ends_unconditional_compliance(name: str, tmp_path: Pa
 
 def test_every_should_has_something_that_breaks_it() -> None:
     """But the one that this tool can never keep."""
-    wanted = {one.id for one in requirements() if one.should and one.in_verdict}
+    wanted = {one.id for one in statements() if one.should and one.in_verdict}
     assert wanted == set(SHOULDS) | NEVER
-
-
-@pytest.mark.parametrize("name", INFORMAL)
-def test_a_must_in_plain_words_breaks_without_a_verdict(name: str, tmp_path: Path) -> None:
-    """Sources that are no standard have no key words: what they ask for is reported, and decides nothing."""
-    scene, change = INFORMAL[name]
-    cases = kept(scene).copy()
-    assert state_of(judge(cases.evidence(tmp_path / "kept")), name) not in (FALSE, UNDECLARED)
-    change(cases)
-    judgement = judge(cases.evidence(tmp_path / "broken"))
-    assert state_of(judgement, name) == FALSE
-    assert name not in {found.requirement.id for found in judgement.unmet}

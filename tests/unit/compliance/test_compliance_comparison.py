@@ -10,8 +10,7 @@ from compliance_scenes import plain
 
 from fastllmload.compare.checklist import unequal_systems
 from fastllmload.compare.side import RunRecord, Side
-from fastllmload.compliance.checks import CHECKS
-from fastllmload.compliance.checks.comparison import systems
+from fastllmload.compliance.checks.comparison import same_boundary, same_load, same_requests, systems
 from fastllmload.compliance.evidence import ComplianceEvidence
 from fastllmload.compliance.outcome import FALSE, TRUE, UNDECLARED
 
@@ -52,7 +51,7 @@ THREE = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
 def test_repetitions_of_unequal_length_are_of_one_workload(runs: list[tuple[str, int]], tmp_path: Path) -> None:
     """With --duration each draw of arrivals has another number of requests; the systems got the same ones."""
     evidence = evidence_of(tmp_path, runs)
-    assert CHECKS["same_requests"](evidence).state == CHECKS["same_load"](evidence).state == TRUE
+    assert same_requests(evidence).state == same_load(evidence).state == TRUE
     assert by_compare(evidence) == []
 
 
@@ -67,10 +66,10 @@ def test_the_repetition_without_its_like_is_named(
     runs: list[tuple[str, int]], who: str, words: str, tmp_path: Path
 ) -> None:
     evidence = evidence_of(tmp_path, runs)
-    outcome = CHECKS["same_requests"](evidence)
+    outcome = same_requests(evidence)
     assert outcome.state == FALSE and who in outcome.reason and words in outcome.reason
     assert "--repetition" in outcome.remedy
-    assert str(tmp_path / who) in CHECKS["same_load"](evidence).reason
+    assert str(tmp_path / who) in same_load(evidence).reason
     assert any(who in sentence for sentence in by_compare(evidence))
 
 
@@ -84,7 +83,7 @@ def test_repetitions_of_one_system_have_one_sequence(change: str, words: str, tm
         else:
             cases.run.manifest["plan"]["description"]["seed"] = 7
     evidence = Cases(made[0].levels, others=made[1:]).evidence(tmp_path)
-    outcome = CHECKS["same_requests"](evidence)
+    outcome = same_requests(evidence)
     assert outcome.state == FALSE and words in outcome.reason
     assert any(words in sentence for sentence in by_compare(evidence))
 
@@ -100,7 +99,7 @@ def test_classes_may_mix_otherwise_in_each_repetition(tmp_path: Path) -> None:
             planned["input_tokens"][chosen] = range(10 + 100 * number, 20 + 100 * number)
             planned["output_tokens"][chosen] = 8
     evidence = Cases(runs[0].levels, others=runs[1:]).evidence(tmp_path)
-    assert CHECKS["same_requests"](evidence).state == TRUE
+    assert same_requests(evidence).state == TRUE
 
 
 def test_a_closed_loop_to_models_of_other_names_is_one_workload(tmp_path: Path) -> None:
@@ -110,14 +109,14 @@ def test_a_closed_loop_to_models_of_other_names_is_one_workload(tmp_path: Path) 
         plan = cases.run.manifest["plan"]
         plan["digest"], plan["description"]["model"] = name * 64, name
     evidence = Cases(runs[0].levels, others=runs[1:]).evidence(tmp_path / "same")
-    assert CHECKS["same_requests"](evidence).state == TRUE
+    assert same_requests(evidence).state == TRUE
     runs[1].run.planned["output_tokens"][3] += 1
     evidence = Cases(runs[0].levels, others=runs[1:]).evidence(tmp_path / "other")
-    assert CHECKS["same_requests"](evidence).state == FALSE
+    assert same_requests(evidence).state == FALSE
 
 
 def test_a_boundary_that_nobody_declared_is_undeclared(tmp_path: Path) -> None:
     made = Cases(plain().levels, others=[plain()])
     made.others[0].undeclare("sut.boundary")
-    outcome = CHECKS["same_boundary"](made.evidence(tmp_path))
+    outcome = same_boundary(made.evidence(tmp_path))
     assert outcome.state == UNDECLARED and "sut.boundary=" in outcome.remedy

@@ -1,95 +1,76 @@
-"""The requirements as data: complete, unique, each bound to something that exists."""
+"""The statements: complete, unique, in order, each with a way to be met."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import inspect
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from compliance_scenes import plain
 
-from fastllmload.compliance.applies import QUESTIONS
-from fastllmload.compliance.checks import CHECKS
-from fastllmload.compliance.requirement import Requirement, requirements
+from fastllmload.compliance.applies import CONDITIONS
+from fastllmload.compliance.coverage import by_id, coverage, how_met, statements
+from fastllmload.compliance.draft import STATEMENTS
+from fastllmload.compliance.statement import AllOf, Statement
 from fastllmload.declarations import STANDARD, by_key, workload_kind
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
 from fastllmload.workload.dataset import DATASETS
 from fastllmload.workload.trace import TRACES
 
-ROOT = Path(__file__).parents[3]
+SOURCES = Path(__file__).parents[3] / "src/fastllmload"
 LEVELS = {"MUST": 103, "MUST NOT": 3, "REQUIRED": 7, "SHOULD": 19, "RECOMMENDED": 19, "MAY": 2, "DEFINITION": 500}
-ALL = requirements()
+ALL = statements()
 
 
-def of(one: Requirement) -> str:
+def of(one: Statement) -> str:
     return one.id
 
 
 def test_all_653_are_there_once() -> None:
     """As many of each level as the sources have."""
     assert Counter(one.level for one in ALL) == LEVELS
-    assert len({one.id for one in ALL}) == len(ALL) == 653
+    assert len(by_id()) == len(ALL) == 653
 
 
-def test_nothing_is_without_a_check_a_declaration_or_a_proof() -> None:
-    """653 of 653; what is only shown by a test of ours, or may, never decides a verdict by itself."""
-    assert [one.id for one in ALL if not one.bound] == []
-    only_shown = [one.id for one in ALL if one.shown_by and not (one.check or one.declare or one.metric or one.all_of)]
-    decided = {one.id for one in ALL if one.in_verdict}
-    assert decided.isdisjoint(only_shown)
-
-
-@pytest.mark.parametrize("one", [one for one in ALL if one.check], ids=of)
-def test_checks_exist_and_take_what_they_are_given(one: Requirement) -> None:
-    """A name or a parameter that is wrong would show only when somebody needs it."""
-    assert one.check in CHECKS
-    signature = inspect.signature(CHECKS[one.check])
-    signature.bind(None, **one.params)
+def test_what_decides_a_verdict_is_code_in_the_order_of_the_draft() -> None:
+    """144 statements; the others are rows of the coverage table, except for the advice on comparisons (IETF 6)."""
+    assert sum(one.in_verdict for one in STATEMENTS) == sum(one.in_verdict for one in ALL) == 144
+    assert [one.place for one in STATEMENTS] == sorted(one.place for one in STATEMENTS)
+    assert all(one.in_verdict or one.id.startswith("IETF-6.") for one in STATEMENTS)
+    assert [one.place for one in coverage()] == sorted(one.place for one in coverage())
 
 
 @pytest.mark.parametrize("one", ALL, ids=of)
-def test_conditions_ids_and_keys_exist(one: Requirement) -> None:
-    """Every word of a condition, every id of a conjunction and every declaration is known."""
-    assert one.applies
-    assert {word.partition(" ")[0] for word in one.applies} <= set(QUESTIONS)
-    assert set(one.all_of) <= {other.id for other in ALL}
-    assert set(one.declare) <= set(by_key())
-    assert one.statement.endswith(".")
+def test_conditions_and_parts_exist(one: Statement) -> None:
+    """A typing error in the data must not make a statement vanish."""
+    assert {word.partition(" ")[0] for word in one.applies} <= set(CONDITIONS)
+    assert one.text.endswith(".")
+    if isinstance(one.judged_by, AllOf):
+        assert one.judged_by.ids and set(one.judged_by.ids) <= set(by_id())
 
 
-@functools.cache
-def functions(path: str) -> frozenset[str]:
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+@pytest.mark.parametrize("how", ["", "checked"])
+def test_an_unknown_way_to_be_met_is_an_error(how: str) -> None:
+    with pytest.raises(ValueError, match="is none of design, declared, judged, open"):
+        how_met(how, "a reason")
 
 
-@pytest.mark.parametrize("one", [one for one in ALL if one.shown_by], ids=of)
-def test_proofs_exist(one: Requirement) -> None:
-    """`shown_by` names a test function of this project."""
-    assert one.shown_by is not None
-    path, _, name = one.shown_by.partition("::")
-    assert name.startswith("test_")
-    assert name in functions(path), f"{path} has no {name}"
-
-
-def test_metrics_exist() -> None:
-    """Names of metrics are those that a run is measured by."""
-    measured = plain().run.manifest["metrics"]
-    named = {one.metric for one in ALL if one.metric} | {
-        name for one in ALL for name in one.params.get("names", ()) if one.check in ("figures", "figures_there", "unit")
-    }
-    assert named <= set(measured), named - set(measured)
+def test_every_row_of_the_coverage_table_has_a_reason(tmp_path: Path) -> None:
+    """Keys of declarations exist, and no row names a test."""
+    rows = [line for line in (SOURCES / "compliance/coverage.csv").read_text(encoding="utf-8").splitlines() if line]
+    assert len(rows) == len(coverage()) + 1
+    assert not any("tests/" in row or "test_" in row for row in rows)
+    evidence = plain(10).evidence(tmp_path)
+    assert all(one.judged_by(evidence).reason for one in coverage() if not isinstance(one.judged_by, AllOf))
 
 
 def test_declarations_of_the_table_are_asked_for_by_something() -> None:
-    """A key that no requirement and no check reads would ask people for nothing."""
-    read = {key for one in ALL for key in one.declare}
-    read |= {value for one in ALL for value in one.params.values() if isinstance(value, str)}
-    sources = "".join(path.read_text() for path in (ROOT / "src/fastllmload/compliance").rglob("*.py"))
-    unread = {key for key in by_key() if key not in read and f'"{key}"' not in sources}
+    """A key that nothing reads would ask people for nothing."""
+    code = "".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
+    table = (
+        (SOURCES / "compliance/coverage.csv").read_text(encoding="utf-8").replace(",", " ").replace("=", " ").split()
+    )
+    unread = {key for key in by_key() if f'"{key}"' not in code and key not in table}
     dynamic = {key for key in by_key() if key.startswith(("tokenizer.", "workload.dataset."))}
     assert unread <= dynamic
 
@@ -98,7 +79,7 @@ def test_only_key_words_enter_a_verdict() -> None:
     """Statements in plain words, and those of sources that are no standard, decide nothing (IETF 2)."""
     for one in ALL:
         if one.in_verdict:
-            assert one.basis in ("keyword", "governed") and one.id.startswith("IETF-")
+            assert one.basis in ("keyword", "governed") and one.of_draft
             assert one.level in ("MUST", "MUST NOT", "REQUIRED", "SHOULD", "RECOMMENDED")
 
 
@@ -115,7 +96,7 @@ def test_the_standard_workloads_are_those_of_the_command_line() -> None:
 
 
 def test_every_workload_of_the_command_line_has_a_kind() -> None:
-    """What a workload must declare hangs on it; a new one must not become a custom one unseen."""
+    """What a workload must declare depends on it; a new one must not become a custom one unseen."""
     assert {workload_kind(name) for name in (*LENGTHS, *OWN_TEXT)} == {"standard"}
     assert {workload_kind(name) for name in TRACES} == {"trace"}
     assert {name: workload_kind(name) for name in DATASETS} == {

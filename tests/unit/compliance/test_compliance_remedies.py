@@ -9,9 +9,10 @@ import pytest
 from case_builder import Cases
 from compliance_scenes import plain, tradeoff, ttft
 
-from fastllmload.compliance.checks import CHECKS
+from fastllmload.compliance.checks.warmup import probed, stable, warmup_reported
 from fastllmload.compliance.outcome import FALSE
-from fastllmload.compliance.verdict import SCALED, deviations, judge
+from fastllmload.compliance.statement import Check
+from fastllmload.compliance.verdict import deviations, judge
 
 
 def remedies(cases: Cases, folder: Path) -> dict[str, str]:
@@ -31,16 +32,16 @@ def without_warm_up() -> Cases:
     return cases
 
 
-@pytest.mark.parametrize("check", ["probed", "stable", "warmup_reported"])
-def test_a_procedure_without_a_warm_up_is_told_to_leave_out_the_option(check: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", [probed, stable, warmup_reported])
+def test_a_procedure_without_a_warm_up_is_told_to_leave_out_the_option(check: Check, tmp_path: Path) -> None:
     """It is a procedure already."""
-    outcome = CHECKS[check](without_warm_up().evidence(tmp_path))
+    outcome = check(without_warm_up().evidence(tmp_path))
     assert outcome.state == FALSE and outcome.remedy.startswith("leave out --warmup 0")
 
 
-@pytest.mark.parametrize("check", ["probed", "stable"])
-def test_a_plain_run_is_told_to_be_a_procedure(check: str, tmp_path: Path) -> None:
-    assert "fastllmload procedure" in CHECKS[check](plain().evidence(tmp_path)).remedy
+@pytest.mark.parametrize("check", [probed, stable])
+def test_a_plain_run_is_told_to_be_a_procedure(check: Check, tmp_path: Path) -> None:
+    assert "fastllmload procedure" in check(plain().evidence(tmp_path)).remedy
 
 
 def test_a_scaled_down_test_is_told_not_to_be(tmp_path: Path) -> None:
@@ -51,10 +52,6 @@ def test_a_scaled_down_test_is_told_not_to_be(tmp_path: Path) -> None:
     document(cases)["quick"] = True
     found = remedies(cases, tmp_path / "quick")
     assert found["IETF-5.1.2.1-c"] == f"leave out --quick, which scales this down; where that is not enough: {shorter}"
-
-
-def test_what_is_scaled_is_a_check() -> None:
-    assert set(CHECKS) >= SCALED
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastllmload.compliance.applies import why_not
+from fastllmload.compliance.coverage import how_met
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, content_events
 from fastllmload.compliance.outcome import DECLARED, INAPPLICABLE, SHOWN, TRUE, UNCHECKED, RequirementOutcome
-from fastllmload.compliance.requirement import Requirement
+from fastllmload.compliance.statement import Statement
 from fastllmload.compliance.text import lines
 from fastllmload.compliance.verdict import (
     CONDITIONAL,
@@ -109,12 +110,12 @@ def test_what_is_declared_is_called_so(tmp_path: Path) -> None:
     assert "not verified" in "\n".join(lines(judgement))
 
 
-def test_what_a_run_does_not_exercise_is_shown_by_a_test(tmp_path: Path) -> None:
-    """An open loop says nothing about closed loops; the tool's own test does, and is named."""
+def test_what_a_run_does_not_exercise_is_met_by_design(tmp_path: Path) -> None:
+    """An open loop says nothing about closed loops; the option for them is named."""
     judgement = judged(plain(), tmp_path)
     found = next(one for one in judgement.findings if one.requirement.id == "IETF-4.2.4-a")
     assert found.outcome.state == SHOWN
-    assert "tests/" in found.outcome.reason
+    assert found.outcome.reason.startswith("by design: --concurrency;")
 
 
 def test_other_tests_do_not_apply(tmp_path: Path) -> None:
@@ -124,11 +125,9 @@ def test_other_tests_do_not_apply(tmp_path: Path) -> None:
     assert "a single run" in document(judgement)["scope"]
 
 
-def test_a_requirement_without_a_binding_is_unchecked(tmp_path: Path) -> None:
+def test_a_statement_that_is_not_covered_is_unchecked(tmp_path: Path) -> None:
     """It is never silently true."""
-    bare = Requirement(
-        id="X", section="", level="MUST", basis="keyword", subject="tool", applies=("every",), statement="."
-    )
+    bare = Statement(id="X", level="MUST", basis="keyword", text=".", judged_by=how_met("open", "nobody knows how"))
     outcome = outcome_of(plain().evidence(tmp_path), bare, {}, ())
     assert outcome.state == UNCHECKED and not outcome.holds
 

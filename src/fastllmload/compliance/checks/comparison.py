@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,13 +11,16 @@ import msgspec
 from fastllmload.compare.side import RunRecord, Side
 from fastllmload.compare.workload import unequal_repetitions, unequal_requests
 from fastllmload.compliance import facts
-from fastllmload.compliance.checks.registry import check
+from fastllmload.compliance.applies import HARDWARE, hardware_of
+from fastllmload.compliance.checks.declared import lacking
 from fastllmload.compliance.evidence import SCHEDULE, ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, judged, true, undeclared
+from fastllmload.compliance.statement import Check
 from fastllmload.declarations import by_key
-from fastllmload.plan.pace import has_drawn_arrivals
+from fastllmload.documents.plan import ArrivalProcess, LoadDescription
+from fastllmload.documents.run import RunDocument
+from fastllmload.settings import RunSettings
 
-HARDWARE = ("sut.hardware.accelerator", "sut.hardware.count", "sut.hardware.memory_gib")
 RUNS = 3
 SAME_TIME_S = 3600.0  # most between two runs that count as at the same time
 MOST_SENTENCES = 3
@@ -35,37 +39,15 @@ def systems(evidence: ComplianceEvidence) -> list[list[ComplianceEvidence]]:
     by_declarations: dict[str, list[ComplianceEvidence]] = {}
     for one in together(evidence):
         declared = {key: value for key, value in one.declared.items() if key.startswith(("sut.", "software."))}
-        by_declarations.setdefault(text([declared, one.first("config.target.simulate")]), []).append(one)
+        simulated = one.first(lambda document: document.config.target.simulate or None)
+        by_declarations.setdefault(text([declared, simulated]), []).append(one)
     if len(by_declarations) > 1:
         return list(by_declarations.values())
     by_url: dict[str, list[ComplianceEvidence]] = {}
     for one in together(evidence):
-        url = None if one.simulated else one.first("target.urls")
-        by_url.setdefault(text(url), []).append(one)
+        urls = None if one.simulated else one.first(lambda document: document.target.urls or None)
+        by_url.setdefault(text(urls), []).append(one)
     return list(by_url.values())
-
-
-def text(value: Any) -> str:
-    return msgspec.json.encode(value, order="deterministic").decode()
-
-
-def begun(one: ComplianceEvidence) -> str:
-    """Identity of the measurement, which is the same in a copy of its folder."""
-    return text([[run.get("environment.time_utc"), run.get("phases")] for run in one.runs])
-
-
-def drawn(one: ComplianceEvidence) -> str | None:
-    """Identity of the arrivals, where they are random; else None."""
-    seeded = any(has_drawn_arrivals(run.get("plan.description.load")) for run in one.runs)
-    return text([run.get("plan.digest") for run in one.runs]) if seeded else None
-
-
-def same(evidence: ComplianceEvidence, values: list[Any], what: str, remedy: str) -> RequirementOutcome:
-    """All *values*, one per system, are equal and known."""
-    known = all(value not in (None, "", [], [None]) for value in values)
-    equal = all(value == values[0] for value in values)
-    distinct = " and ".join(dict.fromkeys(str(value)[:60] for value in values))
-    return judged(known and equal, f"{what}: {distinct}", remedy)
 
 
 def sides_of(evidence: ComplianceEvidence) -> list[list[ComplianceEvidence]]:
@@ -74,8 +56,11 @@ def sides_of(evidence: ComplianceEvidence) -> list[list[ComplianceEvidence]]:
     return found if len(found) > 1 else [[one] for one in together(evidence)]
 
 
-@check
-def same_requests(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def text(value: Any) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def same_requests(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Repetition k of each system was sent the same requests (`compare.workload.unequal_requests`)."""
     empty = [str(one.folder) for one in together(evidence) if not one.levels]
     if empty:
@@ -96,29 +81,47 @@ def unequal_levels(sides: list[list[ComplianceEvidence]], k: int) -> list[str]:
     for run in (run for side in runs for run in side):
         run.need(SCHEDULE)
     found = [
-        Side(str(side[0].folder), tuple(RunRecord(run.run.directory, run.run.manifest) for run in measured))
+        Side(str(side[0].folder), tuple(record(run) for run in measured))
         for side, measured in zip(sides, runs, strict=True)
     ]
-    loads = [{text(run.get("plan.description.load")) for run in side} for side in runs]
+    loads = [{text(run.description.load) for run in side} for side in runs]
     if sides[0][0].procedure is None or all(each == loads[0] for each in loads):
         return unequal_requests(found)
     return unequal_repetitions(tuple(run for side in found for run in side.runs)) if k == 0 else []
 
 
-@check
-def same_boundary(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def record(run: MeasuredRun) -> RunRecord:
+    return RunRecord(run.run.directory, run.run.manifest)
+
+
+def same_boundary(evidence: ComplianceEvidence) -> RequirementOutcome:
     missing = [str(one.folder) for one in together(evidence) if facts.boundary(one) is None]
     if missing:
-        return undeclared(f"the boundary is not declared for {', '.join(missing)}", by_key()["sut.boundary"].remedy)
-    return same(evidence, [facts.boundary(one) for one in together(evidence)], "boundary", "compare equal boundaries")
+        return lacking("sut.boundary", f"the boundary is not declared for {', '.join(missing)}")
+    values = [str(facts.boundary(one)) for one in together(evidence)]
+    reason = f"boundary: {' and '.join(dict.fromkeys(value[:60] for value in values))}"
+    return judged(len(set(values)) == 1, reason, "compare equal boundaries")
 
 
-@check
-def same_load(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def comparable_hardware(evidence: ComplianceEvidence) -> RequirementOutcome:
+    """Hardware is equal, or a normalisation is declared."""
+    found = hardware_of(evidence)
+    if any(None in one.values() for one in found):
+        remedy = "; ".join(by_key()[key].remedy for key in HARDWARE)
+        return undeclared("the hardware of a system is not declared", remedy)
+    if all(one == found[0] for one in found):
+        return true("the hardware is equal")
+    said = evidence.declared.get("comparison.normalisation")
+    if said is None:
+        return lacking("comparison.normalisation", "the hardware differs and no normalisation is declared")
+    return RequirementOutcome(DECLARED, said)
+
+
+def same_load(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Each repetition has one with the same load on every other system: model, rate or concurrency, bounds, arrivals."""
     sides = sides_of(evidence)
-    found = [{text(one.every("plan.description.load")): one for one in side} for side in sides]
-    known = all(one.first("plan.description.load") is not None for one in together(evidence))
+    found = [{text(one.distinct(planned_load)): one for one in side} for side in sides]
+    known = all(run.description.load != LoadDescription() for one in together(evidence) for run in one.runs)
     unmatched = [
         f"no run of {other[0].folder} has the load of {one.folder}"
         for side, own in zip(sides, found, strict=True)
@@ -126,66 +129,48 @@ def same_load(evidence: ComplianceEvidence, /) -> RequirementOutcome:
         for load, one in own.items()
         if load not in others and other is not side
     ]
-    loads = ", ".join(dict.fromkeys(text for one in together(evidence) for text in map(load_text, one.runs)))
+    loads = ", ".join(dict.fromkeys(load_text(run) for one in together(evidence) for run in one.runs))
     return judged(known and not unmatched, "; ".join([f"load: {loads}", *dict.fromkeys(unmatched)]), MEASURE_EQUALLY)
+
+
+def planned_load(document: RunDocument) -> LoadDescription:
+    return document.plan.description.load
 
 
 def load_text(run: MeasuredRun) -> str:
     """`40 requests/s, poisson, 42/arrivals`, `8 slots`."""
-    described = run.get("plan.description.load") or {}
-    if described.get("concurrency") is not None:
-        return f"{described['concurrency']} slots"
-    arrivals = described.get("arrivals") or {}
-    stream = f" ({arrivals['stream']})" if arrivals.get("stream") else ""
-    return f"{arrivals.get('rate')} requests/s {arrivals.get('name')}{stream}"
+    described = run.description.load
+    if described.concurrency is not None:
+        return f"{described.concurrency} slots"
+    arrivals = described.arrivals or ArrivalProcess()
+    stream = f" ({arrivals.stream})" if arrivals.stream else ""
+    return f"{arrivals.rate} requests/s {arrivals.name}{stream}"
 
 
-def hardware_of(evidence: ComplianceEvidence) -> list[dict[str, str | None]]:
-    """Declared hardware of each compared run or procedure."""
-    return [{key: one.declared.get(key) for key in HARDWARE} for one in together(evidence)]
+# Without a key word: the draft's advice on claims, and its list to be checked before publishing
 
 
-@check
-def comparable_hardware(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Hardware is equal, or a normalisation is declared."""
-    found = hardware_of(evidence)
-    if any(None in one.values() for one in found):
-        return undeclared(
-            "the hardware of a system is not declared", "; ".join(by_key()[key].remedy for key in HARDWARE)
-        )
-    if all(one == found[0] for one in found):
-        return true("the hardware is equal")
-    said = evidence.declared.get("comparison.normalisation")
-    if said is None:
-        return undeclared(
-            "the hardware differs and no normalisation is declared", by_key()["comparison.normalisation"].remedy
-        )
-    return RequirementOutcome(DECLARED, said)
-
-
-@check
-def normalised(evidence: ComplianceEvidence, /, name: str) -> RequirementOutcome:
+def normalised(name: str) -> Check:
     """A normalised throughput for every system."""
-    values = [one.first(f"metrics.{name}.value") for one in together(evidence)]
-    return judged(
-        None not in values, f"{name}: {', '.join(map(str, values))}", "measure with --gpus and --price-per-hour"
-    )
+
+    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
+        values = [one.first(lambda document: document.metric(name).value) for one in together(evidence)]
+        reason = f"{name}: {', '.join(map(str, values))}"
+        return judged(None not in values, reason, "measure with --gpus and --price-per-hour")
+
+    return judge
 
 
-@check
-def intervals(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def intervals(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Every key metric has a confidence interval in every run."""
-    gone = [
+    gone = {
         name for name in ("ttft", "tpot", "e2e") for one in together(evidence) for run in one.runs
-        if run.get(f"metrics.{name}.n") and run.get(f"metrics.{name}.ci95") is None
-    ]  # fmt: skip
-    return judged(
-        not gone, f"{'all have' if not gone else ', '.join(sorted(set(gone))) + ' lacks'} intervals", "-n 1000"
-    )
+        if run.samples(name) and run.document.metric(name).ci95 is None
+    }  # fmt: skip
+    return judged(not gone, f"{', '.join(sorted(gone))} lacks intervals" if gone else "all have intervals", "-n 1000")
 
 
-@check
-def repeated(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def repeated(evidence: ComplianceEvidence) -> RequirementOutcome:
     """At least three independent runs of each system. A procedure counts as one run, a copied folder does not count, and
     runs with the same random arrivals count once.
     """
@@ -203,39 +188,53 @@ def repeated(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     )
 
 
-@check
-def same_setting(evidence: ComplianceEvidence, /, paths: list[str]) -> RequirementOutcome:
-    """These values of run.json are equal for all systems."""
-    found = [[one.every(path) for path in paths] for one in together(evidence)]
-    alike = all(one == found[0] for one in found)
-    return judged(alike, f"{', '.join(paths)} {'are equal' if alike else 'differ'}", "measure both in the same way")
+def begun(one: ComplianceEvidence) -> str:
+    """Identity of the measurement, which is the same in a copy of its folder."""
+    return text([[run.document.environment.time_utc, run.document.phases] for run in one.runs])
 
 
-@check
-def same_time(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def drawn(one: ComplianceEvidence) -> str | None:
+    """Identity of the arrivals, where they are random; else None."""
+    seeded = any(record(run).drawn for run in one.runs)
+    return text([run.document.plan.digest for run in one.runs]) if seeded else None
+
+
+def same_settings(names: str, of: Callable[[RunSettings], tuple[Any, ...]]) -> Check:
+    """These settings are equal for all systems."""
+
+    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
+        found = [one.distinct(lambda document: of(document.config)) for one in together(evidence)]
+        alike = all(one == found[0] for one in found)
+        return judged(alike, f"{names} {'are equal' if alike else 'differ'}", "measure both in the same way")
+
+    return judge
+
+
+def same_time(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Shared resources: the systems were measured within an hour of each other."""
     shared = evidence.declared.get("comparison.shared_resources")
     if shared is None:
-        return undeclared(
-            "whether resources are shared is not declared", by_key()["comparison.shared_resources"].remedy
-        )
+        return lacking("comparison.shared_resources", "whether resources are shared is not declared")
     if shared == "no":
         return RequirementOutcome(DECLARED, "no resources are shared")
-    times = [datetime.datetime.fromisoformat(str(one.first("environment.time_utc"))) for one in together(evidence)]
+    begun = [one.first(lambda document: document.environment.time_utc) for one in together(evidence)]
+    times = [datetime.datetime.fromisoformat(str(time)) for time in begun]
     span = (max(times) - min(times)).total_seconds()
     return judged(
         span <= SAME_TIME_S, f"the runs began {span / 60:,.0f} minutes apart", "measure them at the same time"
     )
 
 
-@check
-def differences_known(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def differences_known(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Every run has its configuration, so that differences can be listed."""
-    missing = [str(one.folder) for one in together(evidence) if one.first("config") is None]
+    found = [one.first(lambda document: document.config) or RunSettings() for one in together(evidence)]
+    missing = [
+        str(one.folder) for one, config in zip(together(evidence), found, strict=True) if config == RunSettings()
+    ]
     if missing:
         return false(f"no configuration in {', '.join(missing)}", "measure with this version")
-    first = together(evidence)[0].first("config")
-    parts = sorted(
-        {part for one in evidence.others for part in first if first[part] != (one.first("config") or {}).get(part)}
-    )
-    return true(f"configurations differ in: {', '.join(parts) or 'nothing'}")
+    parts = [
+        part for part in RunSettings.__struct_fields__
+        if any(getattr(config, part) != getattr(found[0], part) for config in found)
+    ]  # fmt: skip
+    return true(f"configurations differ in: {', '.join(sorted(parts)) or 'nothing'}")

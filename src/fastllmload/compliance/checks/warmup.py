@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from fastllmload.compliance.checks.registry import check, each
-from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, Rows, dig, rows_of
-from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true, undeclared
-from fastllmload.declarations import SYNTHETIC, by_key
+from fastllmload.compliance.checks.runs import each, per_run
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, Rows, rows_of
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
+from fastllmload.compliance.procedure import Probe, WarmUp
+from fastllmload.documents.fields import known
 from fastllmload.metrics.levels.prefix_cache import prefix_tokens_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
@@ -25,46 +26,40 @@ WARM = "leave out --warmup 0: the test then warms up, and sends probes before an
 LONGER = "leave out --warmup, which is 100 requests and 10,000 output tokens by default"
 
 
-@check
-def loaded(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+@per_run
+def loaded(run: MeasuredRun) -> RequirementOutcome:
     """A request was answered before the measurement, so the model was loaded."""
-
-    def judge(run: MeasuredRun) -> RequirementOutcome:
-        probe = run.get("target.probe_s")
-        if probe is not None:
-            return true(f"a request was answered in {probe:.3g} s before the run")
-        warm = bool((run.warmup["status"] == layout.OK).any())
-        reason = "the warm-up succeeded" if warm else "nothing was answered before the measured requests"
-        return judged(warm, reason, "wait until the server answers, and leave the warm-up in")
-
-    return each(evidence, judge)
+    probe = known(run.document.target.probe_s)
+    if probe is not None:
+        return true(f"a request was answered in {probe:.3g} s before the run")
+    warm = bool((run.warmup["status"] == layout.OK).any())
+    reason = "the warm-up succeeded" if warm else "nothing was answered before the measured requests"
+    return judged(warm, reason, "wait until the server answers, and leave the warm-up in")
 
 
-@check
-def enough(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def enough(evidence: ComplianceEvidence) -> RequirementOutcome:
     """100 successful requests and 10,000 output tokens before the first measured one, in every warm-up of a test: after
     a restart the earlier ones do not count.
     """
     if evidence.procedure is None:
-        return each(evidence, lambda run: amount(*answered(run.run, layout.WARMUP)))
+        return each(evidence, evidence.runs, lambda run: amount(*answered(run.run, layout.WARMUP)))
     done = warm_ups(evidence)
     found = [amount(*answered_in(evidence, one, number, len(done))) for number, one in enumerate(done, 1)]
     return next((outcome for outcome in found if not outcome.holds), found[-1])
 
 
-def warm_ups(evidence: ComplianceEvidence) -> list[dict[str, Any]]:
+def warm_ups(evidence: ComplianceEvidence) -> tuple[WarmUp, ...]:
     """Entries of the warm-ups in procedure.json; one for all where it does not list them singly."""
-    several = [one for one in evidence.asked("warmups") or () if isinstance(one, dict)]
-    return several or [evidence.asked("warmup") or {}]
+    if evidence.procedure is None:
+        return (WarmUp(),)
+    return evidence.procedure.warmups or (evidence.procedure.warmup or WarmUp(),)
 
 
-def answered_in(evidence: ComplianceEvidence, done: dict[str, Any], number: int, of: int) -> tuple[int, int, str]:
+def answered_in(evidence: ComplianceEvidence, done: WarmUp, number: int, of: int) -> tuple[int, int, str]:
     """Successful requests and output tokens of one warm-up, at most those in the rows of its runs, and its name."""
-    recorded = int(done.get("requests") or 0), int(done.get("tokens") or 0)
-    folders = done.get("folders")
-    counted = [
-        answered(run, layout.MEASURE) for run in evidence.warmups if folders is None or run.directory.name in folders
-    ]
+    recorded = int(known(done.requests) or 0), int(known(done.tokens) or 0)
+    runs = [run for run in evidence.warmups if done.folders is None or run.directory.name in done.folders]
+    counted = [answered(run, layout.MEASURE) for run in runs]
     which = f"warm-up {number} of {of}" if of > 1 else "the warm-up"
     if not counted:  # their folders are missing
         return *recorded, which
@@ -86,8 +81,7 @@ def amount(requests: int, tokens: int, which: str = "the warm-up") -> Requiremen
     )
 
 
-@check
-def drained(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def drained(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Nothing of a warm-up was in flight when measuring began."""
     spans = [span(rows_of(run, layout.MEASURE)) for run in evidence.warmups]
 
@@ -101,7 +95,7 @@ def drained(evidence: ComplianceEvidence, /) -> RequirementOutcome:
             pause >= 0, f"the warm-up was over {pause:,.1f} ms before the first measured request", "measure again"
         )
 
-    return each(evidence, judge)
+    return each(evidence, evidence.runs, judge)
 
 
 def span(rows: Rows) -> tuple[int, int]:
@@ -110,36 +104,31 @@ def span(rows: Rows) -> tuple[int, int]:
     return (int(sent["t_dispatch"].min()), int(sent["t_end"].max())) if len(sent) else (0, 0)
 
 
-@check
-def prefixes_cached(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+@per_run
+def prefixes_cached(run: MeasuredRun) -> RequirementOutcome:
     """Warm prefix cache: the server found the shared part of every measured prompt, also of the first per prefix.
 
     The requests sent before are not evidence: a warm-up has other prefixes, and a server may have evicted them.
     """
-
-    def judge(run: MeasuredRun) -> RequirementOutcome:
-        shared, cached = prefix_tokens_of(run.run, run.ok["request"]), run.ok["cached_tokens"]
-        sharing = shared > 0
-        if not sharing.any():
-            return false("the measured prompts have no known shared part, so the cache could not be filled", FILL)
-        unknown = int(np.count_nonzero(sharing & (cached < 0)))
-        if unknown:
-            return false(
-                f"the warm-up sends other prefixes, and for {unknown:,} requests with a shared prefix the server does not "
-                "report its cached tokens",
-                FILL,
-            )
-        missed = int(np.count_nonzero(sharing & (cached < FOUND * shared)))
-        reason = f"{missed:,} of {int(sharing.sum()):,} requests with a shared prefix did not find it in the cache"
-        return judged(not missed, reason, FILL)
-
-    return each(evidence, judge)
+    shared, cached = prefix_tokens_of(run.run, run.ok["request"]), run.ok["cached_tokens"]
+    sharing = shared > 0
+    if not sharing.any():
+        return false("the measured prompts have no known shared part, so the cache could not be filled", FILL)
+    unknown = int(np.count_nonzero(sharing & (cached < 0)))
+    if unknown:
+        return false(
+            f"the warm-up sends other prefixes, and for {unknown:,} requests with a shared prefix the server does not "
+            "report its cached tokens",
+            FILL,
+        )
+    missed = int(np.count_nonzero(sharing & (cached < FOUND * shared)))
+    reason = f"{missed:,} of {int(sharing.sum()):,} requests with a shared prefix did not find it in the cache"
+    return judged(not missed, reason, FILL)
 
 
-@check
-def probed(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def probed(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Probes before and after each warm-up."""
-    counts = [(int(one.get("probe_before") is not None), len(one.get("probes") or [])) for one in warm_ups(evidence)]
+    counts = [(int(one.probe_before is not None), len(one.probes or ())) for one in warm_ups(evidence)]
     before, after = min(counts, key=lambda pair: (min(pair), *pair))
     return judged(
         before > 0 and after > 0,
@@ -152,16 +141,14 @@ def with_probes(evidence: ComplianceEvidence) -> str:
     """Remedy for missing probes, which a procedure sends with its warm-up."""
     if evidence.procedure is None:
         return PROBES
-    left_out = evidence.asked("parameters.run.load.warmup_requests") == 0 or not evidence.asked("warmup")
-    if left_out:
+    if evidence.procedure.parameters.run.load.warmup_requests == 0 or evidence.procedure.warmup is None:
         return WARM
-    return "leave out --quick, which sends fewer" if evidence.asked("quick") else "run it again, in another folder"
+    return "leave out --quick, which sends fewer" if evidence.procedure.quick else "run it again, in another folder"
 
 
-@check
-def stable(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def stable(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Probes after each warm-up differ by less than 10% from one to the next, three times in a row."""
-    series = [one.get("probes") or [] for one in warm_ups(evidence)]
+    series = [one.probes or () for one in warm_ups(evidence)]
     fewest = min(map(len, series))
     if fewest <= PAIRS:
         return false(f"{fewest} probes after the warm-up are too few", with_probes(evidence))
@@ -173,94 +160,46 @@ def stable(evidence: ComplianceEvidence, /) -> RequirementOutcome:
     )
 
 
-def steadiest(probes: list[dict[str, Any]]) -> float:
+def steadiest(probes: Sequence[Probe]) -> float:
     """Largest change over PAIRS consecutive pairs, at the place where it is smallest."""
     return min(max(change(probes[k + j], probes[k + j + 1]) for j in range(PAIRS)) for k in range(len(probes) - PAIRS))
 
 
-def change(a: dict[str, Any], b: dict[str, Any]) -> float:
+def change(a: Probe, b: Probe) -> float:
     """The larger relative change of TTFT and end-to-end latency from one probe to the next."""
-    pairs = [(float(a.get(name) or 0.0), float(b.get(name) or 0.0)) for name in ("ttft_ms", "e2e_ms")]
+    pairs = ((known(a.ttft_ms) or 0.0, known(b.ttft_ms) or 0.0), (known(a.e2e_ms) or 0.0, known(b.e2e_ms) or 0.0))
     return max(abs(after - before) / before if before > 0 else math.inf for before, after in pairs)
 
 
-@check
-def skipped(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def skipped(evidence: ComplianceEvidence) -> RequirementOutcome:
     """A cold start has no warm-up and no probe."""
-    probes = len(evidence.asked("warmup.probes") or []) + (evidence.asked("warmup.probe_before") is not None)
+    done = (None if evidence.procedure is None else evidence.procedure.warmup) or WarmUp()
+    probes = len(done.probes or ()) + (done.probe_before is not None)
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         sent = len(run.warmup) + probes + sum(len(warm.rows) for warm in evidence.warmups)
         return judged(not sent, f"{sent:,} requests came before the measured ones", "give --warmup 0")
 
-    return each(evidence, judge)
+    return each(evidence, evidence.runs, judge)
 
 
-@check
-def cold_marked(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def cold_marked(evidence: ComplianceEvidence) -> RequirementOutcome:
     """The document marks the start as cold."""
     by_tester = evidence.declared.get("cold_start") == "yes"
+    in_run = evidence.first(lambda document: document.declarations.get("cold_start"))
+    by_procedure = evidence.procedure is not None and evidence.procedure.cold_start is not None
     return judged(
-        (by_tester and evidence.first("declarations.cold_start") == "yes") or bool(evidence.asked("cold_start")),
+        (by_tester and in_run == "yes") or by_procedure,
         "run.json marks the start as cold",
         "--declare cold_start=yes with the run",
     )
 
 
-@check
-def cold_start_measured(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Both metrics of a cold start are known: the load time of the model, and the TTFT of the first request."""
-    latency = evidence.first("metrics.cold_start_latency.value")
-    loading = evidence.first("server.model_load_time_s.value")
-    if loading is None:
-        loading = evidence.asked("cold_start.model_load_time_s")
-    declared = evidence.declared.get("sut.load_time_s")
-    if latency is None:
-        return false("the latency of a cold start was not measured", "give --warmup 0 to a run right after a restart")
-    if loading is None and declared is None:
-        return undeclared("how long the model took to load is not known", by_key()["sut.load_time_s"].remedy)
-    seconds = loading if loading is not None else declared
-    return true(f"first token after {latency:,.1f} ms, model loaded in {seconds} s")
-
-
-@check
-def kept_apart(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """Warm-up requests are recorded as such and excluded from all counts of the measured phase."""
-
-    def judge(run: MeasuredRun) -> RequirementOutcome:
-        planned = int(run.get("counts.planned") or 0)
-        return judged(planned == len(run.measure), f"{len(run.warmup):,} warm-up rows are in no count", "measure again")
-
-    return each(evidence, judge)
-
-
-@check
-def warmup_reported(evidence: ComplianceEvidence, /) -> RequirementOutcome:
+def warmup_reported(evidence: ComplianceEvidence) -> RequirementOutcome:
     """The document describes the warm-up: its requests, tokens and probes."""
     if evidence.procedure is None:
-        return judged(bool(evidence.first("plan.warmup")), "run.json describes the warm-up", "measure again")
-    done = evidence.asked("warmup")
-    described = isinstance(done, dict) and {"requests", "tokens", "probes"} <= set(done)
+        planned = evidence.first(lambda document: document.plan.warmup.requests)
+        return judged(planned is not None, "run.json describes the warm-up", "measure again")
+    done = evidence.procedure.warmup
+    described = done is not None and None not in (done.requests, done.tokens, done.probes)
     return judged(described, f"the warm-up is {'' if described else 'not '}described", WARM)
-
-
-@check
-def warmup_shares_nothing(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The warm-up's prompts have no shared prefix, so that they do not fill the cache for the measured ones."""
-    if not evidence.warmups:
-        return inapplicable("no folder of a warm-up is there")
-    lengths = {int(dig(run.manifest, "plan.description.workload.prefix_len") or 0) for run in evidence.warmups}
-    names = {str(dig(run.manifest, "plan.description.workload.name")) for run in evidence.warmups}
-    return judged(
-        lengths == {0} and names <= set(SYNTHETIC), f"warm-up with {', '.join(sorted(names))}", "run it again"
-    )
-
-
-@check
-def warmup_short(evidence: ComplianceEvidence, /) -> RequirementOutcome:
-    """The warm-up's prompts are not longer than those of the shortest level."""
-    warm = [int(rows["input_target"].max()) for run in evidence.warmups if len(rows := rows_of(run, layout.MEASURE))]
-    levels = [int(run.measure["input_target"].max()) for run in evidence.levels if len(run.measure)]
-    if not warm or not levels:
-        return inapplicable("no folder of a warm-up is there")
-    return judged(max(warm) <= min(levels), f"warm-up with up to {max(warm):,} tokens", "let the procedure warm up")

@@ -1,0 +1,278 @@
+"""Checks the loads, durations, figures and reports of the ten tests (IETF 5.1 to 5.10, 7.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from fastllmload.compliance.checks.runs import each, per_level, per_run, scaled
+from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
+from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
+from fastllmload.compliance.procedure import ItlLevel, Level, Procedure, Table
+from fastllmload.compliance.statement import Check
+from fastllmload.documents.fields import Number, known
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.metrics.tokens.counts import count_tokens
+
+NEEDED = {"p99": 1_000, "p999": 10_000}  # samples
+EDGES = (0, 256, 512, 1024, 2048, 4096)  # tokens, of classes of prompt length (IETF 5.1.4.2)
+NEAR = 0.02  # of a fraction of the load
+ENDED = "let the procedure run to its end"
+
+
+def document(evidence: ComplianceEvidence) -> Procedure:
+    """procedure.json; empty for a plain run."""
+    return evidence.procedure or Procedure()
+
+
+# Loads and durations
+
+
+def request_count_defined(evidence: ComplianceEvidence) -> RequirementOutcome:
+    found = document(evidence)
+    asked = found.parameters.test.request_count
+    count = found.findings.request_count if asked is None else asked
+    reason = "request_count is not among the parameters" if count is None else f"request_count is {count}"
+    return judged(count is not None, reason, "--num-requests 10000")
+
+
+def samples(name: str, percentile: str) -> Check:
+    """There are as many samples as the percentile needs; with fewer it is flagged in the document and does not count."""
+    needed = NEEDED[percentile]
+
+    @scaled
+    @per_run
+    def judge(run: MeasuredRun) -> RequirementOutcome:
+        n = run.samples(name)
+        return judged(n >= needed, f"{n:,} samples of {name}, {percentile} needs {needed:,}", f"-n {needed} or longer")
+
+    return judge
+
+
+def lasted(seconds: float) -> Check:
+    """Every level sent requests for at least *seconds*, the ramp included."""
+
+    @scaled
+    @per_level
+    def judge(run: MeasuredRun) -> RequirementOutcome:
+        length = run.seconds
+        if length is None:
+            return false("its duration is not known", "let it run to its end")
+        reason = f"it lasted {length:,.1f} s, asked are {seconds:g} s"
+        return judged(length >= seconds - 0.5, reason, f"--duration {seconds:g}")
+
+    return judge
+
+
+def range_given(kind: str) -> Check:
+    """A search over rates or concurrencies has a least and a greatest load, the first below the second."""
+
+    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
+        asked = document(evidence).parameters.test
+        low, high = known(asked.minimum), known(asked.maximum)
+        given = low is not None and high is not None and low < high
+        return judged(given, f"the {kind} was searched from {asked.minimum} to {asked.maximum}", "--min and --max")
+
+    return judge
+
+
+def step_given(evidence: ComplianceEvidence) -> RequirementOutcome:
+    """A search has a resolution above 0."""
+    step = document(evidence).parameters.test.step
+    return judged((known(step) or 0) > 0, f"the step is {step}", "--step")
+
+
+def share_of_capacity(evidence: ComplianceEvidence, run: MeasuredRun) -> float | None:
+    """Load of a level as a fraction of the load that the test refers to."""
+    entry, found = run.entry or Level(), document(evidence).findings.capacity
+    recorded, load = known(entry.share_of_capacity), known(entry.load)
+    reference = (None if found is None else known(found.req_s)) or 0.0
+    if recorded is not None:
+        return recorded
+    return load / reference if reference > 0 and load is not None else None
+
+
+def shares(evidence: ComplianceEvidence, of: Callable[[MeasuredRun], bool] = lambda _: True) -> list[float]:
+    """Shares of the capacity of those levels for which *of* is true and the share is known."""
+    found = (share_of_capacity(evidence, run) for run in evidence.levels if of(run))
+    return [share for share in found if share is not None]
+
+
+def fractions(*wanted: float) -> Check:
+    """There are levels at these shares of the reference load."""
+
+    @scaled
+    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
+        found = sorted({round(share, 3) for share in shares(evidence)})
+        same = len(found) >= len(wanted) and all(any(abs(f - want) <= NEAR for f in found) for want in wanted)
+        text = ", ".join(f"{f:g}" for f in found) or "not recorded"
+        remedy = f"measure at {', '.join(f'{f:g}' for f in wanted)}"
+        return judged(same, f"shares of the reference load: {text}", remedy)
+
+    return judge
+
+
+def mixed_load_within(least: float, most: float) -> Check:
+    """The load of the mixed level lies in [least, most] of the reference load."""
+
+    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
+        found = shares(evidence, lambda run: "isolated" not in run.name)
+        inside = bool(found) and all(least - NEAR <= share <= most + NEAR for share in found)
+        text = ", ".join(f"{share:.3g}" for share in found) or "not recorded"
+        return judged(
+            inside, f"the load is {text} of the saturation load", f"measure at {least:g} to {most:g} of it"
+        )  # fmt: skip
+
+    return judge
+
+
+def states(*wanted: str) -> Check:
+    """Levels were measured in each of these states of the system, which are words in their name or state."""
+
+    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
+        found = [f"{run.name} {' '.join((run.entry or Level()).state)}".casefold() for run in evidence.levels]
+        missing = [word for word in wanted if not any(word in text for text in found)]
+        reason = f"states: {'; '.join(dict.fromkeys(found)) or 'none'}"
+        return judged(not missing, reason, f"measure {', '.join(missing)} too")
+
+    return judge
+
+
+def long_enough_outputs(tokens: int) -> Check:
+    """Requests whose gaps count generated at least *tokens*; the procedure excludes and counts shorter ones."""
+    remedy = f"--osl {tokens + 1} or more, with --ignore-eos"
+
+    @scaled
+    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
+        found = {run.name: answered_short(run, tokens) for run in evidence.levels}
+        levels = document(evidence).findings.levels
+        recorded = [one.short for one in levels if isinstance(one, ItlLevel)] if isinstance(levels, tuple) else []
+        short, excluded = sum(counts[1] for counts in found.values()), sum(int(known(one) or 0) for one in recorded)
+        if short > excluded:
+            how = f"{excluded:,} were excluded" if recorded else "the number of excluded ones is not recorded"
+            return false(f"{short:,} requests generated fewer than {tokens} tokens, and {how}", remedy)
+
+        def judge_level(run: MeasuredRun) -> RequirementOutcome:
+            ok, short = found[run.name]
+            asked = int(run.measure["output_target"].min(initial=2**31 - 1))
+            return judged(
+                asked > tokens and ok > short,
+                f"{short:,} of {ok:,} requests generated fewer than {tokens} tokens; the smallest target is {asked:,}",
+                remedy,
+            )
+
+        return each(evidence, evidence.levels, judge_level)
+
+    return judge
+
+
+def answered_short(run: MeasuredRun, tokens: int) -> tuple[int, int]:
+    """Numbers of successful requests in the window, and of those with fewer than *tokens* output tokens."""
+    chosen = populations(run.run, window_of(run.run)).latency
+    return int(chosen.sum()), int(np.count_nonzero(chosen & (count_tokens(run.run).output < tokens)))
+
+
+@per_level
+def watched_for_cascades(run: MeasuredRun) -> RequirementOutcome:
+    """Sending stops when most of the last requests fail."""
+    limit = run.document.config.load.stop_on_failures
+    return judged(limit is not None, f"sending stops at a share of failures of {limit}", "run it as a procedure")
+
+
+# Figures and reports
+
+
+@per_run
+def leading_noted(run: MeasuredRun) -> RequirementOutcome:
+    """Events before the content are counted, in rows and in the difference between ttft and ttft_any."""
+    early = int(np.count_nonzero((run.ok["leading_events"] > 0) | (run.ok["reasoning_events"] > 0)))
+    stated = run.document.metric("ttft_any").n
+    reason = f"{early:,} requests had other tokens before content; ttft_any has {stated}"
+    return judged(bool(stated), reason, "measure with this version")
+
+
+@per_run
+def first_token_defined(run: MeasuredRun) -> RequirementOutcome:
+    """Both definitions of TTFT are reported, under their own names."""
+    both = None not in (run.document.metric("ttft").n, run.document.metric("ttft_any").n)
+    return judged(both, "ttft is to the first content, ttft_any to any token", "measure with this version")
+
+
+def figures(name: str, *statistics: str) -> Check:
+    """Every run.json has these statistics of a metric."""
+
+    @per_run
+    def judge(run: MeasuredRun) -> RequirementOutcome:
+        metric = run.document.metric(name)
+        gone = [f"{name}.{statistic}" for statistic in statistics if metric.statistic(statistic) is None]
+        if gone and metric.n:
+            return false(f"{', '.join(gone)} is missing", "measure again with this version")
+        if gone:
+            return false(f"nothing was measured: {', '.join(gone)}", "let requests succeed")
+        return true(f"{name} has {', '.join(statistics)}")
+
+    return judge
+
+
+@per_run
+def count_and_duration(run: MeasuredRun) -> RequirementOutcome:
+    """Every run.json has its number of requests and its duration."""
+    values: dict[str, Number] = {
+        "counts.planned": run.document.counts.planned,
+        "window.seconds": run.document.window.seconds,
+    }
+    gone = [name for name, value in values.items() if value is None]
+    reason = f"{', '.join(gone)} is missing" if gone else f"{', '.join(values)} are there"
+    return judged(not gone, reason, "measure with this version")
+
+
+@per_run
+def refusals_counted(run: MeasuredRun) -> RequirementOutcome:
+    """The number of refused requests is in run.json, as a metric and among the counts."""
+    counted, rows = run.document.metric("refusals").value, run.document.counts.refused
+    return judged(None not in (counted, rows), f"{counted} requests were refused", "measure again")
+
+
+def tables_with(evidence: ComplianceEvidence, *columns: str) -> Iterator[Table]:
+    """Tables whose columns begin with *columns*, in their order, possibly with others in between."""
+    for table in document(evidence).tables:
+        titles = iter([column.casefold() for column in table.columns])
+        if all(any(title.startswith(want.casefold()) for title in titles) for want in columns):
+            yield table
+
+
+def length_classes(evidence: ComplianceEvidence) -> RequirementOutcome:
+    """TTFT by input length in classes that begin at the edges of the draft, where lengths vary."""
+    different = {int(n) for run in evidence.runs for n in run.ok["input_target"][:1000]}
+    if len(different) < 2:
+        return inapplicable("all prompts have one length")
+    table = next(tables_with(evidence, "Input Tokens"), None)
+    if table is None:
+        return false("no table of TTFT by input length", "run it as `fastllmload procedure ttft`")
+    labels = [str(row[0]).replace(",", "") for row in table.rows if row]
+    begins = [int(first[0]) for label in labels if (first := re.match(r"\d+", label))]
+    fits = bool(begins) and set(begins) <= set(EDGES)
+    return judged(fits, f"buckets: {', '.join(labels)}", "run it as `fastllmload procedure ttft`")
+
+
+def ttft_table(evidence: ComplianceEvidence) -> RequirementOutcome:
+    """procedure.json has a table with the percentiles of TTFT."""
+    found = list(tables_with(evidence, "Metric", "Value"))
+    for table in found:
+        labels = iter([str(row[0]).casefold() for row in table.rows if row])
+        if all(any(want in label for label in labels) for want in ("ttft p50", "ttft p99")):
+            return true(f"table {table.title!r}")
+    if found:
+        return false(f"no row TTFT P50 or TTFT P99 in {found[0].title!r}", ENDED)
+    return false("no table with the columns Metric, Value", ENDED)
+
+
+def ttft_plot(evidence: ComplianceEvidence) -> RequirementOutcome:
+    """procedure.json has a CDF or a histogram."""
+    for plot in document(evidence).plots:
+        label = f"{plot.id} {plot.title} {plot.kind}".casefold()
+        if plot.series and ("cdf" in label or "hist" in label):
+            return true(f"plot {plot.title!r}")
+    return false("no such plot", ENDED)
