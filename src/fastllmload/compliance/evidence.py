@@ -358,8 +358,11 @@ def read_procedure(folder: Path) -> ComplianceEvidence:
 
 
 def strays_of(folder: Path, document: Mapping[str, Any]) -> tuple[str, ...]:
-    """`unlisted` of the values of procedure.json."""
-    return unlisted(folder, convert(document, Procedure))
+    """`unlisted` of the values of procedure.json, or a sentence on what is damaged there."""
+    try:
+        return unlisted(folder, convert(document, Procedure))
+    except DocumentError as wrong:
+        return (f"{PROCEDURE} is damaged: {wrong}",)
 
 
 def unlisted(folder: Path, procedure: Procedure) -> tuple[str, ...]:
