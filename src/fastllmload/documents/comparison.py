@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from fastllmload.documents.fields import Document, Name, Reveals, Sentence, Sentences, field
 
@@ -19,8 +19,10 @@ class ComparedRun(Document, frozen=True, kw_only=True):
     complete: bool | None = None
 
 
-class Side(Document, frozen=True, kw_only=True):
+class ComparedSide(Document, frozen=True, kw_only=True):
     """One side: a configuration, a version, a system. *figures*: of several systems only."""
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("figures",)
 
     name: str | None = None
     runs: tuple[ComparedRun, ...] = ()
@@ -81,12 +83,12 @@ class GateLimit(Document, frozen=True, kw_only=True):
     why: Sentence = None
 
 
-class Comparison(Document, frozen=True, kw_only=True):
+class ComparisonDocument(Document, frozen=True, kw_only=True):
     """Two sides."""
 
     schema_version: int | None = None
-    base: Side = Side()
-    new: Side = Side()
+    base: ComparedSide = ComparedSide()
+    new: ComparedSide = ComparedSide()
     same_workload: bool | None = None
     workload_differences: Sentences = ()
     test: str | None = None
@@ -97,7 +99,7 @@ class Comparison(Document, frozen=True, kw_only=True):
     gates: tuple[GateLimit, ...] = ()
 
 
-class ChecklistItem(Document, frozen=True, kw_only=True):
+class ChecklistEntry(Document, frozen=True, kw_only=True):
     """One item of the draft's checklist (IETF 6.4)."""
 
     name: str | None = None
@@ -105,13 +107,13 @@ class ChecklistItem(Document, frozen=True, kw_only=True):
     evidence: Sentence = None
 
 
-class SystemsComparison(Document, frozen=True, kw_only=True):
+class SystemsDocument(Document, frozen=True, kw_only=True):
     """Several systems."""
 
     schema_version: int | None = None
-    systems: tuple[Side, ...] = ()
-    pairs: tuple[Comparison, ...] = ()
-    checklist: tuple[ChecklistItem, ...] = ()
+    systems: tuple[ComparedSide, ...] = ()
+    pairs: tuple[ComparisonDocument, ...] = ()
+    checklist: tuple[ChecklistEntry, ...] = ()
     normalised: tuple[str, ...] = ()  # figures per GPU or per price
     normalisation_method: str | None = None
     same_hardware: bool | None = None

@@ -1,4 +1,4 @@
-"""Renders a comparison as a JSON document."""
+"""A comparison as a document, and as the values of its JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ from fastllmload.compare.comparison import Comparison, MeasuredFigure, Row
 from fastllmload.compare.gate import GateResult
 from fastllmload.compare.setup import SetupDifference
 from fastllmload.compare.side import Side
+from fastllmload.documents.comparison import (
+    ComparedRun,
+    ComparedSide,
+    ComparisonDocument,
+    FigureChange,
+    GateLimit,
+    Pairing,
+    SideFigure,
+)
+from fastllmload.documents.write import plain
 from fastllmload.statistics.batches import BATCHES
 
 SCHEMA_VERSION = 1
@@ -17,54 +27,56 @@ SCHEMA_VERSION = 1
 
 def document(comparison: Comparison, gates: Sequence[GateResult]) -> dict[str, Any]:
     """What `--json` writes."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "base": side_document(comparison.base),
-        "new": side_document(comparison.new),
-        "same_workload": not comparison.workload,
-        "workload_differences": comparison.workload,
-        "test": comparison.test,
-        "paired": _paired(comparison),
-        "figures": {row.figure.name: _row(row) for row in comparison.rows},
-        "setup_differences": differences_document(comparison.manifest),
-        "notes": comparison.notes,
-        "gates": [{**asdict(each.gate), "outcome": each.outcome, "why": each.why} for each in gates],
-    }
+    return plain(comparison_document(comparison, gates))
 
 
-def _paired(comparison: Comparison) -> dict[str, Any] | None:
+def comparison_document(comparison: Comparison, gates: Sequence[GateResult]) -> ComparisonDocument:
+    return ComparisonDocument(
+        schema_version=SCHEMA_VERSION,
+        base=side_document(comparison.base),
+        new=side_document(comparison.new),
+        same_workload=not comparison.workload,
+        workload_differences=tuple(comparison.workload),
+        test=comparison.test,
+        paired=_paired(comparison),
+        figures={row.figure.name: _row(row) for row in comparison.rows},
+        setup_differences=differences_document(comparison.manifest),
+        notes=tuple(comparison.notes),
+        gates=tuple(GateLimit(**asdict(each.gate), outcome=each.outcome, why=each.why) for each in gates),
+    )
+
+
+def _paired(comparison: Comparison) -> Pairing | None:
     """How requests were paired, and how many per figure; None where they were not."""
     if comparison.paired_by is None:
         return None
     pairs = {row.figure.name: row.change.pairs for row in comparison.rows if row.change.pairs}
-    return {"by": comparison.paired_by, "blocks": BATCHES, "pairs": pairs}
+    return Pairing(by=comparison.paired_by, blocks=BATCHES, pairs=pairs)
 
 
-def side_document(side: Side) -> dict[str, Any]:
-    return {
-        "name": side.name,
-        "runs": [
-            {"folder": str(run.folder), "plan_digest": run.digest, "verdict": run.verdict, "complete": run.complete}
-            for run in side.runs
-        ],
-    }
+def side_document(side: Side, figures: dict[str, SideFigure] | None = None) -> ComparedSide:
+    runs = [
+        ComparedRun(folder=str(run.folder), plan_digest=run.digest, verdict=run.verdict, complete=run.complete)
+        for run in side.runs
+    ]
+    return ComparedSide(name=side.name, runs=tuple(runs), figures=figures)
 
 
-def differences_document(found: list[SetupDifference]) -> dict[str, list[str]]:
-    return {each.key: list(each.values) for each in found}
+def differences_document(found: list[SetupDifference]) -> dict[str, tuple[str, ...]]:
+    return {each.key: each.values for each in found}
 
 
-def measured_document(found: MeasuredFigure) -> dict[str, Any]:
-    return {"value": found.value, "ci95": found.interval, "runs": list(found.runs)}
+def measured_document(found: MeasuredFigure, median: float | None = None) -> SideFigure:
+    return SideFigure(value=found.value, ci95=found.interval, runs=found.runs, median=median)
 
 
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "unit": row.figure.unit,
-        "higher_is_better": row.figure.higher_is_better,
-        "base": measured_document(row.base),
-        "new": measured_document(row.new),
+def _row(row: Row) -> FigureChange:
+    return FigureChange(
+        unit=row.figure.unit,
+        higher_is_better=row.figure.higher_is_better,
+        base=measured_document(row.base),
+        new=measured_document(row.new),
         **asdict(row.change),
-        "shown": row.change.shown,
-        "result": row.result,
-    }
+        shown=row.change.shown,
+        result=row.result,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from textwrap import wrap
 from typing import Any
 
@@ -23,6 +22,8 @@ from fastllmload.compare.report.text import (
     test_text,
 )
 from fastllmload.compare.systems import Systems, middle
+from fastllmload.documents.comparison import ChecklistEntry, SideFigure, SystemsDocument
+from fastllmload.documents.write import plain
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 
 NORMALISATION = "output tokens per second over the number of GPUs, and over the price per hour, as declared at each run"
@@ -125,22 +126,24 @@ def _items(found: Systems) -> list[list[str]]:
 
 def document(found: Systems) -> dict[str, Any]:
     """What `--json` writes."""
-    return {
-        "schema_version": two_sides.SCHEMA_VERSION,
-        "systems": [
-            {**two_sides.side_document(side), "figures": _figures(found, k)} for k, side in enumerate(found.sides)
-        ],
-        "pairs": [two_sides.document(pair, []) for pair in found.pairs],
-        "checklist": [asdict(item) for item in found.checklist],
-        "normalised": [figure.name for figure in found.normalised],
-        "normalisation_method": NORMALISATION if found.normalised else None,
-        "same_hardware": found.same_hardware,
-        "setup_differences": two_sides.differences_document(found.manifest),
-        "claims": found.claims(),
-        "notes": found.notes,
-    }
+    return plain(
+        SystemsDocument(
+            schema_version=two_sides.SCHEMA_VERSION,
+            systems=tuple(two_sides.side_document(side, _figures(found, k)) for k, side in enumerate(found.sides)),
+            pairs=tuple(two_sides.comparison_document(pair, []) for pair in found.pairs),
+            checklist=tuple(
+                ChecklistEntry(name=item.name, state=item.state, evidence=item.evidence) for item in found.checklist
+            ),
+            normalised=tuple(figure.name for figure in found.normalised),
+            normalisation_method=NORMALISATION if found.normalised else None,
+            same_hardware=found.same_hardware,
+            setup_differences=two_sides.differences_document(found.manifest),
+            claims=tuple(found.claims()),
+            notes=tuple(found.notes),
+        )
+    )
 
 
-def _figures(found: Systems, k: int) -> dict[str, Any]:
+def _figures(found: Systems, k: int) -> dict[str, SideFigure]:
     every = {figure.name: found.measured(figure)[k] for figure in found.figures}
-    return {name: {"median": middle(each), **two_sides.measured_document(each)} for name, each in every.items()}
+    return {name: two_sides.measured_document(each, middle(each)) for name, each in every.items()}
