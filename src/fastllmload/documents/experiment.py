@@ -98,7 +98,8 @@ class LevelEntry(Document, frozen=True, kw_only=True):
     """A measured load level. What follows `tpot_p99_ms` is of some kinds of experiments only."""
 
     OPTIONAL: ClassVar[tuple[str, ...]] = (
-        "criteria", "saturated", "steady", "passes", "oom", "share_of_capacity", "aborted", "died", "recovered_s", "look",
+        "criteria", "saturated", "steady", "passes", "oom", "share_of_capacity", "aborted", "died", "recovered_s",
+        "look",  # prose: allow, a key of the document
         "level_value", "cascading", "cell", "repetition",
     )  # fmt: skip
 
