@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.compliance.outcome import RequirementOutcome
-from fastllmload.compliance.procedure import Level, Procedure
 from fastllmload.declarations import simulated_declarations, strings
+from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.plan import ArrivalProcess, PlanDescription, PlanDocument, WorkloadDescription
+from fastllmload.documents.procedure import ProcedureDocument, experiment_document
 from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, RunFolderError
@@ -74,7 +75,7 @@ class MeasuredRun:
 
     run: Run
     name: str = "run"
-    entry: Level | None = None
+    entry: LevelEntry | None = None
 
     @cached_property
     def document(self) -> RunDocument:
@@ -244,7 +245,7 @@ class ComplianceEvidence:
 
     folder: Path
     runs: tuple[MeasuredRun, ...]
-    procedure: Procedure | None = None
+    procedure: ProcedureDocument | None = None
     warmups: tuple[Run, ...] = ()
     others: tuple[ComplianceEvidence, ...] = ()
     absent: tuple[str, ...] = ()
@@ -338,7 +339,7 @@ def read_procedure(folder: Path) -> ComplianceEvidence:
     if not isinstance(document, dict):
         raise InputError("run-file-damaged", f"{path} is not a JSON object")
     try:
-        procedure = convert(document, Procedure)
+        procedure = experiment_document(document, ProcedureDocument)
     except DocumentError as wrong:
         raise InputError(
             "run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it"
@@ -360,12 +361,12 @@ def read_procedure(folder: Path) -> ComplianceEvidence:
 def strays_of(folder: Path, document: Mapping[str, Any]) -> tuple[str, ...]:
     """`unlisted` of the values of procedure.json, or a sentence on what is damaged there."""
     try:
-        return unlisted(folder, convert(document, Procedure))
+        return unlisted(folder, convert(document, ProcedureDocument))
     except DocumentError as wrong:
         return (f"{PROCEDURE} is damaged: {wrong}",)
 
 
-def unlisted(folder: Path, procedure: Procedure) -> tuple[str, ...]:
+def unlisted(folder: Path, procedure: ProcedureDocument) -> tuple[str, ...]:
     """Sentences on unlisted levels of a finished procedure: folders without an entry, and missing numbers. While a
     procedure runs, a folder may exist before its entry.
     """

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
-from fastllmload.compliance.procedure import Level
 from fastllmload.declarations import workload_kind
+from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.fields import known
-from fastllmload.documents.read import convert
 from fastllmload.host.probe import is_loopback
 from fastllmload.records import layout
 
@@ -118,13 +114,8 @@ def sends_tools(evidence: ComplianceEvidence) -> bool:
     return bodies or any(bool((run.measure["flags"] & layout.FLAG_TOOL).any()) for run in evidence.runs)
 
 
-def counted(entry: Mapping[str, Any]) -> bool:
-    """`Level.counts` of an entry of procedure.json."""
-    return convert(entry, Level).counts
-
-
 def discarded_repetitions(run: MeasuredRun) -> bool:
     """Whether the client was the limit, so that the run is not evidence on the system."""
     certificate = run.document.certificate
     limited = certificate is not None and bool(certificate.generator_limited)
-    return limited and not (run.entry or Level()).counts
+    return limited and not (run.entry or LevelEntry()).counts

@@ -19,8 +19,9 @@ import numpy as np
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.process import draw_schedule
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
-from fastllmload.compliance.procedure import Level, Procedure
 from fastllmload.declarations import simulated_declarations
+from fastllmload.documents.experiment import LevelEntry
+from fastllmload.documents.procedure import ProcedureDocument, experiment_document
 from fastllmload.documents.read import convert
 from fastllmload.metrics.run.measure import measure
 from fastllmload.plan.plan import RECORD, array_hash
@@ -96,11 +97,13 @@ class Cases:
 
     def evidence(self, folder: Path) -> ComplianceEvidence:
         measured = tuple(
-            MeasuredRun(level.run(folder / str(k)), level.name, convert(level.entry, Level) if level.entry else None)
+            MeasuredRun(
+                level.run(folder / str(k)), level.name, convert(level.entry, LevelEntry) if level.entry else None
+            )
             for k, level in enumerate(self.levels)
         )
         others = tuple(other.evidence(folder / f"other{k}") for k, other in enumerate(self.others))
-        procedure = None if self.procedure is None else convert(self.procedure, Procedure)
+        procedure = None if self.procedure is None else experiment_document(self.procedure, ProcedureDocument)
         return ComplianceEvidence(folder, measured, procedure, others=others)
 
     def undeclare(self, key: str) -> None:

@@ -17,8 +17,9 @@ from fastllmload.compliance.checks import clocks, comparison, streaming, tests, 
 from fastllmload.compliance.checks.load import loop_is
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import FALSE, TRUE, RequirementOutcome
-from fastllmload.compliance.procedure import Level, Procedure
 from fastllmload.compliance.statement import Check
+from fastllmload.documents.experiment import LevelEntry
+from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.records import layout
 
 
@@ -73,13 +74,13 @@ def test_a_closed_loop_that_only_finds_the_capacity_breaks_no_open_loop() -> Non
 
     def level(name: str, loop: str) -> MeasuredRun:
         run = SimpleNamespace(manifest={"plan": {"description": {"load": {"loop": loop}}}})
-        return MeasuredRun(run, name, Level(name=name))  # type: ignore[arg-type]
+        return MeasuredRun(run, name, LevelEntry(name=name))  # type: ignore[arg-type]
 
     found = ComplianceEvidence(
-        Path("p"), (level("capacity, 4 slots", "closed"), level("5 per second", "open")), Procedure()
+        Path("p"), (level("capacity, 4 slots", "closed"), level("5 per second", "open")), ProcedureDocument()
     )
     assert loop_is("open")(found).holds
-    assert not loop_is("open")(ComplianceEvidence(Path("p"), (level("4 slots", "closed"),), Procedure())).holds
+    assert not loop_is("open")(ComplianceEvidence(Path("p"), (level("4 slots", "closed"),), ProcedureDocument())).holds
 
 
 @pytest.mark.parametrize(

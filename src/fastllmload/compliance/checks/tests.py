@@ -10,30 +10,46 @@ import numpy as np
 from fastllmload.compliance.checks.runs import each, per_level, per_run, scaled
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
-from fastllmload.compliance.procedure import ItlLevel, Level, Procedure, Table
 from fastllmload.compliance.statement import Check
+from fastllmload.documents.experiment import FindingTable, LevelEntry
 from fastllmload.documents.fields import Number, known
+from fastllmload.documents.procedure import (
+    CapacityReference,
+    FairnessFindings,
+    GuardrailFindings,
+    ItlFindings,
+    Parameters,
+    ProcedureDocument,
+    TradeoffFindings,
+    TtftFindings,
+)
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 
 NEEDED = {"p99": 1_000, "p999": 10_000}  # samples
 EDGES = (0, 256, 512, 1024, 2048, 4096)  # tokens, of classes of prompt length (IETF 5.1.4.2)
 NEAR = 0.02  # of a fraction of the load
+WITH_CAPACITY = (TradeoffFindings, ItlFindings, FairnessFindings, GuardrailFindings)
 ENDED = "let the procedure run to its end"
 
 
-def document(evidence: ComplianceEvidence) -> Procedure:
+def document(evidence: ComplianceEvidence) -> ProcedureDocument:
     """procedure.json; empty for a plain run."""
-    return evidence.procedure or Procedure()
+    return evidence.procedure or ProcedureDocument()
+
+
+def parameters(evidence: ComplianceEvidence) -> Parameters:
+    """The parameters of the test."""
+    return document(evidence).parameters.test or Parameters()
 
 
 # Loads and durations
 
 
 def request_count_defined(evidence: ComplianceEvidence) -> RequirementOutcome:
-    found = document(evidence)
-    asked = found.parameters.test.request_count
-    count = found.findings.request_count if asked is None else asked
+    findings, count = document(evidence).findings, parameters(evidence).request_count
+    if count is None and isinstance(findings, TtftFindings):
+        count = findings.request_count
     reason = "request_count is not among the parameters" if count is None else f"request_count is {count}"
     return judged(count is not None, reason, "--num-requests 10000")
 
@@ -70,7 +86,7 @@ def range_given(kind: str) -> Check:
     """A search over rates or concurrencies has a least and a greatest load, the first below the second."""
 
     def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        asked = document(evidence).parameters.test
+        asked = parameters(evidence)
         low, high = known(asked.minimum), known(asked.maximum)
         given = low is not None and high is not None and low < high
         return judged(given, f"the {kind} was searched from {asked.minimum} to {asked.maximum}", "--min and --max")
@@ -80,15 +96,16 @@ def range_given(kind: str) -> Check:
 
 def step_given(evidence: ComplianceEvidence) -> RequirementOutcome:
     """A search has a resolution above 0."""
-    step = document(evidence).parameters.test.step
+    step = parameters(evidence).step
     return judged((known(step) or 0) > 0, f"the step is {step}", "--step")
 
 
 def share_of_capacity(evidence: ComplianceEvidence, run: MeasuredRun) -> float | None:
     """Load of a level as a fraction of the load that the test refers to."""
-    entry, found = run.entry or Level(), document(evidence).findings.capacity
+    entry, findings = run.entry or LevelEntry(), document(evidence).findings
     recorded, load = known(entry.share_of_capacity), known(entry.load)
-    reference = (None if found is None else known(found.req_s)) or 0.0
+    capacity = findings.capacity if isinstance(findings, WITH_CAPACITY) else None
+    reference = known((capacity or CapacityReference()).req_s) or 0.0
     if recorded is not None:
         return recorded
     return load / reference if reference > 0 and load is not None else None
@@ -132,7 +149,7 @@ def states(*wanted: str) -> Check:
     """Levels were measured in each of these states of the system, which are words in their name or state."""
 
     def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        found = [f"{run.name} {' '.join((run.entry or Level()).state)}".casefold() for run in evidence.levels]
+        found = [f"{run.name} {' '.join((run.entry or LevelEntry()).state)}".casefold() for run in evidence.levels]
         missing = [word for word in wanted if not any(word in text for text in found)]
         reason = f"states: {'; '.join(dict.fromkeys(found)) or 'none'}"
         return judged(not missing, reason, f"measure {', '.join(missing)} too")
@@ -147,8 +164,8 @@ def long_enough_outputs(tokens: int) -> Check:
     @scaled
     def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
         found = {run.name: answered_short(run, tokens) for run in evidence.levels}
-        levels = document(evidence).findings.levels
-        recorded = [one.short for one in levels if isinstance(one, ItlLevel)] if isinstance(levels, tuple) else []
+        findings = document(evidence).findings
+        recorded = [one.short for one in findings.levels] if isinstance(findings, ItlFindings) else []
         short, excluded = sum(counts[1] for counts in found.values()), sum(int(known(one) or 0) for one in recorded)
         if short > excluded:
             how = f"{excluded:,} were excluded" if recorded else "the number of excluded ones is not recorded"
@@ -235,7 +252,7 @@ def refusals_counted(run: MeasuredRun) -> RequirementOutcome:
     return judged(None not in (counted, rows), f"{counted} requests were refused", "measure again")
 
 
-def tables_with(evidence: ComplianceEvidence, *columns: str) -> Iterator[Table]:
+def tables_with(evidence: ComplianceEvidence, *columns: str) -> Iterator[FindingTable]:
     """Tables whose columns begin with *columns*, in their order, possibly with others in between."""
     for table in document(evidence).tables:
         titles = iter([column.casefold() for column in table.columns])

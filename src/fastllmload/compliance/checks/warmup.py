@@ -10,7 +10,7 @@ import numpy as np
 from fastllmload.compliance.checks.runs import each, per_run
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, Rows, rows_of
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
-from fastllmload.compliance.procedure import Probe, WarmUp
+from fastllmload.documents.experiment import Probe, WarmUpEntry
 from fastllmload.documents.fields import known
 from fastllmload.metrics.levels.prefix_cache import prefix_tokens_of
 from fastllmload.metrics.tokens.counts import count_tokens
@@ -48,17 +48,17 @@ def enough(evidence: ComplianceEvidence) -> RequirementOutcome:
     return next((outcome for outcome in found if not outcome.holds), found[-1])
 
 
-def warm_ups(evidence: ComplianceEvidence) -> tuple[WarmUp, ...]:
+def warm_ups(evidence: ComplianceEvidence) -> tuple[WarmUpEntry, ...]:
     """Entries of the warm-ups in procedure.json; one for all where it does not list them singly."""
     if evidence.procedure is None:
-        return (WarmUp(),)
-    return evidence.procedure.warmups or (evidence.procedure.warmup or WarmUp(),)
+        return (WarmUpEntry(),)
+    return evidence.procedure.warmups or (evidence.procedure.warmup or WarmUpEntry(),)
 
 
-def answered_in(evidence: ComplianceEvidence, done: WarmUp, number: int, of: int) -> tuple[int, int, str]:
+def answered_in(evidence: ComplianceEvidence, done: WarmUpEntry, number: int, of: int) -> tuple[int, int, str]:
     """Successful requests and output tokens of one warm-up, at most those in the rows of its runs, and its name."""
     recorded = int(known(done.requests) or 0), int(known(done.tokens) or 0)
-    runs = [run for run in evidence.warmups if done.folders is None or run.directory.name in done.folders]
+    runs = [run for run in evidence.warmups if not done.folders or run.directory.name in done.folders]
     counted = [answered(run, layout.MEASURE) for run in runs]
     which = f"warm-up {number} of {of}" if of > 1 else "the warm-up"
     if not counted:  # their folders are missing
@@ -128,7 +128,7 @@ def prefixes_cached(run: MeasuredRun) -> RequirementOutcome:
 
 def probed(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Probes before and after each warm-up."""
-    counts = [(int(one.probe_before is not None), len(one.probes or ())) for one in warm_ups(evidence)]
+    counts = [(int(one.probe_before is not None), len(one.probes)) for one in warm_ups(evidence)]
     before, after = min(counts, key=lambda pair: (min(pair), *pair))
     return judged(
         before > 0 and after > 0,
@@ -148,7 +148,7 @@ def with_probes(evidence: ComplianceEvidence) -> str:
 
 def stable(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Probes after each warm-up differ by less than 10% from one to the next, three times in a row."""
-    series = [one.probes or () for one in warm_ups(evidence)]
+    series = [one.probes for one in warm_ups(evidence)]
     fewest = min(map(len, series))
     if fewest <= PAIRS:
         return false(f"{fewest} probes after the warm-up are too few", with_probes(evidence))
@@ -173,8 +173,8 @@ def change(a: Probe, b: Probe) -> float:
 
 def skipped(evidence: ComplianceEvidence) -> RequirementOutcome:
     """A cold start has no warm-up and no probe."""
-    done = (None if evidence.procedure is None else evidence.procedure.warmup) or WarmUp()
-    probes = len(done.probes or ()) + (done.probe_before is not None)
+    done = (None if evidence.procedure is None else evidence.procedure.warmup) or WarmUpEntry()
+    probes = len(done.probes) + (done.probe_before is not None)
 
     def judge(run: MeasuredRun) -> RequirementOutcome:
         sent = len(run.warmup) + probes + sum(len(warm.rows) for warm in evidence.warmups)
@@ -201,5 +201,5 @@ def warmup_reported(evidence: ComplianceEvidence) -> RequirementOutcome:
         planned = evidence.first(lambda document: document.plan.warmup.requests)
         return judged(planned is not None, "run.json describes the warm-up", "measure again")
     done = evidence.procedure.warmup
-    described = done is not None and None not in (done.requests, done.tokens, done.probes)
+    described = done is not None and None not in (done.requests, done.tokens, done.rounds)
     return judged(described, f"the warm-up is {'' if described else 'not '}described", WARM)
