@@ -20,8 +20,8 @@ def certificate(directory: Path, name: str, hosts: Sequence[str] = HERE, days: i
     """
     made, key, asked, extension = (directory / f"{name}.{kind}" for kind in ("pem", "key", "csr", "ext"))
     extension.write_text(f"subjectAltName={','.join(hosts)}\nbasicConstraints=CA:TRUE\n")
-    request = ["req", "rsa:2048", str(key), f"/CN={name}"]
-    signed = ["x509", str(asked), str(key), str(days), str(extension)]
-    for arguments in ([*request, str(asked)], [*signed, str(made)]):
+    request = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-subj", f"/CN={name}"]
+    signed = ["x509", "-req", "-in", str(asked), "-signkey", str(key), "-days", str(days), "-extfile", str(extension)]
+    for arguments in ([*request, "-out", str(asked)], [*signed, "-out", str(made)]):
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60)
     return made, key

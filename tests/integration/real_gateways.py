@@ -122,7 +122,7 @@ def haproxy(folder: Path, upstream: int, no_delay: bool = True) -> Iterator[int]
     option = "option http-no-delay" if no_delay else ""
     (folder / "haproxy.cfg").write_text(HAPROXY.format(option=option, upstream=upstream, port=port))
     program = shutil.which("haproxy") or "/usr/sbin/haproxy"
-    with running([program, "-f", str(folder / "haproxy.cfg")], port, folder):
+    with running([program, "-db", "-f", str(folder / "haproxy.cfg")], port, folder):
         yield port
 
 

@@ -24,7 +24,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C compiler")
     library = tmp_path_factory.mktemp("shim") / "clock_step.so"
-    subprocess.run([compiler, "-O1", "-fPIC", str(SHIM), "-o", str(library)], check=True)
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", str(SHIM), "-o", str(library), "-ldl"], check=True)
     return library
 
 

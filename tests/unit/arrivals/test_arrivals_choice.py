@@ -42,7 +42,7 @@ def test_infinite_rate():
         ("poisson:3", 5.0, 1.0, ["--arrival", "poisson:3"]),
         ("poisson", 0.0, 1.0, ["--rate", "0"]),
         ("poisson", -1.0, 1.0, ["--rate", "-1"]),
-        ("poisson", -math.inf, 1.0, ["--rate"]),
+        ("poisson", -math.inf, 1.0, ["--rate", "-inf"]),
         ("poisson", math.nan, 1.0, ["--rate", "nan"]),
         ("poisson", 1e9, 1.0, ["--rate", "1e\\+09"]),
         ("gamma", 5.0, 0.0, ["--burstiness", "0"]),

@@ -45,7 +45,7 @@ def test_rates(text, value):
     assert read.rate(text) == value
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "fast", "5/s"])
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "fast", "-inf", "5/s"])
 def test_rates_are_above_zero(text):
     with raises_code("rate-invalid"):
         read.rate(text)

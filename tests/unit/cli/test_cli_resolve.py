@@ -433,7 +433,7 @@ def test_labels_keep_blanks_and_commas():
         ("--rate 5 --gpus 0", ("count-invalid", "--gpus", "'0'", "0")),
         ("--rate 5 --price-per-hour -3", ("number-invalid", "--price-per-hour", "'-3'", "0")),
         ("--rate 5 --metadata a=1 a=2", ("option-repeated", "--metadata", "'a'")),
-        ("--rate 5 --backend tgi-native", ("choice-unknown")),
+        ("--rate 5 --backend tgi-native", ("choice-unknown",)),
         ("--rate 5 --arrival tracy", ("choice-unknown", "--arrival", "'tracy'")),
         ("--rate 5 --arrival trace", ("option-not-applicable", "--arrival", "--workload")),
         (

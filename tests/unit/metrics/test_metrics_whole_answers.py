@@ -72,7 +72,7 @@ def test_many_of_them_do_not_hide_the_gaps_of_the_streams() -> None:
 def test_nothing_is_said_of_streams_alone() -> None:
     found = measure(run_of([False] * 10))
     assert found["counts"]["came_whole"] == 0 and "note" not in found["metrics"]["ttft"]
-    assert unstreamed_answers(found) is None and unstreamed_note(typed(found)) == []
+    assert unstreamed_answers(typed(found)) is None and unstreamed_note(typed(found)) == []
 
 
 @pytest.mark.parametrize("given", ["answers", "plan"])

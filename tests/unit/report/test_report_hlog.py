@@ -193,9 +193,9 @@ def test_logs_of_two_runs_merge(tmp_path: Path) -> None:
 def test_the_java_tool_reads_it(tmp_path: Path) -> None:
     run = folder(tmp_path, SHAPES["tokens"])
     hlog.write(run, run.manifest)
-    command = ["java", str(JAR), "org.HdrHistogram.HistogramLogProcessor", "-i", str(tmp_path / hlog.NAME)]
+    command = ["java", "-cp", str(JAR), "org.HdrHistogram.HistogramLogProcessor", "-i", str(tmp_path / hlog.NAME)]
     for tag, words in expected(run).items():
-        said = subprocess.run([*command, tag], capture_output=True, text=True, check=True, timeout=60).stdout
+        said = subprocess.run([*command, "-tag", tag], capture_output=True, text=True, check=True, timeout=60).stdout
         assert f"Total count    = {words[histogram.TOTAL]:>12}" in said
 
 
