@@ -93,7 +93,8 @@ def test_a_client_certificate_that_is_missing_or_not_accepted(
     pair = {} if given is None else {"client_cert": str(files[given][0]), "client_key": str(files[given][1])}
     with listening(shaking(files, version, "mine")) as port:
         said = refused(port, cacert=str(files["server"][0]), **pair)
-        assert advice in said and code_of(said) == "tls-failed"
+        assert advice in said
+        assert code_of(said) == ("tls-failed" if version == ssl.TLSVersion.TLSv1_2 else "answer-broken")
 
 
 def test_a_server_that_hangs_up_in_the_handshake() -> None:
