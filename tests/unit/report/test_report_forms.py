@@ -420,7 +420,7 @@ def test_short_reports_have_bounds_in_place_of_figures(rows: Subject) -> None:
 @pytest.mark.parametrize("test", ["capacity", "itl"])
 def test_requirements_without_a_key_word_are_listed_without_capacity(test: str) -> None:
     """In any test, completions over a known time are a throughput."""
-    found = {**document("procedure"), "procedure": test}
+    found = {**document("procedure"), "procedure": test, "findings": {}}
     beside = {"id": "IETF-5.5.3-f", "level": "DEFINITION", "state": "false", "remedy": "run it for longer"}
     reasons = ("331 completions of 2 in 3.0 s", "the warm-up is not described")
     found["compliance"] = {"verdict": "not compliant", "beside": [{**beside, "reason": reason} for reason in reasons]}

@@ -91,7 +91,8 @@ def procedure(place: Path, test: str, run: Path) -> Path:
         "findings": {"capacity": {"req_s": CAPACITY}, "max_concurrency": SLOTS, "rate": RATE,
                      "requests": IN_CLASS if test == "ttft" else {"short": IN_CLASS},
                      "request_count": ASKED, "throughput_tok_s": {"off": CAPACITY},
-                     "levels": [{"share": 0.5, "load": RATE, "requests": ASKED, "samples": ASKED}],
+                     "levels": ASKED if test in ("throughput", "tradeoff", "capacity") else
+                               [{"share": 0.5, "load": RATE, "requests": ASKED, "samples": ASKED}],
                      "starvation": {"short": 22 / IN_CLASS}, "success_rate": 1.0},
         "tables": [
             {"id": "classes", "title": "Per-Class Latency", "columns": ["Class", "Count", "TTFT P50 (ms)", "n"],

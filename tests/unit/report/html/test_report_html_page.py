@@ -225,6 +225,7 @@ def test_classes_conversations_and_users_have_their_tables(run: Written) -> None
         "req_s": 20.5,
         "output_tok_s": 1635.0,
         "ttft": ttft,
+        "tpot": ttft,
     }
     turn = {"turn": 1, "requests": 18, "ttft": ttft, "prompt_tokens_mean": 802.0, "cached_share": 0.427}
     talks = {"planned": 40, "begun": 39, "turns_sent": 64, "turns_planned": 117, "ended_by_failure": 1, "turns": [turn]}
@@ -371,7 +372,9 @@ def test_classes_are_listed_with_their_lengths_and_marks(run: Written) -> None:
         "classes": described,
     }
     latency = {"unit": "ms", "n": 40, "p50": 20.0, "p99": 90.5}
-    classes = {name: {"ok": 40, "ttft": latency, "tpot": latency, "e2e": latency} for name in lengths}
+    classes = {
+        name: {"ok": 40, "failed": 0, "left": 0, "ttft": latency, "tpot": latency, "e2e": latency} for name in lengths
+    }
     page = rendered(run, plan=plan, classes=classes)
     told = page.text("verdict")
     assert "35/s in 2 classes, open loop" in told and "by class" not in told
