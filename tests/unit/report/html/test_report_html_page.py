@@ -228,8 +228,16 @@ def test_classes_conversations_and_users_have_their_tables(run: Written) -> None
         "tpot": ttft,
     }
     turn = {"turn": 1, "requests": 18, "ttft": ttft, "prompt_tokens_mean": 802.0, "cached_share": 0.427}
-    talks = {"planned": 40, "begun": 39, "turns_sent": 64, "turns_planned": 117, "ended_by_failure": 1, "turns": [turn]}
-    left = {"left_by_plan": 7, "gave_up": 0, "denominators": "who left is in no latency"}
+    talks = {
+        "planned": 40,
+        "begun": 39,
+        "turns_sent": 64,
+        "turns_planned": 117,
+        "ended_by_failure": 1,
+        "ended_by_leaving": 0,
+        "turns": [turn],
+    }
+    left = {"left_by_plan": 7, "gave_up": 0, "slow_readers": 0, "denominators": "who left is in no latency"}
     page = rendered(
         run, classes={"chat": one}, conversations=talks, users=left, slo={"classes": {"chat": {"slo_attainment": 0.5}}}
     )
