@@ -337,7 +337,9 @@ def test_failures_of_the_warm_up_do_not_stop_what_still_answers(tmp_path: Path) 
         ended = run(tmp_path / "run", "--url", url, "--rate", "40", "--num-requests", "5", *FAST, "--warmup", "6")
     document = ended.document
     assert document is not None and (ended.code, document["status"]) == (3, "done")
-    assert document["incidents"] == ["4 of the 6 warm-up requests failed (http_status 4); the measurement continues"]
+    assert document["incidents"] == [
+        "4 of the 6 warm-up requests failed (http_status 4); the measurement continues [warmup-failures]"
+    ]
 
 
 BAD = {429: "rate_limited", 500: "http_error", "page": "protocol_error", "silence": "timeout"}
