@@ -199,7 +199,7 @@ COMMANDS = frozenset(
 # Options of a command line whose values reveal nothing
 PUBLIC_OPTIONS = frozenset(
     ("--duration", "-d", "--warmup", "--ramp-share", "--timeout", "--grace", "--arrival", "--burstiness", "--workload",
-     "--isl", "--osl", "--tokenizer", "--prompt-form", "--counting", "--context-limit", "--continuous-usage",
+     "--isl", "--osl", "--prompt-form", "--counting", "--context-limit", "--continuous-usage",
      "--temperature", "--prefix-len", "--num-prefixes", "--prefix-share", "--prefix-zipf", "--image", "--turns",
      "--think-time", "--history", "--tool-turns", "--cancel-share", "--cancel-after", "--slow-readers", "--abandon",
      "--workers", "--timestamps", "--transport", "--decode", "--record-text", "--spin-budget", "--seed", "--goodput",
