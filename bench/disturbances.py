@@ -22,7 +22,6 @@ from fastllmload.simulator import truth
 PEERS = Path(__file__).parent / "peers"
 FRONT, HOG = PEERS / "front.py", PEERS / "hog.py"
 TEXT_KINDS = (layout.EVENT_WHITESPACE, layout.EVENT_CONTENT, layout.EVENT_REASONING, layout.EVENT_TOOL)
-SEND_NS = 50_000  # what a send of the engine takes, whose log has the instant before
 CGROUPS = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000
 Numbers = np.ndarray[Any, Any]
@@ -185,7 +184,7 @@ def sent_of(run: Run, number: int, written: Numbers, passed: Numbers | None) -> 
     if len(written) != len(events):
         return None
     if passed is None:
-        return written["t_ns"], written["t_ns"] + SEND_NS
+        return written["t_ns"], written["t_ns"] + written["took_ns"]
     given = passed[passed["port"] == row["local_port"]]
     places = np.searchsorted(given["bytes"], events["offset"])
     if len(given) == 0 or places.max(initial=0) >= len(given):

@@ -86,7 +86,7 @@ def test_every_event_has_the_time_of_its_segment(tmp_path: Path, host: str, fres
 
 @needs_openssl
 def test_encrypted_events_have_a_segment_of_their_bracket_without_being_asked(tmp_path: Path) -> None:
-    """The kernel stamps none of their reads, so `auto` takes the ring."""
+    """The kernel's stamp of an encrypted read is exact only for a segment that came alone, so `auto` takes the ring."""
     truth = tmp_path / "truth.bin"
     with SimulatorProcess(SimulatorOptions(truth=str(truth), ttft_ms=20.0, itl_ms=10.0)) as server:
         secured = front(tmp_path, server.port)

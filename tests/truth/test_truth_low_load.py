@@ -21,7 +21,7 @@ def test_figures_are_the_servers_own(tmp_path: Path) -> None:
         ours, theirs = measured.joined()
         assert (ours["status"] == 2).all()
         assert list(ours["completion_tokens"]) == list(theirs["output_tokens"])
-        events, _ = measured.content_errors_ns()
+        events, _, _ = measured.content_errors_ns()
         arrivals = theirs["t_recv_first_kernel"] - ours["t_submit_start"]
         ttft = (ours["t_first"] - ours["t_submit"]) - (theirs["t_first"] - theirs["t_recv_last_kernel"])
         e2e = ours["t_last"] - ours["t_submit"]

@@ -32,7 +32,7 @@ def test_figures_are_the_servers_own(tmp_path: Path, resource: str) -> None:
         assert (theirs["total_ns"] >= theirs["prompt_eval_ns"] + theirs["eval_ns"]).all()
         server = measured.document["metrics"]["server_eval_duration"]
         assert server["n"] == measured.document["counts"]["latency_population"]
-        errors, _ = measured.content_errors_ns()
+        errors, _, _ = measured.content_errors_ns()
         ttft = (ours["t_first"] - ours["t_submit"]) - (theirs["t_first"] - theirs["t_recv_last_kernel"])
         found = {
             "token": np.percentile(np.abs(errors), [50, 99]) / 1e3,

@@ -23,7 +23,6 @@ BODY = (
 )
 STALL_S = 0.03
 STOPPED_S = 3.0  # of the run, again and again
-SEND_NS = 50_000  # what a send takes: the server's log has the instant before
 WAITED_SHARE = 0.03  # of the window, for a CPU that something else had
 HOSTS = ("host_hiccups", "host_steal", "run_queue")  # what other work on this machine does to any run
 HICCUP_US = 1_000  # of the P99: as late as a release may be
@@ -83,19 +82,22 @@ def test_a_worker_stopped_for_50_ms_is_not_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("transport", "streams", "stopped_s", "period_s"),
+    ("transport", "timestamps", "streams", "stopped_s", "period_s", "least"),
     [
-        ("reactor", 300, 0.2, 0.25),
-        ("reactor", 100, 0.002, 0.005),
-        ("asyncio", 50, 0.08, 0.12),
-        ("asyncio", 50, 0.002, 0.005),
+        ("reactor", "kernel", 300, 0.2, 0.25, 0.999),
+        ("reactor", "kernel", 100, 0.002, 0.005, 0.999),
+        ("reactor", "user", 100, 0.002, 0.005, 0.99),
+        ("asyncio", "kernel", 50, 0.08, 0.12, 0.999),
+        ("asyncio", "kernel", 50, 0.002, 0.005, 0.999),
+        ("asyncio", "user", 50, 0.002, 0.005, 0.99),
     ],
 )
 def test_the_true_times_are_within_the_brackets_of_a_worker_stopped_again_and_again(
-    tmp_path: Path, transport: str, streams: int, stopped_s: float, period_s: float
+    tmp_path: Path, transport: str, timestamps: str, streams: int, stopped_s: float, period_s: float, least: float
 ) -> None:
     """SIGSTOP of the worker for most of every period: at least 99.9 % of the events came within their bounds. A turn of the
-    event loop that has much to read lasts for milliseconds, and a stop can be shorter than the worker's beat.
+    event loop that has much to read lasts for milliseconds, and a stop can be shorter than the worker's beat. Without kernel stamps
+    it is 99 %: when a hypervisor wakes an idle processor late, the thread that slept on it has no way to know.
     """
 
     def starve(folder: Path) -> None:
@@ -110,13 +112,13 @@ def test_the_true_times_are_within_the_brackets_of_a_worker_stopped_again_and_ag
             directory,
             [
                 "-c", str(streams), "-n", str(streams), "--isl", "16", "--osl", "200", "--warmup", "0",
-                "--timestamps", "kernel", "--transport", transport,
+                "--timestamps", timestamps, "--transport", transport,
             ],
             ttft_ms=40.0, itl_ms=20.0, phase="spread", during=starve,
         )  # fmt: skip
-        late, bracket = measured.content_errors_ns()[0], measured.content_brackets_ns()
-        share = float(np.mean((late >= 0) & (late - bracket <= SEND_NS)))
-        return share >= 0.999, f"{share:.2%} of {len(late)} within"
+        (late, _, took), bracket = measured.content_errors_ns(), measured.content_brackets_ns()
+        share = float(np.mean((late >= 0) & (late - bracket <= took)))
+        return share >= least, f"{share:.2%} of {len(late)} within"
 
     until_quiet(tmp_path, check)
 

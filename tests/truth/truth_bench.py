@@ -48,10 +48,12 @@ class Measured:
         assert list(ours["request"]) == list(theirs["key"]), "every request of the run is in the truth log, once"
         return ours, theirs
 
-    def content_errors_ns(self) -> tuple[np.ndarray, np.ndarray]:
-        """(stated time - true time, stamp class) of every content event of the measured phase."""
+    def content_errors_ns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(stated time - true time, stamp class, how long the server's send took) of every content event of the measured
+        phase. The true time is the instant before that send, in which the segment reaches this host's receiving side.
+        """
         number = next(phase["number"] for phase in self.run.manifest["phases"] if phase["name"] == MEASURE)
-        errors, classes = [], []
+        errors, classes, took = [], [], []
         truth = self.truth.content()
         truth = truth[truth["phase"] == number]
         order = np.lexsort((truth["index"], truth["key"]))
@@ -62,11 +64,13 @@ class Measured:
             chosen = self.run.event_kind[mine] == CONTENT
             stated = self.run.event_t[mine][chosen]
             key = int(self.run.rows["request"][r])
-            true = truth["t_ns"][starts[key] : starts[key + 1]]
+            sent = truth[starts[key] : starts[key + 1]]
+            true = sent["t_ns"]
             assert len(stated) == len(true), f"request {key}: {len(stated)} events stated, {len(true)} sent"
             errors.append(stated - true)
+            took.append(sent["took_ns"].astype(np.int64))
             classes.append(self.run.event_stamp[mine][chosen] & 3)
-        return np.concatenate(errors), np.concatenate(classes)
+        return np.concatenate(errors), np.concatenate(classes), np.concatenate(took)
 
     def content_brackets_ns(self) -> np.ndarray:
         """How much earlier than stated each event of content_errors_ns() may have come."""

@@ -6,14 +6,15 @@ cdef enum TruthBlock:               # a file is 16 bytes of head, then blocks: u
     TRUTH_REQUESTS = 2
 
 cdef enum:
-    TRUTH_VERSION = 2               # 2: the durations that an Ollama reply says of itself
-    TRUTH_EVENT_CAP = 65536         # records buffered: 1 MiB
+    TRUTH_VERSION = 3               # 3: how long the send() of an event took
+    TRUTH_EVENT_CAP = 65536         # records buffered: 1.25 MiB
     TRUTH_REQUEST_CAP = 8192
 
-cdef packed struct TruthEvent:      # 16 bytes
+cdef packed struct TruthEvent:      # 20 bytes
     int64_t t_ns                    # CLOCK_MONOTONIC just before the send() that carries it
     uint32_t serial                 # of the request in this process
     uint32_t index_kind             # index in the stream << 8 | QUEUED | EventKind of delta.pxd
+    uint32_t took_ns                # of that send(): on loopback the peer's kernel stamps the segment inside it
 
 cdef enum:
     TRUTH_QUEUED = 0x80             # the socket did not take all of it at t_ns: it left later
@@ -62,7 +63,8 @@ cdef class Truth:
     cdef int write_all(self, const void* data, size_t size) except -1
     cdef int request(self, TruthRequest* row) except -1
 
-cdef inline int truth_event(Truth truth, int64_t t_ns, uint32_t serial, uint32_t index, uint8_t kind) except -1:
+cdef inline int truth_event(Truth truth, int64_t t_ns, int64_t took, uint32_t serial, uint32_t index,
+                            uint8_t kind) except -1:
     cdef TruthEvent* e
     if truth.event_count == TRUTH_EVENT_CAP:
         truth.event_block()
@@ -71,4 +73,5 @@ cdef inline int truth_event(Truth truth, int64_t t_ns, uint32_t serial, uint32_t
     e.t_ns = t_ns
     e.serial = serial
     e.index_kind = index << 8 | kind
+    e.took_ns = <uint32_t>min(took, <int64_t>0xFFFFFFFF)
     return 0

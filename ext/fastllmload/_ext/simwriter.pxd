@@ -18,6 +18,7 @@ cdef class Writer:
     cdef uint8_t* scratch               # owned; one write is composed here
     cdef size_t scratch_size
     cdef bint queued                    # the last write did not leave whole
+    cdef int64_t sent                   # when its send() had returned; of a log only
     cdef int ensure(self, size_t size) except -1
     # From *start* to *end*; *at* is the instant just before the send() of the last of it.
     cdef Outcome write(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST

@@ -63,6 +63,8 @@ cdef class Writer:
             c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
         at[0] = c.t_sent = mono_ns()
         sent = self.connections.send(c, start, <size_t>(end - start))
+        if self.truth.on:
+            self.sent = mono_ns()
         self.queued = sent == SENT_QUEUED
         return LOST if sent == SENT_FAILED else GOING
 
@@ -76,6 +78,8 @@ cdef class Writer:
             size = min(<size_t>(1 + word % (c.reply.fault_arg if c.reply.fault_arg else 1)), <size_t>(end - start))
             at[0] = c.t_sent = mono_ns()
             sent = self.connections.send(c, start, size)
+            if self.truth.on:
+                self.sent = mono_ns()
             if sent == SENT_FAILED:
                 return LOST
             self.queued = sent == SENT_QUEUED
@@ -84,7 +88,8 @@ cdef class Writer:
 
     cdef int log(self, Connection* c, int64_t at, uint8_t kind) except -1:
         if self.truth.on:
-            truth_event(self.truth, at, c.sequence.serial, c.reply.events, kind | (TRUTH_QUEUED if self.queued else 0))
+            truth_event(self.truth, at, self.sent - at, c.sequence.serial, c.reply.events,
+                        kind | (TRUTH_QUEUED if self.queued else 0))
         c.reply.events += 1
         return 0
 

@@ -38,6 +38,7 @@ from fastllmload._ext.recorder cimport (
     STAMP_COALESCED,
     STAMP_KERNEL,
     STAMP_TAP,
+    STAMP_USER,
     EventRow,
     RequestRow,
 )
@@ -47,7 +48,12 @@ from fastllmload._ext.timeline cimport STAMP_CLASS
 cdef enum:
     EARLY_NS = 100_000              # a request is handed over before its segment leaves; clocks are read one after the other
     LATE_NS = 1_000_000             # a segment cannot have come later than its bytes were read: such a match is wrong
+    AGREE_NS = 5_000                # between the ring's time of a segment and the stamp that a read had of it
     PATIENCE_NS = 5_000_000_000     # a gap in which the ring lost frames is not closed by a retransmission after so long
+
+# How much later than an event's time its segment may have come by the ring's: of the process's own stamps nothing.
+cdef inline int64_t agree_ns(const EventRow* e) noexcept nogil:
+    return 0 if e.stamp & STAMP_CLASS == STAMP_USER else AGREE_NS
 
 cdef enum Trust:                    # of the time at which a stream moved on
     SURE = 0
@@ -534,17 +540,17 @@ cdef class Join:
             if row.t_submit_start >= t:
                 return 0
             if f.stage == 0:
-                if row.t_headers >= t:
+                if row.t_headers + AGREE_NS >= t:
                     return 0
                 if row.t_headers:
                     self.times[number, 0] = self.newest(f, row.t_submit_start, row.t_headers)
                 f.stage = 1
             while f.event < self.first[number + 1]:
-                if self.events[f.event].t_ns >= t:
+                if self.events[f.event].t_ns + agree_ns(&self.events[f.event]) >= t:
                     return 0
                 self.narrow(f, &self.events[f.event], row)
                 f.event += 1
-            if row.t_end >= t:
+            if row.t_end + AGREE_NS >= t:
                 return 0
             if row.bytes_received:
                 self.times[number, 1] = self.newest(f, row.t_submit_start, row.t_end)
@@ -553,36 +559,47 @@ cdef class Join:
 
     cdef int64_t newest(self, Flow* f, int64_t begin, int64_t end) noexcept:
         """When the newest segment came that was read at *end*; 0 when none is known."""
+        cdef uint32_t count = self.until(f, end + AGREE_NS)
         cdef int64_t t
-        if f.recents == 0 or self.losses(begin, end):
+        if count == 0 or self.losses(begin, end):
             return 0
-        t = f.recent[f.first_recent + f.recents - 1]
-        return t if begin <= t <= end else 0
+        t = f.recent[f.first_recent + count - 1]
+        return t if begin <= t else 0
+
+    cdef uint32_t until(self, Flow* f, int64_t t) noexcept:
+        """How many of the latest segments came at *t* or before."""
+        cdef uint32_t count = f.recents
+        while count and abs(f.recent[f.first_recent + count - 1]) > t:
+            count -= 1
+        return count
 
     cdef int narrow(self, Flow* f, EventRow* e, RequestRow* row) noexcept:
         cdef int64_t low = row.t_submit if e.bracket_ns == BRACKET_OPEN else e.t_ns - <int64_t>e.bracket_ns
         cdef int64_t newest
-        cdef uint32_t i
+        cdef uint32_t i, count
+        low -= agree_ns(e)
         while f.recents and abs(f.recent[f.first_recent]) < low:
             f.first_recent += 1             # brackets begin one after the other
             f.recents -= 1
         # A read takes all that is there, so what one read had is not what a later one waited for.
+        count = self.until(f, e.t_ns + agree_ns(e))
         if f.exact and e.t_ns > f.exact_read:
-            while f.recents > 1 and abs(f.recent[f.first_recent]) <= f.exact:
+            while count > 1 and abs(f.recent[f.first_recent]) <= f.exact:
                 f.first_recent += 1
                 f.recents -= 1
-        if f.recents == 0:
+                count -= 1
+        if count == 0:
             self.no_segment += 1
             return 0
         if self.losses(low, e.t_ns):
             self.lost_events += 1
             return 0
-        for i in range(f.recents):
+        for i in range(count):
             if f.recent[f.first_recent + i] < 0:
                 self.unsure += 1
                 return 0
-        newest = f.recent[f.first_recent + f.recents - 1]
-        f.exact = newest if f.recents == 1 else 0
+        newest = f.recent[f.first_recent + count - 1]
+        f.exact = newest if count == 1 else 0
         f.exact_read = e.t_ns
         e.bracket_ns = <uint32_t>min(newest - f.recent[f.first_recent], <int64_t>BRACKET_OPEN - 1)
         e.t_ns = newest

@@ -87,7 +87,8 @@ cdef class Timeline:
         cdef bint follows = x.row.events > 0 and x.event_read == a.read
         if stamp == r.STAMP_USER:
             bracket = bracket_of(t, a.low)
-        elif a.end - offset > FRAMING:      # more came with it, perhaps in a later segment: the stamp is that segment's
+        # More came with it, perhaps in a later segment: the stamp is that segment's.
+        elif a.end - offset > FRAMING or stamp == r.STAMP_COALESCED:
             stamp = r.STAMP_COALESCED
             bracket = bracket_of(t, a.low)
         x.event_read = a.read

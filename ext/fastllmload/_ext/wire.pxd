@@ -42,6 +42,11 @@ cdef int wire_local_port(int fd) noexcept nogil                 # 0 for Unix soc
 cdef Py_ssize_t wire_send(int fd, iovec* pieces, int count) noexcept nogil          # bytes, or -errno
 # One recvmsg. *stamp* is CLOCK_REALTIME ns of the newest segment returned, 0 when the kernel gave none.
 cdef Py_ssize_t wire_recv(int fd, void* data, size_t size, int64_t* stamp) noexcept nogil   # bytes, or -errno
+# The same without reading: how many of *most* bytes a read would return now, and the stamp of the newest segment among them.
+cdef Py_ssize_t wire_peek(int fd, size_t most, int64_t* stamp) noexcept nogil       # bytes, or -errno
+cdef bint wire_ask_stamps(int fd) noexcept nogil                # from now on; False: it has none
+# Bytes that were read of the connection, modulo 2^32; False when the kernel cannot tell.
+cdef bint wire_received(int fd, uint32_t* received) noexcept nogil
 # Segments with data that the kernel got on the connection so far; False when it cannot tell, or when it holds more bytes than
 # the *received* ones (modulo 2^32) that were read.
 cdef bint wire_segments(int fd, uint32_t received, uint32_t* segments) noexcept nogil

@@ -9,6 +9,7 @@ from posix.unistd cimport close
 cdef extern from *:
     """
     #include <sys/epoll.h>
+    #include <sys/ioctl.h>
     #include <sys/socket.h>
     #include <sys/syscall.h>
     #include <unistd.h>
@@ -61,6 +62,12 @@ cdef extern from *:
         return 0;
     }
 
+    static int fll_inet_socket(int fd) {
+        struct sockaddr_storage a;
+        socklen_t n = sizeof(a);
+        return !getsockname(fd, (struct sockaddr *)&a, &n) && a.ss_family != AF_UNIX;
+    }
+
     /* Runs before anything else when the process goes on. */
     static volatile int64_t fll_stops;
     static void fll_continued(int signal_number) {
@@ -76,7 +83,7 @@ cdef extern from *:
     }
 
     /* One recvmsg with room for one time stamp; *stamp = 0 when the kernel attached none. */
-    static ssize_t fll_recv(int fd, void *data, size_t size, int64_t *stamp) {
+    static ssize_t fll_recv(int fd, void *data, size_t size, int flags, int64_t *stamp) {
         union { char bytes[CMSG_SPACE(sizeof(struct timespec)) + 64]; struct cmsghdr align; } control;
         struct iovec piece = { data, size };
         struct msghdr message;
@@ -89,7 +96,7 @@ cdef extern from *:
         message.msg_controllen = sizeof(control.bytes);
         *stamp = 0;
         /* The library's recvmsg is a cancellation point: in a process with threads two locked instructions a call. */
-        n = syscall(SYS_recvmsg, fd, &message, MSG_DONTWAIT);
+        n = syscall(SYS_recvmsg, fd, &message, MSG_DONTWAIT | flags);
         if (n <= 0) return n < 0 ? -errno : 0;
         for (c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
             if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
@@ -133,6 +140,20 @@ cdef extern from *:
         return (uint32_t)info.bytes_received - (info.state == TCP_CLOSE_WAIT) == received;
     }
 
+    /* Bytes that were read of the connection; asked for again when a segment came between the two questions. */
+    static int fll_received(int fd, uint32_t *received) {
+        struct fll_tcp_info info;
+        int before, after, tries;
+        for (tries = 0; tries < 8; tries++) {
+            socklen_t n = sizeof(info);
+            if (ioctl(fd, FIONREAD, &before) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) || n < sizeof(info)
+                || ioctl(fd, FIONREAD, &after)) return 0;
+            *received = (uint32_t)info.bytes_received - (info.state == TCP_CLOSE_WAIT) - (uint32_t)after;
+            if (before == after) return 1;
+        }
+        return 0;
+    }
+
     static int64_t fll_run_delay(int fd) {
         char text[96];
         char *at;
@@ -143,8 +164,8 @@ cdef extern from *:
         return at ? strtoll(at, NULL, 10) : -1;
     }
 
-    static void fll_set(int fd, int level, int name, int value) {
-        (void)setsockopt(fd, level, name, &value, sizeof(value));
+    static int fll_set(int fd, int level, int name, int value) {
+        return setsockopt(fd, level, name, &value, sizeof(value));
     }
 
     static void fll_reset_on_close(int fd) {
@@ -155,14 +176,16 @@ cdef extern from *:
     int fll_inet(sockaddr_storage* out, int family, const char* text, int port) nogil
     int fll_unix(sockaddr_storage* out, const char* path, size_t size) nogil
     int fll_port(int fd) nogil
-    Py_ssize_t fll_recv(int fd, void* data, size_t size, int64_t* stamp) nogil
+    bint fll_inet_socket(int fd) nogil
+    Py_ssize_t fll_recv(int fd, void* data, size_t size, int flags, int64_t* stamp) nogil
     int fll_wait(int epfd, epoll_event* events, int most, int ms) nogil
     Py_ssize_t fll_send(int fd, iovec* pieces, int count) nogil
+    bint fll_received(int fd, uint32_t* received) nogil
     bint fll_segments(int fd, uint32_t received, uint32_t* segments) nogil
     int64_t fll_run_delay(int fd) nogil
     int64_t fll_stops
     void fll_watch_stops() nogil
-    void fll_set(int fd, int level, int name, int value) nogil
+    int fll_set(int fd, int level, int name, int value) nogil
     void fll_reset_on_close(int fd) nogil
     int socket_ "socket"(int domain, int type, int protocol) nogil
     int connect_ "connect"(int fd, sockaddr* address, socklen_t size) nogil
@@ -171,6 +194,7 @@ cdef extern from *:
     int open_ "open"(const char* path, int flags) nogil
     int O_RDONLY, O_CLOEXEC
     int AF_INET, AF_INET6, SOCK_STREAM, SOCK_NONBLOCK, SOCK_CLOEXEC
+    int MSG_PEEK, MSG_TRUNC
     int SOL_SOCKET, SO_ERROR, SO_RCVBUF, SO_TIMESTAMPNS, IPPROTO_IP, IPPROTO_TCP, TCP_NODELAY, IP_BIND_ADDRESS_NO_PORT
 
 
@@ -240,10 +264,25 @@ cdef Py_ssize_t wire_send(int fd, iovec* pieces, int count) noexcept nogil:
 
 
 cdef Py_ssize_t wire_recv(int fd, void* data, size_t size, int64_t* stamp) noexcept nogil:
-    cdef Py_ssize_t got = fll_recv(fd, data, size, stamp)
+    cdef Py_ssize_t got = fll_recv(fd, data, size, 0, stamp)
     while got == -EINTR:
-        got = fll_recv(fd, data, size, stamp)
+        got = fll_recv(fd, data, size, 0, stamp)
     return got
+
+
+cdef Py_ssize_t wire_peek(int fd, size_t most, int64_t* stamp) noexcept nogil:
+    cdef Py_ssize_t got = fll_recv(fd, NULL, most, MSG_PEEK | MSG_TRUNC, stamp)     # MSG_TRUNC: nothing is copied
+    while got == -EINTR:
+        got = fll_recv(fd, NULL, most, MSG_PEEK | MSG_TRUNC, stamp)
+    return got
+
+
+cdef bint wire_ask_stamps(int fd) noexcept nogil:
+    return fll_inet_socket(fd) and fll_set(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1) == 0
+
+
+cdef bint wire_received(int fd, uint32_t* received) noexcept nogil:
+    return fll_received(fd, received)
 
 
 cdef bint wire_segments(int fd, uint32_t received, uint32_t* segments) noexcept nogil:

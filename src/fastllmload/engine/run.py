@@ -275,13 +275,12 @@ class RunSession:
 
 
 def with_stamp_source(settings: RunSettings, found: Preflight, tapped: bool) -> RunSettings:
-    """*settings* with the available source of stamps: the packet ring, else the kernel's receive stamps (not for TLS, Unix
-    sockets or connections of the event loop), else user space.
+    """*settings* with the available source of stamps: the packet ring, else the kernel's receive stamps (not for Unix sockets),
+    else user space.
     """
     asked = settings.client.timestamps
-    over_loop = settings.client.transport == "asyncio"
     source = "tap" if tapped else "kernel" if asked == "auto" else asked
-    if source == "kernel" and all(over_loop or t.tls or t.family == "unix" for t in found.targets):
+    if source == "kernel" and all(t.family == "unix" for t in found.targets):
         found.notes.append(
             coded("kernel-stamps-missing", "no kernel receive stamps on these connections: user-space stamps are used")
         )

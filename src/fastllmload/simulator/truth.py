@@ -1,6 +1,6 @@
 """Reads the truth log: what the server wrote and when, as numpy arrays.
 
-Format, version 2, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2
+Format, version 3, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2
 requests), uint32 count, count records. A log cut off by a kill is read up to its last complete record.
 """
 
@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from fastllmload.errors import RunFolderError
 
-VERSION = 2
+VERSION = 3
 NO_KEY = 0xFFFFFFFF
 QUEUED = 0x80
-_EVENT = np.dtype([("t_ns", "<i8"), ("serial", "<u4"), ("index_kind", "<u4")])
+_EVENT = np.dtype([("t_ns", "<i8"), ("serial", "<u4"), ("index_kind", "<u4"), ("took_ns", "<u4")])
 EVENT = np.dtype(
     [
         ("t_ns", "<i8"),
+        ("took_ns", "<u4"),
         ("serial", "<u4"),
         ("key", "<u4"),
         ("phase", "<u4"),
@@ -47,7 +48,7 @@ class Truth:
     """*requests*: one REQUEST row each, by serial (arrival order). *events*: EVENT rows, by serial, then index.
 
     Times are CLOCK_MONOTONIC ns; 0 means that it did not happen. An event's `t_ns` is taken just before the send() that
-    carries it; where `queued` is set the socket did not take it whole at that instant and it left later. `kind` is the
+    carries it, which took `took_ns`; where `queued` is set the socket did not take it whole at that instant and it left later. `kind` is the
     EventKind of `_ext/delta.pxd`. `key` and `phase` are the last two numbers of X-Request-Id, NO_KEY when absent.
     `total_ns`, `load_ns`, `prompt_eval_ns`, `eval_ns` are the durations that an Ollama reply says of itself.
     """
@@ -111,7 +112,8 @@ def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
 def _join(requests: NDArray[np.void], raw: NDArray[np.void]) -> Truth:
     requests = requests[np.argsort(requests["serial"], kind="stable")]
     events = np.zeros(len(raw), EVENT)
-    events["t_ns"], events["serial"] = raw["t_ns"], raw["serial"]
+    for name in ("t_ns", "took_ns", "serial"):
+        events[name] = raw[name]
     events["index"] = raw["index_kind"] >> 8
     events["kind"] = raw["index_kind"] & 0x7F
     events["queued"] = raw["index_kind"] & QUEUED != 0

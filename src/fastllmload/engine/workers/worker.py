@@ -19,6 +19,7 @@ import signal
 import ssl
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -121,22 +122,36 @@ class Worker:
 
     async def _connect(self, target: TargetSpec, stream: Stream) -> None:
         protocol = cast(asyncio.BufferedProtocol, stream)
-        secured: dict[str, Any] = {}
-        if target.tls:
-            secured = {"ssl": self.tls, "server_hostname": target.server_name}
+        first: Callable[[], asyncio.BaseProtocol] = asyncio.Protocol if target.tls else lambda: protocol
         try:
             if target.family == "unix":
-                await self.loop.create_unix_connection(lambda: protocol, target.address, **secured)
+                transport, _ = await self.loop.create_unix_connection(first, target.address)
             else:
-                if self.sources is not None:
-                    secured["local_addr"] = (next(self.sources), 0)
-                await self.loop.create_connection(lambda: protocol, target.address, target.port, **secured)
+                source = None if self.sources is None else (next(self.sources), 0)
+                transport, _ = await self.loop.create_connection(first, target.address, target.port, local_addr=source)
+            if target.tls:
+                await self._secure(target, transport, stream)
         except ssl.SSLError:
             stream.connect_failed(0, True)
         except OSError as error:
             stream.connect_failed(error.errno or 0, target.tls and error.errno is None)
         except Exception as error:  # noqa: BLE001 - as in _on_ready
             self.reactor.fail(error)
+
+    async def _secure(self, target: TargetSpec, transport: asyncio.BaseTransport, stream: Stream) -> None:
+        """Shake hands on the connection of *transport*; the stream then reads the socket's own stamps below TLS."""
+        protocol = cast(asyncio.BufferedProtocol, stream)
+        socket_transport = cast(asyncio.Transport, transport)
+        assert self.tls is not None
+        try:
+            secured = await self.loop.start_tls(
+                socket_transport, protocol, self.tls, server_hostname=target.server_name
+            )
+        except BaseException:
+            socket_transport.abort()
+            raise
+        stream.secure(socket_transport, socket_transport.get_protocol())
+        stream.connection_made(secured)
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
