@@ -23,7 +23,7 @@ GENERATOR = {
     "cpu": "Add workers (--workers) or hosts: this one had no capacity left.",
     "worker_stall": "Give the client its own cores (--pin) and run again.",
     "user_stamps_late": "Use --timestamps kernel, or add workers (--workers).",
-    "kernel_stamps_missing": "Nothing, if the target uses TLS or a proxy library; else run fastllmload doctor.",
+    "kernel_stamps_missing": "Run fastllmload doctor: it tests whether this kernel stamps what it receives.",
     "coalesced": "Use --timestamps tap where it is permitted; else see the error bounds of the figures.",
     "batched_delivery": "Enable TCP_NODELAY or unbuffered streaming at the server and its proxies.",
     "clamped": "Nothing: the server answered before the complete request was sent.",
