@@ -131,6 +131,7 @@ def drive(
     fresh: bool = False,
     over_asyncio: bool = False,
     streams: Callable[[Stream], Stream] = lambda stream: stream,
+    records: Callable[[Stream], Any] | None = None,
     sources: list[tuple[str, str]] | None = None,
     settle_s: float = 0.0,
     cap: int = 0,
@@ -149,7 +150,8 @@ def drive(
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests.
 
     *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
-    instead of *body*, with `numbers` and `talks`.
+    instead of *body*, with `numbers` and `talks`. *records*: makes what stands in for the loop's TLS
+    protocol on a connection.
     """
     shared = SharedWords.create()
     recorder = Recorder(directory)
@@ -198,6 +200,10 @@ def drive(
         try:
             if family == "unix":
                 await loop.create_unix_connection(lambda: stream, address)  # type: ignore[arg-type,return-value]
+            elif records is not None:
+                transport, _ = await loop.create_connection(asyncio.Protocol, *address[:2])
+                stream.secure(transport, records(stream))
+                stream.connection_made(transport)
             else:
                 await loop.create_connection(lambda: stream, *address[:2])  # type: ignore[arg-type,return-value]
         except OSError as error:

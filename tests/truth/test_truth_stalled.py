@@ -96,8 +96,8 @@ def test_the_true_times_are_within_the_brackets_of_a_worker_stopped_again_and_ag
     tmp_path: Path, transport: str, timestamps: str, streams: int, stopped_s: float, period_s: float, least: float
 ) -> None:
     """SIGSTOP of the worker for most of every period: at least 99.9 % of the events came within their bounds. A turn of the
-    event loop that has much to read lasts for milliseconds, and a stop can be shorter than the worker's beat. Without kernel stamps
-    it is 99 %: when a hypervisor wakes an idle processor late, the thread that slept on it has no way to know.
+    event loop that has much to read lasts for milliseconds, and a stop can be shorter than the worker's beat. Without kernel
+    stamps it is 99 %: when a hypervisor wakes an idle processor late, the thread that slept on it has no way to know.
     """
 
     def starve(folder: Path) -> None:
