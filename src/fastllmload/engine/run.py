@@ -275,8 +275,8 @@ class RunSession:
 
 
 def with_stamp_source(settings: RunSettings, found: Preflight, tapped: bool) -> RunSettings:
-    """*settings* with the available source of stamps: the packet ring, else the kernel's receive stamps (not for Unix sockets),
-    else user space.
+    """*settings* with the available source of stamps: the packet ring, else the kernel's receive stamps (not for Unix
+    sockets), else user space.
     """
     asked = settings.client.timestamps
     source = "tap" if tapped else "kernel" if asked == "auto" else asked
