@@ -214,7 +214,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--pin", "client.pin", read.cpus, "CPUS", "One CPU per worker: 0,2-3. Other processes of the run avoid them."),
         value("--timestamps", "client.timestamps", read.one_of("auto", "tap", "kernel", "user"), "SOURCE",
               "Receive stamps from the kernel, a packet ring before TCP (tap; needs CAP_NET_RAW) or user space; auto "
-              "(default): tap where the kernel has none (TLS) or where the workers use all cores, if permitted."),
+              "(default): tap with TLS or where the workers use all cores, if permitted; else kernel."),
         value("--transport", "client.transport", read.one_of("auto", "reactor", "asyncio"), "NAME",
               "auto (default), reactor or asyncio."),
         value("--decode", "client.decode", read.one_of("fast", "strict"), "MODE",
