@@ -156,7 +156,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     directory: str | None = None  # None: runs/<time>-<digest>
     ui: str = "auto"  # auto, live, plain, none
     strict: bool = False
-    goodput: tuple[tuple[str, float], ...] = ()  # ([class/]name, limit in the unit of slo.objective.UNITS)
+    goodput: tuple[tuple[str, float], ...] = ()  # ([class/]name, limit in the unit of its metric)
     itl_option: str = "auto"  # auto, A, B (IETF B.2.1)
     prefill_deadline: tuple[tuple[float, float], ...] | None = None  # (input tokens, ms); None: 100 ms
     decode_deadline: float | None = None  # ms; None: 50

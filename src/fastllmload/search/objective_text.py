@@ -86,14 +86,7 @@ def percentile_text(name: str, share: float, one: Objective) -> str:
     """Text of one percentile objective; a metric where higher is better is put as a share, which is unambiguous."""
     if one.unit == "ms":
         return f"{name.upper()} of {one.name} is at most {one.limit:g} ms"
-    return f"{100 * share:g}% of all requests have {limit_text(one)}"
-
-
-def limit_text(one: Objective) -> str:
-    """`ttft of at most 100 ms`."""
-    if one.unit == "ms":
-        return f"{one.name} of at most {one.limit:g} ms"
-    return f"{one.name} of at least {one.limit:g}" + ("" if one.unit == "share" else f" {one.unit}")
+    return f"{100 * share:g}% of all requests have {one.words}"
 
 
 def sustained(wanted: tuple[Objective, ...], width: Callable[[float], float], closed: bool) -> RequestedObjective:
@@ -112,7 +105,7 @@ def attainment(
     share: float, wanted: tuple[Objective, ...], width: Callable[[float], float], closed: bool
 ) -> RequestedObjective:
     reject_if(not wanted, ATTAIN, NEEDS_LIMITS)
-    limits = " and ".join(limit_text(one) for one in wanted)
+    limits = " and ".join(one.words for one in wanted)
     sentence = f"at least {100 * share:g}% of all requests have {limits}"
     return RequestedObjective(
         ATTAIN, SearchObjective(ATTAIN, sentence, (all_limits(1 - share),), width, closed), wanted, sentence

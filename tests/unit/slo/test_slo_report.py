@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from refusals import raises_code
 
 from fastllmload.metrics.objectives.evaluators import evaluator
-from fastllmload.metrics.objectives.objective import UNITS, objective, objectives_of, read_objective, refuse_unknown
+from fastllmload.metrics.objectives.evaluators import METRICS
+from fastllmload.metrics.objectives.objective import objective, objectives_of, read_objective, refuse_unknown
 from fastllmload.metrics.objectives.report import WORST, slo_ok
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
@@ -127,11 +128,11 @@ def test_python_objectives_out_of_range_are_one_sentence() -> None:
 
 
 @given(
-    st.sampled_from(sorted(UNITS)), st.integers(1, 99), st.none() | st.from_regex(r"[a-z0-9 _-]{1,8}", fullmatch=True)
+    st.sampled_from(sorted(METRICS)), st.integers(1, 99), st.none() | st.from_regex(r"[a-z0-9 _-]{1,8}", fullmatch=True)
 )
 def test_reading_an_objective_gives_back_its_name(metric: str, limit: int, name: str | None) -> None:
     asked = metric if name is None or not name.strip() else f"{name}/{metric}"
-    text, wanted = (f"{asked}:{limit}%", limit * 0.01) if UNITS[metric] == "share" else (f"{asked}:{limit}", limit)
+    text, wanted = (f"{asked}:{limit}%", limit * 0.01) if METRICS[metric].unit == "share" else (f"{asked}:{limit}", limit)
     found, value = read_objective(text)
     assert value == wanted and objective(found, value).name == found and objective(found, value).metric == metric
 

@@ -77,7 +77,7 @@ def evidence_of(
     parts = parts_of(window.seconds, initial_s)
     at_s = np.maximum(committed(judged.rows) - window.w0_ns, 0) / 1e9
     whom = {asked.name: subject(asked, wanted, judged.rows["request_class"], run.document) for asked in wanted}
-    found = {asked.name: severity(judged, asked, outcome(judged, asked)) for asked in wanted}
+    found = {asked.name: severity(judged, asked, outcome(judged, asked.metric, asked.limit)) for asked in wanted}
     failed = np.where(judged.ok, 0.0, np.inf)
 
     def severities(found: Mapping[str, Floats], failed: Floats) -> dict[str, Severities]:
@@ -184,7 +184,9 @@ def lateness_of(run: Run, judged: JudgedRequests, window: Window) -> Lateness:
 
 def severity(judged: JudgedRequests, asked: Objective, result: ObjectiveOutcome) -> Floats:
     """value / limit of each request, above 1 exactly where it misses the objective; inf for one that failed."""
-    scale = 1e9 if asked.metric == "reading" else asked.limit * (1.0 if asked.unit == "share" else 1e6)
+    scale = 1e9 if asked.metric == "reading" else asked.limit * 1e6 if asked.unit == "ms" else asked.limit
+    if asked.unit == "count":
+        scale = max(scale, 1.0)  # none at all may be allowed
     value = np.maximum(0.0, 1 + np.nan_to_num(result.excess / scale, nan=-1.0))
     value = np.where(result.met, np.minimum(value, 1.0), np.maximum(value, np.nextafter(1.0, 2.0)))
     unknown = ~judged.ok | (~result.met & np.isnan(result.excess))

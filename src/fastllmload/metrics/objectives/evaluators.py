@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import tokenline
-from fastllmload.metrics.objectives.objective import Objective
 from fastllmload.metrics.request.durations import NULL, Mask, committed
 from fastllmload.metrics.request.e2e import e2e, e2e_sched
 from fastllmload.metrics.request.tpot import tpot, tpot_any
@@ -62,8 +61,8 @@ class JudgedRequests:
 
 @dataclass(frozen=True)
 class ObjectiveOutcome:
-    """*met*: requests that are ok and within the limit. *excess*: by how much the value is beyond the limit, in ns or
-    as a share, below 0 within it; NaN without a value."""
+    """*met*: requests that are ok and within the limit. *excess*: by how much the value is beyond the limit, in ns where that is
+    in ms, else in its unit, below 0 within it; NaN without a value."""
 
     met: Mask
     excess: Floats
@@ -82,36 +81,57 @@ def late_by(judged: JudgedRequests, reader: Reader) -> Numbers:
     return max_lateness(judged.rows, judged.times, reader, committed(judged.rows))
 
 
-# Metric -> its value per request: ns (NULL or NaN where it has none), or a share.
-VALUES: dict[str, Callable[[JudgedRequests], Values]] = {
-    "ttft": lambda judged: ttft(judged.rows),
-    "ttft_sched": lambda judged: ttft_sched(judged.rows),
-    "ttft_any": lambda judged: ttft_any(judged.rows),
-    "tpot": lambda judged: tpot(judged.rows, judged.timed),
-    "tpot_any": lambda judged: tpot_any(judged.rows, judged.output),
-    "e2el": lambda judged: e2e(judged.rows),
-    "e2el_sched": lambda judged: e2e_sched(judged.rows),
-    "itl": lambda judged: longest_gap(judged, chunks=False),
-    "tbt": lambda judged: longest_gap(judged, chunks=False),
-    "tbc": lambda judged: longest_gap(judged, chunks=True),
-    "idle": lambda judged: idle_latency(late_by(judged, judged.reader)),
-    "fluidity": lambda judged: judged.fluid.index,
-}
-NULL_PASSES = frozenset({"tpot", "tpot_any", "itl", "tbt", "tbc"})  # one token has no gap that could be too long
-OF_ALL_TOKENS = frozenset({"ttft_any", "tpot_any", "e2el", "e2el_sched"})  # all others need an answer token
+@dataclass(frozen=True)
+class RequestMetric:
+    """A metric with one value per request, which objectives can limit.
 
-
-def outcome(judged: JudgedRequests, asked: Objective) -> ObjectiveOutcome:
-    """The outcome for every request, whatever its class. An answer that is all reasoning misses objectives of the answer,
-    because its reader received none.
+    *unit* of the limit: ms, share, tokens/s or count. *value*: of each request, in ns where the limit is in ms (NULL or NaN:
+    none); *least*: it must be at least the limit, else at most. *null_passes*: a request without a value meets any limit.
+    *all_tokens*: it is also about answers that are all reasoning. *title*: its distribution is in `metrics` of run.json and in
+    the reports under that title; without one it has an entry of its own there, or none.
     """
-    meets = judged.ok if asked.metric in OF_ALL_TOKENS else judged.ok & judged.answered
-    if asked.metric == "reading":
-        return compared(meets, late_by(judged, Reader(asked.limit)), 0, False)
-    values = VALUES[asked.metric](judged)
-    if asked.unit == "share":
-        return compared(meets, -values, -asked.limit, False)
-    return compared(meets, values, round(asked.limit * 1e6), asked.metric in NULL_PASSES)
+
+    unit: str
+    value: Callable[[JudgedRequests], Values]
+    least: bool = False
+    null_passes: bool = False
+    all_tokens: bool = False
+    title: str = ""
+
+
+# By name: vLLM's names, and those of the deadline frameworks of the smooth-goodput paper. One token has no gap that could be
+# too long, so the gaps of a request without any meet their limit.
+METRICS: dict[str, RequestMetric] = {
+    "ttft": RequestMetric("ms", lambda judged: ttft(judged.rows)),
+    "tpot": RequestMetric("ms", lambda judged: tpot(judged.rows, judged.timed), null_passes=True),
+    "e2el": RequestMetric("ms", lambda judged: e2e(judged.rows), all_tokens=True),
+    "itl": RequestMetric("ms", lambda judged: longest_gap(judged, chunks=False), null_passes=True),
+    "tbt": RequestMetric("ms", lambda judged: longest_gap(judged, chunks=False), null_passes=True),
+    "tbc": RequestMetric("ms", lambda judged: longest_gap(judged, chunks=True), null_passes=True),
+    "idle": RequestMetric("ms", lambda judged: idle_latency(late_by(judged, judged.reader))),
+    "reading": RequestMetric("tokens/s", lambda judged: late_by(judged, judged.reader), least=True),  # see outcome
+    "fluidity": RequestMetric("share", lambda judged: judged.fluid.index, least=True),
+    "ttft_sched": RequestMetric("ms", lambda judged: ttft_sched(judged.rows)),
+    "e2el_sched": RequestMetric("ms", lambda judged: e2e_sched(judged.rows), all_tokens=True),
+    "ttft_any": RequestMetric("ms", lambda judged: ttft_any(judged.rows), all_tokens=True),
+    "tpot_any": RequestMetric("ms", lambda judged: tpot_any(judged.rows, judged.output), null_passes=True, all_tokens=True),
+}
+
+
+def outcome(judged: JudgedRequests, name: str, limit: float) -> ObjectiveOutcome:
+    """The outcome for every request, whatever its class; *name* is a key of METRICS, *limit* in its unit. An answer that is all
+    reasoning misses objectives of the answer, because its reader received none.
+    """
+    metric = METRICS[name]
+    meets = judged.ok if metric.all_tokens else judged.ok & judged.answered
+    if name == "reading":  # the limit is the reader's speed: no token may be late for it
+        return compared(meets, late_by(judged, Reader(limit)), 0, False)
+    values = metric.value(judged)
+    if metric.unit == "ms":
+        limit = round(limit * 1e6)
+    if metric.least:
+        return compared(meets, -values, -limit, metric.null_passes)
+    return compared(meets, values, limit, metric.null_passes)
 
 
 def compared(may_meet: Mask, values: Values, limit: float, null_passes: bool) -> ObjectiveOutcome:

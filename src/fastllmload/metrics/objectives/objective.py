@@ -1,7 +1,4 @@
-"""Defines an objective: a metric of one request, its limit, and the request class that it applies to.
-
-Imports nothing heavy, because the command line reads objectives too.
-"""
+"""Defines an objective: a metric of one request, its limit, and the request class that it applies to."""
 
 from __future__ import annotations
 
@@ -15,23 +12,8 @@ import numpy.typing as npt
 from fastllmload import quantities
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, InvalidValue
+from fastllmload.metrics.objectives.evaluators import METRICS
 
-# Metric -> unit of its limit. vLLM's names, and those of the deadline frameworks of the smooth-goodput paper.
-UNITS = {
-    "ttft": "ms",
-    "tpot": "ms",
-    "e2el": "ms",
-    "itl": "ms",  # every gap between two tokens
-    "tbt": "ms",  # another name of itl
-    "tbc": "ms",  # every gap between two chunks
-    "idle": "ms",  # waiting of a reader at the run's reading speed
-    "reading": "tokens/s",  # no token later than a reader of this speed needs it
-    "fluidity": "share",  # fluidity_index of at least this
-    "ttft_sched": "ms",
-    "e2el_sched": "ms",
-    "ttft_any": "ms",  # to the first token of any kind, reasoning included
-    "tpot_any": "ms",  # of all tokens, reasoning included
-}
 ALIASES = {"e2e": "e2el"}
 SPEEDS = {"": 1.0, "tok/s": 1.0, "tokens/s": 1.0}
 FORM = "[CLASS/]NAME:LIMIT"
@@ -39,7 +21,7 @@ FORM = "[CLASS/]NAME:LIMIT"
 
 @dataclass(frozen=True)
 class Objective:
-    """*metric* is a key of UNITS, *limit* in its unit; *request_class* is a name or number, None for all classes."""
+    """*metric* is a key of METRICS, *limit* in its unit; *request_class* is a name or number, None for all classes."""
 
     metric: str
     limit: float
@@ -47,7 +29,13 @@ class Objective:
 
     @property
     def unit(self) -> str:
-        return UNITS[self.metric]
+        return METRICS[self.metric].unit
+
+    @property
+    def words(self) -> str:
+        """`ttft of at most 100 ms`."""
+        bound = "at least" if METRICS[self.metric].least else "at most"
+        return f"{self.name} of {bound} {self.limit:g}" + ("" if self.unit in ("share", "count") else f" {self.unit}")
 
     @property
     def name(self) -> str:
@@ -59,14 +47,16 @@ def objective(name: str, limit: float) -> Objective:
     """From `[CLASS/]NAME` and a limit in the unit of the metric. The text of a ValueError follows the user's text."""
     head, slash, last = name.strip().rpartition("/")
     metric = ALIASES.get(last.strip().lower(), last.strip().lower())
-    if metric not in UNITS:
-        raise InvalidValue("objective-invalid", f"is not an objective; write {FORM} with a name of {', '.join(UNITS)}")
+    if metric not in METRICS:
+        raise InvalidValue("objective-invalid", f"is not an objective; write {FORM} with a name of {', '.join(METRICS)}")
     if slash and not head.strip():
         raise InvalidValue(
             "objective-invalid", f"names no class of requests before its slash; write for example 0/{metric}:200"
         )
-    if not 0 < limit < float("inf") or (UNITS[metric] == "share" and limit > 1):
-        what = "a share above 0 and up to 1" if UNITS[metric] == "share" else f"{UNITS[metric]} above 0"
+    unit = METRICS[metric].unit
+    lowest_fails = limit < 0 if unit == "count" else limit <= 0
+    if lowest_fails or not limit < float("inf") or (unit == "share" and limit > 1):
+        what = {"share": "a share above 0 and up to 1", "count": "a number"}.get(unit, f"{unit} above 0")
         raise InvalidValue("objective-invalid", f"has a limit out of range; write {what}")
     return Objective(metric, limit, head.strip() or None)
 
@@ -88,10 +78,12 @@ def limit_in(unit: str, text: str) -> float | None:
     """The limit in *text*, in *unit*; None where it has none."""
     if unit == "ms":
         return quantities.duration(text, "ms")
+    if unit == "count":
+        return quantities.number(text)
     return quantities.share(text) if unit == "share" else quantities.quantity(text, SPEEDS)
 
 
-EXAMPLES = {"ms": "200", "tokens/s": "20", "share": "0.9"}
+EXAMPLES = {"ms": "200", "tokens/s": "20", "share": "0.9", "count": "3"}
 
 
 def objectives_of(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:

@@ -49,7 +49,7 @@ WORST = 20  # requests that are named per objective
 
 
 def slo_ok(run: Run, chosen: Mask, limits: Mapping[str, float]) -> Mask:
-    """Which of the rows in *chosen* are ok and meet all *limits*: `[CLASS/]NAME` -> limit, see slo.objective.UNITS.
+    """Which of the rows in *chosen* are ok and meet all *limits*: `[CLASS/]NAME` -> limit, in the unit of its metric.
 
     One item per chosen row. InputError for an unknown name.
     """
@@ -57,7 +57,7 @@ def slo_ok(run: Run, chosen: Mask, limits: Mapping[str, float]) -> Mask:
     tokens = count_tokens(run)
     times = token_times(run, chosen, tokens)
     judged = judged_of(run, tokens, times, fluidity_of(run, tokens, times))
-    return meeting(run, wanted, judged, [outcome(judged, asked) for asked in wanted])
+    return meeting(run, wanted, judged, [outcome(judged, asked.metric, asked.limit) for asked in wanted])
 
 
 def judged_of(run: Run, tokens: TokenCounts, times: TokenTimes, fluid: Fluidity) -> JudgedRequests:
@@ -111,7 +111,7 @@ def judge(
     run: Run, wanted: Sequence[Objective], judged: JudgedRequests, n_r: Numbers, seconds: float | None
 ) -> dict[str, Any]:
     """The keys of FIGURES. A request whose class has no objective meets all when it is ok."""
-    results = [outcome(judged, asked) for asked in wanted]
+    results = [outcome(judged, asked.metric, asked.limit) for asked in wanted]
     ok = meeting(run, wanted, judged, results)
     classes = judged.rows["request_class"]
     found = [
@@ -147,8 +147,8 @@ def one_objective(
 ) -> dict[str, Any]:
     """How many met and missed it, or failed, and by how much; names the worst requests first."""
     late, failed = whom & judged.ok & ~result.met, whom & ~judged.ok
-    met, unit = int((whom & result.met).sum()), "share" if asked.unit == "share" else "ms"
-    scale = 1.0 if unit == "share" else 1e6
+    met, unit = int((whom & result.met).sum()), asked.unit if asked.unit in ("share", "count") else "ms"
+    scale = 1e6 if unit == "ms" else 1.0
     names = RowNames(run.document)
     beyond = np.nan_to_num(result.excess[late], nan=np.inf)  # a missing value is the worst
     by_excess = np.flatnonzero(late)[np.argsort(-beyond, kind="stable")][:WORST]
