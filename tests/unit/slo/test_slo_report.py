@@ -132,7 +132,9 @@ def test_python_objectives_out_of_range_are_one_sentence() -> None:
 )
 def test_reading_an_objective_gives_back_its_name(metric: str, limit: int, name: str | None) -> None:
     asked = metric if name is None or not name.strip() else f"{name}/{metric}"
-    text, wanted = (f"{asked}:{limit}%", limit * 0.01) if METRICS[metric].unit == "share" else (f"{asked}:{limit}", limit)
+    text, wanted = (
+        (f"{asked}:{limit}%", limit * 0.01) if METRICS[metric].unit == "share" else (f"{asked}:{limit}", limit)
+    )
     found, value = read_objective(text)
     assert value == wanted and objective(found, value).name == found and objective(found, value).metric == metric
 

@@ -114,7 +114,9 @@ METRICS: dict[str, RequestMetric] = {
     "ttft_sched": RequestMetric("ms", lambda judged: ttft_sched(judged.rows)),
     "e2el_sched": RequestMetric("ms", lambda judged: e2e_sched(judged.rows), all_tokens=True),
     "ttft_any": RequestMetric("ms", lambda judged: ttft_any(judged.rows), all_tokens=True),
-    "tpot_any": RequestMetric("ms", lambda judged: tpot_any(judged.rows, judged.output), null_passes=True, all_tokens=True),
+    "tpot_any": RequestMetric(
+        "ms", lambda judged: tpot_any(judged.rows, judged.output), null_passes=True, all_tokens=True
+    ),
 }
 
 

@@ -48,7 +48,9 @@ def objective(name: str, limit: float) -> Objective:
     head, slash, last = name.strip().rpartition("/")
     metric = ALIASES.get(last.strip().lower(), last.strip().lower())
     if metric not in METRICS:
-        raise InvalidValue("objective-invalid", f"is not an objective; write {FORM} with a name of {', '.join(METRICS)}")
+        raise InvalidValue(
+            "objective-invalid", f"is not an objective; write {FORM} with a name of {', '.join(METRICS)}"
+        )
     if slash and not head.strip():
         raise InvalidValue(
             "objective-invalid", f"names no class of requests before its slash; write for example 0/{metric}:200"
