@@ -60,13 +60,26 @@ def fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {key: hints[name] for name, key in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)}
 
 
+@functools.cache
+def containers(kind: Any) -> tuple[tuple[dict[str, Any] | None, Any, tuple[Any, ...]], ...]:
+    """(fields of a struct or None, origin, arguments) of each type that a value of *kind* may have."""
+    return tuple(
+        (
+            fields(one) if isinstance(one, type) and issubclass(one, msgspec.Struct) else None,
+            typing.get_origin(one),
+            typing.get_args(one),
+        )
+        for one in members(kind)
+    )
+
+
 def fitted(value: Any, kind: Any) -> Any:
     """*value* without the nulls and withheld values that *kind* cannot hold."""
-    for one in members(kind):
-        origin, args = typing.get_origin(one), typing.get_args(one)
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    for known, origin, args in containers(kind):
         if isinstance(value, Mapping):
-            if isinstance(one, type) and issubclass(one, msgspec.Struct):
-                known = fields(one)
+            if known is not None:
                 return {
                     key: fitted(inner, known[key])
                     for key, inner in value.items()
@@ -84,6 +97,6 @@ def holds(value: Any, kind: Any) -> bool:
     """Whether *value* is neither null nor withheld, or *kind* has a place for it."""
     if value is None:
         return type(None) in members(kind) or Any in members(kind)
-    if value == WITHHELD.value:
+    if isinstance(value, str) and value == WITHHELD.value:
         return not {Withheld, str, Any}.isdisjoint(members(kind))
     return True
