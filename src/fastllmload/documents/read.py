@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import types
@@ -25,6 +26,8 @@ def convert(document: Mapping[str, Any], kind: type[T]) -> T:
     """*document* as *kind*. A null where the type has another default counts as missing, and so does a withheld value that
     the type cannot hold. DocumentError names the part that is wrong.
     """
+    with contextlib.suppress(msgspec.ValidationError):
+        return msgspec.convert(document, kind)  # as nearly every document is
     try:
         return msgspec.convert(fitted(document, kind), kind)
     except msgspec.ValidationError as problem:
