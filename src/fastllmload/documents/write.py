@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from fastllmload.documents.fields import Document
 
+PLAIN = frozenset((type(None), bool, int, float, str))
 NO_VALUES: tuple[object, ...] = (None, (), {}, [])
 
 
@@ -20,6 +22,8 @@ def plain(document: Document) -> dict[str, Any]:
 
 
 def values(value: Any) -> Any:
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, Document):
         optional = getattr(value, "OPTIONAL", ())
         fields = [(name, key, getattr(value, name)) for name, key in keys(type(value))]
@@ -33,6 +37,7 @@ def values(value: Any) -> Any:
     return values(msgspec.to_builtins(value)) if isinstance(value, msgspec.Struct) else value
 
 
+@functools.cache
 def keys(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
     """Name and key in JSON of each field."""
     return list(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
