@@ -227,6 +227,7 @@ def _settings_and_key(
     from msgspec.structs import replace
 
     from fastllmload.cli.options import reading
+    from fastllmload.cli.options.rules import validate_traffic
     from fastllmload.cli.options.sources import from_table
 
     given = _given(options)
@@ -235,6 +236,8 @@ def _settings_and_key(
     if given.keys() - {"api_key"}:
         raise InputError("options-conflict", f"settings and {min(given.keys() - {'api_key'})} are both given; give one")
     _, secret = reading.read_settings(from_table(given, "", ""), os.environ, redact, complete=False)
+    if not settings.classes and settings.output.plan is None:
+        validate_traffic(settings)
     if settings.output.ui == "auto":  # the default of the settings, which is meant for a terminal
         settings = replace(settings, output=replace(settings.output, ui="none"))
     return settings, secret

@@ -64,6 +64,10 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     repetition: int = 0  # each has its own arrival instants for the same requests (spec/procedures 0.13); 0: the first
     stop_on_failures: float | None = None  # share of the last 100 requests above which sending stops (IETF 7.4)
 
+    @property
+    def default_warmup(self) -> bool:
+        return self.warmup_requests is self.warmup_tokens is self.warmup_seconds is None
+
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent. Length specifications: "256", "uniform:128,512", "normal:550,150", "lognormal:5.5,1.0,32,4096"."""

@@ -17,12 +17,12 @@ from fastllmload._ext.calls import CallList
 from fastllmload._ext.protocol import Conversation
 from fastllmload._ext.talk import Talks
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.endpoint.turn_template import TurnTemplate
+from fastllmload.endpoint.body import TurnTemplate
 from fastllmload.plan.conversations.scripted import place_reply, with_planned_calls
 from fastllmload.plan.conversations.synthetic import tool_turn
 from fastllmload.plan.conversations.turns import TurnPart, escaped, write_conversations
 from fastllmload.settings import Workload
-from fastllmload.workload.dataset import DatasetRequest
+from fastllmload.workload.request import DatasetRequest
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 FILLED = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from certificates import certificate, needs_openssl
 from integration.bad_days import EMBEDDED, FAST, run
-from unit.engine.canned_server import canned
+from support.canned_server import canned
 
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from integration.bad_days import COMMAND, EMBEDDED, FAST, KEY, begin, of_process, report, run
 from integration.turning_server import turning
-from unit.engine.canned_server import canned
+from support.canned_server import canned
 
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions

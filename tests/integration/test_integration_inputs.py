@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from integration.bad_days import COMMAND, run
-from unit.engine.canned_server import canned
+from support.canned_server import canned
 
 import fastllmload
 from fastllmload.metrics.tokens.counts import SOURCES, TOKENIZER, count_tokens

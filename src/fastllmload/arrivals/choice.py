@@ -6,7 +6,7 @@ import math
 
 from fastllmload import quantities
 from fastllmload.arrivals.curve import RateCurve
-from fastllmload.arrivals.gaps import Constant, Exponential, Gamma, UniformGaps
+from fastllmload.arrivals.gaps import ConstantGaps, ExponentialGaps, GammaGaps, UniformGaps
 from fastllmload.arrivals.process import AllAtOnce, Arrivals, OnOff, Renewal, Varying
 from fastllmload.errors import InputError
 
@@ -17,11 +17,6 @@ LOWEST_RATE, HIGHEST_RATE = 1e-6, 1e7
 
 def choose_varying(arrival: str, curve: RateCurve, written: str, burstiness: float = 1.0) -> Arrivals:
     """The process that `--arrival` and `--burstiness` name, with a rate that follows *curve*; *written*: its text."""
-    if arrival.partition(":")[0] == "onoff":
-        raise InputError(
-            "options-conflict",
-            f"--arrival {arrival} cannot be combined with a varying rate; write the bursts as --rate spikes:...",
-        )
     return Varying(choose_arrivals(arrival, 1.0, burstiness), curve, written)
 
 
@@ -30,8 +25,7 @@ def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arriv
 
     Burstiness is the gamma shape, as in vLLM: with `poisson` (the default) any value but 1 means gamma gaps;
     `bursty` is gamma with shape 0.25 unless --burstiness sets another one. `onoff:ON,OFF` gives the periods in seconds
-    (default 1,1). InputError for an unknown name, an invalid rate or shape, and a burstiness that the process does not
-    support.
+    (default 1,1). InputError for an unknown name, an invalid rate or shape.
     """
     _check_rate(rate)
     if not (math.isfinite(burstiness) and burstiness > 0):
@@ -46,26 +40,21 @@ def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arriv
         )
     if math.isinf(rate):
         return AllAtOnce()
-    if name in ("constant", "uniform", "onoff") and burstiness != 1.0:
-        raise InputError(
-            "option-not-applicable",
-            f"--burstiness {burstiness:g} cannot be combined with --arrival {name}; use gamma or bursty",
-        )
     if name == "onoff":
-        return OnOff(Renewal(Exponential()), *_periods(arrival, rest))
+        return OnOff(Renewal(ExponentialGaps()), *_periods(arrival, rest))
     return Renewal(_gaps(name, burstiness))
 
 
-def _gaps(name: str, burstiness: float) -> Exponential | Constant | UniformGaps | Gamma:
+def _gaps(name: str, burstiness: float) -> ExponentialGaps | ConstantGaps | UniformGaps | GammaGaps:
     if name == "constant":
-        return Constant()
+        return ConstantGaps()
     if name == "uniform":
         return UniformGaps()
     if name == "bursty":
-        return Gamma(BURSTY_SHAPE if burstiness == 1.0 else burstiness, name="bursty")
+        return GammaGaps(BURSTY_SHAPE if burstiness == 1.0 else burstiness, name="bursty")
     if name == "gamma" or burstiness != 1.0:
-        return Gamma(burstiness)
-    return Exponential()
+        return GammaGaps(burstiness)
+    return ExponentialGaps()
 
 
 def _check_rate(rate: float) -> None:

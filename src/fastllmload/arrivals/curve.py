@@ -42,7 +42,7 @@ class RateCurve(Protocol):
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearCurve:
     """Straight lines between knots (*t* ascending from 0, *r*); two knots at one time are a step."""
 
     t: tuple[float, ...]
@@ -96,7 +96,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Exponential:
+class ExponentialCurve:
     """From *start* to *end* by a constant factor per second, over *length* seconds."""
 
     start: float
@@ -135,7 +135,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Day:
+class DayCurve:
     """A cosine from *low* at time zero to *high* half a *period* later and back, repeated."""
 
     low: float
@@ -183,10 +183,10 @@ class Day:
 def described_curve(described: dict[str, Any]) -> RateCurve:
     """The curve that `describe` gave *described* for."""
     if described["kind"] == "linear":
-        return Linear(tuple(described["t_s"]), tuple(described["rate"]))
+        return LinearCurve(tuple(described["t_s"]), tuple(described["rate"]))
     if described["kind"] == "exponential":
-        return Exponential(described["start"], described["end"], described["length_s"])
-    return Day(described["low"], described["high"], described["period_s"])
+        return ExponentialCurve(described["start"], described["end"], described["length_s"])
+    return DayCurve(described["low"], described["high"], described["period_s"])
 
 
 def mean_rate(curve: RateCurve, seconds: float) -> float:

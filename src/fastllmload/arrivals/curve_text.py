@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fastllmload import quantities
-from fastllmload.arrivals.curve import Day, Exponential, Linear, RateCurve
+from fastllmload.arrivals.curve import DayCurve, ExponentialCurve, LinearCurve, RateCurve
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 
@@ -53,14 +53,14 @@ def read_curve(text: str, seconds: float | None) -> RateCurve:
 
 def _ramp(rest: str, seconds: float | None) -> RateCurve:
     start, end, length = _two_rates(rest, seconds)
-    return Linear((0.0, length), (start, end))
+    return LinearCurve((0.0, length), (start, end))
 
 
 def _exponential(rest: str, seconds: float | None) -> RateCurve:
     start, end, length = _two_rates(rest, seconds)
     if start <= 0 or end <= 0 or start == end:
         raise ValueError("both rates must be above 0 and differ")
-    return Exponential(start, end, length)
+    return ExponentialCurve(start, end, length)
 
 
 def _two_rates(rest: str, seconds: float | None) -> tuple[float, float, float]:
@@ -85,7 +85,7 @@ def _steps(rest: str, seconds: float | None) -> RateCurve:
             t, r = [*t, at], [*r, rate]
         at += length
         t, r = [*t, at], [*r, rate]
-    return Linear(tuple(t), tuple(r))
+    return LinearCurve(tuple(t), tuple(r))
 
 
 def _spikes(rest: str, seconds: float | None) -> RateCurve:
@@ -102,14 +102,14 @@ def _spikes(rest: str, seconds: float | None) -> RateCurve:
     for number in range(spikes):
         start = number * every
         t += [start, start + every - length, start + every - length, start + every]
-    return Linear(tuple(t), (base, base, peak, peak) * spikes)
+    return LinearCurve(tuple(t), (base, base, peak, peak) * spikes)
 
 
 def _day(rest: str, seconds: float | None) -> RateCurve:
     low, high, period = _two_rates(rest, seconds)
     if low > high:
         raise ValueError(f"the low rate {low:g} is above the high rate {high:g}")
-    return Day(low, high, period)
+    return DayCurve(low, high, period)
 
 
 def _series(rest: str, seconds: float | None) -> RateCurve:
@@ -144,7 +144,7 @@ def _series(rest: str, seconds: float | None) -> RateCurve:
         raise ValueError(f"{path} holds no rate")
     if t[0] > 0:
         t, r = [0.0, *t], [r[0], *r]
-    return Linear(tuple(t), tuple(r)) if len(t) > 1 else Linear((0.0, 1.0), (r[0], r[0]))
+    return LinearCurve(tuple(t), tuple(r)) if len(t) > 1 else LinearCurve((0.0, 1.0), (r[0], r[0]))
 
 
 def _is_header(cells: list[str]) -> bool:

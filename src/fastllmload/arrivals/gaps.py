@@ -24,7 +24,7 @@ class Gaps(Protocol):
 
 
 @dataclass(frozen=True)
-class Exponential:
+class ExponentialGaps:
     """Poisson arrivals: -ln(1 - u), u drawn again while it is 0."""
 
     name: str = "poisson"
@@ -37,7 +37,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantGaps:
     """Equal spacing; the first arrival is at time zero, so that D seconds contain rate x D arrivals."""
 
     name: str = "constant"
@@ -59,7 +59,7 @@ class UniformGaps:
 
 
 @dataclass(frozen=True)
-class Gamma:
+class GammaGaps:
     """Gamma gaps with *shape* and mean 1: coefficient of variation 1/sqrt(shape); shape 1 is exponential."""
 
     shape: float

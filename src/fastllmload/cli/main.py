@@ -59,7 +59,7 @@ fastllmload = LazyGroup(
         ),
         "compare": LazyCommand("fastllmload.cli.commands.compare:compare", "compare runs, with tests and gates"),
         "export": LazyCommand("fastllmload.cli.commands.run:export", "write a run's requests as JSONL or CSV"),
-        "calibrate": LazyCommand("fastllmload.cli.commands.calibrate:calibrate", "measure this host's ceiling"),
+        "calibrate": LazyCommand("fastllmload.cli.commands.run:calibrate", "measure this host's ceiling"),
         "explain": LazyCommand("fastllmload.cli.commands.explain:explain", "cause and remedy of a message's code"),
         "doctor": LazyCommand("fastllmload.cli.commands.run:doctor", "check this host and say what to change"),
     },

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fastllmload.endpoint.body import PROMPT, BodyPieces, cut
-from fastllmload.endpoint.turn_template import TurnTemplate
+from fastllmload.endpoint.body import PROMPT, BodyPieces, TurnTemplate, cut
 from fastllmload.errors import InputError
 from fastllmload.settings import PROMPT_FORMS, Workload
 

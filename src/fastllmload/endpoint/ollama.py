@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastllmload.endpoint.body import LENGTHS, NUMBER, extra_fields
+from fastllmload.endpoint.body import LENGTHS, NUMBER, OLLAMA_MESSAGES, TEXT, extra_fields
 from fastllmload.endpoint.endpoint import Endpoint
-from fastllmload.endpoint.turn_template import OLLAMA_MESSAGES, TEXT
 from fastllmload.errors import InputError
 from fastllmload.settings import Workload
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastllmload.endpoint.body import NUMBER, extra_fields
+from fastllmload.endpoint.body import MESSAGES, NUMBER, TEXT, extra_fields
 from fastllmload.endpoint.endpoint import Endpoint
-from fastllmload.endpoint.turn_template import MESSAGES, TEXT
 from fastllmload.settings import Workload
 
 

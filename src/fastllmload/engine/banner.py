@@ -13,7 +13,7 @@ from fastllmload.errors import coded
 from fastllmload.plan.pace import WARMUP_REQUESTS
 from fastllmload.plan.plan import Plan
 from fastllmload.report.terminal.summary import SIMULATED
-from fastllmload.settings import RunSettings
+from fastllmload.settings import Load, TrafficClass
 
 EXACT_SHARE = 0.999  # of the prompts should have exactly their length
 
@@ -23,20 +23,21 @@ def opening(simulated: bool) -> list[str]:
     return [SIMULATED] * simulated + [f"fastllmload {__version__}"]
 
 
-def target_lines(settings: RunSettings, urls: Sequence[str], found: Preflight) -> list[str]:
-    lines = [f"target: {', '.join(urls)}, {settings.target.endpoint_type}, model {found.model}"]
-    for one, (first, many), model in zip(settings.classes, found.class_targets, found.class_models, strict=True):
+def target_lines(protocol: str, classes: Sequence[TrafficClass], found: Preflight) -> list[str]:
+    urls = [target.url for target in found.targets]
+    lines = [f"target: {', '.join(urls)}, {protocol}, model {found.model}"]
+    for one, (first, many), model in zip(classes, found.class_targets, found.class_models, strict=True):
         if one.urls or one.endpoint_type:
-            spoken = one.endpoint_type or settings.target.endpoint_type
+            spoken = one.endpoint_type or protocol
             lines.append(f"class {one.name}: {', '.join(urls[first : first + many])}, {spoken}, model {model}")
     return lines + [f"note: {note}" for note in found.notes]
 
 
-def plan_lines(settings: RunSettings, plans: Plans, workers: int) -> list[str]:
+def plan_lines(load: Load, seed: int, plans: Plans, workers: int) -> list[str]:
     measure = plans.measure
-    plan = f"seed {settings.client.seed}; plan {measure.digest[:12]}"
+    plan = f"seed {seed}; plan {measure.digest[:12]}"
     lines = [
-        f"load: {loop(settings, measure)}; {bounds(measure)}; {plan}",
+        f"load: {loop(measure, load.max_concurrency)}; {bounds(measure)}; {plan}",
         f"warm-up: {warm_up(plans.warmup)}; {workers} worker{'' if workers == 1 else 's'}",
     ]
     if measure.deviations:
@@ -46,8 +47,8 @@ def plan_lines(settings: RunSettings, plans: Plans, workers: int) -> list[str]:
     if exact.get("share") is not None and exact["share"] < EXACT_SHARE:
         note = f"note: only {exact['share']:.2%} of the prompts have the length that was drawn for them"
         lines.append(coded("prompt-lengths-inexact", note))
-    load, deviation = settings.load, plans.warmup_deviation
-    if deviation is not None and load.warmup_requests is load.warmup_tokens is load.warmup_seconds is None:
+    deviation = plans.warmup_deviation
+    if deviation is not None and load.default_warmup:
         note = f"note: cut to the run's length or a minute, {deviation}; --warmup {WARMUP_REQUESTS} for more"
         lines.append(coded("warmup-shortened", note))
     return lines
@@ -77,7 +78,7 @@ def arriving(described: dict[str, Any]) -> str:
     return "requests and conversations" if any(several) else "requests"
 
 
-def loop(settings: RunSettings, plan: Plan) -> str:
+def loop(plan: Plan, cap: int | None) -> str:
     """`open loop, poisson, 500 requests/s`."""
     if plan.concurrency is not None:
         return f"closed loop, {plan.concurrency:,} in flight"
@@ -87,7 +88,6 @@ def loop(settings: RunSettings, plan: Plan) -> str:
     text = "all at once" if rate == "inf" or math.isinf(rate) else f"{rate:g} {what}/s"
     if "changes" in arrivals:
         text = f"{arrivals['changes']} (mean {text})"
-    cap = settings.load.max_concurrency
     return f"open loop, {arrivals['name']}, {text}" + (f", at most {cap:,} in flight" if cap is not None else "")
 
 

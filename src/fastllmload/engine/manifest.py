@@ -6,6 +6,8 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,13 @@ from typing import Any
 from fastllmload._ext.clock import realtime_offset_ns
 from fastllmload.certificate.ceiling import cpu_model
 from fastllmload.engine.phases import PhaseOutcome
+from fastllmload.engine.preflight.answers import TOKEN_IDS, USAGE
 from fastllmload.engine.preflight.check import Preflight
-from fastllmload.engine.preflight.probe import TOKEN_IDS, USAGE
 from fastllmload.engine.run_plans import Plans
 from fastllmload.engine.workers.spec import PhaseSpec
 from fastllmload.host import probe
 from fastllmload.plan.plan import Plan
-from fastllmload.settings import Load, RunSettings
+from fastllmload.settings import Load, TrafficClass
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 LIBRARIES = ("uvloop", "httptools", "numpy", "msgspec", "hdrhistogram")
@@ -51,13 +53,13 @@ def environment() -> dict[str, Any]:
     }
 
 
-def target_facts(settings: RunSettings, found: Preflight, simulated: bool) -> dict[str, Any]:
+def target_facts(protocol: str, classes: Sequence[TrafficClass], found: Preflight, simulated: bool) -> dict[str, Any]:
     """The target of the run and what the preflight found there."""
     return {
         "urls": [target.url for target in found.targets],
         "addresses": [target.address for target in found.targets],
-        "endpoint_type": settings.target.endpoint_type,
-        "classes": class_targets(settings, found),
+        "endpoint_type": protocol,
+        "classes": class_targets(protocol, classes, found),
         "model": found.model,
         "simulated": simulated,
         "usage_reported": found.usage_reported,
@@ -75,16 +77,16 @@ def token_reporting(way: str | None) -> dict[str, bool | None]:
     return {"continuous_usage": way == USAGE, "token_ids": None if way == USAGE else way == TOKEN_IDS}
 
 
-def class_targets(settings: RunSettings, found: Preflight) -> list[dict[str, Any]]:
+def class_targets(protocol: str, classes: Sequence[TrafficClass], found: Preflight) -> list[dict[str, Any]]:
     """URLs, protocol and model of each class; empty without classes."""
     return [
         {
             "name": one.name,
-            "endpoint_type": one.endpoint_type or settings.target.endpoint_type,
+            "endpoint_type": one.endpoint_type or protocol,
             "urls": [target.url for target in found.targets[first : first + many]],
             "model": model,
         }
-        for one, (first, many), model in zip(settings.classes, found.class_targets, found.class_models, strict=True)
+        for one, (first, many), model in zip(classes, found.class_targets, found.class_models, strict=True)
     ]
 
 
@@ -117,10 +119,25 @@ def counting(plan: Plan) -> dict[str, Any]:
     return found if tokenizer is None else {**found, "tokenizer": tokenizer.facts()}
 
 
-def phase_begun(load: Load, spec: PhaseSpec, plan: Plan, start_ns: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class PhaseRules:
+    """What bounds the phases of a run beyond their plans. *ramp_share*: of the duration, left out of the window; *most*:
+    --num-requests; *stop_on_failures*: share of failed requests above which sending stops.
+    """
+
+    ramp_share: float
+    most: int | None
+    stop_on_failures: float | None
+
+    @classmethod
+    def of(cls, load: Load) -> PhaseRules:
+        return cls(load.ramp_share, load.num_requests, load.stop_on_failures)
+
+
+def phase_begun(rules: PhaseRules, spec: PhaseSpec, plan: Plan, start_ns: int) -> dict[str, Any]:
     """A phase whose time zero is known. *start_ns*: CLOCK_MONOTONIC."""
-    duration, share = plan.duration_s, load.ramp_share
-    by_duration = duration is not None and not count_comes_first(load, plan)
+    duration, share = plan.duration_s, rules.ramp_share
+    by_duration = duration is not None and not count_comes_first(rules.most, plan)
     asked_for = share != Load().ramp_share
     return {
         "number": spec.number,
@@ -134,17 +151,16 @@ def phase_begun(load: Load, spec: PhaseSpec, plan: Plan, start_ns: int) -> dict[
     }
 
 
-def count_comes_first(load: Load, plan: Plan) -> bool:
+def count_comes_first(most: int | None, plan: Plan) -> bool:
     """An open loop with both bounds: the plan was cut at --num-requests."""
-    asked = load.num_requests
-    return plan.t_sched is not None and asked is not None and len(plan.starts) >= asked
+    return plan.t_sched is not None and most is not None and len(plan.starts) >= most
 
 
-def end_phase(entry: dict[str, Any], load: Load, plan: Plan, outcome: PhaseOutcome) -> None:
+def end_phase(entry: dict[str, Any], rules: PhaseRules, plan: Plan, outcome: PhaseOutcome) -> None:
     """Complete the phase's *entry* now that nothing is in flight."""
     if plan.concurrency is not None and not plan.cycles and outcome.released >= plan.requests:
         entry["bound"] = "count"
-        if load.ramp_share == Load().ramp_share:
+        if rules.ramp_share == Load().ramp_share:
             entry["ramp_share"] = 0.0
     entry["end_ns"] = outcome.end_ns
     entry["drained_ns"] = time.monotonic_ns()

@@ -14,21 +14,21 @@ from pathlib import Path
 import msgspec
 
 from fastllmload.certificate.ceiling import stored_ceiling
-from fastllmload.endpoint import Endpoint, resolve_endpoint
 from fastllmload.engine import banner
 from fastllmload.engine.finalize import exit_code, finalize
 from fastllmload.engine.interrupts import Interrupts
-from fastllmload.engine.manifest import command_line, environment, plan_facts, target_facts
+from fastllmload.engine.manifest import PhaseRules, command_line, environment, plan_facts, target_facts
 from fastllmload.engine.preflight.check import Preflight, preflight
+from fastllmload.engine.preflight.client import ProbeSettings
 from fastllmload.engine.public_settings import blank, public, redactor
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.prometheus import serving
-from fastllmload.engine.recording.tap import Tap, open_tap
+from fastllmload.engine.recording.tap import TapProcess, open_tap
 from fastllmload.engine.recording.telemetry import TelemetryDiscovery, TelemetryProcess, TelemetryTargets
 from fastllmload.engine.recording.totals import Totals
 from fastllmload.engine.run_controller import RunController
 from fastllmload.engine.run_plans import Plans, ResolvedSettings, build_plans, resolve_settings
-from fastllmload.engine.simulated_target import options_of
+from fastllmload.engine.simulated_target import needs_engine, simulated_target
 from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.affinity import check_pinned_cpus
 from fastllmload.engine.workers.assignment import RunPhase, check_slow_readers, phase_specs, run_phases, worker_specs
@@ -36,6 +36,7 @@ from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError, coded
 from fastllmload.host import limits, probe
 from fastllmload.metrics.objectives.objective import refuse_unknown
+from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.plan.archive import check_writable, save_plan
 from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
@@ -66,13 +67,12 @@ def run_in(
     """Do the run in its *folder*, which is cleaned up however the run ends."""
     try:
         totals = Totals()
-        replayed = resolve_settings(settings, resolve_endpoint(settings.target.endpoint_type), folder.work)
-        with (
-            serving(settings.telemetry.prometheus, totals),
-            simulated_target(replayed.settings, ui, simulator) as (urls, engine),
-        ):
-            session = RunSession(replayed, secret, ui, folder, interrupts, urls, engine, totals)
-            return session.run()
+        replayed = resolve_settings(settings, folder.work)
+        with serving(settings.telemetry.prometheus, totals):
+            ui.banner(banner.opening(needs_engine(replayed.settings.target)))
+            with simulated_target(replayed.settings.target, simulator) as (urls, engine):
+                session = RunSession(replayed, secret, ui, folder, interrupts, urls, engine, totals)
+                return session.run()
     except OSError as problem:
         if problem.errno not in DISK_FULL:
             raise
@@ -86,27 +86,6 @@ def run_in(
         folder.mark_failed()
         folder.clean()
         ui.close()
-
-
-@contextlib.contextmanager
-def simulated_target(
-    settings: RunSettings, ui: Ui, running: SimulatorProcess | None = None
-) -> Iterator[tuple[tuple[str, ...], SimulatorProcess | None]]:
-    """The run's URLs; without any, that of the *running* simulated engine, or of one that lives as long as the run."""
-    target = settings.target
-    embedded = not target.urls and target.unix_socket is None
-    ui.banner(banner.opening(embedded))
-    if not embedded:
-        yield target.urls or ("http://localhost",), None
-        return
-    if running is not None:
-        yield (running.url,), running
-        return
-    with SimulatorProcess(options_of(target.simulate)) as simulator:
-        try:
-            yield (simulator.url,), simulator
-        finally:
-            simulator.ending()  # if it ended early, the run has reported that already; this is not a further failure
 
 
 @dataclass
@@ -124,37 +103,43 @@ class RunSession:
 
     def __post_init__(self) -> None:
         self.redact = redactor(self.settings, self.secret)
+        client, load, target = self.settings.client, self.settings.load, self.settings.target
         self.controller = RunController(
-            self.settings, self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact
-        )
+            PhaseRules.of(load), self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact,
+            pinned=client.pin, source=next(iter(target.source_addresses), None),
+            gaps="tbc" if self.settings.output.itl_option == "B" else "itl",  # the counters know no tokens of a chunk
+        )  # fmt: skip
 
     @property
     def settings(self) -> RunSettings:
         return self.replayed.settings
 
     def run(self) -> int:
-        settings, endpoint = self.settings, resolve_endpoint(self.settings.target.endpoint_type)
+        settings, target = self.settings, self.settings.target
         limits.raise_nofile()
         if settings.output.save_plan is not None:
             check_writable(Path(settings.output.save_plan))
-        replayed = self.replayed
-        found = preflight(settings, self.urls, endpoint, self.secret, self.redact, self.ui.message)
+        found = preflight(
+            ProbeSettings.of(settings), settings.classes, self.urls, self.secret, self.redact, self.ui.message,
+            cold=declared_cold(dict(settings.output.declare)),
+        )  # fmt: skip
         replayed = (
-            replayed.with_context_limit(found.context_limit)
+            self.replayed.with_context_limit(found.context_limit)
             .with_class_models(found.class_models)
             .with_token_reporting(found.way)
         )
         asked = replayed.settings
-        telemetry = TelemetryDiscovery(settings, found, self.secret, self.redact).find(self.urls, found.class_urls)
+        discovery = TelemetryDiscovery(target, settings.telemetry, found, self.secret, self.redact)
+        telemetry = discovery.find(self.urls, found.class_urls)
         found.notes.extend(telemetry.notes)
-        self.ui.banner(banner.target_lines(asked, [target.url for target in found.targets], found))
-        sizing.check_slots_fit_files(replayed.settings, cores=max(1, int(probe.cores())))
-        plans = build_plans(replayed, endpoint, found.model, self.folder.work)
+        self.ui.banner(banner.target_lines(target.endpoint_type, asked.classes, found))
+        sizing.check_slots_fit_files(asked.load, asked.client, cores=max(1, int(probe.cores())))
+        plans = build_plans(replayed, found.model, self.folder.work)
         self.replayed = replace(self.replayed, loaded=())  # frees the memory of their files
         refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
         if settings.output.save_plan is not None:
             save_plan(plans.measure, Path(settings.output.save_plan))
-        specs, phases, tap = self._prepare(asked, endpoint, found, plans, telemetry)
+        specs, phases, tap = self._prepare(asked, found, plans, telemetry)
         with self._sampling(telemetry) as sampler, self._tapping(tap) as reader:
             self.controller.run(specs, phases, (sampler, reader))
         self._refuse_empty()
@@ -194,31 +179,39 @@ class RunSession:
         raise InternalError("internal-error", happened)
 
     def _prepare(
-        self, settings: RunSettings, endpoint: Endpoint, found: Preflight, plans: Plans, telemetry: TelemetryTargets
-    ) -> tuple[list[WorkerSpec], list[RunPhase], Tap | None]:
+        self, settings: RunSettings, found: Preflight, plans: Plans, telemetry: TelemetryTargets
+    ) -> tuple[list[WorkerSpec], list[RunPhase], TapProcess | None]:
         """Size the run, reject what does not fit, and write the first run.json."""
-        check_slow_readers(settings, plans.measure, found)
-        wanted = sizing.demand(settings, plans.measure, found.answer_s)
+        load, client, target, measure = settings.load, settings.client, settings.target, plans.measure
+        check_slow_readers(client.transport, measure, found)
+        wanted = sizing.demand(
+            measure, found.answer_s,
+            timeout_s=load.timeout, streaming=settings.workload.streaming, cap=load.max_concurrency,
+        )  # fmt: skip
         cores = max(1, int(probe.cores()))
         workers = sizing.worker_count(
-            settings, plans.measure, wanted, stored_ceiling(), cores, simulated=self.simulator is not None
+            client, measure, wanted, stored_ceiling(), cores, simulated=self.simulator is not None
         )
-        sizing.check_run_fits_host(settings, plans.measure, wanted, workers, found)
+        sizing.check_run_fits_host(
+            measure, wanted, workers, found,
+            timeout_s=load.timeout, sources=len(target.source_addresses), fresh=client.fresh_connections,
+        )  # fmt: skip
         self.folder.set_name(plans.measure.digest)
         plans = plans.in_folder(self.folder.work)
         phases = run_phases(plans.warmup, plans.measure)
         run_id = secrets.token_hex(4)
-        worker_phases = phase_specs(settings, phases, wanted, workers)
-        tap = open_tap(settings, found.targets, wanted, workers, cores)
-        settings = with_stamp_source(settings, found, tap is not None)
-        specs = worker_specs(settings, endpoint, found, self.folder, worker_phases, workers, run_id, self.redact.known)
+        worker_phases = phase_specs(load, phases, wanted, workers)
+        tap = open_tap(client, found.targets, wanted, workers, cores)
+        client = msgspec.structs.replace(client, timestamps=stamp_source(client.timestamps, found, tap is not None))
+        settings = msgspec.structs.replace(settings, client=client)
+        specs = worker_specs(settings, found, self.folder, worker_phases, workers, run_id, self.redact.known)
         try:
             self._begin(settings, found, plans, run_id, workers, telemetry)
         except BaseException:
             if tap is not None:
                 tap.close()
             raise
-        self.ui.banner(banner.plan_lines(settings, plans, workers))
+        self.ui.banner(banner.plan_lines(load, client.seed, plans, workers))
         return specs, phases, tap
 
     def _begin(
@@ -237,7 +230,7 @@ class RunSession:
             run_id=run_id,
             command=blank(command_line(), self.redact),
             plan=plan_facts(plans, time.monotonic_ns()),
-            target=target_facts(self.settings, found, self.simulator is not None),
+            target=target_facts(settings.target.endpoint_type, settings.classes, found, self.simulator is not None),
             workers=[{"worker": worker, "died": False} for worker in range(workers)],
             incidents=[],
         )
@@ -250,7 +243,7 @@ class RunSession:
         if not self.settings.telemetry.enabled:
             yield None
             return
-        sampler = TelemetryProcess(self.settings, telemetry, self.folder.path, self.folder.work, self.redact)
+        sampler = TelemetryProcess(self.settings.telemetry, telemetry, self.folder.path, self.folder.work, self.redact)
         sampler.start()
         try:
             yield sampler.pid
@@ -260,7 +253,7 @@ class RunSession:
                 self.controller.incident("telemetry-ended", problem)
 
     @contextlib.contextmanager
-    def _tapping(self, tap: Tap | None) -> Iterator[int | None]:
+    def _tapping(self, tap: TapProcess | None) -> Iterator[int | None]:
         """Read the packet ring until all workers have ended and it is empty. Yields the reader's process id."""
         if tap is None:
             yield None
@@ -274,15 +267,14 @@ class RunSession:
                 self.controller.incident("tap-ended", problem)
 
 
-def with_stamp_source(settings: RunSettings, found: Preflight, tapped: bool) -> RunSettings:
-    """*settings* with the available source of stamps: the packet ring, else the kernel's receive stamps (not for Unix
-    sockets), else user space.
+def stamp_source(asked: str, found: Preflight, tapped: bool) -> str:
+    """The available source of stamps: the packet ring, else the kernel's receive stamps (not for Unix sockets), else user
+    space. *asked*: --timestamps.
     """
-    asked = settings.client.timestamps
     source = "tap" if tapped else "kernel" if asked == "auto" else asked
     if source == "kernel" and all(t.family == "unix" for t in found.targets):
         found.notes.append(
             coded("kernel-stamps-missing", "no kernel receive stamps on these connections: user-space stamps are used")
         )
         source = "user"
-    return msgspec.structs.replace(settings, client=msgspec.structs.replace(settings.client, timestamps=source))
+    return source

@@ -11,7 +11,7 @@ from fastllmload._ext import counters as k
 from fastllmload.certificate.monitor import Watch
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.interrupts import STOP, Interrupts
-from fastllmload.engine.manifest import end_phase, phase_begun
+from fastllmload.engine.manifest import PhaseRules, end_phase, phase_begun
 from fastllmload.engine.phases import FailureMonitor, PhaseOutcome, PhaseRun
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.live import Live
@@ -28,7 +28,6 @@ from fastllmload.plan.plan import BODIES, Plan
 from fastllmload.records.samples import SampleLog
 from fastllmload.redact import Redactor
 from fastllmload.report.terminal.view import Ui
-from fastllmload.settings import RunSettings
 from fastllmload.simulator.process import SimulatorProcess
 
 MEASURE = "measure"
@@ -40,13 +39,16 @@ STOP_S, STOP_NOW_S = 10.0, 2.0  # for workers to close their files after the las
 class RunController:
     """Runs the workers through the phases; *run_status* records what the end of each process means for the run."""
 
-    settings: RunSettings
+    rules: PhaseRules
     ui: Ui
     folder: Folder
     interrupts: Interrupts
     simulator: SimulatorProcess | None
     totals: Totals
     redact: Redactor
+    pinned: tuple[int, ...] = ()  # --pin
+    source: str | None = None  # first of --source-address
+    gaps: str = "itl"  # which gaps the live view shows
     run_status: RunStatus = field(default_factory=RunStatus)
     wall: WallClock = field(default_factory=WallClock)
     cpus: dict[int, int] = field(default_factory=dict)  # of each worker; empty: any
@@ -60,15 +62,12 @@ class RunController:
         self.totals.attach(fleet)
         log = SampleLog(self.folder.path / "samples.npy")
         engine = None if self.simulator is None else self.simulator.pid
-        gaps = "tbc" if self.settings.output.itl_option == "B" else "itl"  # the counters know no tokens of a chunk
-        live = Live(fleet, log, engine, [one.url for one in specs[0].targets], gaps)
+        live = Live(fleet, log, engine, [one.url for one in specs[0].targets], self.gaps)
         watch = Watch([member.shared for member in fleet.members])
         watching: list[bool] = []
         processes = {member.spec.worker: member.process.pid for member in fleet.members}
         isolation = ExitStack()
-        self.cpus = isolation.enter_context(
-            isolate_cpus(processes, engine, (*helpers, fleet.rows.pid), self.settings.client.pin)
-        )
+        self.cpus = isolation.enter_context(isolate_cpus(processes, engine, (*helpers, fleet.rows.pid), self.pinned))
 
         def ready() -> None:
             watch.start()
@@ -134,7 +133,7 @@ class RunController:
             asked_rate=asked_rate,
             own_grace=spec.drain_ns == 0,
             prepares=phase.name != MEASURE,
-            failures=FailureMonitor(self.settings.load.stop_on_failures if phase.name == MEASURE else None),
+            failures=FailureMonitor(self.rules.stop_on_failures if phase.name == MEASURE else None),
             died=lambda member: self._died(fleet, member),
             ready=ready,
             check=check,
@@ -149,8 +148,7 @@ class RunController:
     def _target_answers(self, live: Live, targets: Sequence[TargetSpec]) -> bool:
         """Whether the target still takes connections after the warm-up; failures in the warm-up are reported."""
         warmup = WarmUpCheck(live.since(k.W_ENDED), live.since(k.W_FAILED), live.errors(), live.failed_at())
-        source = next(iter(self.settings.target.source_addresses), None)
-        lost = unreachable(targets, source) if warmup.failed else []
+        lost = unreachable(targets, self.source) if warmup.failed else []
         sentence = warmup.sentence(lost)
         if sentence is not None:
             self.incident("target-lost" if lost else "warmup-failures", sentence)
@@ -169,15 +167,15 @@ class RunController:
     def _started(self, spec: PhaseSpec, plan: Plan, start_ns: int) -> None:
         """Write time zero to run.json at once, because a killed run cannot be read without it."""
         self.totals.started(start_ns)
-        self.folder.manifest["phases"].append(phase_begun(self.settings.load, spec, plan, start_ns))
+        self.folder.manifest["phases"].append(phase_begun(self.rules, spec, plan, start_ns))
         self.folder.save()
 
     def _ended(self, phase: RunPhase, outcome: PhaseOutcome) -> None:
-        end_phase(self.folder.manifest["phases"][-1], self.settings.load, phase.plan, outcome)
+        end_phase(self.folder.manifest["phases"][-1], self.rules, phase.plan, outcome)
         if outcome.cascading:
             self.incident(
                 "cascading-failures",
-                f"more than {self.settings.load.stop_on_failures:.0%} of the last requests failed: sending was stopped",
+                f"more than {self.rules.stop_on_failures:.0%} of the last requests failed: sending was stopped",
             )
 
     def _died(self, fleet: Fleet, member: Member) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.endpoint import Endpoint
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan, check_context_limit
@@ -81,7 +81,7 @@ class Plans:
         return Plans(Plan.open(work / WARMUP), Plan.open(work / MEASURE))
 
 
-def resolve_settings(settings: RunSettings, endpoint: Endpoint, work: Path) -> ResolvedSettings:
+def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
     """The settings with their workloads, loaded before a server is contacted; with --plan, load, workload and model are
     those of the saved plan. InputError when the command line contradicts it.
     """
@@ -89,7 +89,7 @@ def resolve_settings(settings: RunSettings, endpoint: Endpoint, work: Path) -> R
         return ResolvedSettings(settings, loaded=load_workloads(settings))
     plan = load_plan(Path(settings.output.plan), work / MEASURE)
     described = plan.description
-    if described["endpoint"] != endpoint.name:
+    if described["endpoint"] != resolve_endpoint(settings.target.endpoint_type).name:
         raise InputError(
             "plan-mismatch",
             f"--plan {settings.output.plan} was made for {described['endpoint']}; "
@@ -207,12 +207,12 @@ def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
     return tuple(found)
 
 
-def build_plans(asked: ResolvedSettings, endpoint: Endpoint, model: str, work: Path) -> Plans:
+def build_plans(asked: ResolvedSettings, model: str, work: Path) -> Plans:
     """Build the plans of warm-up and measurement in *work*. InputError for a request beyond the model's context."""
     measure, loaded = asked.plan, asked.loaded or load_workloads(asked.settings)
     if measure is None:
-        measure = build(asked.settings, "measure", endpoint, model, work / MEASURE, loaded)
-    warmup = build(asked.settings, "warmup", endpoint, model, work / WARMUP, loaded)
+        measure = build(asked.settings, "measure", model, work / MEASURE, loaded)
+    warmup = build(asked.settings, "warmup", model, work / WARMUP, loaded)
     check_context_limit(measure, asked.settings.workload.context_limit)
     return Plans(warmup, measure)
 
@@ -220,7 +220,6 @@ def build_plans(asked: ResolvedSettings, endpoint: Endpoint, model: str, work: P
 def build(
     settings: RunSettings,
     phase: str,
-    endpoint: Endpoint,
     model: str,
     out_dir: Path,
     loaded: Sequence[LoadedWorkload] | None = None,
@@ -228,5 +227,5 @@ def build(
     """Build the plan of *phase*, with or without request classes."""
     if settings.classes:
         return build_classes(settings, phase=phase, model=model, out_dir=out_dir, loaded=loaded)
-    one = loaded[0] if loaded else None
+    one, endpoint = loaded[0] if loaded else None, resolve_endpoint(settings.target.endpoint_type)
     return build_plan(settings, phase=phase, endpoint=endpoint, model=model, out_dir=out_dir, loaded=one)

@@ -1,22 +1,47 @@
-"""Options of the simulated engine that a run starts by itself: `--simulate NAME=VALUE`."""
+"""The simulated engine that a run without a target starts by itself, and its options: `--simulate NAME=VALUE`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from fastllmload.errors import InputError
-from fastllmload.settings import RunSettings
+from fastllmload.settings import RunSettings, Target
+from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions, numbered, resolve
 
 OWN = {"host", "port", "unix_socket", "api_key", "die_with_parent", "faults", "overrides"}  # not for the user to set
 FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
 
 
+def needs_engine(target: Target) -> bool:
+    """Whether the run has no target of its own."""
+    return not target.urls and target.unix_socket is None
+
+
+@contextlib.contextmanager
+def simulated_target(
+    target: Target, running: SimulatorProcess | None = None
+) -> Iterator[tuple[tuple[str, ...], SimulatorProcess | None]]:
+    """The run's URLs; without any, that of the *running* simulated engine, or of one that lives as long as the run."""
+    if not needs_engine(target):
+        yield target.urls or ("http://localhost",), None
+        return
+    if running is not None:
+        yield (running.url,), running
+        return
+    with SimulatorProcess(options_of(target.simulate)) as simulator:
+        try:
+            yield (simulator.url,), simulator
+        finally:
+            simulator.ending()  # if it ended early, the run has reported that already; this is not a further failure
+
+
 def check_engine_options(settings: RunSettings) -> None:
     """InputError when the run would start a simulated engine with invalid options; raised before anything is written."""
-    if not settings.target.urls and settings.target.unix_socket is None:
+    if needs_engine(settings.target):
         resolve(options_of(settings.target.simulate))
 
 

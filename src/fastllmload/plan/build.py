@@ -2,18 +2,22 @@
 
 Random streams of seed S (independent, so that changing the load never changes the requests):
 
-| phase | content and lengths | instants | shared prefixes |
-|---|---|---|---|
-| measure | S | S/arrivals | S/prefix |
-| warmup | S/warmup | S/warmup/arrivals | S/warmup/prefix |
+| phase | content and lengths | instants | shared prefixes | users |
+|---|---|---|---|---|
+| measure | S | S/arrivals | S/prefix | S/users |
+| warmup | S/warmup | S/warmup/arrivals | S/warmup/prefix | |
 
 Repetition r > 0 takes its instants from S/arrivals/r; a workload's `stream` is appended to S in all of them.
+
+The stream of users gives two draws per request, whatever the options: the first selects who cancels, the second who reads
+slowly. In a warm-up all users wait.
 
 A warm-up therefore shares no prompt and no prefix with the measured phase.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +28,7 @@ import numpy.typing as npt
 from fastllmload import settings as asked
 from fastllmload.arrivals.process import GrowingSchedule, Recorded
 from fastllmload.endpoint import Endpoint
-from fastllmload.errors import InputError
+from fastllmload.errors import InputError, value_code
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.conversations.turns import instants, starts_of
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
@@ -32,6 +36,7 @@ from fastllmload.plan.plan import (
     ARRAYS,
     BODIES,
     CLIENT,
+    CLIENT_ROW,
     DOCUMENT,
     PREFIX,
     SCHEDULE,
@@ -43,8 +48,8 @@ from fastllmload.plan.plan import (
     write_document,
 )
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workload
-from fastllmload.plan.user_behavior import described_users, drawn_users
 from fastllmload.workload.trace import Trace, rounds
+from fastllmload.workload.user_behavior import read_abandon, read_cancel_after, read_slow_readers
 
 
 def build_plan(
@@ -70,7 +75,7 @@ def build_plan(
     if measured:
         pace = measured_pace_of(settings, source.trace, arrivals_stream(settings), drawn)
     else:
-        pace = warmup_pace(settings.load, f"{origin}/arrivals", recorded=source.trace is not None, share=share)
+        pace = warmup_pace(settings.load, f"{origin}/arrivals", share)
     clear(out_dir)
     bodies = source.write(out_dir / BODIES, pace.quota, endpoint, model, by_starts=measured and not pace.cycles)
     requests, turns = len(bodies.input_tokens), bodies.turns
@@ -129,6 +134,42 @@ def measured_pace_of(
     facts = {"speed": speed, "loop": workload.trace_loop}
     recorded = Recorded(lambda: rounds(trace, speed), facts)
     return recorded_pace(load, recorded, len(trace), workload.trace_loop, seed)
+
+
+def drawn_users(behaviour: asked.UserBehavior, seed: str, requests: int) -> npt.NDArray[Any] | None:
+    """User behavior of each request; None when every user waits for the end. InputError for invalid options."""
+    if behaviour == asked.UserBehavior():
+        return None
+    rows = np.zeros(requests, CLIENT_ROW)
+    stream = random.Random(seed)
+    drawn = np.array([stream.random() for _ in range(2 * requests)]).reshape(requests, 2)
+    try:
+        if behaviour.cancel_after is not None:
+            after, cancels = read_cancel_after(behaviour.cancel_after), drawn[:, 0] < behaviour.cancel_share
+            rows["cancel_tokens"][cancels], rows["cancel_ns"][cancels] = after.tokens, after.ns
+        if behaviour.slow_readers is not None:
+            slow = read_slow_readers(behaviour.slow_readers)
+            slow_users = drawn[:, 1] < slow.share
+            rows["read_rate"][slow_users], rows["read_bytes"][slow_users] = slow.rate, slow.in_bytes
+        if behaviour.abandon is not None:
+            abandonment = read_abandon(behaviour.abandon)
+            rows["abandon_ns"], rows["abandon_e2e"] = abandonment.ns, abandonment.e2e
+    except ValueError as problem:
+        raise InputError(value_code(problem), f"what users do {problem}") from None
+    return rows
+
+
+def described_users(behaviour: asked.UserBehavior, rows: npt.NDArray[Any] | None) -> dict[str, Any]:
+    """The user behavior as plan.json describes it: counts and conditions."""
+    assert rows is not None
+    return {
+        "cancel_share": behaviour.cancel_share,
+        "cancel_after": behaviour.cancel_after,
+        "cancelling": int(np.count_nonzero((rows["cancel_tokens"] > 0) | (rows["cancel_ns"] > 0))),
+        "slow_readers": behaviour.slow_readers,
+        "reading_slowly": int(np.count_nonzero(rows["read_rate"] > 0)),
+        "abandon": behaviour.abandon,
+    }
 
 
 def finish(

@@ -21,15 +21,13 @@ import numpy.typing as npt
 
 from fastllmload.arrivals.process import GrowingSchedule
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.build import arrivals_stream, build_plan, clear, finish
 from fastllmload.plan.pace import measured_pace
 from fastllmload.plan.plan import BODIES, CLIENT, CLIENT_ROW, FOLLOWS, PREFIX, SCHEDULE, TURN, TURNS, Plan
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
 from fastllmload.plan.prompts.source import exactness
-from fastllmload.settings import RunSettings, TrafficClass
-from fastllmload.workload.trace import TRACES
+from fastllmload.settings import RunSettings, Target, TrafficClass, Workload
 
 Numbers = npt.NDArray[np.int64]
 MIXED = "classes"  # name of the arrivals and of the workload of such a plan
@@ -69,21 +67,28 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
     stream = f"class/{one.name}" if not settings.workload.stream else f"{settings.workload.stream}/class/{one.name}"
     load = msgspec.structs.replace(one.load, repetition=settings.load.repetition)
     load = load if count is None else msgspec.structs.replace(load, num_requests=count)
-    path = one.endpoint_path or settings.target.endpoint_path
     return msgspec.structs.replace(
         settings,
-        target=msgspec.structs.replace(
-            settings.target, model=one.model or settings.target.model, endpoint_path=path,
-            endpoint_type=one.endpoint_type or settings.target.endpoint_type, urls=one.urls or settings.target.urls,
-            headers=settings.target.headers + one.headers,
-        ),
+        target=class_target(settings.target, one),
         load=load,
-        workload=msgspec.structs.replace(
-            one.workload, stream=stream, continuous_usage=settings.workload.continuous_usage
-        ),
+        workload=msgspec.structs.replace(class_workload(settings.workload, one), stream=stream),
         behaviour=one.behaviour,
         classes=(),
+    )
+
+
+def class_target(target: Target, one: TrafficClass) -> Target:
+    """The target of class *one* of a run with *target*."""
+    return msgspec.structs.replace(
+        target, model=one.model or target.model, endpoint_path=one.endpoint_path or target.endpoint_path,
+        endpoint_type=one.endpoint_type or target.endpoint_type, urls=one.urls or target.urls,
+        headers=target.headers + one.headers,
     )  # fmt: skip
+
+
+def class_workload(workload: Workload, one: TrafficClass) -> Workload:
+    """The workload of class *one*: tokens are counted as in the run's *workload*."""
+    return msgspec.structs.replace(one.workload, continuous_usage=workload.continuous_usage)
 
 
 @dataclass(frozen=True)
@@ -99,13 +104,6 @@ def planned_classes(settings: RunSettings) -> list[PlannedClass]:
     wanted = settings.load.num_requests
     if wanted is None:
         return [PlannedClass()] * len(settings.classes)
-    for one in settings.classes:
-        if one.workload.name in TRACES and one.load.rate is None:
-            raise InputError(
-                "run-without-end",
-                f"--num-requests counts all classes together, but class {one.name!r} replays its own instants; "
-                "give --duration, or a rate to the class",
-            )
     schedules, drawn = [], []
     for one in settings.classes:
         each = class_settings(settings, one, wanted)

@@ -67,8 +67,6 @@ def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, see
     """The instants of a trace of *requests*; `--num-requests` and `--duration` cut it, or repeat it up to them if *loop*."""
     seconds, count = load.duration, load.num_requests
     _check_sizes(load)
-    if loop and seconds is None and count is None:
-        raise InputError("run-without-end", "--trace-loop never ends; add --duration or --num-requests")
     if not loop:
         count = requests if count is None else min(count, requests)
     drawn = GrowingSchedule(recorded, 1.0, random.Random(seed))
@@ -80,16 +78,14 @@ def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, see
 
 
 def measured_pace(load: Load, seed: str, drawn: GrowingSchedule | None = None) -> Pace:
-    """The pace of the measured phase, with the schedule already *drawn* if there is one. InputError for a load that is not
-    set, has no end or contains no request.
+    """The pace of the measured phase, with the schedule already *drawn* if there is one. InputError for a load that contains
+    no request, or more than a plan holds.
     """
-    _check_bounds(load)
+    _check_sizes(load)
     if load.concurrency is not None:
         return _closed(load.concurrency, load.num_requests, load.duration)
     assert load.rate is not None
     arrivals = measured_arrivals(load)
-    if math.isinf(load.rate) and load.num_requests is None:
-        raise InputError("run-without-end", "--rate inf sends everything at once and needs --num-requests")
     count = load.num_requests
     drawn = GrowingSchedule(arrivals, load.rate, random.Random(seed)) if drawn is None else drawn
     if load.duration is not None:
@@ -111,20 +107,18 @@ def measured_arrivals(load: Load) -> Arrivals:
     return choose_varying(load.arrival, read_curve(load.rate_curve, load.duration), load.rate_curve, load.burstiness)
 
 
-def warmup_pace(load: Load, seed: str, recorded: bool = False, share: float = 1.0) -> Pace:
+def warmup_pace(load: Load, seed: str, share: float = 1.0) -> Pace:
     """The pace of the warm-up: at the target load, until enough requests and output tokens are planned.
 
     `warmup_requests`, `warmup_tokens` and `warmup_seconds` replace the methodology's 100 requests and 10,000
     tokens; all that are set must be reached, and only zeros mean no warm-up. `--rate inf` warms up in a closed loop, and so
-    does a load *recorded* in a trace. *share* scales requests and tokens. The default warm-up lasts no longer than the
+    does a trace with its own instants. *share* scales requests and tokens. The default warm-up lasts no longer than the
     measured phase (or WARMUP_LEAST_S).
     """
-    if not recorded:
-        _check_load(load)
     requests, tokens = load.warmup_requests or 0, load.warmup_tokens or 0
     seconds = load.warmup_seconds or 0.0
     most_requests: int | None = None
-    if load.warmup_requests is None and load.warmup_tokens is None and load.warmup_seconds is None:
+    if load.default_warmup:
         requests, tokens, most_requests = WARMUP_REQUESTS, WARMUP_TOKENS, _most_of_default(load)
     requests, tokens = math.ceil(requests * share), math.ceil(tokens * share)
     if min(requests, tokens, seconds) < 0 or not seconds <= LONGEST_S:
@@ -161,25 +155,9 @@ def _closed(slots: int, requests: int | None, seconds: float | None) -> Pace:
     return Pace(pool, concurrency=slots, seconds=seconds, cycles=True)
 
 
-def _check_load(load: Load) -> None:
-    if load.rate is None and load.concurrency is None:
-        raise InputError("load-missing", "no load is set; give --rate (open loop) or --concurrency (closed loop)")
-    if load.rate is not None and load.concurrency is not None:
-        raise InputError(
-            "rate-and-concurrency", "--rate and --concurrency exclude each other; --max-concurrency caps an open loop"
-        )
+def _check_sizes(load: Load) -> None:
     if load.concurrency is not None and load.concurrency < 1:
         raise InputError("value-out-of-range", f"--concurrency {load.concurrency} must be 1 or more")
-
-
-def _check_bounds(load: Load) -> None:
-    _check_load(load)
-    if load.num_requests is None and load.duration is None:
-        raise InputError("run-without-end", "the run has no end; give --duration, --num-requests or both")
-    _check_sizes(load)
-
-
-def _check_sizes(load: Load) -> None:
     if load.num_requests is not None and load.num_requests < 1:
         raise InputError("value-out-of-range", f"--num-requests {load.num_requests} must be 1 or more")
     if load.duration is not None and not 0 < load.duration <= LONGEST_S:

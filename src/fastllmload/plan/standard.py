@@ -15,7 +15,6 @@ LENGTHS = {  # workload: (input, output)
     "long-context": ("uniform_range", "256"),
 }
 OWN_TEXT = ("conversation", "code-completion")
-QUESTION_TOKENS = 100  # after every document of long-context
 VARIANTS = ("uniform_range", "target_lengths", "uniform:8192,32768", "choice:8192,16384,32768,65536,131072")
 
 

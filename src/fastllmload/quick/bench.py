@@ -13,9 +13,9 @@ import msgspec
 from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
-from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.addresses import parse_base
-from fastllmload.engine.preflight.probe import Probe
+from fastllmload.engine.preflight.client import ProbeSettings
+from fastllmload.engine.preflight.probe import ServerProbe
 from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import options_of
 from fastllmload.errors import TargetError
@@ -38,9 +38,8 @@ def warm_up(settings: RunSettings, url: str, secret: Secret | None, redact: Reda
     """Send the request. Returns the settings with the model's name, and with format and quantization from the server's
     model card if the user has not declared them. TargetError if the server cannot be reached or does not answer.
     """
-    endpoint = resolve_endpoint(settings.target.endpoint_type)
     key = None if secret is None else secret.reveal()
-    probe = Probe(settings, parse_base(url, settings.target.unix_socket), endpoint, key, redact)
+    probe = ServerProbe(ProbeSettings.of(settings), parse_base(url, settings.target.unix_socket), key, redact)
     probe.reach([])
     model = probe.model(settings.target.model)
     probe.send_once(model, WARMUP_PROMPT, WARMUP_TOKENS)

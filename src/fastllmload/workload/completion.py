@@ -17,9 +17,9 @@ from typing import Any
 from fastllmload._ext.mersenne import Mersenne
 from fastllmload.errors import InputError
 from fastllmload.workload.content.exact_length import fit, fit_many
-from fastllmload.workload.content.functions import Code
+from fastllmload.workload.content.functions import FunctionGenerator
 from fastllmload.workload.lengths import Lengths, LogNormal
-from fastllmload.workload.prompt_parts import BATCH, ComposedPrompt
+from fastllmload.workload.request import BATCH, ComposedPrompt
 from fastllmload.workload.synthetic import draw_index, zipf
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
@@ -32,14 +32,14 @@ FIELDS = ("content", "code", "text")
 
 
 @dataclass(frozen=True)
-class Samples:
+class CodeSamples:
     """Functions of a file, in its order: JSON lines with `content` (The Stack), `code` or `text`."""
 
     sha256: str
     texts: list[str]
 
     @classmethod
-    def read(cls, path: Path) -> Samples:
+    def read(cls, path: Path) -> CodeSamples:
         """InputError names the file, the line and the cause."""
         from fastllmload.workload.dataset import read_lines
 
@@ -79,20 +79,20 @@ class Completion:
 
     def __init__(
         self, tokenizer: Tokenizer | None, seed: int | str, prefix_seed: str, *,
-        samples: Samples | None = None, osl: Lengths | None = None,
+        samples: CodeSamples | None = None, osl: Lengths | None = None,
     ) -> None:  # fmt: skip
         self._tokenizer, self._samples = tokenizer, samples
         self._stream, self._seed = Mersenne(seed), seed
         self._osl = OUTPUT if osl is None else osl
         self._prefix = random.Random(prefix_seed)
-        self._own_contexts, self._functions = Code(f"{seed}/context"), Code(f"{seed}/text")
+        self._own_contexts, self._functions = FunctionGenerator(f"{seed}/context"), FunctionGenerator(f"{seed}/text")
         self._cumulative = zipf(CONTEXTS, EXPONENT)
         self.lengths = [self._prefix.randint(*CONTEXT_TOKENS) for _ in range(CONTEXTS)]
-        shared = Code(f"{prefix_seed}/text")
+        shared = FunctionGenerator(f"{prefix_seed}/text")
         self._contexts = [self._context(shared, length) for length in self.lengths]
         self._context_of: list[int] = []  # context of each request, CONTEXTS for one of its own
 
-    def _context(self, code: Code, tokens: int) -> tuple[str, str]:
+    def _context(self, code: FunctionGenerator, tokens: int) -> tuple[str, str]:
         """A context of *tokens* and its language. It ends with a newline: what follows starts a line."""
         language = code.language()
         text = fit(self._tokenizer, code.repository(language, tokens * CHARACTERS), tokens - 1)

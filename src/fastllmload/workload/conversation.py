@@ -17,10 +17,10 @@ import numpy as np
 from fastllmload._ext.mersenne import Mersenne
 from fastllmload.workload.content.exact_length import fit, fit_many
 from fastllmload.workload.content.prose import Prose
-from fastllmload.workload.dataset import Content, Dataset, DatasetRequest
-from fastllmload.workload.dialogues import Message
+from fastllmload.workload.dataset import Dataset
+from fastllmload.workload.dialogues import ScriptedTurn
 from fastllmload.workload.lengths import Lengths, Stream, standard_normal
-from fastllmload.workload.prompt_parts import BATCH, ComposedPrompt
+from fastllmload.workload.request import BATCH, ComposedPrompt, Content, DatasetRequest
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 SYSTEM_TOKENS, SYSTEM_SHARE = 200, 0.5
@@ -202,13 +202,13 @@ class Questions:
         self._tokenizer = tokenizer
         self._replies = Prose(f"{seed}/replies") if answered else None
 
-    def take(self, turns: int) -> tuple[Message, ...]:
+    def take(self, turns: int) -> tuple[ScriptedTurn, ...]:
         """The next conversation, of *turns* turns."""
         return tuple(self._turn(number) for number in range(1, turns + 1))
 
-    def _turn(self, number: int) -> Message:
+    def _turn(self, number: int) -> ScriptedTurn:
         text, _, tokens, answer = next(self._questions)
         reply = None if self._replies is None else fit(self._tokenizer, self._replies.text(answer), answer)
-        return Message(
+        return ScriptedTurn(
             DatasetRequest(f"turn {number} of a conversation", text, answer, input_tokens=tokens), None, reply
         )

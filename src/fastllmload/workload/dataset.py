@@ -18,7 +18,7 @@ import io
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,10 @@ from fastllmload import quantities
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.content.image import image_size
+from fastllmload.workload.request import Content, DatasetRequest
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 DATASETS = ("sharegpt", "custom", "batch", "csv")
-Content = str | list[int] | list[dict[str, Any]]
 MOST_TOKENS = 16_000_000
 LONGEST_FIELD = 1 << 30  # bytes of a cell; the csv module's default is too small for prompts
 COMPRESSED = {
@@ -41,32 +41,6 @@ COMPRESSED = {
     b"PAR1": "parquet",
     b"BZh": "bzip2",
 }
-
-
-@dataclass(frozen=True)
-class DatasetRequest:
-    """One request: *content* is a prompt, token ids or messages; *output_tokens* None: not in the data set.
-
-    *extra*: body fields of this request alone. *where*: line or number in the file, for messages. *protocol*: the wire
-    protocol of its body; None: any.
-    """
-
-    where: str
-    content: Content
-    output_tokens: int | None = None
-    name: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-    input_tokens: int | None = None  # as stated in the file; a tokenizer's count has precedence
-    protocol: str | None = None
-
-    def tokens(self, tokenizer: Tokenizer | None) -> int:
-        """Tokens of the prompt or of the messages' texts under *tokenizer*; without one the file's count, else 0."""
-        if not isinstance(self.content, str) and all(isinstance(one, int) for one in self.content):
-            return len(self.content)
-        if tokenizer is None:
-            return self.input_tokens or 0
-        parts = [self.content] if isinstance(self.content, str) else texts(self.content)
-        return sum(tokenizer.count(text) for text in parts)
 
 
 @dataclass(frozen=True)
@@ -106,18 +80,6 @@ def check_not_empty(found: Sequence[object], name: str, classes: Sequence[str]) 
         named = [one for one in classes if one]
         has = f"its classes are {', '.join(named[:20])}" if named else "none of its entries has a class"
         raise InputError("class-unknown", f"--dataset-class {name!r} matches no entry of the data set; {has}")
-
-
-def texts(messages: Sequence[Any]) -> Iterator[str]:
-    """All texts of *messages*, including those in content parts."""
-    for message in messages:
-        content = message.get("content")
-        if isinstance(content, str):
-            yield content
-        elif isinstance(content, list):
-            yield from (
-                part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
-            )
 
 
 def read_dataset(name: str, path: Path, tokenizer: Tokenizer | None) -> Dataset:

@@ -18,20 +18,14 @@ import msgspec
 
 from fastllmload import quantities
 from fastllmload.errors import InputError
-from fastllmload.workload.dataset import (
-    DatasetRequest,
-    check_not_empty,
-    json_lines,
-    parse_custom,
-    read_bytes,
-    sharegpt_entries,
-)
+from fastllmload.workload.dataset import check_not_empty, json_lines, parse_custom, read_bytes, sharegpt_entries
+from fastllmload.workload.request import DatasetRequest
 
 LONGEST_DELAY_S = 1e6
 
 
 @dataclass(frozen=True)
-class Message:
+class ScriptedTurn:
     """One turn: the user's *request*, *delay_s* after the previous reply (None: not stated), and the recorded *reply*."""
 
     request: DatasetRequest
@@ -44,7 +38,7 @@ class Dialogues:
     """*entries* in the order of the file. *left_out*: entries without a first question and an answer."""
 
     sha256: str
-    entries: Sequence[tuple[Message, ...]]
+    entries: Sequence[tuple[ScriptedTurn, ...]]
     left_out: int
     shuffled: bool
 
@@ -56,9 +50,9 @@ class Dialogues:
 
     def classes(self) -> list[str]:
         """Names of the classes of its turns, by first appearance; one nameless class when none is named."""
-        return list(dict.fromkeys(message.request.name or "" for turns in self.entries for message in turns))
+        return list(dict.fromkeys(turn.request.name or "" for turns in self.entries for turn in turns))
 
-    def ordered(self, seed: int | str) -> Iterator[tuple[Message, ...]]:
+    def ordered(self, seed: int | str) -> Iterator[tuple[ScriptedTurn, ...]]:
         """Without end: the file's order or, if *shuffled*, drawn without replacement; starts again when all were used."""
         stream = random.Random(seed)
         while True:
@@ -84,7 +78,7 @@ def read_dialogues(name: str, path: Path) -> Dialogues:
     return found
 
 
-def _sharegpt(where: str, entry: Any) -> tuple[Message, ...]:
+def _sharegpt(where: str, entry: Any) -> tuple[ScriptedTurn, ...]:
     """Alternating questions and answers from the first question on, up to the first turn out of order."""
     turns = list(entry.conversations)
     while turns and turns[0].speaker not in ("human", "user"):
@@ -98,13 +92,13 @@ def _sharegpt(where: str, entry: Any) -> tuple[Message, ...]:
             or not (question.value.strip() and answer.value.strip())
         ):
             break
-        found.append(Message(DatasetRequest(f"{where} turn {at // 2 + 1}", question.value), None, answer.value))
+        found.append(ScriptedTurn(DatasetRequest(f"{where} turn {at // 2 + 1}", question.value), None, answer.value))
     return tuple(found)
 
 
-def _custom(path: Path, raw: bytes) -> list[tuple[Message, ...]]:
+def _custom(path: Path, raw: bytes) -> list[tuple[ScriptedTurn, ...]]:
     """Conversations in the order of their first lines."""
-    found: dict[str, list[Message]] = {}
+    found: dict[str, list[ScriptedTurn]] = {}
     for number, (entry, where) in enumerate(json_lines(path, raw)):
         session = entry.pop("session", None)
         if session is not None and (isinstance(session, bool) or not isinstance(session, str | int)):
@@ -114,14 +108,14 @@ def _custom(path: Path, raw: bytes) -> list[tuple[Message, ...]]:
         if reply is not None and not isinstance(reply, str):
             raise InputError("dataset-field-invalid", f"{where}: reply is {reply!r}, not a text")
         key = f"line {number}" if session is None else msgspec.json.encode(session).decode()
-        message = Message(parse_custom(entry, where), delay_s, reply)
-        content = message.request.content
+        turn = ScriptedTurn(parse_custom(entry, where), delay_s, reply)
+        content = turn.request.content
         if isinstance(content, list) and content and isinstance(content[0], int):
             raise InputError(
                 "dataset-field-invalid",
                 f"{where}: token ids cannot be turns of a conversation; write prompt or messages",
             )
-        found.setdefault(key, []).append(message)
+        found.setdefault(key, []).append(turn)
     return [tuple(turns) for turns in found.values()]
 
 

@@ -106,7 +106,7 @@ def read_trace(name: str, path: Path) -> Trace:
 
 
 @dataclass(frozen=True)
-class Columns:
+class TraceColumns:
     """Header names of time, input and output, and how a time is written."""
 
     time: str
@@ -147,9 +147,9 @@ MOMENT = re.compile(
     re.ASCII,
 )
 TABLES = {
-    "azure": Columns("TIMESTAMP", "ContextTokens", "GeneratedTokens", _moment),
-    "burstgpt": Columns("Timestamp", "Request tokens", "Response tokens", _seconds),
-    "trace": Columns("timestamp", "input", "output", _seconds),
+    "azure": TraceColumns("TIMESTAMP", "ContextTokens", "GeneratedTokens", _moment),
+    "burstgpt": TraceColumns("Timestamp", "Request tokens", "Response tokens", _seconds),
+    "trace": TraceColumns("timestamp", "input", "output", _seconds),
 }
 
 

@@ -16,7 +16,7 @@ LONGEST_S = 1e6
 FORMS = "2s, uniform:1s,5s, exponential:3s or lognormal:MEDIAN,SIGMA"
 
 
-class Stream(Protocol):
+class TimeStream(Protocol):
     def random(self) -> float: ...
 
     def uniform(self, a: float, b: float, /) -> float: ...
@@ -34,7 +34,7 @@ class Pause:
     a: float
     b: float = 0.0
 
-    def draw(self, stream: Stream) -> float:
+    def draw(self, stream: TimeStream) -> float:
         """Seconds, at most LONGEST_S."""
         if self.kind == "constant":
             return self.a

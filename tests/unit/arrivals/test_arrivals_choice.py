@@ -47,7 +47,6 @@ def test_infinite_rate():
         ("poisson", 1e9, 1.0, ["--rate", "1e\\+09"]),
         ("gamma", 5.0, 0.0, ["--burstiness", "0"]),
         ("gamma", 5.0, math.inf, ["--burstiness", "inf"]),
-        ("constant", 5.0, 2.0, ["--burstiness 2", "constant"]),
         ("onoff:1", 5.0, 1.0, ["onoff:1", "onoff:2s,8s"]),
         ("onoff:0,1", 5.0, 1.0, ["onoff:0,1"]),
         ("onoff:a,b", 5.0, 1.0, ["onoff:a,b"]),

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload.arrivals.choice import choose_varying
-from fastllmload.arrivals.curve import Day, Exponential, Linear, RateCurve, described_curve, mean_rate
+from fastllmload.arrivals.curve import DayCurve, ExponentialCurve, LinearCurve, RateCurve, described_curve, mean_rate
 from fastllmload.arrivals.curve_text import read_curve
 from fastllmload.arrivals.process import draw_schedule
 
 pytestmark = pytest.mark.slow
 
 CURVES = [
-    Linear((0.0, 100.0), (10.0, 90.0)),
-    Linear((0.0, 100.0), (90.0, 0.0)),
-    Linear((0.0, 50.0, 50.0, 100.0), (10.0, 10.0, 80.0, 80.0)),
-    Linear((0.0, 10.0, 10.0, 20.0, 20.0, 30.0), (50.0, 50.0, 0.0, 0.0, 50.0, 50.0)),
-    Exponential(5.0, 80.0, 60.0),
-    Exponential(80.0, 5.0, 60.0),
-    Day(0.0, 100.0, 20.0),
-    Day(5.0, 40.0, 50.0),
+    LinearCurve((0.0, 100.0), (10.0, 90.0)),
+    LinearCurve((0.0, 100.0), (90.0, 0.0)),
+    LinearCurve((0.0, 50.0, 50.0, 100.0), (10.0, 10.0, 80.0, 80.0)),
+    LinearCurve((0.0, 10.0, 10.0, 20.0, 20.0, 30.0), (50.0, 50.0, 0.0, 0.0, 50.0, 50.0)),
+    ExponentialCurve(5.0, 80.0, 60.0),
+    ExponentialCurve(80.0, 5.0, 60.0),
+    DayCurve(0.0, 100.0, 20.0),
+    DayCurve(5.0, 40.0, 50.0),
 ]
 
 
@@ -59,7 +59,7 @@ def test_nothing_is_sent_while_the_rate_is_zero() -> None:
 
 
 def test_nothing_is_due_after_a_final_rate_of_zero() -> None:
-    found = Linear((0.0, 10.0), (10.0, 0.0)).instant(np.array([49.0, 51.0]))
+    found = LinearCurve((0.0, 10.0), (10.0, 0.0)).instant(np.array([49.0, 51.0]))
     assert found[0] < 10.0 and np.isinf(found[1])
 
 
@@ -69,7 +69,7 @@ RATES = st.one_of(st.just(0.0), st.floats(1e-6, 1000))
 @given(st.lists(st.tuples(st.floats(0.01, 50), RATES), min_size=1, max_size=8), st.floats(0, 500))
 def test_any_piecewise_rate_is_inverted(pieces: list[tuple[float, float]], wanted: float) -> None:
     times = np.concatenate([[0.0], np.cumsum([length for length, _ in pieces])])
-    curve = Linear(tuple(times), (pieces[0][1], *(rate for _, rate in pieces)))
+    curve = LinearCurve(tuple(times), (pieces[0][1], *(rate for _, rate in pieces)))
     instant = curve.instant(np.array([wanted]))
     if np.isfinite(instant[0]):
         assert curve.expected(instant)[0] == pytest.approx(wanted, rel=1e-7, abs=1e-6)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.cli.main import fastllmload
 from fastllmload.cli.options.reading import read_settings
-from fastllmload.cli.options.rules import RULES
+from fastllmload.cli.options.rules import RULES, validate_traffic
 from fastllmload.cli.options.sources import RawOptions, from_table, given_options
 from fastllmload.cli.options.table import BY_PARAMETER
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor
+from fastllmload.settings import Load, RunSettings
 
 Source = Callable[[Mapping[str, object], Path], RawOptions]
 
@@ -64,6 +67,15 @@ def from_python(options: Mapping[str, object], _: Path) -> RawOptions:
         ({"rate": 5, "goodput": "ttft:1 ttft:2"}, "option-repeated", "ttft"),
         ({"rate": 5, "insecure": True}, "option-not-applicable", "insecure"),
         ({"rate": "x"}, "rate-invalid", "x"),
+        ({"rate": "ramp:1,9", "arrival": "onoff:2,8"}, "options-conflict", "onoff:2,8"),
+        ({"rate": 5, "arrival": "constant", "burstiness": 2}, "option-not-applicable", "--burstiness 2"),
+        ({"workload": "trace", "dataset_path": "f", "trace_loop": True}, "run-without-end", "--trace-loop"),
+        ({"rate": 5, "turns": 2, "workload": "code-completion"}, "option-not-applicable", "code-completion"),
+        ({"rate": 5, "turns": 2, "prompt_form": "text"}, "option-not-applicable", "--prompt-form text"),
+        ({"rate": 5, "turns": 2, "image": "8x8"}, "option-not-applicable", "--image"),
+        ({"rate": 5, "turns": 2, "prefix_len": 9, "prefix_share": 0.5}, "option-not-applicable", "--prefix-share"),
+        ({"rate": 5, "prompt_form": "text", "workload": "long-context"}, "option-not-applicable", "long-context"),
+        ({"rate": 5, "prompt_form": "native", "tokenizer": "none"}, "option-not-applicable", "--tokenizer none"),
     ],
 )
 def test_a_refusal_is_the_same_from_each_source(
@@ -80,3 +92,43 @@ def test_a_refusal_is_the_same_from_each_source(
 
 def test_rules_name_options_of_a_run() -> None:
     assert {each for rule in RULES for each in rule.options} <= BY_PARAMETER.keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "value"),
+    [
+        ({"num_requests": 4, "class": ["t workload=trace dataset_path=f"]}, "run-without-end", "'t'"),
+        ({"class": ["a rate=1 prompt_form=ids"]}, "protocol-unsupported", "'a'"),
+        ({"endpoint_type": "vllm", "class": ["a rate=1 image=8x8"]}, "protocol-unsupported", "'a'"),
+        ({"endpoint": "/x", "class": ["a rate=1 endpoint_type=vllm"]}, "protocol-unsupported", "/x"),
+        ({"arrival": "constant", "class": ["a rate=1 burstiness=2"]}, "option-not-applicable", "constant"),
+        ({"class": ["a rate=1 workload=csv"]}, "option-missing", "csv"),
+        ({"tokenizer": "none", "class": ["a rate=1 prompt_form=native"]}, "option-not-applicable", "native"),
+    ],
+)
+def test_a_class_is_checked_with_the_settings_that_it_has_from_the_run(
+    options: dict[str, object], code: str, value: str
+) -> None:
+    with raises_code(code, value):
+        read_settings(from_table(options, "", ""), {}, Redactor([]))
+
+
+def test_only_the_classes_are_checked_where_a_run_has_classes() -> None:
+    """The run's arrival process is that of no class here."""
+    options: dict[str, object] = {"arrival": "constant", "burstiness": 2, "class": ["a rate=1 arrival=gamma"]}
+    settings, _ = read_settings(from_table(options, "", ""), {}, Redactor([]))
+    assert settings.classes[0].load.arrival == "gamma"
+
+
+@pytest.mark.parametrize(
+    ("load", "code"),
+    [
+        (Load(duration=1.0), "load-missing"),
+        (Load(rate=1.0, concurrency=1, duration=1.0), "rate-and-concurrency"),
+        (Load(rate=math.inf, duration=1.0), "run-without-end"),
+        (Load(rate=1.0), "run-without-end"),
+    ],
+)
+def test_replaced_settings_are_checked_by_the_same_rules(load: Load, code: str) -> None:
+    with raises_code(code):
+        validate_traffic(RunSettings(load=load))

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.engine.preflight.models import offered_models
-from fastllmload.engine.preflight.probe import ProbeAnswer, parse_answer
+from fastllmload.engine.preflight.answers import ProbeAnswer, offered_models, parse_answer
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.settings import Client, Load, RunSettings, Target, Workload

@@ -87,7 +87,9 @@ def specs(tmp_path):
 @pytest.fixture
 def fleet(monkeypatch, specs):
     """`fleet(how, workers, numbers)` starts fake workers; all are gone at the end of the test."""
-    monkeypatch.setattr(fleets, "WORKER", (sys.executable, str(Path(__file__).with_name("fake_worker.py"))))
+    monkeypatch.setattr(
+        fleets, "WORKER", (sys.executable, str(Path(__file__).parents[2] / "support" / "fake_worker.py"))
+    )
     started = []
 
     def start(how="", workers=1, numbers=(0,)):

@@ -5,8 +5,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from plan_builder import asked, build
 from refusals import raises_code
+from support.plan_builder import asked, build
 
 from fastllmload.errors import RunFolderError
 from fastllmload.plan.archive import load_plan, save_plan

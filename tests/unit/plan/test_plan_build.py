@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from plan_builder import asked, build
 from refusals import raises_code
+from support.plan_builder import asked, build
 
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import stitcher, write_bodies

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import raises_code
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import classes_of
-from fastllmload.engine.workers.worker import conversations
+from fastllmload.engine.workers.routing import conversations
 from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes, class_settings
@@ -129,12 +128,6 @@ def test_the_warm_up_has_all_classes_by_their_rates(tmp_path):
     counts = Counter(plan.request_class.tolist())
     assert counts[0] >= 75 and counts[1] >= 25 and counts[0] > 2 * counts[1]
     assert plan.description["classes"][0]["requests"] == counts[0]
-
-
-def test_recorded_instants_with_a_count_are_refused(tmp_path):
-    trace = TrafficClass(name="t", load=Load(), workload=Workload(name="trace", dataset_path="f", tokenizer="none"))
-    with raises_code("run-without-end", "'t'"):
-        build(run_of(trace, seconds=None, num_requests=4), tmp_path)
 
 
 def test_deviations_name_their_class(tmp_path):

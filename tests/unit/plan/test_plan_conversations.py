@@ -7,8 +7,8 @@ import random
 
 import numpy as np
 import pytest
-from plan_builder import asked
 from refusals import raises_code
+from support.plan_builder import asked
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError

@@ -2,7 +2,7 @@
 
 import pytest
 from golden_file import same_as_golden
-from plan_builder import asked, build
+from support.plan_builder import asked, build
 
 from fastllmload.plan.description.facts import describe
 from fastllmload.plan.description.text import describe_as_text

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import raises_code
 
-from fastllmload.plan.user_behavior import described_users, drawn_users
+from fastllmload.plan.build import described_users, drawn_users
 from fastllmload.settings import UserBehavior
 
 

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from plan_builder import asked, build
+from support.plan_builder import asked, build
 
 from fastllmload.errors import InputError
 

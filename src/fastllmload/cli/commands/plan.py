@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastllmload.cli.group import LazyCommand, LazyGroup
-from fastllmload.cli.options.rules import validate_stored_bodies
+from fastllmload.cli.options.reading import validate_stored_bodies
 from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError
 
@@ -87,12 +87,10 @@ def _build(settings: RunSettings, file: Path | None, views: Views) -> None:
 
 def build_in(folder: Path, settings: RunSettings) -> Plan:
     """Build the plan of the measured phase in *folder*. InputError for settings of which no plan can be made."""
-    from fastllmload.endpoint import ENDPOINTS
     from fastllmload.engine.run_plans import build
     from fastllmload.plan.build import check_context_limit
 
-    endpoint, model = ENDPOINTS[settings.target.endpoint_type], _model(settings)
-    plan = build(settings, "measure", endpoint, model, folder)
+    plan = build(settings, "measure", _model(settings), folder)
     check_context_limit(plan, settings.workload.context_limit)
     return plan
 

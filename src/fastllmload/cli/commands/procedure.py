@@ -106,8 +106,8 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     """Run the test *name*; returns its exit code."""
     from fastllmload.cli.commands.run import current_redactor
     from fastllmload.cli.options.reading import read_settings
-    from fastllmload.cli.options.sources import given_options
-    from fastllmload.cli.options.values import read_own
+    from fastllmload.cli.options.rules import validate_traffic
+    from fastllmload.cli.options.sources import given_options, read_own
     from fastllmload.experiment.console import Console
     from fastllmload.experiment.level.settings import changed
     from fastllmload.experiment.preparation.hooks import terminal
@@ -123,6 +123,8 @@ def start(name: str, parameters: Mapping[str, object]) -> int:
     settings, secret = read_settings(given, os.environ, redact, complete=False)
     if test.workload is not None and not WORKLOAD_OPTIONS & given.keys():
         settings = changed(settings, workload={"name": test.workload})
+    if test.sends is not None:
+        validate_traffic(changed(settings, workload={"name": test.sends}), complete=False)
     for field, value in (
         ("duration_s", settings.load.duration),
         ("request_count", settings.load.num_requests),

@@ -8,9 +8,8 @@ import sys
 from fastllmload.cli.options.parsers import count
 from fastllmload.cli.options.reading import read_settings
 from fastllmload.cli.options.rules import PLANNED
-from fastllmload.cli.options.sources import given_options
+from fastllmload.cli.options.sources import given_options, read_own
 from fastllmload.cli.options.table import value
-from fastllmload.cli.options.values import read_own
 from fastllmload.cli.run_command import RunCommand, click_option
 from fastllmload.errors import InputError
 

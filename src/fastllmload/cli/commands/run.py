@@ -1,4 +1,4 @@
-"""Commands `run`, `report`, `export` and `doctor`: each imports what does the work, calls it, returns an exit code."""
+"""Commands run, report, export, doctor and calibrate: each imports what does the work, calls it, returns an exit code."""
 
 from __future__ import annotations
 
@@ -106,3 +106,13 @@ def doctor(runs: Path) -> int:
     from fastllmload.cli.commands.doctor import examine, print_findings
 
     return print_findings(examine(runs), sys.stdout)
+
+
+@click.command("calibrate")
+def calibrate() -> int:
+    """Measure how much this host's client can do, against the bundled null server, and remember it."""
+    from fastllmload.certificate.calibration import calibrate as measure
+
+    for line in measure():
+        click.echo(line)
+    return 0

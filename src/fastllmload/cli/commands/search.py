@@ -116,7 +116,7 @@ def start(**parameters: object) -> int:
 
 
 @dataclass(frozen=True)
-class SearchRequest:
+class SearchOptions:
     """What the options of a search ask for."""
 
     settings: RunSettings
@@ -125,10 +125,10 @@ class SearchRequest:
     terms: SearchTerms
 
 
-def read_search(given: RawOptions, redact: Redactor) -> SearchRequest:
+def read_search(given: RawOptions, redact: Redactor) -> SearchOptions:
     """From the options of a run and of the search. InputError."""
     from fastllmload.cli.options.reading import read_settings
-    from fastllmload.cli.options.values import read_own
+    from fastllmload.cli.options.sources import read_own
     from fastllmload.search.run import SearchTerms
     from fastllmload.search.trials import SearchParameters
 
@@ -142,7 +142,7 @@ def read_search(given: RawOptions, redact: Redactor) -> SearchRequest:
     folder = settings.output.directory or f"runs/search-{time.strftime('%Y%m%d-%H%M%S')}"
     warm = settings.load.warmup_requests is None and "warmup" not in given
     terms = SearchTerms(Path(folder), warm=warm, strict=settings.output.strict, **around)
-    return SearchRequest(settings, secret, SearchParameters(**own), terms)
+    return SearchOptions(settings, secret, SearchParameters(**own), terms)
 
 
 def validate_load_options(given: Mapping[str, object], closed: bool) -> None:

@@ -117,8 +117,7 @@ def start(**parameters: object) -> int:
     """Exit code: 0; 1 with --strict and a run that is not valid."""
     from fastllmload.cli.commands.run import current_redactor
     from fastllmload.cli.options.reading import read_settings
-    from fastllmload.cli.options.sources import given_options
-    from fastllmload.cli.options.values import read_own
+    from fastllmload.cli.options.sources import given_options, read_own
     from fastllmload.experiment.console import Console
     from fastllmload.sweep.run import Cell, SweepTerms, run_sweep
 

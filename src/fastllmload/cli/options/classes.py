@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 
 from fastllmload import quantities
-from fastllmload.cli.options.rules import validate_user_behavior
-from fastllmload.cli.options.sources import RawOption, RawOptions, from_table
+from fastllmload.cli.options.rules import validate_class, validate_user_behavior
+from fastllmload.cli.options.sources import Fields, RawOption, RawOptions, from_table, parse_options, spread_rate
 from fastllmload.cli.options.table import SECTIONS, config_names
-from fastllmload.cli.options.values import Fields, parse_options, spread_rate
 from fastllmload.errors import InputError
 from fastllmload.redact import secret_header
 from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, Workload
@@ -188,7 +187,7 @@ def one_class(
         model=text_of(own, "target.model"), endpoint_path=text_of(own, "target.endpoint_path"), headers=headers,
         endpoint_type=text_of(own, "target.endpoint_type"), urls=urls_of(own),
     )  # fmt: skip
-    validate_protocol(one, settings)
+    validate_class(one, settings)
     objectives: Any = own.get("output.goodput", ())
     for objective, _ in objectives:
         if "/" in objective:
@@ -202,31 +201,6 @@ def one_class(
 def urls_of(own: Fields) -> tuple[str, ...]:
     urls: Any = own.get("target.urls", ())
     return tuple(urls)
-
-
-def validate_protocol(one: TrafficClass, settings: RunSettings) -> None:
-    """InputError for a workload that the class's protocol cannot carry; both may come from the run or the class."""
-    protocol = one.endpoint_type or settings.target.endpoint_type
-    if one.workload.prompt_form == "ids" and protocol != "openai-completions":
-        raise InputError(
-            "protocol-unsupported",
-            f"class {one.name!r} sends token ids, which {protocol} cannot carry; give it prompt-form=words",
-        )
-    if one.workload.image is not None and protocol != "openai-chat":
-        raise InputError(
-            "protocol-unsupported",
-            f"class {one.name!r} sends images, which {protocol} cannot carry; use endpoint-type=openai-chat",
-        )
-    if one.workload.tool_turns and protocol not in ("openai-chat", "ollama-chat"):
-        raise InputError(
-            "protocol-unsupported", f"class {one.name!r} has tool turns, which need messages; {protocol} has none"
-        )
-    if one.endpoint_path is None and settings.target.endpoint_path is not None and one.endpoint_type is not None:
-        raise InputError(
-            "protocol-unsupported",
-            f"class {one.name!r} uses {protocol}, but the run's --endpoint {settings.target.endpoint_path} belongs to "
-            "another protocol; give the class its own endpoint=/PATH",
-        )
 
 
 def text_of(own: Fields, field: str) -> str | None:

@@ -6,15 +6,32 @@ from collections.abc import Mapping
 
 from fastllmload.cli.options.classes import replayed_urls, with_classes
 from fastllmload.cli.options.parsers import TRACES
-from fastllmload.cli.options.rules import validate_run, validate_stored_bodies, validate_tls_options
-from fastllmload.cli.options.sources import RawOption, RawOptions, from_command_line, merge_config
+from fastllmload.cli.options.rules import validate_run, validate_traffic
+from fastllmload.cli.options.sources import (
+    Fields,
+    RawOption,
+    RawOptions,
+    choose_sensor,
+    from_command_line,
+    merge_config,
+    parse_options,
+    spread_rate,
+)
 from fastllmload.cli.options.table import BY_PARAMETER
-from fastllmload.cli.options.values import Fields, choose_sensor, parse_options, spread_rate
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
-from fastllmload.redact import Redactor, body_secrets, class_secrets, header_line_secrets, table_secrets, url_secrets
+from fastllmload.redact import (
+    Redactor,
+    body_secrets,
+    class_secrets,
+    header_line_secrets,
+    public_body,
+    table_secrets,
+    url_secrets,
+)
 from fastllmload.settings import Client, Load, Output, RunSettings, Secret, Target, Telemetry, UserBehavior, Workload
 
+TLS_OPTIONS = ("insecure", "cacert", "cert", "key", "server_name")
 GROUPS = {
     "target": Target,
     "load": Load,
@@ -65,6 +82,8 @@ def read_settings(
     validate_tls_options(raw_options, settings)
     if settings.output.save_plan is not None:
         validate_stored_bodies(settings, "--save-plan")
+    if not settings.classes and settings.output.plan is None:
+        validate_traffic(settings, complete)
     return settings, secret
 
 
@@ -157,3 +176,39 @@ def _settings(fields: Fields) -> RunSettings:
         groups[group][name] = value
     made = {group: struct(**groups[group]) for group, struct in GROUPS.items()}
     return RunSettings(**made)
+
+
+def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None:
+    """InputError for TLS options of a run that connects to no target with TLS."""
+    given = [
+        raw_options[each].where for each in TLS_OPTIONS if each in raw_options and raw_options[each].state is not False
+    ]
+    named = dict.fromkeys(
+        (
+            *settings.target.urls,
+            *(url for one in settings.classes for url in one.urls),
+            *(url for _, urls in settings.output.plan_urls for url in urls),
+            *settings.telemetry.urls,
+        )
+    )
+    if not given or any(url.lower().startswith("https://") for url in named):
+        return
+    if not named:
+        why = "the simulated engine is used without TLS; name a target with --url https://HOST"
+    elif "unix_socket" in raw_options and "url" not in raw_options:
+        why = "a socket is used without TLS unless the URL is https; add --url https://NAME"
+    else:
+        why = f"no URL is https ({', '.join(named)}); write https://"
+    has, it = ("has", "it") if len(given) == 1 else ("have", "them")
+    raise InputError("option-not-applicable", f"{' and '.join(given)} {has} no effect: {why}, or leave {it} out")
+
+
+def validate_stored_bodies(settings: RunSettings, where: str) -> None:
+    """InputError where the option *where* stores all bodies of a plan and they contain a credential."""
+    for workload in (settings.workload, *(one.workload for one in settings.classes)):
+        if workload.extra_body is not None and public_body(workload.extra_body) != workload.extra_body:
+            raise InputError(
+                "credential-exposed",
+                f"{where} writes every body to a file, and --extra-body puts a credential into them "
+                f"({public_body(workload.extra_body)}); send it as a header with -H, or leave {where} out",
+            )

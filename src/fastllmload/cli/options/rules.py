@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from fastllmload.cli.options.parsers import DATASETS, STANDARD, TRACES
-from fastllmload.cli.options.sources import RawOptions
+from fastllmload.cli.options.sources import Fields, RawOptions
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
-from fastllmload.redact import public_body
-from fastllmload.settings import RunSettings
+from fastllmload.settings import RunSettings, TrafficClass
 
 PLANNED = (
     "rate",
@@ -48,12 +49,11 @@ PLANNED = (
 )
 WITH_CLASSES = ("custom", "csv")  # data sets whose entries can have a class
 WITH_CONVERSATIONS = ("sharegpt", "custom")  # data sets that can have conversations
-TLS_OPTIONS = ("insecure", "cacert", "cert", "key", "server_name")
+WITH_TURNS = STANDARD[:2]  # drawn workloads that can have conversations
 OWN_PROMPTS = STANDARD[2:4]  # conversation, code-completion: with a file or without
 PREFIXES = ("num_prefixes", "prefix_share", "prefix_zipf")
 SAMPLED = ("telemetry_url", "scrape_metric", "telemetry_interval", "power", "power_command", "gpu_index")
 EXAMPLE = "fastllmload --rate 500 --duration 30"
-Fields = dict[str, object]  # "load.rate" -> value
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class Chosen:
     given: RawOptions
     fields: Fields
     complete: bool = True
+    of_class: str = ""  # name of the class that they describe
 
     def has(self, *parameters: str) -> bool:
         """Whether one of *parameters* is given."""
@@ -85,6 +86,32 @@ class Chosen:
         return str(self.get("target.endpoint_type", "openai-chat"))
 
     @property
+    def arrival(self) -> str:
+        """The arrival process, without the periods of `onoff`."""
+        return str(self.get("load.arrival")).partition(":")[0]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the run ends by itself."""
+        return any(self.get(each) is not None for each in ("load.duration", "load.num_requests", "run.num_requests"))
+
+    @property
+    def recorded_instants(self) -> bool:
+        """Whether the instants are those of a trace."""
+        return self.workload in TRACES and self.get("load.rate") is None and self.get("load.concurrency") is None
+
+    @property
+    def synthetic_turns(self) -> bool:
+        """Whether there are conversations that are drawn, not read or composed."""
+        return self.get("workload.turns") is not None and self.workload not in (*DATASETS, "conversation")
+
+    @property
+    def drawn_ids(self) -> bool:
+        """Whether the prompts are drawn as token ids."""
+        drawn = self.workload not in (*DATASETS, *OWN_PROMPTS)
+        return drawn and self.get("workload.prompt_form") != "words"
+
+    @property
     def recorded_turns(self) -> bool:
         """Whether conversations come from a file."""
         from_file = self.workload == "conversation" and self.get("workload.dataset_path") is not None
@@ -94,7 +121,7 @@ class Chosen:
 @dataclass(frozen=True)
 class OptionRule:
     """Refuses each of *options* that is given, or the combination if there are none, where *when* holds. *text* may contain
-    `{where}` for the option and `{…}` for the names of its *values*.
+    `{where}` for the option, `{workload}`, `{protocol}`, `{of_class}`, and `{…}` for the names of its *values*.
     """
 
     code: str
@@ -108,31 +135,40 @@ class OptionRule:
         if (self.options and not refused) or not self.when(chosen):
             return
         where = chosen.where(refused[0]) if refused else ""
-        raise InputError(self.code, self.text.format(where=where, workload=chosen.workload, **self.values(chosen)))
+        known = {"where": where, "workload": chosen.workload, "protocol": chosen.protocol, "of_class": chosen.of_class}
+        raise InputError(self.code, self.text.format(**known, **self.values(chosen)))
+
+
+def form(chosen: Chosen) -> dict[str, object]:
+    return {"form": chosen.get("workload.prompt_form")}
 
 
 def named(names: tuple[str, ...]) -> str:
     return " or ".join(names)
 
 
-LOAD = (
+# Rules for what was parsed, whatever was given.
+LOOP = (
     OptionRule("rate-and-concurrency",
          lambda o: o.get("load.rate") is not None and o.get("load.concurrency") is not None,
          "--rate {rate:g} (open loop) and --concurrency {slots} (closed loop) contradict each other; give one, or cap an "
          "open loop with --max-concurrency",
          values=lambda o: {"rate": o.get("load.rate"), "slots": o.get("load.concurrency")}),
-    OptionRule("option-not-applicable", lambda o: o.has("concurrency"),
-         "{where} belongs to an open loop and has no effect with --concurrency; leave it out, or give --rate instead of "
-         "--concurrency", ("arrival", "burstiness", "max_concurrency")),
-    OptionRule("option-prescribed", lambda o: o.has("plan"),
-         "{where} is part of the plan that --plan replays; leave it out", (*PLANNED, "seed", "save_plan")),
     OptionRule("load-missing",
          lambda o: o.complete and not o.has("plan", "class") and o.workload not in TRACES
          and o.get("load.rate") is None and o.get("load.concurrency") is None,
          f"--rate is missing: specify how much load to offer, for example {EXAMPLE}"),
     OptionRule("run-without-end",
-         lambda o: o.get("load.rate") == math.inf and not o.has("plan", "num_requests"),
+         lambda o: o.get("load.rate") == math.inf and not o.has("plan") and o.get("load.num_requests") is None,
          "--rate inf sends everything at once and needs a number of requests; add --num-requests COUNT"),
+)  # fmt: skip
+LOAD = (
+    *LOOP,
+    OptionRule("option-not-applicable", lambda o: o.has("concurrency"),
+         "{where} belongs to an open loop and has no effect with --concurrency; leave it out, or give --rate instead of "
+         "--concurrency", ("arrival", "burstiness", "max_concurrency")),
+    OptionRule("option-prescribed", lambda o: o.has("plan"),
+         "{where} is part of the plan that --plan replays; leave it out", (*PLANNED, "seed", "save_plan")),
     OptionRule("option-not-applicable", lambda o: o.get("load.rate") == math.inf,
          "{where} says how arrivals are spread, and --rate inf sends everything at once; leave one of them out",
          ("arrival",)),
@@ -153,8 +189,7 @@ USERS = (
          lambda o: o.get("workload.tool_turns") and (o.recorded_turns or o.workload == "conversation"),
          "--tool-turns works with synthetic-uniform and synthetic-skewed only; leave it out"),
     OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and not ENDPOINTS[o.protocol].messages,
-         "--tool-turns needs messages, which {protocol} does not have; use a chat endpoint",
-         values=lambda o: {"protocol": o.protocol}),
+         "--tool-turns needs messages, which {protocol} does not have; use a chat endpoint"),
     OptionRule("option-missing",
          lambda o: o.get("behaviour.cancel_share", 0.0) and o.get("behaviour.cancel_after") is None,
          "--cancel-share needs --cancel-after, for example 20tok or 2s"),
@@ -184,7 +219,7 @@ TARGET = (
     OptionRule("protocol-unsupported", lambda o: o.has("image") and not ENDPOINTS[o.protocol].images,
          "--image needs --endpoint-type openai-chat: only its messages can contain images"),
     OptionRule("option-not-applicable", lambda o: o.has("image") and o.get("workload.prompt_form", "words") != "words",
-         "--image goes with --prompt-form words, not {form}", values=lambda o: {"form": o.get("workload.prompt_form")}),
+         "--image goes with --prompt-form words, not {form}", values=form),
     OptionRule("options-conflict",
          lambda o: o.get("workload.counting") == "B" and o.get("workload.tokenizer") == "none",
          "--counting B needs a reference tokenizer, and --tokenizer none leaves it out; give one of the two"),
@@ -192,13 +227,15 @@ TARGET = (
          "--workers {workers} and --pin with {cpus} CPUs contradict each other; name one CPU each",
          values=lambda o: {"workers": o.get("client.workers"), "cpus": pinned(o)}),
 )  # fmt: skip
+FILE = OptionRule("option-missing",
+         lambda o: o.workload in (*TRACES, *DATASETS) and o.get("workload.dataset_path") is None,
+         "--workload {workload} is read from a file; add --dataset-path FILE")  # fmt: skip
 WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.get("load.arrival") == "trace" and o.workload not in TRACES,
          f"--arrival trace replays recorded instants; add --workload {named(TRACES)} and --dataset-path FILE"),
     OptionRule("option-not-applicable", lambda o: o.get("load.arrival") == "trace" and o.has("rate"),
          "--arrival trace has the trace's own instants and no --rate; leave one out (or --trace-speed)"),
-    OptionRule("option-missing", lambda o: o.workload in (*TRACES, *DATASETS) and not o.has("dataset_path"),
-         "--workload {workload} is read from a file; add --dataset-path FILE"),
+    FILE,
     OptionRule("option-not-applicable", lambda o: o.workload in TRACES,
          "{where} does not go with --workload {workload}, which brings its own lengths",
          ("isl", "osl", "prefix_len", *PREFIXES, "image")),
@@ -232,6 +269,57 @@ TELEMETRY = (
          values=lambda o: {"power": o.get("telemetry.power")}),
 )  # fmt: skip
 RULES = (*LOAD, *USERS, *TARGET, *WORKLOAD, *TELEMETRY)
+# Rules for the complete settings of a run's requests, or of those of one class, which may come from the run or the class.
+TRAFFIC = (
+    *LOOP,
+    FILE,
+    OptionRule("options-conflict", lambda o: o.arrival == "onoff" and o.get("load.rate_curve") is not None,
+         "--arrival {arrival} cannot be combined with a varying rate; write the bursts as --rate spikes:...",
+         values=lambda o: {"arrival": o.get("load.arrival")}),
+    OptionRule("option-not-applicable",
+         lambda o: o.arrival in ("constant", "uniform", "onoff") and o.get("load.burstiness") != 1.0
+         and not o.recorded_instants,
+         "--burstiness {burstiness:g} cannot be combined with --arrival {arrival}; use gamma or bursty",
+         values=lambda o: {"burstiness": o.get("load.burstiness"), "arrival": o.arrival}),
+    OptionRule("run-without-end",
+         lambda o: o.complete and o.recorded_instants and o.get("workload.trace_loop") and not o.bounded,
+         "--trace-loop never ends; add --duration or --num-requests"),
+    OptionRule("run-without-end", lambda o: o.complete and not o.recorded_instants and not o.bounded,
+         "the run has no end; give --duration, --num-requests or both"),
+    OptionRule("option-not-applicable", lambda o: o.synthetic_turns and o.workload not in WITH_TURNS,
+         "--turns does not go with --workload {workload}, whose requests stand alone; use conversation, "
+         "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom)"),
+    OptionRule("option-not-applicable", lambda o: o.synthetic_turns and o.get("workload.prompt_form") != "words",
+         "--turns needs prompts of words, not --prompt-form {form}; leave it out", values=form),
+    OptionRule("option-not-applicable", lambda o: o.synthetic_turns and o.get("workload.image") is not None,
+         "--turns does not go with --image; leave one out"),
+    OptionRule("option-not-applicable",
+         lambda o: o.synthetic_turns and o.get("workload.prefix_len") and o.get("workload.prefix_share") != 1,
+         "--turns with --prefix-len needs --prefix-share 1: every conversation begins with a shared prefix"),
+    OptionRule("option-not-applicable", lambda o: o.drawn_ids and o.workload == "long-context",
+         "--prompt-form {form} does not go with long-context: its documents are words and a question", values=form),
+    OptionRule("option-not-applicable", lambda o: o.drawn_ids and o.get("workload.tokenizer") == "none",
+         "--prompt-form {form} needs a tokenizer whose ids are drawn; --tokenizer none has no ids", values=form),
+)  # fmt: skip
+# Rules for one class.
+CLASS = (
+    OptionRule("run-without-end", lambda o: o.get("run.num_requests") is not None and o.recorded_instants,
+         "--num-requests counts all classes together, but class {of_class!r} replays its own instants; give --duration, or "
+         "a rate to the class"),
+    OptionRule("protocol-unsupported",
+         lambda o: o.get("workload.prompt_form") == "ids" and ENDPOINTS[o.protocol].text_only is not None,
+         "class {of_class!r} sends token ids, which {protocol} cannot carry; give it prompt-form=words"),
+    OptionRule("protocol-unsupported",
+         lambda o: o.get("workload.image") is not None and not ENDPOINTS[o.protocol].images,
+         "class {of_class!r} sends images, which {protocol} cannot carry; use endpoint-type=openai-chat"),
+    OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and not ENDPOINTS[o.protocol].messages,
+         "class {of_class!r} has tool turns, which need messages; {protocol} has none"),
+    OptionRule("protocol-unsupported",
+         lambda o: o.get("class.endpoint_type") is not None and o.get("class.endpoint_path") is None
+         and o.get("run.endpoint_path") is not None,
+         "class {of_class!r} uses {protocol}, but the run's --endpoint {path} belongs to another protocol; give the class "
+         "its own endpoint=/PATH", values=lambda o: {"path": o.get("run.endpoint_path")}),
+)  # fmt: skip
 
 
 def over_tls(chosen: Chosen) -> bool:
@@ -262,6 +350,33 @@ def validate_user_behavior(raw_options: RawOptions, fields: Fields) -> None:
         rule.check(chosen)
 
 
+def validate_traffic(settings: RunSettings, complete: bool = True) -> None:
+    """InputError where the complete load and workload of a run without classes contradict each other."""
+    chosen = Chosen({}, {"target.endpoint_type": settings.target.endpoint_type} | fields_of(settings), complete)
+    for rule in TRAFFIC:
+        rule.check(chosen)
+
+
+def validate_class(one: TrafficClass, settings: RunSettings) -> None:
+    """InputError where what class *one* sends contradicts itself or the *settings* of its run."""
+    of_both = {
+        "target.endpoint_type": one.endpoint_type or settings.target.endpoint_type,
+        "class.endpoint_type": one.endpoint_type,
+        "class.endpoint_path": one.endpoint_path,
+        "run.endpoint_path": settings.target.endpoint_path,
+        "run.num_requests": settings.load.num_requests,
+    }
+    chosen = Chosen({}, of_both | fields_of(one), of_class=one.name)
+    for rule in (*CLASS, *TRAFFIC):
+        rule.check(chosen)
+
+
+def fields_of(traffic: RunSettings | TrafficClass) -> Fields:
+    """The fields of its load and workload, all of them."""
+    groups = {"load": traffic.load, "workload": traffic.workload}
+    return {f"{group}.{name}": value for group, each in groups.items() for name, value in structs.asdict(each).items()}
+
+
 def _validate_unique_names(fields: Fields) -> None:
     for field, flag in (
         ("output.goodput", "--goodput"),
@@ -287,39 +402,3 @@ def _validate_declarations(fields: Fields) -> None:
         wrong = declaration_problems(dict(declared))
         if wrong:
             raise InputError("declaration-invalid", "; ".join(wrong))
-
-
-def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None:
-    """InputError for TLS options of a run that connects to no target with TLS."""
-    given = [
-        raw_options[each].where for each in TLS_OPTIONS if each in raw_options and raw_options[each].state is not False
-    ]
-    named = dict.fromkeys(
-        (
-            *settings.target.urls,
-            *(url for one in settings.classes for url in one.urls),
-            *(url for _, urls in settings.output.plan_urls for url in urls),
-            *settings.telemetry.urls,
-        )
-    )
-    if not given or any(url.lower().startswith("https://") for url in named):
-        return
-    if not named:
-        why = "the simulated engine is used without TLS; name a target with --url https://HOST"
-    elif "unix_socket" in raw_options and "url" not in raw_options:
-        why = "a socket is used without TLS unless the URL is https; add --url https://NAME"
-    else:
-        why = f"no URL is https ({', '.join(named)}); write https://"
-    has, it = ("has", "it") if len(given) == 1 else ("have", "them")
-    raise InputError("option-not-applicable", f"{' and '.join(given)} {has} no effect: {why}, or leave {it} out")
-
-
-def validate_stored_bodies(settings: RunSettings, where: str) -> None:
-    """InputError where the option *where* stores all bodies of a plan and they contain a credential."""
-    for workload in (settings.workload, *(one.workload for one in settings.classes)):
-        if workload.extra_body is not None and public_body(workload.extra_body) != workload.extra_body:
-            raise InputError(
-                "credential-exposed",
-                f"{where} writes every body to a file, and --extra-body puts a credential into them "
-                f"({public_body(workload.extra_body)}); send it as a header with -H, or leave {where} out",
-            )

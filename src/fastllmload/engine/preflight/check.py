@@ -9,17 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
-from fastllmload.engine.preflight.client import ReportProgress, no_report
-from fastllmload.engine.preflight.probe import PROBE_TOKENS, Probe
+from fastllmload.engine.preflight.client import ProbeSettings, ReportProgress, no_report
+from fastllmload.engine.preflight.probe import PROBE_TOKENS, ServerProbe, add_notes
 from fastllmload.engine.workers.affinity import check_source_addresses
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import InputError, TargetError, coded
-from fastllmload.metrics.run.cold_start import declared_cold
-from fastllmload.plan.classes import class_settings
 from fastllmload.report.terminal.outlet import Redact
-from fastllmload.settings import RunSettings, Secret, TrafficClass
+from fastllmload.settings import Secret, TrafficClass
 
 
 @dataclass
@@ -31,58 +28,74 @@ class Preflight:
     usage_reported: bool | None = None
     way: str | None = None  # how the events of all targets report their tokens (`probe.USAGE` ...); None: not requested
     connect_ms: list[float] = field(default_factory=list)
-    first: Probe | None = None
+    first: ServerProbe | None = None
     context_limit: int | None = None  # tokens of prompt and answer, the least that a server reports as max_model_len
     answer_s: float | None = None  # duration of the first target's complete probe answer, for PROBE_TOKENS tokens
     class_heads: list[list[str]] = field(default_factory=list)  # per class, per target; empty without classes
     class_targets: list[tuple[int, int]] = field(default_factory=list)  # per class: first target, number of targets
     class_models: list[str] = field(default_factory=list)  # per class
     class_urls: list[str] = field(default_factory=list)  # of targets that only classes have; after the run's
+    own_urls: bool = False  # whether a class has URLs of its own
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def routes(self) -> Sequence[tuple[int, int]]:
+        """`class_targets` if they differ; empty: all requests go to all targets."""
+        return self.class_targets if self.own_urls else ()
 
 
 def preflight(
-    settings: RunSettings,
+    settings: ProbeSettings,
+    classes: Sequence[TrafficClass],
     urls: Sequence[str],
-    endpoint: Endpoint,
     secret: Secret | None,
     redact: Redact,
     report_progress: ReportProgress = no_report,
+    *,
+    cold: bool = False,
 ) -> Preflight:
     """Check every URL of the run and of its classes. InputError (exit 2) or TargetError (exit 3), one sentence each.
-    *redact* replaces secrets in a server's text; *report_progress* receives one line for each long wait.
+    *redact* replaces secrets in a server's text; *report_progress* receives one line for each long wait. *cold*: the run
+    measures a cold start.
     """
     key = None if secret is None else secret.reveal()
     check_source_addresses(settings.target.source_addresses)
-    found = Preflight()
-    general = most_general(settings)
-    general_endpoint = endpoint if general is settings else ENDPOINTS[general.target.endpoint_type]
+    found = Preflight(own_urls=any(one.urls for one in classes))
+    general = most_general(settings, classes)
     probes = []
     for url in urls:
-        base = parse_base(url, settings.target.unix_socket)
-        probe = Probe(general, base, general_endpoint, key, redact, report_progress)
-        found.model = check_server(probe, found, found.model or general.target.model)
+        probe = ServerProbe(general, parse_base(url, settings.target.unix_socket), key, redact, report_progress)
+        found.model = check_server(probe, found, found.model or general.target.model, cold)
         probes.append(probe)
     targets_of = {settings.target.urls: (0, len(probes)), (): (0, len(probes))}
-    for one in settings.classes:
-        each = class_settings(settings, one)
+    for one in classes:
         if one.urls not in targets_of:
             targets_of[one.urls] = len(probes), len(one.urls)
             with errors_naming(one):
-                probes += check_class_servers(each, one.urls, found, key, redact, report_progress)
+                probes += check_class_servers(
+                    settings.of_class(one), one.urls, found, key, redact, report_progress, cold
+                )
         found.class_targets.append(targets_of[one.urls])
-    probe_classes(settings, probes, found)
+    probe_classes(settings, classes, probes, found)
     return found
 
 
-def check_server(probe: Probe, found: Preflight, wanted: str | None) -> str:
-    """Check that the server of *probe* is reachable and answers, and add the result to *found*. Returns its model."""
+def check_server(probe: ServerProbe, found: Preflight, wanted: str | None, cold: bool) -> str:
+    """Check that the server of *probe* is reachable and answers, and add the result to *found*. Returns its model.
+
+    *cold*: the run measures a cold start (IETF 4.5.3): its first request must be the server's first, so only the list of
+    models is used to check that the server is ready.
+    """
     address = probe.reach([] if found.targets else found.connect_ms)
     found.first = found.first or probe
     model = probe.model(wanted)
     if probe.context_limit is not None:
         found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
-    usage = None if is_cold_start(probe, found.notes) else ask(probe, found, model)
+    usage = None
+    if cold:
+        add_notes(found.notes, coded("cold-start", "cold start: no answer was asked for before the first request"))
+    else:
+        usage = ask(probe, found, model)
     if usage is not None:
         found.answer_s = found.answer_s or probe.answer_s * PROBE_TOKENS / probe.asked_tokens
         found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
@@ -91,7 +104,7 @@ def check_server(probe: Probe, found: Preflight, wanted: str | None) -> str:
     return model
 
 
-def ask(probe: Probe, found: Preflight, model: str) -> bool | None:
+def ask(probe: ServerProbe, found: Preflight, model: str) -> bool | None:
     """Get an answer from *probe*'s server; returns whether it reported usage. All targets get the same request for token
     counts in events; if one of them does not support it, the run does not use it.
     """
@@ -101,73 +114,54 @@ def ask(probe: Probe, found: Preflight, model: str) -> bool | None:
     return usage
 
 
-def is_cold_start(probe: Probe, notes: list[str]) -> bool:
-    """Whether the run measures a cold start (IETF 4.5.3): its first request must be the server's first, so only the list of
-    models is used to check that the server is ready.
-    """
-    if not declared_cold(dict(probe.settings.output.declare)):
-        return False
-    remark = coded("cold-start", "cold start: no answer was asked for before the first request")
-    notes += [remark] if remark not in notes else []
-    return True
-
-
 def check_class_servers(
-    settings: RunSettings,
+    settings: ProbeSettings,
     urls: Sequence[str],
     found: Preflight,
     key: str | None,
     redact: Redact,
     report_progress: ReportProgress,
-) -> list[Probe]:
-    """Check the URLs of a class that has its own; *settings* are those of the class."""
+    cold: bool,
+) -> list[ServerProbe]:
+    """Check the URLs of a class that has its own; *settings* is that of the class."""
     probes, model = [], settings.target.model
     for url in urls:
-        probe = Probe(settings, parse_base(url), ENDPOINTS[settings.target.endpoint_type], key, redact, report_progress)
-        probe.served = model = check_server(probe, found, model)
+        probe = ServerProbe(settings, parse_base(url), key, redact, report_progress)
+        probe.served = model = check_server(probe, found, model, cold)
         probes.append(probe)
     found.class_urls += urls
     return probes
 
 
-def goes_to_run_targets(settings: RunSettings, one: TrafficClass) -> bool:
-    """Whether class *one* goes to the run's own targets."""
-    return not one.urls or one.urls == settings.target.urls
-
-
-def most_general(settings: RunSettings) -> RunSettings:
-    """The settings for the first probe of the run's targets: the run's own if any class at these targets uses the run's
-    protocol and model, or if there is no such class; otherwise those of the first class at these targets.
+def most_general(settings: ProbeSettings, classes: Sequence[TrafficClass]) -> ProbeSettings:
+    """What the first probe of the run's targets asks: as the run does if any class at these targets uses the run's protocol
+    and model, or if there is no such class; otherwise as the first class at these targets does.
     """
-    home = [one for one in settings.classes if goes_to_run_targets(settings, one)]
-    plain = [one for one in home if one.endpoint_type in (None, settings.target.endpoint_type)]
-    if not home or (plain and (settings.target.model is not None or any(one.model is None for one in plain))):
+    target = settings.target
+    home = [one for one in classes if not one.urls or one.urls == target.urls]
+    plain = [one for one in home if one.endpoint_type in (None, target.endpoint_type)]
+    if not home or (plain and (target.model is not None or any(one.model is None for one in plain))):
         return settings
-    return class_settings(settings, home[0])
+    return settings.of_class(home[0])
 
 
-def probe_classes(settings: RunSettings, probes: Sequence[Probe], found: Preflight) -> None:
+def probe_classes(
+    run: ProbeSettings, classes: Sequence[TrafficClass], probes: Sequence[ServerProbe], found: Preflight
+) -> None:
     """Probe each class's model at each of its targets, once for classes with the same request, and build request heads."""
-    asked: set[tuple[Any, ...]] = set()
-    for one, (first, many) in zip(settings.classes, found.class_targets, strict=True):
-        each = class_settings(settings, one)
+    probed: set[tuple[Any, ...]] = set()
+    for one, (first, many) in zip(classes, found.class_targets, strict=True):
+        each = run.of_class(one)
         heads = [""] * len(probes)
         model = one.model or found.model
         for number in range(first, first + many):
             general = probes[number]
-            probe = Probe(
-                each,
-                general.base,
-                ENDPOINTS[each.target.endpoint_type],
-                general.key,
-                general.redact,
-                general.report_progress,
-            )
+            probe = ServerProbe(each, general.base, general.key, general.redact, general.report_progress)
             probe.address = general.address
             model = one.model or general.served or found.model
             question = (number, probe.path, model, each.target.headers, one.workload.extra_body, probe.endpoint.name)
-            if question not in asked:
-                asked.add(question)
+            if question not in probed:
+                probed.add(question)
                 with errors_naming(one):
                     ask(probe, found, probe.model(model))
             heads[number] = request_head(probe.base, probe.path, each.target.headers, probe.key)

@@ -6,25 +6,32 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from fastllmload._ext.delta import Classifier
-from fastllmload._ext.ndjson import NdjsonParser
-from fastllmload._ext.sse import SseParser
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.body import extra_fields
-from fastllmload.engine.preflight.answer_check import (
+from fastllmload.engine.preflight.answers import (
+    CONTENT_KINDS,
+    ERROR_KIND,
+    NEITHER,
+    TOKEN_IDS,
+    USAGE,
+    ProbeAnswer,
     another_protocol,
     body_format,
+    context_limit,
     is_encoded,
     is_web_page,
+    model_list,
+    offered_models,
+    parse_answer,
+    quoted_list,
     refused_head,
     unreadable,
 )
-from fastllmload.engine.preflight.client import CUT, LARGEST_ANSWER, NoAnswer, ServerConnection, one_line
-from fastllmload.engine.preflight.models import context_limit, model_list, offered_models, quoted_list
+from fastllmload.engine.preflight.client import CUT, NoAnswer, ServerConnection, one_line
 from fastllmload.errors import InputError, TargetError, coded
 from fastllmload.report.terminal.outlet import Redact
 from fastllmload.settings import Workload
@@ -36,14 +43,11 @@ BUDGET = re.compile(r"(?:\w+_)?budget(?:_tokens)?")  # fields that max_tokens mu
 Found = TypeVar("Found")
 STREAMS = ("sse", "ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # exist in every vocabulary
-ERROR_KIND, DONE_KIND = 9, 10  # delta.EventKind
 UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
-USAGE, TOKEN_IDS, NEITHER = "on", "token-ids", "off"  # ways to request token counts in events
 OPTION = "--continuous-usage"
-CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoning, tool call, refusal
 
 
-class Probe(ServerConnection):
+class ServerProbe(ServerConnection):
     """The checks of one URL. *context_limit*: tokens, from its list, of the model last requested; *served*: the model
     requested of a class's own server; *asked_tokens*: the output length that `answer` requested; *answer_s*: how long that
     answer took. *way*: the way of requesting token counts in events that this server supports, None where none was
@@ -377,58 +381,6 @@ def probe_tokens(workload: Workload) -> int:
     visit(extra_fields(workload.extra_body))
     most = int(workload.osl) if workload.osl is not None and workload.osl.isdecimal() else max(asked)
     return max(PROBE_TOKENS, min(max(asked), most))
-
-
-class ProbeAnswer(NamedTuple):
-    """What an answer contains in addition to its text. *usage*: an event had usage, None: there was no answer; *counted*:
-    all events with text had completion_tokens, *listed*: all had a list of their tokens; *texts*: number of events with
-    text; *ended*: it reached a finish_reason or [DONE].
-    """
-
-    usage: bool | None
-    counted: bool = False
-    listed: bool = False
-    texts: int = 0
-    ended: bool = False
-
-    def reports(self, way: str) -> bool:
-        """Whether the events report their tokens in this way."""
-        return self.counted if way == USAGE else self.listed
-
-    @property
-    def reports_without_field(self) -> bool:
-        """The events report their tokens without a request for it, or none of them had text."""
-        return self.counted or self.listed or self.texts == 0
-
-
-def parse_answer(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], ProbeAnswer]:
-    """Kinds of the events of an answer, their data, and what they contain in addition to text."""
-    classifier = Classifier(dialect)
-    form = body_format(content_type)
-    if form == "sse":
-        events = SseParser(limit=LARGEST_ANSWER).feed(content)
-        texts = [b"event: error data: " * (name == b"error") + data for name, data, _, _ in events]
-        found = [classifier.classify_bytes(data) for _, data, _, _ in events]
-        for meaning, (name, _, _, _) in zip(found, events, strict=True):
-            if name == b"error":
-                meaning["kind"] = ERROR_KIND
-    elif form == "ndjson":
-        lines = NdjsonParser(limit=LARGEST_ANSWER)
-        texts = [data for _, data, _, _ in lines.feed(content) + lines.eof()]
-        found = [classifier.classify_bytes(data) for data in texts]
-    else:
-        texts = [content]
-        found = [classifier.classify_body_bytes(content)]
-    kinds = [int(meaning["kind"]) for meaning in found]
-    speaking = [meaning for meaning, kind in zip(found, kinds, strict=True) if kind in CONTENT_KINDS]
-    counts, lists = ([one[name] for one in speaking] for name in ("completion_tokens", "listed_tokens"))
-    return kinds, texts, ProbeAnswer(
-        any(meaning["has_usage"] for meaning in found),
-        bool(counts) and min(counts) >= 0,
-        bool(lists) and min(lists) >= 0 < max(lists),
-        len(speaking),
-        any(meaning["finish"] or meaning["kind"] == DONE_KIND for meaning in found),
-    )  # fmt: skip
 
 
 def add_notes(notes: list[str], *remarks: str) -> None:

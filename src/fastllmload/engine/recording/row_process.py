@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fastllmload._ext import rowmemory
 from fastllmload._ext.recorder import make_files
-from fastllmload.engine.recording import texts_memory
+from fastllmload.engine.recording.row_writer import new_texts_memory
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError
 
@@ -26,7 +26,7 @@ class RowProcess:
     def __init__(self, specs: Sequence[WorkerSpec], environment: dict[str, str]) -> None:
         self._environment = environment
         self.memories = [new_memory(rowmemory.create) for _ in specs]
-        self.texts = [new_memory(texts_memory.create) for _ in specs]
+        self.texts = [new_memory(new_texts_memory) for _ in specs]
         self._folders = [(spec.rows_dir, spec.record_text) for spec in specs]
         self._reading, self.life = os.pipe()
         self._process: subprocess.Popen[bytes] | None = None

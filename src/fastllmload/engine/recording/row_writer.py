@@ -5,6 +5,8 @@ to the disk. The supervisor and every worker keep an end of a pipe open; when al
 completes the files and ends. So killing a worker or the supervisor loses nothing; killing all of them and this process
 loses what came after the latest pass.
 
+The texts of a worker's failures pass through a memfd with a head and the texts as they are to be in their file.
+
 Imports little, because it starts at the same time as the workers, which need the CPUs.
 """
 
@@ -14,13 +16,36 @@ import json
 import os
 import select
 import signal
+import struct
 import sys
 
 from fastllmload._ext.rowwriter import RowWriter
-from fastllmload.engine.recording.texts_memory import take
 
 PASS_S = 0.5
+HEAD = struct.Struct("<QQ")  # version of the texts, 0 while they change; their size
 TEXTS = "error_texts.json"  # records.error_texts.NAME, which takes too long to import
+
+
+def new_texts_memory() -> int:
+    """A descriptor of new memory for one worker, not inherited. OSError when the system gives none."""
+    return os.memfd_create("texts", os.MFD_CLOEXEC)
+
+
+def put_texts(memory: int, version: int, texts: bytes) -> None:
+    """Replace the texts; *version* is above 0 and differs from the one before. OSError when the system gives no memory."""
+    os.pwrite(memory, HEAD.pack(0, 0), 0)
+    os.pwrite(memory, texts, HEAD.size)
+    os.pwrite(memory, HEAD.pack(version, len(texts)), 0)
+
+
+def take_texts(memory: int, known: int) -> tuple[int, bytes] | None:
+    """(version, texts); None when there are none, when their version is *known*, and while they change."""
+    head = os.pread(memory, HEAD.size, 0)
+    version, size = HEAD.unpack(head) if head else (0, 0)
+    if version in (0, known):
+        return None
+    texts = os.pread(memory, size, HEAD.size)
+    return (version, texts) if os.pread(memory, HEAD.size, 0) == head else None
 
 
 class TextWriter:
@@ -33,7 +58,7 @@ class TextWriter:
 
     def write_out(self) -> None:
         """A full disk loses these texts, not the run; they are tried again at the next pass."""
-        found = take(self.descriptor, self.version)
+        found = take_texts(self.descriptor, self.version)
         if found is None:
             return
         try:

@@ -27,7 +27,7 @@ from fastllmload.engine.workers.sizing import Demand
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import HostLimitError
 from fastllmload.records.tap_times import SEGMENTS, Watched, write_watched
-from fastllmload.settings import RunSettings
+from fastllmload.settings import Client
 
 PROCESS = (sys.executable, "-m", "fastllmload.engine.recording.tap_reader")
 ENDING_S = 20.0  # for the reader to write what the ring holds
@@ -64,16 +64,14 @@ def obstacle(targets: Sequence[TargetSpec]) -> TapUnavailable | None:
     return None
 
 
-def auto_uses_tap(
-    settings: RunSettings, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int
-) -> bool:
+def auto_uses_tap(client: Client, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int) -> bool:
     """The rule of `auto`: use the tap where the kernel does not stamp reads (TLS, connections of the event loop), and where
     the workers use all cores and so will read late; up to a load that fits in the ring.
     """
-    over_loop = settings.client.transport == "asyncio"
+    over_loop = client.transport == "asyncio"
     packets = [target for target in targets if target.family != "unix"]
     unstamped = any(over_loop or target.tls for target in packets)
-    crowded = workers >= cores and not settings.client.pin
+    crowded = workers >= cores and not client.pin
     fits = wanted.events_per_s <= MOST_EVENTS_PER_S or math.isinf(wanted.events_per_s)
     return bool(packets) and (unstamped or crowded) and fits
 
@@ -119,7 +117,7 @@ def open_ring(sides: Sequence[tuple[str, int]], size: int) -> Ring:
     return Ring.open(packet_filter(sides), size, sides)
 
 
-class Tap:
+class TapProcess:
     """A packet ring on *targets*, filled from now on. TapUnavailable when there is none."""
 
     def __init__(self, targets: Sequence[TargetSpec], size: int) -> None:
@@ -208,14 +206,14 @@ class Tap:
 
 
 def open_tap(
-    settings: RunSettings, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int
-) -> Tap | None:
-    """The tap that *settings* request; None if `auto` does not use one. HostLimitError: requested and impossible."""
-    asked = settings.client.timestamps
-    if asked != "tap" and not (asked == "auto" and auto_uses_tap(settings, targets, wanted, workers, cores)):
+    client: Client, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int
+) -> TapProcess | None:
+    """The tap that --timestamps asks for; None if `auto` does not use one. HostLimitError: requested and impossible."""
+    asked = client.timestamps
+    if asked != "tap" and not (asked == "auto" and auto_uses_tap(client, targets, wanted, workers, cores)):
         return None
     try:
-        return Tap(targets, ring_bytes(wanted))
+        return TapProcess(targets, ring_bytes(wanted))
     except TapUnavailable as problem:
         if asked == "tap":
             raise HostLimitError("tap-unavailable", f"--timestamps tap: {problem}") from problem

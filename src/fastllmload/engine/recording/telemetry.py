@@ -22,7 +22,7 @@ from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_bas
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError, TargetError, coded
 from fastllmload.redact import Redactor
-from fastllmload.settings import RunSettings, Secret
+from fastllmload.settings import Secret, Target, Telemetry
 from fastllmload.telemetry.exposition import looks_like_metrics
 from fastllmload.telemetry.http_page import Answer, Page, PageSpec
 from fastllmload.telemetry.sensors.sensor import Absent, SensorError
@@ -52,24 +52,27 @@ class TelemetryTargets:
 class TelemetryDiscovery:
     """Finds metrics pages and sensors before the run, with one short request each. A page given by an option must exist."""
 
-    def __init__(self, settings: RunSettings, found: Preflight, secret: Secret | None, redact: Redactor) -> None:
-        self._settings = settings
+    def __init__(
+        self, target: Target, options: Telemetry, found: Preflight, secret: Secret | None, redact: Redactor
+    ) -> None:
+        self._target = target
+        self._options = options
         self._targets = found.targets
         self._key = None if secret is None else secret.reveal()
         self._redact = redact
-        self._bases = [parse_base(url) for url in settings.target.urls]
+        self._bases = [parse_base(url) for url in target.urls]
 
     def find(self, urls: Sequence[str], class_urls: Sequence[str] = ()) -> TelemetryTargets:
         """Find them. *urls* are the run's targets, *class_urls* those that only classes have. InputError for a requested
         sensor or page that is not available.
         """
         found = TelemetryTargets()
-        if not self._settings.telemetry.enabled:
+        if not self._options.enabled:
             return found
-        self._bases = [parse_base(url, self._settings.target.unix_socket) for url in urls]
+        self._bases = [parse_base(url, self._target.unix_socket) for url in urls]
         self._bases += [parse_base(url) for url in class_urls]
-        if self._settings.telemetry.urls:
-            for url in self._settings.telemetry.urls:
+        if self._options.urls:
+            for url in self._options.urls:
                 self._asked(url, found)
         else:
             for base, target in zip(self._bases, self._targets, strict=True):
@@ -115,7 +118,7 @@ class TelemetryDiscovery:
 
     def _ollama(self, base: BaseUrl, address: tuple[str, str, int]) -> dict[str, Any] | None:
         """The engine of a target with Ollama's protocol, which has a page for its version."""
-        path = ENDPOINTS[self._settings.target.endpoint_type].version_path(base.path)
+        path = ENDPOINTS[self._target.endpoint_type].version_path(base.path)
         if path is None:
             return None
         page = json_object_of(self._spec(base, address, path, True)) or {}
@@ -171,7 +174,7 @@ class TelemetryDiscovery:
         return self._spec(base, (spec.family, spec.address, spec.port), path, same)
 
     def _spec(self, base: BaseUrl, address: tuple[str, str, int], path: str, with_secrets: bool) -> PageSpec:
-        target = self._settings.target
+        target = self._target
         headers = [*(target.headers if with_secrets else ()), TEXT]
         return PageSpec(
             origin=replace(base, path="").public_url + path,
@@ -189,7 +192,7 @@ class TelemetryDiscovery:
 
     def _power(self) -> tuple[str, ...]:
         """Sensors to open. `auto` uses this host's sensors only if the target runs on it."""
-        asked = self._settings.telemetry
+        asked = self._options
         if asked.power == "none":
             return ()
         if asked.power == "auto":
@@ -277,10 +280,7 @@ def owner_of_6(own: str) -> str | None:
 class TelemetryProcess:
     """The sampling process of a run: started before the workers and ended after them. It ends if the supervisor dies."""
 
-    def __init__(
-        self, settings: RunSettings, found: TelemetryTargets, folder: Path, work: Path, redact: Redactor
-    ) -> None:
-        asked = settings.telemetry
+    def __init__(self, asked: Telemetry, found: TelemetryTargets, folder: Path, work: Path, redact: Redactor) -> None:
         self._stderr = work / "telemetry.txt"
         self._child: subprocess.Popen[bytes] | None = None
         self._spec = SamplerSpec(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from fastllmload.endpoint import ENDPOINTS, Endpoint
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.workers.sizing import Demand, initial_connections
@@ -17,7 +17,7 @@ from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.errors import InputError
 from fastllmload.plan.plan import Plan
 from fastllmload.records import layout
-from fastllmload.settings import RunSettings
+from fastllmload.settings import Load, RunSettings, TrafficClass
 
 NS = 1_000_000_000
 WARMUP_GRACE_S = 60.0  # the drain time-out cannot depend on P99, which is not known yet
@@ -38,20 +38,18 @@ def run_phases(warmup: Plan, measure: Plan) -> list[RunPhase]:
     return [phase for phase in phases if phase.plan.requests]
 
 
-def phase_specs(
-    settings: RunSettings, phases: Sequence[RunPhase], wanted: Demand, workers: int
-) -> tuple[PhaseSpec, ...]:
+def phase_specs(load: Load, phases: Sequence[RunPhase], wanted: Demand, workers: int) -> tuple[PhaseSpec, ...]:
     return tuple(
-        phase_spec(settings, number, phase, initial_connections(settings, phase.plan, wanted, workers))
+        phase_spec(load, number, phase, initial_connections(phase.plan, wanted, workers, load.max_concurrency))
         for number, phase in enumerate(phases)
     )
 
 
-def phase_spec(settings: RunSettings, number: int, phase: RunPhase, connections: int) -> PhaseSpec:
+def phase_spec(load: Load, number: int, phase: RunPhase, connections: int) -> PhaseSpec:
     """A closed loop is bounded by the workers, an open one by its plan. Without a declared drain time-out the
     supervisor ends the drain of the measured phase.
     """
-    load, plan = settings.load, phase.plan
+    plan = phase.plan
     closed = plan.concurrency is not None
     bounded = closed or plan.turns is not None  # requests that follow replies are not in the plan's schedule
     grace = load.grace if load.grace is not None or phase.name == "measure" else WARMUP_GRACE_S
@@ -72,7 +70,6 @@ def phase_spec(settings: RunSettings, number: int, phase: RunPhase, connections:
 
 def worker_specs(
     settings: RunSettings,
-    endpoint: Endpoint,
     found: Preflight,
     folder: Folder,
     phases: tuple[PhaseSpec, ...],
@@ -90,12 +87,12 @@ def worker_specs(
             supervisor_pid=os.getpid(),
             run_id=run_id,
             rows_dir=absolute(folder.path / "workers" / str(worker)),
-            targets=weighted(settings, found),
+            targets=weighted(settings.classes, found),
             class_heads=tuple(tuple(heads) for heads in found.class_heads),
             phases=phases,
             timeout_ns=round(settings.load.timeout * NS),
-            class_targets=tuple(found.class_targets) if any(one.urls for one in settings.classes) else (),
-            dialects=dialects(settings, endpoint),
+            class_targets=tuple(found.routes),
+            dialects=dialects(target.endpoint_type, settings.classes),
             strict_decode=client.decode == "strict",
             timestamps=client.timestamps,
             transport="asyncio" if client.transport == "asyncio" else "reactor",
@@ -114,29 +111,29 @@ def worker_specs(
     ]
 
 
-def dialects(settings: RunSettings, endpoint: Endpoint) -> tuple[int, ...]:
+def dialects(protocol: str, classes: Sequence[TrafficClass]) -> tuple[int, ...]:
     """The protocol dialect of the answers to each class."""
-    protocols = [one.endpoint_type or settings.target.endpoint_type for one in settings.classes]
-    return tuple(ENDPOINTS[name].dialect for name in protocols) or (endpoint.dialect,)
+    protocols = [one.endpoint_type or protocol for one in classes] or [protocol]
+    return tuple(resolve_endpoint(name).dialect for name in protocols)
 
 
-def weighted(settings: RunSettings, found: Preflight) -> tuple[TargetSpec, ...]:
+def weighted(classes: Sequence[TrafficClass], found: Preflight) -> tuple[TargetSpec, ...]:
     """The targets, each with its fraction of the requests, which sets how many connections are opened in advance."""
-    if not any(one.urls for one in settings.classes):
+    if not found.own_urls:
         return tuple(found.targets)
     weights = [0.0] * len(found.targets)
-    for one, (first, many) in zip(settings.classes, found.class_targets, strict=True):
+    for one, (first, many) in zip(classes, found.class_targets, strict=True):
         for number in range(first, first + many):
             weights[number] += (one.load.rate or 1.0) / many  # the rate of a trace is not known before it is read
     chosen = zip(found.targets, weights, strict=True)
     return tuple(msgspec.structs.replace(target, weight=weight) for target, weight in chosen)
 
 
-def check_slow_readers(settings: RunSettings, plan: Plan, found: Preflight) -> None:
+def check_slow_readers(transport: str, plan: Plan, found: Preflight) -> None:
     """InputError when users are to read slowly on connections of the event loop."""
     if plan.client is None or not plan.client["read_rate"].any():
         return
-    if settings.client.transport == "asyncio" or any(target.tls for target in found.targets):
+    if transport == "asyncio" or any(target.tls for target in found.targets):
         raise InputError(
             "slow-readers-unsupported",
             "slow readers need plain connections of the reactor: no https and no --transport asyncio",

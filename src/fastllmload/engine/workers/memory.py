@@ -5,6 +5,7 @@ provided one.
 from __future__ import annotations
 
 import ctypes
+import resource
 
 import numpy as np
 import numpy.typing as npt
@@ -52,3 +53,9 @@ def touch(array: npt.NDArray[np.generic] | None) -> None:
     """Read every page of a mapped array once."""
     if array is not None and array.size:
         array.view(np.uint8)[::PAGE].max()
+
+
+def page_faults() -> int:
+    """Minor and major page faults of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_minflt + used.ru_majflt

@@ -1,19 +1,50 @@
-"""Assigns the requests of a plan to targets, and derives the number of connections to each target."""
+"""Assigns the requests of a plan to workers and targets, and derives the number of connections to each target."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload._ext.bodies import Bodies
+from fastllmload._ext.talk import Talks
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.host.limits import TargetConnections
 from fastllmload.plan.plan import Plan
 
 LOOPBACK = ("127.", "::1")
 Place = tuple[str, str, int]  # family, numeric address, port
+
+
+def conversations(
+    plan: Plan, worker: int, workers: int, slots: int = 0, bodies: Bodies | None = None
+) -> dict[str, Any]:
+    """Arguments of the reactor for a plan with conversations: this worker's first turns, and how turns are joined. In a
+    closed loop, each round of *slots* conversations is distributed again.
+    """
+    if plan.turns is None:
+        return {}
+    starts = plan.starts
+    positions = np.arange(len(starts)) % slots if slots else np.arange(len(starts))
+    numbers = np.ascontiguousarray(starts[positions % workers == worker], np.uint32)
+    joints = plan.joints
+    of_class = plan.request_class if len(joints) > 1 else None
+    talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies)
+    return {"numbers": numbers, "talks": talks}
+
+
+def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:
+    """Requests of *total* for the slots of *worker*, when all slots have equally many, or one more."""
+    rounds, rest = divmod(total, slots)
+    return rounds * partition_size(slots, worker, workers) + partition_size(rest, worker, workers)
+
+
+def partition_size(total: int, worker: int, workers: int) -> int:
+    """Items of *total* for *worker* when they are distributed round robin."""
+    return (total - worker + workers - 1) // workers if total > worker else 0
 
 
 def routed(plan: Plan, class_targets: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint16] | None:

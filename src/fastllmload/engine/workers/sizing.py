@@ -16,7 +16,7 @@ from fastllmload.engine.workers.routing import target_connections
 from fastllmload.errors import HostLimitError
 from fastllmload.host.limits import TargetConnections, check_capacity
 from fastllmload.plan.plan import Plan
-from fastllmload.settings import RunSettings
+from fastllmload.settings import Client, Load
 
 UNCALIBRATED = Ceiling(events_per_s=40_000.0, requests_per_s=5_000.0)
 COMFORT = 0.5  # fraction of the ceiling that one worker is planned for
@@ -38,19 +38,21 @@ class Demand:
     in_flight: int
 
 
-def demand(settings: RunSettings, plan: Plan, answer_s: float | None) -> Demand:
-    """*answer_s*: how long the probe's PROBE_TOKENS tokens took; None when there was no answer."""
+def demand(plan: Plan, answer_s: float | None, *, timeout_s: float, streaming: bool, cap: int | None) -> Demand:
+    """*answer_s*: how long the probe's PROBE_TOKENS tokens took; None when there was no answer. *cap*: most in flight of an
+    open loop.
+    """
     tokens = float(plan.output_tokens.mean()) if plan.requests else 0.0
     per_token = (answer_s or 0.0) / PROBE_TOKENS
-    e2e_s = min(settings.load.timeout, max(answer_s or 0.0, tokens * per_token))
-    events = tokens + OVERHEAD_EVENTS if settings.workload.streaming else 1.0
+    e2e_s = min(timeout_s, max(answer_s or 0.0, tokens * per_token))
+    events = tokens + OVERHEAD_EVENTS if streaming else 1.0
     if plan.concurrency is not None:
         rate = slots(plan) / max(e2e_s, 1e-3)
         return Demand(rate, rate * events, slots(plan))
     rate = planned_rate(plan) * requests_per_start(plan)
     if math.isinf(rate):
-        return Demand(rate, math.inf, capped(settings, plan.requests))
-    return Demand(rate, rate * events, capped(settings, min(plan.requests, max(1, math.ceil(rate * e2e_s)))))
+        return Demand(rate, math.inf, capped(cap, plan.requests))
+    return Demand(rate, rate * events, capped(cap, min(plan.requests, max(1, math.ceil(rate * e2e_s)))))
 
 
 def slots(plan: Plan) -> int:
@@ -59,8 +61,7 @@ def slots(plan: Plan) -> int:
     return plan.concurrency if plan.cycles else min(plan.concurrency, len(plan.starts))
 
 
-def capped(settings: RunSettings, in_flight: int) -> int:
-    cap = settings.load.max_concurrency
+def capped(cap: int | None, in_flight: int) -> int:
     return in_flight if cap is None else min(in_flight, cap)
 
 
@@ -94,16 +95,16 @@ def planned_rate(plan: Plan) -> float:
 
 
 def worker_count(
-    settings: RunSettings, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: int, simulated: bool
+    client: Client, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: int, simulated: bool
 ) -> int:
     """As configured, or as many as the demand needs at COMFORT; never more than cores (less one for the simulated engine),
     slots or requests, so that no worker is without any.
     """
     most_in_flight = len(plan.starts) if plan.concurrency is None else slots(plan)
-    if settings.client.workers is not None:
-        return max(1, min(settings.client.workers, most_in_flight))
-    if settings.client.pin:
-        return max(1, min(len(settings.client.pin), most_in_flight))
+    if client.workers is not None:
+        return max(1, min(client.workers, most_in_flight))
+    if client.pin:
+        return max(1, min(len(client.pin), most_in_flight))
     most = max(1, cores - 1 if simulated else cores)
     if math.isinf(wanted.rate):
         return max(1, min(most, most_in_flight))
@@ -112,50 +113,46 @@ def worker_count(
     return max(1, min(most, most_in_flight, math.ceil(load / COMFORT)))
 
 
-def initial_connections(settings: RunSettings, plan: Plan, wanted: Demand, workers: int) -> int:
+def initial_connections(plan: Plan, wanted: Demand, workers: int, cap: int | None) -> int:
     """Connections that one worker opens before time zero: a closed loop's slots, else what Little's law expects."""
     if plan.concurrency is not None:
         return math.ceil(slots(plan) / workers)
     expected = math.ceil(min(wanted.in_flight, plan.requests) / workers)
-    return min(MOST_AHEAD, expected + (0 if settings.load.max_concurrency is not None else SLACK))
+    return min(MOST_AHEAD, expected + (0 if cap is not None else SLACK))
 
 
-def check_slots_fit_files(settings: RunSettings, cores: int) -> None:
+def check_slots_fit_files(load: Load, client: Client, cores: int) -> None:
     """HostLimitError for a closed loop that no number of workers could keep open, before a plan for a million slots is
     built. The exact demand is known only with the plan.
     """
-    load = settings.load
     if load.concurrency is None or load.num_requests is not None:
         return
-    workers = settings.client.workers or max(cores, len(settings.client.pin))
+    workers = client.workers or max(cores, len(client.pin))
     problems = check_capacity([TargetConnections("", load.concurrency, ports=False)], 1, workers=workers)
     if problems:
         raise HostLimitError("load-exceeds-host", f"{DOES_NOT_FIT}: " + "; ".join(problems))
 
 
-def check_run_fits_host(settings: RunSettings, plan: Plan, wanted: Demand, workers: int, found: Preflight) -> None:
+def check_run_fits_host(
+    plan: Plan, wanted: Demand, workers: int, found: Preflight, *, timeout_s: float, sources: int, fresh: bool
+) -> None:
     """HostLimitError before the run, instead of failed connections during it. Ports are counted separately for each target:
-    a port can be used once per source address and target.
+    a port can be used once per source address and target. *sources*: number of --source-address; *fresh*: each request
+    has its own connection.
     """
-    churn = 0.0
-    if settings.client.fresh_connections and not math.isinf(wanted.rate):
-        churn = wanted.rate
-    own = found.class_targets if any(one.urls for one in settings.classes) else ()
-    each = target_connections(
-        plan, found.targets, own, answer_seconds(settings, plan, found.answer_s), wanted.in_flight, churn
-    )
-    sources = max(1, len(settings.target.source_addresses))
-    problems = check_capacity(each, sources, workers=workers, seconds=phase_seconds(plan))
+    churn = wanted.rate if fresh and not math.isinf(wanted.rate) else 0.0
+    seconds = answer_seconds(plan, found.answer_s, timeout_s)
+    each = target_connections(plan, found.targets, found.routes, seconds, wanted.in_flight, churn)
+    problems = check_capacity(each, max(1, sources), workers=workers, seconds=phase_seconds(plan))
     if problems:
         raise HostLimitError("load-exceeds-host", f"{DOES_NOT_FIT}: " + "; ".join(problems))
 
 
-def answer_seconds(settings: RunSettings, plan: Plan, answer_s: float | None) -> npt.NDArray[np.float64]:
+def answer_seconds(plan: Plan, answer_s: float | None, most: float) -> npt.NDArray[np.float64]:
     """Expected duration of each request at the probe's speed, as in `demand`; 1 when the probe got no answer."""
     if not answer_s:
         return np.ones(plan.requests)
     found: npt.NDArray[np.float64] = np.asarray(plan.output_tokens).astype(np.float64)
-    most = settings.load.timeout
     return np.clip(found * (answer_s / PROBE_TOKENS), min(answer_s, most), most)
 
 

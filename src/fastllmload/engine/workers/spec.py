@@ -63,7 +63,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     record_text: bool = False
     words_memory: int = -1  # inherited descriptor of its SharedWords
     rows_memory: int = -1  # inherited descriptor of the memory that its rows go to (rowmemory.pxd)
-    texts_memory: int = -1  # the same for the texts of failures (texts_memory.py)
+    texts_memory: int = -1  # the same for the texts of failures (row_writer.py)
     max_event_bytes: int = 8 << 20
     source_addresses: tuple[str, ...] = ()
     cacert: str | None = None

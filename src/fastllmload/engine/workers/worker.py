@@ -14,14 +14,13 @@ import ctypes
 import gc
 import itertools
 import os
-import resource
 import signal
 import ssl
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -35,11 +34,10 @@ from fastllmload._ext.protocol import Protocol
 from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream
-from fastllmload._ext.talk import Talks
 from fastllmload._ext.wire import warm_up_kernel_stamps
-from fastllmload.engine.recording import texts_memory
-from fastllmload.engine.workers.memory import touch, warm_heap, warm_objects
-from fastllmload.engine.workers.routing import routed
+from fastllmload.engine.recording.row_writer import put_texts
+from fastllmload.engine.workers.memory import page_faults, touch, warm_heap, warm_objects
+from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import BODIES, Plan
 from fastllmload.records.error_texts import encode_texts
@@ -317,7 +315,7 @@ class Worker:
         self.texts_version += 1
         texts = encode_texts(self.error_texts.taken(), self.error_texts.left_out, self.redact)
         with contextlib.suppress(OSError):
-            texts_memory.put(self.spec.texts_memory, self.texts_version, texts)
+            put_texts(self.spec.texts_memory, self.texts_version, texts)
 
     def _sample(self, gc_before: int) -> None:
         used = time.process_time_ns()
@@ -328,40 +326,6 @@ class Worker:
             self.words[k.W_DISK_FULL] = 1
         resident = int(os.pread(self.statm, 128, 0).split()[1])
         self.words[k.W_RSS_BYTES] = resident * os.sysconf("SC_PAGE_SIZE")
-
-
-def page_faults() -> int:
-    """Minor and major page faults of this process so far."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_minflt + used.ru_majflt
-
-
-def conversations(
-    plan: Plan, worker: int, workers: int, slots: int = 0, bodies: Bodies | None = None
-) -> dict[str, Any]:
-    """Arguments of the reactor for a plan with conversations: this worker's first turns, and how turns are joined. In a
-    closed loop, each round of *slots* conversations is distributed again.
-    """
-    if plan.turns is None:
-        return {}
-    starts = plan.starts
-    positions = np.arange(len(starts)) % slots if slots else np.arange(len(starts))
-    numbers = np.ascontiguousarray(starts[positions % workers == worker], np.uint32)
-    joints = plan.joints
-    of_class = plan.request_class if len(joints) > 1 else None
-    talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies)
-    return {"numbers": numbers, "talks": talks}
-
-
-def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:
-    """Requests of *total* for the slots of *worker*, when all slots have equally many, or one more."""
-    rounds, rest = divmod(total, slots)
-    return rounds * partition_size(slots, worker, workers) + partition_size(rest, worker, workers)
-
-
-def partition_size(total: int, worker: int, workers: int) -> int:
-    """Items of *total* for *worker* when they are distributed round robin."""
-    return (total - worker + workers - 1) // workers if total > worker else 0
 
 
 def tls_context(spec: WorkerSpec) -> ssl.SSLContext:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.preflight.addresses import parse_base
-from fastllmload.engine.preflight.probe import Probe
+from fastllmload.engine.preflight.client import ProbeSettings
+from fastllmload.engine.preflight.probe import ServerProbe
 from fastllmload.engine.public_settings import redactor
 from fastllmload.errors import InputError, TargetError
 from fastllmload.settings import RunSettings, Secret
@@ -35,11 +35,10 @@ def unreachable_reason(
 ) -> str | None:
     """Why one of *urls* does not answer the query for its models; None if all answer with any status not in *refused*."""
     key = None if secret is None else secret.reveal()
-    endpoint = ENDPOINTS[settings.target.endpoint_type]
     for url in urls or ("http://localhost",):  # a Unix socket's
         try:
             base = parse_base(url, settings.target.unix_socket)
-            status = Probe(settings, base, endpoint, key, redactor(settings, secret)).status(PATIENCE_S)
+            status = ServerProbe(ProbeSettings.of(settings), base, key, redactor(settings, secret)).status(PATIENCE_S)
         except TargetError as problem:
             return problem.message
         if status in refused:

@@ -15,7 +15,7 @@ import msgspec
 from fastllmload import settings as asked
 from fastllmload._ext.mersenne import Mersenne
 from fastllmload.endpoint import Endpoint
-from fastllmload.endpoint.turn_template import TurnTemplate, stand_in
+from fastllmload.endpoint.body import TurnTemplate, stand_in
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.conversations.synthetic import TOOL
@@ -31,9 +31,9 @@ from fastllmload.workload.conversation import (
     Questions,
     SystemPrompt,
 )
-from fastllmload.workload.dataset import DatasetRequest
-from fastllmload.workload.dialogues import Dialogues, Message
+from fastllmload.workload.dialogues import Dialogues, ScriptedTurn
 from fastllmload.workload.lengths import Lengths, parse_lengths
+from fastllmload.workload.request import DatasetRequest
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 from fastllmload.workload.user_behavior import read_pause
@@ -74,10 +74,10 @@ class ScriptedConversations:
         encoder = RequestEncoder(endpoint, model, self.workload)
         for script in self._scripts():
             first = self._with_system_prompt(script[0], endpoint)
-            messages = [first, *script[1:]]
-            yield [self._part(encoder, endpoint, each, number, len(messages)) for number, each in enumerate(messages)]
+            turns = [first, *script[1:]]
+            yield [self._part(encoder, endpoint, each, number, len(turns)) for number, each in enumerate(turns)]
 
-    def _scripts(self) -> Iterator[tuple[Message, ...]]:
+    def _scripts(self) -> Iterator[tuple[ScriptedTurn, ...]]:
         """Without end: conversations of the requested number of turns, or all that they have."""
         if self._dialogues is None:
             assert self._most is not None
@@ -88,24 +88,26 @@ class ScriptedConversations:
         for script in self._dialogues.ordered(self._origin):
             yield script if self._most is None else script[: length(self._most, self._counts)]
 
-    def _with_system_prompt(self, message: Message, endpoint: Endpoint) -> Message:
+    def _with_system_prompt(self, turn: ScriptedTurn, endpoint: Endpoint) -> ScriptedTurn:
         """The first turn, after the system prompt if it has one."""
-        text = message.request.content
+        text = turn.request.content
         if self._system is None or not self._system.is_next():
-            return message
+            return turn
         assert isinstance(text, str)
         content = self._system.prepend_to(text, chat=endpoint.joint.messages)
-        tokens = (message.request.input_tokens or 0) + SYSTEM_TOKENS
-        return replace(message, request=replace(message.request, content=content, input_tokens=tokens))
+        tokens = (turn.request.input_tokens or 0) + SYSTEM_TOKENS
+        return replace(turn, request=replace(turn.request, content=content, input_tokens=tokens))
 
-    def _part(self, encoder: RequestEncoder, endpoint: Endpoint, message: Message, number: int, many: int) -> TurnPart:
-        one = with_planned_calls(as_turn(message.request, endpoint), endpoint.joint, number)
-        output = self._output(message)
+    def _part(
+        self, encoder: RequestEncoder, endpoint: Endpoint, turn: ScriptedTurn, number: int, many: int
+    ) -> TurnPart:
+        one = with_planned_calls(as_turn(turn.request, endpoint), endpoint.joint, number)
+        output = self._output(turn)
         body, pieces = encoder.encode(one, output), encoder.pieces(one)
         own = one.tokens(self._tokenizer)
-        think = 0 if not number else self._think_ns(message)
+        think = 0 if not number else self._think_ns(turn)
         carried = self.workload.history == "planned" and number + 1 < many
-        planned = self._planned(message) if carried else b""
+        planned = self._planned(turn) if carried else b""
         skip, tail = pieces.skip, pieces.closing(output)
         reply_at, takes = 0, True
         if number and isinstance(one.content, list):
@@ -113,28 +115,28 @@ class ScriptedConversations:
         kind = self._classes.index(one.name or "") if self._classes else 0
         return TurnPart(body, skip, tail, own, output, planned, reply_at, takes, think, kind)
 
-    def _output(self, message: Message) -> int:
+    def _output(self, turn: ScriptedTurn) -> int:
         if self._osl is not None and self._dialogues is not None:
             return self._osl.draw(self._lengths)
-        if message.request.output_tokens is not None:
-            return message.request.output_tokens
-        if message.reply is None or self._tokenizer is None:
-            raise InputError("output-length-missing", f"{message.request.where} has no output length; add --osl")
-        return max(1, self._tokenizer.count(message.reply))
+        if turn.request.output_tokens is not None:
+            return turn.request.output_tokens
+        if turn.reply is None or self._tokenizer is None:
+            raise InputError("output-length-missing", f"{turn.request.where} has no output length; add --osl")
+        return max(1, self._tokenizer.count(turn.reply))
 
-    def _planned(self, message: Message) -> bytes:
-        if message.reply is None:
+    def _planned(self, turn: ScriptedTurn) -> bytes:
+        if turn.reply is None:
             raise InputError(
                 "output-length-missing",
-                f"{message.request.where} has no reply for a planned history; use --history real",
+                f"{turn.request.where} has no reply for a planned history; use --history real",
             )
-        return escaped(message.reply)
+        return escaped(turn.reply)
 
-    def _think_ns(self, message: Message) -> int:
+    def _think_ns(self, turn: ScriptedTurn) -> int:
         """The delay in the data set, else a drawn think time."""
-        if message.delay_s is None:
+        if turn.delay_s is None:
             return self._think_times.next_ns()
-        return 0 if self._warmup else round(message.delay_s * 1e9)
+        return 0 if self._warmup else round(turn.delay_s * 1e9)
 
     def describe(self) -> dict[str, Any]:
         workload, dialogues = self.workload, self._dialogues
@@ -231,18 +233,3 @@ def place_reply(body: bytes, skip: int, one: DatasetRequest) -> tuple[bytes, int
     opened = before + b'"' + (b"," + msgspec.json.encode(rest)[1:] if rest else b"}")
     written = msgspec.json.encode(first)
     return body[:skip] + opened + body[skip + len(written) :], skip + len(before), True
-
-
-def check_scripted(workload: asked.Workload) -> None:
-    """InputError when a file or a number of turns is missing."""
-    if workload.turns not in (None, "all"):
-        parse_lengths(workload.turns, "--turns")
-    if workload.dataset_path is not None:
-        return
-    if workload.name != CONVERSATION:
-        raise InputError("option-missing", f"--workload {workload.name} is read from a file; add --dataset-path FILE")
-    if workload.turns == "all":
-        raise InputError(
-            "option-missing",
-            "--turns all takes all turns of a data set; add --dataset-path FILE, or give a number of turns",
-        )

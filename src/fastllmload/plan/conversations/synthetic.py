@@ -15,15 +15,12 @@ import msgspec
 
 from fastllmload import settings as asked
 from fastllmload.endpoint import BodyPieces, Endpoint
-from fastllmload.endpoint.turn_template import MESSAGES, TurnTemplate, ident, stand_in
-from fastllmload.errors import InputError
+from fastllmload.endpoint.body import MESSAGES, TurnTemplate, ident, stand_in
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.conversations.turns import Filler, Tally, ThinkTimes, TurnPart, turn_counts, write_conversations
 from fastllmload.plan.prompts.source import Origin
 from fastllmload.plan.prompts.synthetic import SyntheticPrompts
-from fastllmload.plan.standard import LENGTHS
 from fastllmload.workload.content.words import text_table
-from fastllmload.workload.fairness import MIXES
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
@@ -161,25 +158,3 @@ def tool_turn(
     calls = b'","tool_calls":' + msgspec.json.encode([call]) + answers
     inside = asks + calls + b',"content":"' + text + b'"}'
     return body[:skip] + inside + body[len(body) - tail :], skip + len(asks)
-
-
-def check_conversations(workload: asked.Workload) -> None:
-    """InputError for a workload without conversations."""
-    if workload.name not in LENGTHS or workload.name in MIXES or workload.name == "long-context":
-        raise InputError(
-            "option-not-applicable",
-            f"--turns does not go with --workload {workload.name}, whose requests stand alone; use conversation, "
-            "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom)",
-        )
-    if workload.prompt_form != "words":
-        raise InputError(
-            "option-not-applicable",
-            f"--turns needs prompts of words, not --prompt-form {workload.prompt_form}; leave it out",
-        )
-    if workload.image is not None:
-        raise InputError("option-not-applicable", "--turns does not go with --image; leave one out")
-    if workload.prefix_len and workload.prefix_share != 1:
-        raise InputError(
-            "option-not-applicable",
-            "--turns with --prefix-len needs --prefix-share 1: every conversation begins with a shared prefix",
-        )

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.mersenne import Mersenne
-from fastllmload.endpoint.turn_template import TurnTemplate
+from fastllmload.endpoint.body import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
 from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, TURN

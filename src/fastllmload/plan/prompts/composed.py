@@ -11,11 +11,11 @@ from fastllmload.endpoint import Endpoint
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.prompts.encoder import PlannedRequest, RequestEncoder, write_requests
 from fastllmload.plan.prompts.source import Origin, described, exactness, sharing
-from fastllmload.workload.completion import Completion, Samples
+from fastllmload.workload.completion import CodeSamples, Completion
 from fastllmload.workload.conversation import Conversation
-from fastllmload.workload.dataset import Dataset, DatasetRequest
+from fastllmload.workload.dataset import Dataset
 from fastllmload.workload.lengths import parse_lengths
-from fastllmload.workload.prompt_parts import ComposedSource
+from fastllmload.workload.request import ComposedSource, DatasetRequest
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
@@ -27,7 +27,7 @@ class ComposedPrompts:
 
     def __init__(
         self, workload: asked.Workload, origin: Origin, prefix_seed: str,
-        dataset: Dataset | None = None, samples: Samples | None = None,
+        dataset: Dataset | None = None, samples: CodeSamples | None = None,
     ) -> None:  # fmt: skip
         self.workload = workload
         self._origin, self._prefix_seed = origin, prefix_seed

@@ -14,7 +14,7 @@ from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
 from fastllmload.settings import Workload
 from fastllmload.workload.content.image import Images
-from fastllmload.workload.dataset import DatasetRequest
+from fastllmload.workload.request import DatasetRequest
 from fastllmload.workload.synthetic import Quota
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastllmload.errors import InputError
-from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations, check_scripted
-from fastllmload.plan.conversations.synthetic import SyntheticConversations, check_conversations
+from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations
+from fastllmload.plan.conversations.synthetic import SyntheticConversations
 from fastllmload.plan.prompts.composed import ComposedPrompts
 from fastllmload.plan.prompts.dataset import DatasetPrompts
 from fastllmload.plan.prompts.source import Origin, PromptSource
 from fastllmload.plan.prompts.synthetic import SyntheticPrompts, check_drawn
 from fastllmload.plan.standard import OWN_TEXT
 from fastllmload.settings import RunSettings, Workload
-from fastllmload.workload.completion import Samples
+from fastllmload.workload.completion import CodeSamples
 from fastllmload.workload.dataset import DATASETS, Dataset, read_dataset
 from fastllmload.workload.dialogues import Dialogues, read_dialogues
 from fastllmload.workload.lengths import parse_lengths
@@ -29,7 +28,7 @@ class LoadedWorkload:
     dataset: Dataset | None = None
     trace: Trace | None = None
     dialogues: Dialogues | None = None
-    samples: Samples | None = None
+    samples: CodeSamples | None = None
 
     def source(self, workload: Workload, origin: Origin, warmup: bool) -> PromptSource:
         """The requests of a phase; its conversations have no think times in a *warmup*. *workload*: that which was loaded,
@@ -53,41 +52,36 @@ def load_workloads(settings: RunSettings) -> tuple[LoadedWorkload, ...]:
 
 
 def load_workload(workload: Workload) -> LoadedWorkload:
-    tokenizer, path = load_tokenizer(workload.tokenizer), workload.dataset_path
+    """Check the settings of *workload* and read its file, which the rules of the options require where one is needed."""
+    tokenizer = load_tokenizer(workload.tokenizer)
+    path = None if workload.dataset_path is None else Path(workload.dataset_path)
     if workload.osl is not None:
         parse_lengths(workload.osl, "--osl")
     if workload.turns is not None:
         if workload.name not in (*DATASETS, CONVERSATION):
-            check_conversations(workload)
             check_drawn(workload)
             return LoadedWorkload()
-        check_scripted(workload)
-        return LoadedWorkload(dialogues=None if path is None else _dialogues(workload, Path(path)))
+        if workload.turns != "all":
+            parse_lengths(workload.turns, "--turns")
+        return LoadedWorkload(dialogues=None if path is None else _dialogues(workload, path))
     if workload.name in DATASETS:
-        dataset = read_dataset(workload.name, file_of(workload), tokenizer)
+        assert path is not None
+        dataset = read_dataset(workload.name, path, tokenizer)
         return LoadedWorkload(dataset if workload.dataset_class is None else dataset.of_class(workload.dataset_class))
     if workload.name == CONVERSATION:
-        return LoadedWorkload(None if path is None else read_dataset("sharegpt", Path(path), tokenizer))
+        return LoadedWorkload(None if path is None else read_dataset("sharegpt", path, tokenizer))
     if workload.name in OWN_TEXT:
-        return LoadedWorkload(samples=None if path is None else Samples.read(Path(path)))
-    if workload.name not in TRACES:
-        check_drawn(workload)
-        return LoadedWorkload()
-    trace = read_trace(workload.name, file_of(workload)).part(workload.trace_from, workload.trace_to)
+        return LoadedWorkload(samples=None if path is None else CodeSamples.read(path))
     check_drawn(workload)
-    return LoadedWorkload(trace=trace)
+    if workload.name not in TRACES:
+        return LoadedWorkload()
+    assert path is not None
+    return LoadedWorkload(trace=read_trace(workload.name, path).part(workload.trace_from, workload.trace_to))
 
 
 def _dialogues(workload: Workload, path: Path) -> Dialogues:
     found = read_dialogues("sharegpt" if workload.name == CONVERSATION else workload.name, path)
     return found if workload.dataset_class is None else found.of_class(workload.dataset_class)
-
-
-def file_of(workload: Workload) -> Path:
-    """The file that *workload* reads. InputError when it names none."""
-    if workload.dataset_path is None:
-        raise InputError("option-missing", f"--workload {workload.name} is read from a file; add --dataset-path FILE")
-    return Path(workload.dataset_path)
 
 
 def prefixes_stream(workload: Workload, origin: Origin) -> str:

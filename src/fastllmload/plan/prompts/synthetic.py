@@ -1,8 +1,10 @@
-"""Drawn prompts: synthetic requests and replayed traces."""
+"""Drawn prompts: synthetic requests and replayed traces. Numbers become words or token ids by stitching; texts of token ids,
+and words with images, are encoded one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,19 +13,28 @@ import msgspec
 import numpy as np
 
 from fastllmload import settings as asked
+from fastllmload._ext.mersenne import Mersenne
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, stitcher, write_bodies
-from fastllmload.plan.prompts.drawn_text import TokenTexts, with_images
-from fastllmload.plan.prompts.encoder import RequestEncoder, write_requests
+from fastllmload.plan.prompts.encoder import PlannedRequest, RequestEncoder, write_requests
 from fastllmload.plan.prompts.source import Origin, described, exactness, sharing
-from fastllmload.plan.standard import LENGTHS, OWN_TEXT, QUESTION_TOKENS
-from fastllmload.workload.content.words import IETF_SPAN, WordTable, id_table, text_table
+from fastllmload.plan.standard import LENGTHS, OWN_TEXT
+from fastllmload.workload.content.exact_length import fit_many
+from fastllmload.workload.content.image import Images
+from fastllmload.workload.content.words import (
+    IETF_SPAN,
+    QUESTION_TOKENS,
+    WordTable,
+    id_table,
+    text_table,
+    with_question,
+)
 from fastllmload.workload.dataset import DATASETS
-from fastllmload.workload.document import with_question
 from fastllmload.workload.fairness import MIXES, Classes
 from fastllmload.workload.lengths import Lengths, Limited, parse_lengths
 from fastllmload.workload.replay import Replay
+from fastllmload.workload.request import DatasetRequest
 from fastllmload.workload.synthetic import Batch, Independent, Prefixes, Quota, Shape, Synthetic
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, describe_trace
@@ -151,6 +162,49 @@ class SyntheticPrompts:
         return {"skipped": skipped, "deviations": [*facts["deviations"], sentence]}
 
 
+class TokenTexts:
+    """Token ids decoded, then repaired until the text has as many tokens as were drawn.
+
+    `exact`: prompts with the drawn number of tokens. *repair*: random stream of the filler.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, repair: str) -> None:
+        self._tokenizer, self._repair = tokenizer, Mersenne(repair)
+        self.exact = 0
+
+    def requests(self, batches: Iterable[Batch]) -> Iterator[PlannedRequest]:
+        for batch in batches:
+            wanted = batch.prompt.tolist()
+            texts = self._tokenizer.decode_many([numbers.tolist() for numbers in batch.prompts()])
+            texts, counts = fit_many(self._tokenizer, texts, wanted, self._filler)
+            self.exact += sum(have == want for have, want in zip(counts, wanted, strict=True))
+            facts = zip(counts, batch.output.tolist(), *batch.marks(), strict=True)
+            for text, (count, answer, kind, shared) in zip(texts, facts, strict=True):
+                yield PlannedRequest(DatasetRequest("", text), count, answer, kind, shared)
+
+    def _filler(self, tokens: int) -> str:
+        ids = np.empty(tokens, np.uint32)
+        self._repair.below(self._tokenizer.ordinary, ids, 0, tokens)
+        return self._tokenizer.decode(ids.tolist())
+
+
+def with_images(
+    batches: Iterable[Batch], table: WordTable, image: tuple[int, int, int], seed: str
+) -> Iterator[PlannedRequest]:
+    """One message per request: its words, then its images. Input tokens are those of the words; only the server
+    knows the tokens of an image.
+    """
+    width, height, count = image
+    images = Images(seed)
+    for batch in batches:
+        facts = zip(batch.prompt.tolist(), batch.output.tolist(), *batch.marks(), strict=True)
+        for text, (size, answer, kind, shared) in zip(table.texts(batch), facts, strict=True):
+            parts = [{"type": "text", "text": text + table.suffix}]
+            parts += [images.part(width, height) for _ in range(count)]
+            request = DatasetRequest("", [{"role": "user", "content": parts}])
+            yield PlannedRequest(request, size + table.suffix_tokens, answer, kind, shared)
+
+
 def _replaced(workload: asked.Workload, form: str) -> asked.Workload:
     return msgspec.structs.replace(workload, prompt_form=form)
 
@@ -196,24 +250,7 @@ def check_drawn(workload: asked.Workload) -> None:
 
 
 def _check_form(workload: asked.Workload, tokenizer: Tokenizer | None) -> None:
-    form = workload.prompt_form
-    if form not in asked.PROMPT_FORMS:
-        raise InputError(
-            "choice-unknown", f"--prompt-form {form!r} is unknown; choose one of {', '.join(asked.PROMPT_FORMS)}"
-        )
-    if form == "words":
-        return
-    if workload.name == "long-context":
-        raise InputError(
-            "option-not-applicable",
-            f"--prompt-form {form} does not go with long-context: its documents are words and a question",
-        )
-    if tokenizer is None:
-        raise InputError(
-            "option-not-applicable",
-            f"--prompt-form {form} needs a tokenizer whose ids are drawn; --tokenizer none has no ids",
-        )
-    if form == "text" and tokenizer.name != "cl100k_base":
+    if workload.prompt_form == "text" and tokenizer is not None and tokenizer.name != "cl100k_base":
         raise InputError(
             "option-not-applicable",
             f"--prompt-form text draws the ids of cl100k_base (IETF A.1.4), not of {tokenizer.name}; "

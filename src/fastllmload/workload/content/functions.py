@@ -17,7 +17,7 @@ LANGUAGES = ("python", "javascript", "typescript")
 SUFFIX = {"python": "py", "javascript": "js", "typescript": "ts"}
 
 
-class Code:
+class FunctionGenerator:
     """Functions drawn from *seed*, without end."""
 
     def __init__(self, seed: str) -> None:

@@ -22,12 +22,22 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import InputError
+from fastllmload.workload.content.exact_length import fit
 from fastllmload.workload.synthetic import Batch
 from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, Bundled, Tokenizer
 
 IETF_SPAN = 100_256  # the ids of IETF A.1.4: randint(0, 100255), the ordinary ids of cl100k_base
 SPARE = 64  # bytes after the last word that the compiled copy may read
 FEWEST_WORDS = 64  # of one token each: fewer would repeat too soon
+QUESTION_TOKENS = 100  # after every document of long-context (IETF A.5): drawn words, unique from the first token on
+QUESTION = (
+    "\n\nThe text above is a document. Read it from its beginning to its end and answer the following question about "
+    "it. Which five words of the document seem the most important to you, and in which part of the document, the "
+    "beginning, the middle or the end, does each of them "
+    "stand for the first time? Quote each word exactly as it is"  # prose: allow, part of a prompt
+    " written, say in one sentence why you chose it, and add how often you think that it occurs. Words in other "
+    "languages count as words."
+)
 _WORD = re.compile(rb" [a-z]{3,40}")
 _SYLLABLES = [c + v for c, v in product("bdfgklmnprstvz", "aeiou")]
 
@@ -96,6 +106,13 @@ def _text_table(tokenizer: Tokenizer | None) -> WordTable:
         first += np.uint32((1 << 8) - 1)  # without its space: this tokenizer adds a leading space itself
     form = "words" if tokenizer is not None else "syllables"
     return WordTable(form, blob, _stretch(entries), _stretch(first), b'"', b'"')
+
+
+def with_question(table: WordTable, tokenizer: Tokenizer | None) -> WordTable:
+    """*table* with the question of long-context after every document, cut to QUESTION_TOKENS tokens."""
+    before = "the" if tokenizer is None else "document"  # one token, since the question follows a word
+    text = fit(tokenizer, before + QUESTION, 1 + QUESTION_TOKENS)
+    return table.with_suffix(text.removeprefix(before), QUESTION_TOKENS)
 
 
 def id_table(tokenizer: Tokenizer) -> WordTable:

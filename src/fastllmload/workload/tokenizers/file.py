@@ -12,7 +12,7 @@ import msgspec
 
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
-from fastllmload.workload.content.cutting import Cut, cut_many
+from fastllmload.workload.content.exact_length import Cut, cut_many
 
 INSTEAD = "give the file of a Hugging Face model, or a name such as cl100k_base"
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from fastllmload.errors import InputError
-from fastllmload.workload.content.cutting import Cut, cut_many
+from fastllmload.workload.content.exact_length import Cut, cut_many
 
 
 class TiktokenTokenizer:

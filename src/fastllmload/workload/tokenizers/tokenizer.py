@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fastllmload.errors import InputError
-from fastllmload.workload.content.cutting import Cut, Seams, cut_many
+from fastllmload.workload.content.exact_length import Cut, Seams, cut_many
 
 ENCODINGS = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
 NORMALIZED = ("qwen3",)  # texts are normalized to NFC first, so the tokens' bytes may differ from the text's

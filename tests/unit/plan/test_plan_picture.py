@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from plan_builder import asked, build
+from support.plan_builder import asked, build
 
 from fastllmload.plan.description.picture import BLOCKS, HEIGHT, LABEL, WIDTH, _lengths, axis, bars, short, show, spell
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastllmload.workload.content.cutting import cut_many
+from fastllmload.workload.content.exact_length import cut_many
 from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, load_tokenizer
 
 pytestmark = pytest.mark.slow

@@ -9,16 +9,16 @@ import struct
 import threading
 
 import pytest
-from canned_server import canned
 from certificates import certificate, needs_openssl
 from refusals import code_of, raises_code, says
+from support.canned_server import canned
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.manifest import token_reporting
 from fastllmload.engine.preflight import client, probe
 from fastllmload.engine.preflight import client as progress
 from fastllmload.engine.preflight.check import preflight
-from fastllmload.engine.preflight.probe import Probe
+from fastllmload.engine.preflight.probe import ServerProbe
 from fastllmload.engine.recording.telemetry import TelemetryDiscovery
 from fastllmload.engine.run_plans import ResolvedSettings
 from fastllmload.errors import InputError, TargetError
@@ -380,7 +380,7 @@ def test_a_server_that_never_answers_is_rejected_after_the_timeout():
 
 def test_a_server_that_accepts_one_connection_only(monkeypatch):
     """One sentence, at whichever check the server stops accepting."""
-    connect = Probe._connect
+    connect = ServerProbe._connect
     taken = []
 
     def first_only(probe, address):
@@ -389,7 +389,7 @@ def test_a_server_that_accepts_one_connection_only(monkeypatch):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         return connect(probe, address)
 
-    monkeypatch.setattr(Probe, "_connect", first_only)
+    monkeypatch.setattr(ServerProbe, "_connect", first_only)
     with (
         canned(GOOD) as server,
         raises_code("target-unreachable"),

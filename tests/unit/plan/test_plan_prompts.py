@@ -86,8 +86,6 @@ def test_native_ids_are_sent_as_ids_if_the_protocol_allows(tmp_path):
     ("workload", "sentence"),
     [
         ({"prompt_form": "text", "tokenizer": "o200k_base"}, ("option-not-applicable", "--prompt-form")),
-        ({"prompt_form": "native", "tokenizer": "none"}, ("option-not-applicable", "--tokenizer")),
-        ({"prompt_form": "text", "name": "long-context"}, ("option-not-applicable",)),
         ({"name": "long-context", "isl": "list:9000,8192", "context_limit": 500}, ("context-exceeded", "9000,8192")),
         ({"name": "long-context", "isl": "choice:"}, ("length-invalid", "--isl", "'choice:'")),
         ({"prefix_len": 5, "prefix_share": 1.5}, ("value-out-of-range", "--prefix-share", "0", "1")),

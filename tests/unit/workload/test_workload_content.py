@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from refusals import raises_code
 
 from fastllmload.workload.content.exact_length import fit, fit_many
-from fastllmload.workload.content.functions import LANGUAGES, Code
+from fastllmload.workload.content.functions import LANGUAGES, FunctionGenerator
 from fastllmload.workload.content.image import Images, image_size
 from fastllmload.workload.content.prose import Prose
-from fastllmload.workload.document import QUESTION, QUESTION_TOKENS
+from fastllmload.workload.content.words import QUESTION, QUESTION_TOKENS
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
 CL100K = load_tokenizer("cl100k_base")
@@ -59,7 +59,7 @@ def test_the_question_has_its_hundred_tokens():
 
 def test_generated_python_parses():
     """Every language is generated, and the Python code parses."""
-    code = Code("9")
+    code = FunctionGenerator("9")
     ast.parse(code.repository("python", 9000))
     assert len({code.function(language) for language in LANGUAGES * 40}) == 120
 
