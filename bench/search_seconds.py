@@ -1,10 +1,9 @@
 """How many seconds of load a search needs, and how often its interval holds the truth, on servers of known answer.
 
-Searches run in simulated time (`tests/unit/procedure/simulated_bench.py`), so the figures depend on seeds only. The same
-script measures any tree whose package can be imported: `--save` writes the seconds, `--against` prints them as a ratio.
+Searches run in simulated time (`tests/simulated_bench.py`), so the figures depend on seeds only. `--save` writes the
+seconds, `--against` prints those of a file as a ratio; `search_seconds_ea1b49f.json` has those of the searches of commit
+ea1b49f on the same cases.
 
-    git worktree add OLD ea1b49f; (cd OLD; python setup.py build_ext --inplace)
-    PYTHONPATH=OLD/src python bench/search_seconds.py --save bench/search_seconds_ea1b49f.json
     python bench/search_seconds.py --against bench/search_seconds_ea1b49f.json
 """
 
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "unit" / "procedure"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from search_servers import ATTAINMENT, P99, SUSTAINED, Cliff, Slowing, TwoTimes, step
 from simulated_bench import SlotBench
@@ -97,10 +96,7 @@ def searched(name: str, seed: int) -> tuple[bool, float, float, float, float, bo
     runner = SlotBench(
         server, case.objective, SequentialPlan(), case.seconds, case.limit_s, np.random.default_rng(seed), case.bad
     )
-    # of trees before the bench itself was asked, such as ea1b49f
-    asked = {"is_resolved": runner.is_resolved} if "is_resolved" in IntervalSearch.__dataclass_fields__ else {}
-    search = IntervalSearch(case.hi / case.grid, case.hi, step, runner, SequentialPlan(), **asked)
-    found = search.run()
+    found = IntervalSearch(case.hi / case.grid, case.hi, step, runner, SequentialPlan()).run()
     low, high = runner.low(found), math.inf if found.above is None else found.above
     drifts = isinstance(server, Slowing)
     if drifts:
@@ -112,7 +108,7 @@ def searched(name: str, seed: int) -> tuple[bool, float, float, float, float, bo
         )
     else:
         truth = server.capacity if case.truth is None else case.truth
-    if drifts and getattr(found, "system_changed", False):
+    if drifts and found.system_changed:
         held = True
     elif truth == 0.0:
         held = found.best is None
@@ -127,7 +123,7 @@ def searched(name: str, seed: int) -> tuple[bool, float, float, float, float, bo
         high / scale,
         runner.measured_s,
         len(found.decisions),
-        bool(getattr(found, "system_changed", False)),
+        found.system_changed,
     )
 
 

@@ -22,7 +22,8 @@ from fastllmload.experiment.experiment import recorded_settings
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.settings import changed
 from fastllmload.procedure import runs_report
-from fastllmload.procedure.run import ProcedureTerms, ProcedureTest, complete_declarations, duration, run_procedure
+from fastllmload.procedure.procedure_test import ProcedureTest
+from fastllmload.procedure.run import ProcedureTerms, complete_declarations, duration, run_procedure
 from fastllmload.settings import RunSettings, Secret
 
 RESTART = "restart"  # the hook that gives every run a fresh system

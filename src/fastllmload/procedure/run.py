@@ -28,33 +28,14 @@ from fastllmload.experiment.level.result import Level, level_warnings
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.preparation import cold_start, hooks
 from fastllmload.experiment.report.findings import Findings
-from fastllmload.experiment.report.output import write
+from fastllmload.experiment.report.page import write
 from fastllmload.experiment.report.text import show
 from fastllmload.metrics.run.cold_start import declared_cold
+from fastllmload.procedure.procedure_test import ProcedureTest
 from fastllmload.settings import RunSettings, Secret
 
 QUICK_SETTLE_S = 0.5
 NOT_MET = 1
-
-
-@dataclass(frozen=True)
-class ProcedureTest:
-    """One of the ten tests. *parameters*: its struct, which may have `quick()`. *hooks*: the hooks that it needs.
-
-    *run* fills the findings. *expected_s* estimates its duration; None if it cannot be estimated.
-    """
-
-    name: str
-    section: str
-    title: str
-    parameters: type[msgspec.Struct]
-    run: Callable[[Experiment, Any, Findings], None]
-    hooks: Callable[[Any], tuple[str, ...]] = lambda parameters: ()
-    refuse: Callable[[Any, RunSettings], None] = lambda parameters, settings: None
-    expected_s: Callable[[Any, RunSettings], float | None] = lambda parameters, settings: None
-    workload: str | None = None  # the default if the user names none
-    sends: str | None = None  # the workload that it always sends
-    may: tuple[str, ...] = ()  # optional hooks
 
 
 @dataclass(frozen=True)
@@ -100,33 +81,18 @@ def run_procedure(
         )  # fmt: skip
         announce(test, settings, parameters, terms, book, console, simulated)
         settings = with_declarations(settings, declarations)
-        settle_s = terms.settle_s if terms.settle_s is not None else QUICK_SETTLE_S if terms.quick else SETTLE_S
-        found = Findings()
-        asked_none = settings.load.warmup_requests == 0 and not (
-            settings.load.warmup_tokens or settings.load.warmup_seconds
-        )
         is_cold = declared_cold(declarations)
-        if settings.load.warmup_requests or settings.load.warmup_tokens or settings.load.warmup_seconds:
-            console.warn(
-                "option-not-applicable",
-                "--warmup has no effect here except 0, which leaves the warm-up out: a test warms up with at least 100 "
-                "requests and 10,000 output tokens (IETF 4.5.1)",
-            )
-        for text in without_effect(test, settings, parameters):
-            console.warn("option-not-applicable", text)
         before = terms.before
-        if (
-            is_cold
-            and cold_start.RESTART not in before
-            and (simulated or terms.ask or cold_start.RESTART in terms.commands)
-        ):
+        if is_cold and cold_start.RESTART not in before and can_restart(terms, simulated):
             before = (*before, cold_start.RESTART)
-        for name in sorted(terms.commands.keys() - {*test.hooks(parameters), *test.may, *before}):
-            console.warn("option-not-applicable", f"--hook {name} is not used by the test {test.name}")
+        warn_of_unused_options(test, settings, parameters, {*terms.commands} - {*before}, console)
+        settle_s = terms.settle_s if terms.settle_s is not None else QUICK_SETTLE_S if terms.quick else SETTLE_S
+        is_warm = not is_cold and (settings.load.warmup_requests != 0 or asks_for_warm_up(settings))
         experiment = Experiment(
             terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s,
-            warm=not asked_none and not is_cold, cold=is_cold, hook_s=terms.hook_s,
+            warm=is_warm, cold=is_cold, hook_s=terms.hook_s,
         )  # fmt: skip
+        found = Findings()
         with (
             conclude_when_stopped(book, "procedure", lambda status: conclude(experiment, book, found, status, console)),
             experiment,
@@ -136,6 +102,10 @@ def run_procedure(
             test.run(experiment, parameters, found)
         compliant = conclude(experiment, book, found, journal.DONE, console)
         return NOT_MET if terms.strict and not compliant else 0
+
+
+def can_restart(terms: ProcedureTerms, simulated: bool) -> bool:
+    return simulated or terms.ask is not None or cold_start.RESTART in terms.commands
 
 
 def complete_declarations(
@@ -162,8 +132,7 @@ def complete_declarations(
     attempt(lambda: test.refuse(parameters, settings))
     attempt(lambda: check_engine_options(settings))
     declared = {**earlier, **manifest.declared(settings, simulated)}
-    can_restart = simulated or terms.ask is not None or cold_start.RESTART in terms.commands
-    attempt(lambda: cold_start.refuse(test.name, declared, can_restart))
+    attempt(lambda: cold_start.refuse(test.name, declared, can_restart(terms, simulated)))
     attempt(lambda: hooks.refuse_missing(test.hooks(parameters), terms.commands, simulated, terms.ask is not None))
     ask = None if problems or terms.quick else terms.ask
     attempt(lambda: found.update(manifest.complete(as_sent(test, settings), test.name, simulated, must, ask, earlier)))
@@ -175,6 +144,27 @@ def complete_declarations(
 def as_sent(test: ProcedureTest, settings: RunSettings) -> RunSettings:
     """*settings* with the workload that *test* really sends, which the manifest declares (IETF 4.1)."""
     return settings if test.sends is None else changed(settings, workload={"name": test.sends})
+
+
+def asks_for_warm_up(settings: RunSettings) -> bool:
+    load = settings.load
+    return bool(load.warmup_requests or load.warmup_tokens or load.warmup_seconds)
+
+
+def warn_of_unused_options(
+    test: ProcedureTest, settings: RunSettings, parameters: Any, hooks_given: set[str], console: Console
+) -> None:
+    """Warn of options that were given and that *test* does not use."""
+    if asks_for_warm_up(settings):
+        console.warn(
+            "option-not-applicable",
+            "--warmup has no effect here except 0, which leaves the warm-up out: a test warms up with at least 100 "
+            "requests and 10,000 output tokens (IETF 4.5.1)",
+        )
+    for text in without_effect(test, settings, parameters):
+        console.warn("option-not-applicable", text)
+    for name in sorted(hooks_given - {*test.hooks(parameters), *test.may}):
+        console.warn("option-not-applicable", f"--hook {name} is not used by the test {test.name}")
 
 
 def without_effect(test: ProcedureTest, settings: RunSettings, parameters: Any) -> Iterator[str]:

@@ -11,7 +11,6 @@ import msgspec
 from fastllmload.compliance.verdict import CONDITIONAL, NOT, UNCONDITIONAL
 from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.procedure import ProcedureDocument, RepeatedRun, RunsDocument
-from fastllmload.experiment.report.output import write_files
 from fastllmload.experiment.report.parts import (
     escaped,
     facts,
@@ -21,6 +20,7 @@ from fastllmload.experiment.report.parts import (
     terminal_remarks,
     terminal_tables,
     with_state,
+    write_files,
 )
 from fastllmload.experiment.report.parts import remarks as kinds_of_remarks
 from fastllmload.metrics.levels.asiai import STABLE_BELOW, VARIABLE_BELOW

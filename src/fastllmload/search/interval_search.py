@@ -1,27 +1,33 @@
 """Searches with noisy decisions: each level passes, fails or stays undecided, and the answer is an interval.
 
 Bracket by doubling, then halve the widest open gap. An undecided level does not stop the search: the gaps below and
-above it are still narrowed, and what stays open is the width of the answer. Pure, like `bisection`: it only calls the
-trial runner.
+above it are still narrowed, and what stays open is the width of the answer.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
-from fastllmload.errors import coded
-from fastllmload.search.bisection import ROUNDING, halfway, monotonicity_notes, rounded
+from fastllmload.search.driver import (
+    CHANGED,
+    ROUNDING,
+    Interval,
+    LevelWalk,
+    halfway,
+    halves,
+    middle_of_gap,
+    monotonicity_notes,
+    rounded,
+)
 from fastllmload.statistics.sequential_tests import LOWEST, Decision, SequentialPlan
 
-CHANGED = "changed"  # `ended_by` of a search during which the system changed
 LIKELY_FAILURES = 2  # successive levels that are likely to fail; higher ones are not tried
 STEPS_FROM_THROUGHPUT = 1.5  # distance from the overload throughput at which a level is likely to be decided
 WIDE_RATIO = 2.0  # upper end over lower end: such an answer is worth trials that decide only by luck
 RETESTS = 2  # best levels that may be refuted in a row
-DESCENTS = 4  # times that the lowest level is halved if the client was the limit there
 
 
 class Trials(Protocol):
@@ -73,52 +79,17 @@ class Trials(Protocol):
         return None
 
 
-@dataclass(frozen=True)
-class Interval:
-    """*best*: the highest level that passed, below all that failed; *above*: the lowest that failed above these.
-
-    *ended_by*: "bracket", "levels" (their number was used up), "bound", "minimum", "undecided", "client" or "changed"
-    (the system changed during the search, so the answer is not one figure).
-    *confirmed*: the re-test of the best level passed by itself; False: it was undecided; None: there was none.
-    """
-
-    best: float | None
-    above: float | None
-    ended_by: str
-    confirmed: bool | None
-    decisions: dict[float, Decision]
-    trials: dict[float, int]
-    notes: tuple[str, ...]
-
-    @property
-    def passed(self) -> list[float]:
-        """Levels that passed, up to *best*."""
-        top = 0.0 if self.best is None else self.best
-        return [level for level, decision in self.decisions.items() if decision is Decision.PASS and level <= top]
-
-    @property
-    def system_changed(self) -> bool:
-        """The system changed while it was measured."""
-        return self.ended_by == CHANGED
-
-
 @dataclass
-class IntervalSearch:
-    """*step*: width by level of a gap that needs no more narrowing. *shuffle*: seed of an interleaved order.
+class IntervalSearch(LevelWalk[Decision]):
+    """*shuffle*: seed of an interleaved order.
 
     Short trials at each level on the way up, and at each that halves the range in which the answer is likely; then longer
     trials at the levels on both sides of it that they can decide. What a higher pass implies is not proven again.
     """
 
-    lo: float
-    hi: float
-    step: Callable[[float], float]
     runner: Trials
     plan: SequentialPlan
     shuffle: int | None = None
-    decisions: dict[float, Decision] = field(default_factory=dict)
-    trials: dict[float, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     confirmed: bool | None = None
     system_changed: bool = False
 
@@ -132,29 +103,37 @@ class IntervalSearch:
         self.refuted: set[float] = set()  # best levels that failed their re-test
 
     def run(self) -> Interval:
-        self._bracket()
-        self._narrow()
-        self._verify_interpolation()
-        self._resolve_best()
-        self._confirm()
-        self._check_top()
+        self.walk()
         return self.interval()
 
-    # -- levels -------------------------------------------------------------------------------------------------------
+    # -- trials -------------------------------------------------------------------------------------------------------
+
+    def judge(self, level: float, number: int) -> Decision:
+        return self.runner.run_trial(level, number)
+
+    def measure(self, level: float) -> None:
+        """As in the driver. Interleaved, a further trial of a level comes after one of each end of the bracket."""
+        if level in self.outcomes and self.shuffle is not None:
+            self._measure_bracket_ends(level)
+            if not self._has_trials_left(level) or self.system_changed:
+                return
+        super().measure(level)
+
+    def repeats(self, level: float, taken: int) -> bool:
+        """A new level is repeated if the client was the limit. Without short trials, until it is decided, interleaved with
+        trials of its neighbours.
+        """
+        again = {Decision.CLIENT} if self.plan.short else {Decision.CLIENT, Decision.UNDECIDED}
+        is_new = self.trials[level] == taken
+        if not is_new or self.outcomes[level] not in again or not self._has_trials_left(level) or self.system_changed:
+            return False
+        if self.shuffle is not None and not self.plan.short:
+            self._measure_bracket_ends(level)
+        return True
 
     @property
     def has_room(self) -> bool:
-        return len(self.decisions) < self.plan.levels
-
-    def _test(self, level: float) -> Decision:
-        """Run the first trial; if the client was the limit, as many as the level may have. Without short trials: as many
-        as it takes to decide, interleaved with trials of its neighbours.
-        """
-        more = {Decision.CLIENT} if self.plan.short else {Decision.CLIENT, Decision.UNDECIDED}
-        while self._run_trial(level) in more and self._has_trials_left(level) and not self.system_changed:
-            if self.shuffle is not None and not self.plan.short:
-                self._measure_bracket_ends(level)
-        return self.decisions[level]
+        return len(self.outcomes) < self.plan.levels
 
     def _has_trials_left(self, level: float) -> bool:
         """Whether *level*, and the search's number of deciding trials, allow one more. The lowest level gets twice as many
@@ -174,28 +153,21 @@ class IntervalSearch:
         """Shares of the error rate that a trial of *level* takes."""
         return LOWEST if self.plan.short and level == self.lo else 1
 
-    def _run_trial(self, level: float) -> Decision:
-        number, before = self.trials.get(level, 0), self.decisions.get(level)
-        self.decisions[level] = self.runner.run_trial(level, number)
-        self.trials[level], self.last = number + 1, level  # an interrupted trial does not count
-        if number > 0:
+    def run_trial(self, level: float) -> Decision:
+        before, decision = self.outcomes.get(level), super().run_trial(level)
+        self.last = level
+        if self.trials[level] > 1:
             self._compare(level)
-        if before in (Decision.PASS, Decision.FAIL) and self.decisions[level] is not before:
-            self.notes.append(
-                coded(
-                    "answers-contradict", f"level {level:g}: {before}, but {self.decisions[level]} after another trial"
-                )
-            )
-        return self.decisions[level]
+        if before in (Decision.PASS, Decision.FAIL) and decision is not before:
+            self.note("answers-contradict", f"level {level:g}: {before}, but {decision} after another trial")
+        return decision
 
     def _compare(self, level: float) -> None:
         """Compare the last run of *level* with those before: a system that has changed ends the search."""
         difference = self.runner.changed(level)
         if difference is not None and not self.system_changed:
             self.system_changed = True
-            self.notes.append(
-                coded("system-changed", f"the system changed during the search: at level {level:g} {difference}")
-            )
+            self.note("system-changed", f"the system changed during the search: at level {level:g} {difference}")
 
     def _measure_bracket_ends(self, level: float) -> None:
         """Measure the ends of the bracket other than *level* again, in random order, if they have trials left."""
@@ -203,70 +175,105 @@ class IntervalSearch:
         self.order.shuffle(ends)
         for end in ends:
             if self._has_trials_left(end) and not self.system_changed:
-                self._run_trial(end)
+                self.run_trial(end)
 
-    def _bracket(self) -> None:
-        """Double until a level fails, or two in a row are likely to. An undecided level does not stop the doubling; one at
-        which the client was the limit in all trials does.
-        """
-        x, likely = self.lo, 0
-        while self._test(x) in (Decision.PASS, Decision.UNDECIDED) and x < self.hi and self.has_room:
-            likely = likely + 1 if self._likely_to_hold(x) is False else 0
-            if likely == LIKELY_FAILURES or (likely and x == self.lo):
-                break
-            x = min(rounded(2 * x), self.hi)
-        self._descend()
+    # -- up and down --------------------------------------------------------------------------------------------------
 
-    def _descend(self) -> None:
-        """If the client was the limit at the lowest level, halve it until a level can be judged."""
-        for level in lower_levels(self.lo, self.step):
-            if self.decisions[min(self.decisions)] is not Decision.CLIENT or not self.has_room:
-                return
-            self.notes.append(
-                coded(
-                    "level-below-range",
-                    f"level {level:g} is below the lowest one asked for: the client was the limit above it",
-                )
+    def lower_levels(self) -> Iterator[float]:
+        for level in halves(self.lo, self.step):
+            self.note(
+                "level-below-range",
+                f"level {level:g} is below the lowest one asked for: the client was the limit above it",
             )
-            self._test(level)
+            yield level
 
-    def _narrow(self) -> None:
-        while not self.system_changed and (level := self._next()) is not None:
-            if level not in self.decisions:
-                self._test(level)
-                continue
-            if self.shuffle is not None:
-                self._measure_bracket_ends(level)
-            if self._has_trials_left(level) and not self.system_changed:
-                self._run_trial(level)
+    def goes_down(self) -> bool:
+        """If the client was the limit at the lowest level, a lighter load may tell something about the system."""
+        return self.outcomes[min(self.outcomes)] is Decision.CLIENT and self.has_room
 
-    def _verify_interpolation(self) -> None:
+    def goes_up(self, top: float) -> bool:
+        """Until a level fails, or two in a row are likely to. An undecided level does not stop the doubling; one at which
+        the client was the limit in all trials does.
+        """
+        if self.outcomes[top] not in (Decision.PASS, Decision.UNDECIDED) or not self.has_room:
+            return False
+        return not all(self._likely_to_hold(one) is False for one in sorted(self.outcomes)[-LIKELY_FAILURES:])
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def checks(self) -> Iterator[None]:
+        yield from self._verify_interpolation()
+        yield from self._resolve_best()
+        yield from self._confirm()
+        yield from self._check_above()
+
+    def _verify_interpolation(self) -> Iterator[None]:
         """Measure the levels that the best level's pass is interpolated from, then judge all passes above them again."""
         while self.has_room and self.best is not None and not self.system_changed:
-            level = self.runner.reference_level(self.best, self.decisions)
-            if level is None or level in self.decisions:
+            level = self.runner.reference_level(self.best, self.outcomes)
+            if level is None or level in self.outcomes:
                 return
-            self._test(level)
+            self.measure(level)
             for passed in [other for other in self._levels_with(Decision.PASS) if other > level]:
-                self.decisions[passed] = self.runner.pooled_decision(passed)
-            self._narrow()
+                self.outcomes[passed] = self.runner.pooled_decision(passed)
+            yield
 
-    def _resolve_best(self) -> None:
+    def _resolve_best(self) -> Iterator[None]:
         """Measure the best level until it is resolved or has no trials left; if it fails now, its successor."""
         while (level := self.best) is not None and not self.runner.is_resolved(level) and self._has_trials_left(level):
             if self.system_changed:
                 return
-            before = self.decisions[level]
-            if self._run_trial(level) is not before:
-                self._narrow()
+            before = self.outcomes[level]
+            if self.run_trial(level) is not before:
+                yield
+
+    def _confirm(self) -> Iterator[None]:
+        """Re-test the best level; if that fails, the next lower one becomes the best."""
+        for number in range(RETESTS):
+            level = self.best
+            if level is None or self.system_changed:
+                return
+            alone = self.runner.retest(level, number)
+            self.last, self.retests = level, self.retests + 1
+            self._compare(level)
+            if alone is not Decision.FAIL:
+                self.confirmed = alone is Decision.PASS
+                return
+            pooled = self.runner.pooled_decision(level)
+            self.refuted.add(level)
+            self.outcomes[level] = Decision.FAIL if pooled is Decision.FAIL else Decision.UNDECIDED
+            self.note("level-not-confirmed", f"level {level:g} passed, but failed its re-test: it does not count")
+            yield
+        self.confirmed = None if self.best is None else False
+
+    def _check_above(self) -> Iterator[None]:
+        """Measure the failed level once more, in case the system became faster. That run alone proves nothing, but a level
+        that failed only in a short trial gets a longer one if it is likely to hold now.
+        """
+        level = self.above
+        if level is None or level == self.last or self.system_changed:
+            return
+        fails = self.runner.recheck(level)
+        self.last = level
+        self._compare(level)
+        if (
+            not fails
+            and self.trials[level] <= self.plan.short
+            and self._has_trials_left(level)
+            and not self.system_changed
+        ):
+            self.run_trial(level)
+            yield
 
     # -- what to measure next -----------------------------------------------------------------------------------------
 
-    def _next(self) -> float | None:
-        """The level to measure next: a passing one above a failing one; one that halves the range in which the answer is
-        likely; one that further trials are likely to decide; one in a gap that is still too wide. If the answer is still
-        wide then, one that further trials decide with some luck.
+    def next_level(self) -> float | None:
+        """A passing level above a failing one; one that halves the range in which the answer is likely; one that further
+        trials are likely to decide; one in a gap that is still too wide. If the answer is still wide then, one that further
+        trials decide with some luck.
         """
+        if self.system_changed:
+            return None
         floor = min(self._levels_with(Decision.FAIL), default=float("inf"))
         contradicted = min((level for level in self._levels_with(Decision.PASS) if level > floor), default=None)
         if contradicted is not None and self._has_trials_left(contradicted):
@@ -292,8 +299,8 @@ class IntervalSearch:
         return self.best is None or self.above is None or self.above > WIDE_RATIO * self.best
 
     def _can_measure(self, level: float) -> bool:
-        """Whether *level* may have a (further) trial; without this check `_next` would return it forever."""
-        return self._has_trials_left(level) if level in self.decisions else self.has_room
+        """Whether *level* may have a (further) trial; without this check `next_level` would return it forever."""
+        return self._has_trials_left(level) if level in self.outcomes else self.has_room
 
     def _doubtful_level(self) -> float | None:
         """A level below the best one that is likely to fail by its short trial, which contradicts monotonicity."""
@@ -306,17 +313,17 @@ class IntervalSearch:
 
     def _higher(self) -> float | None:
         """Twice the highest level, if no level is likely to fail after all."""
-        top = max(self.decisions)
+        top = max(self.outcomes)
         if not self.has_room or top >= self.hi or self._levels_with(Decision.FAIL, Decision.CLIENT):
             return None
-        if any(self._likely_to_hold(level) is False for level in self.decisions):
+        if any(self._likely_to_hold(level) is False for level in self.outcomes):
             return None
-        return min(rounded(2 * top), self.hi)
+        return self.doubled(top)
 
     def _inside(self) -> list[float]:
         """Levels above the best one and below the lowest that failed, or at which the client was the limit."""
         bottom, top = self.best or 0.0, self._top()
-        return sorted(level for level in self.decisions if bottom < level < top)
+        return sorted(level for level in self.outcomes if bottom < level < top)
 
     def _top(self) -> float:
         """The lowest level that failed. If none failed, and none that is likely to fail can be decided: the lowest at which
@@ -333,7 +340,7 @@ class IntervalSearch:
 
     def _can_be_decided(self, level: float) -> bool:
         """Whether more trials may decide it."""
-        undecided = self.decisions[level] is Decision.UNDECIDED
+        undecided = self.outcomes[level] is Decision.UNDECIDED
         if not undecided or level in self.refuted or not self._has_trials_left(level):
             return False
         asked = level, self.trials[level], self.optimistic
@@ -342,7 +349,7 @@ class IntervalSearch:
         return self.reachable[asked]
 
     def _likely_to_hold(self, level: float) -> bool | None:
-        if self.decisions.get(level) is not Decision.UNDECIDED:
+        if self.outcomes.get(level) is not Decision.UNDECIDED:
             return None
         if (level, self.trials[level]) not in self.likelihoods:
             self.likelihoods[level, self.trials[level]] = self.runner.likely_to_hold(level)
@@ -419,79 +426,37 @@ class IntervalSearch:
         gaps: list[tuple[float, float]] = []
         lowest, highest = min(inside, default=top), max(inside, default=self.best)
         if self.best is not None:
-            new = self._near_undecidable(lowest, self.best, -1) if inside else self._middle(self.best, top)
+            new = (
+                self._near_undecidable(lowest, self.best, -1)
+                if inside
+                else middle_of_gap(self.best, top, self.step(self.best))
+            )
             gaps += [((lowest - self.best) / self.step(self.best), new)] if new is not None else []
         if highest is not None and inside and top < float("inf"):
             new = self._near_undecidable(highest, top, 1)
             gaps += [((top - highest) / self.step(highest), new)] if new is not None else []
         return max(gaps)[1] if gaps else None
 
-    def _middle(self, low: float, high: float) -> float | None:
-        """None if the gap is at most one step wide."""
-        if high - low <= self.step(low) * (1 + ROUNDING):
-            return None
-        middle = halfway(low, high, self.step(low))
-        return middle if low < middle < high else None
-
     def _near_undecidable(self, undecidable: float, end: float, side: int) -> float | None:
         """A level between *undecidable* and *end*: one step from it, two if a second level there is undecidable, then four
         and so on, up to the middle.
         """
-        middle = self._middle(min(undecidable, end), max(undecidable, end))
+        low, high = sorted((undecidable, end))
+        middle = middle_of_gap(low, high, self.step(low))
         if middle is None or not self.plan.short:
             return middle
         many = sum(not self._can_be_decided(level) for level in self._inside())
-        new = rounded(undecidable + side * 2 ** max(0, many - 1) * self.step(min(undecidable, end)))
+        new = rounded(undecidable + side * 2 ** max(0, many - 1) * self.step(low))
         return max(middle, new) if side < 0 else min(middle, new)
 
     def _client_limit(self) -> float | None:
         """The lowest level above *best* at which the client was the limit."""
         return min((level for level in self._levels_with(Decision.CLIENT) if level > (self.best or 0.0)), default=None)
 
-    def _confirm(self) -> None:
-        """Re-test the best level; if that fails, the next lower one becomes the best."""
-        for number in range(RETESTS):
-            level = self.best
-            if level is None or self.system_changed:
-                return
-            alone = self.runner.retest(level, number)
-            self.last, self.retests = level, self.retests + 1
-            self._compare(level)
-            if alone is not Decision.FAIL:
-                self.confirmed = alone is Decision.PASS
-                return
-            pooled = self.runner.pooled_decision(level)
-            self.refuted.add(level)
-            self.decisions[level] = Decision.FAIL if pooled is Decision.FAIL else Decision.UNDECIDED
-            self.notes.append(
-                coded("level-not-confirmed", f"level {level:g} passed, but failed its re-test: it does not count")
-            )
-            self._narrow()
-        self.confirmed = None if self.best is None else False
-
-    def _check_top(self) -> None:
-        """Measure the failed level once more, in case the system became faster. That run alone proves nothing, but a level
-        that failed only in a short trial gets a longer one if it is likely to hold now.
-        """
-        level = self.above
-        if level is None or level == self.last or self.system_changed:
-            return
-        fails = self.runner.recheck(level)
-        self.last = level
-        self._compare(level)
-        if (
-            not fails
-            and self.trials[level] <= self.plan.short
-            and self._has_trials_left(level)
-            and not self.system_changed
-        ):
-            self._run_trial(level)
-            self._narrow()
-
     # -- the answer ---------------------------------------------------------------------------------------------------
 
     def _levels_with(self, *kinds: Decision) -> list[float]:
-        return [level for level, decision in self.decisions.items() if decision in kinds]
+        return [level for level, decision in self.outcomes.items() if decision in kinds]
 
     @property
     def best(self) -> float | None:
@@ -505,11 +470,9 @@ class IntervalSearch:
 
     def interval(self) -> Interval:
         """The answer so far, also of a search that was stopped."""
-        known = {Decision.PASS: True, Decision.FAIL: False}
-        odd = monotonicity_notes({level: known.get(decision) for level, decision in self.decisions.items()})
         return Interval(
-            self.best, self.above, self._ended_by(), self.confirmed, dict(self.decisions), dict(self.trials),
-            (*self.notes, *odd),
+            self.best, self.above, self._ended_by(), self.confirmed, dict(self.outcomes), dict(self.trials),
+            (*self.notes, *monotonicity_notes(self.outcomes)),
         )  # fmt: skip
 
     def _ended_by(self) -> str:
@@ -518,20 +481,9 @@ class IntervalSearch:
         if self._levels_with(Decision.CLIENT) and self.above is None:
             return "client"
         if self.above is None:
-            return "bound" if self.decisions.get(self.hi) is Decision.PASS else "undecided"
+            return "bound" if self.outcomes.get(self.hi) is Decision.PASS else "undecided"
         if self.best is None:
-            return "minimum" if self.decisions[min(self.decisions)] is Decision.FAIL else "undecided"
+            return "minimum" if self.outcomes[min(self.outcomes)] is Decision.FAIL else "undecided"
         if self._level_in_gap() is not None:
             return "levels"
         return "bracket" if not self._levels_with(Decision.CLIENT) else "client"
-
-
-def lower_levels(lo: float, step: Callable[[float], float]) -> list[float]:
-    """Half of *lo*, half of that and so on, in whole steps; at most DESCENTS levels."""
-    found = [lo]
-    for _ in range(DESCENTS):
-        half = halfway(0.0, found[-1], step(found[-1]))
-        if not half < found[-1]:
-            break
-        found.append(half)
-    return found[1:]

@@ -11,6 +11,7 @@ from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_load, instants, own_requests
 from fastllmload.experiment.level.verdict import IN_FLIGHT, LevelVerdict, Lowest, criteria_entry, judge_level, lowest_of
 from fastllmload.settings import RunSettings
+from fastllmload.statistics.sequential_tests import Decision
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def queue_text(level_results: Sequence[LevelResult]) -> str:
 
 def state_of(verdict: LevelVerdict) -> str:
     """The verdict in a word or two, for a table."""
-    if verdict.generator_limited and verdict.holds is None:
+    if verdict.decision is Decision.CLIENT:
         return "client limited"
     if verdict.saturated:
         return "saturated"

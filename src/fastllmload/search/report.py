@@ -12,9 +12,16 @@ from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.fields import known
 from fastllmload.documents.search import Answer, Criterion, LevelDecision, SearchDocument
 from fastllmload.experiment.report.findings import in_percent
-from fastllmload.experiment.report.output import write_files
-from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, markdown_tables, with_state
-from fastllmload.search.interval_search import CHANGED, Interval
+from fastllmload.experiment.report.parts import (
+    aligned,
+    escaped,
+    facts,
+    markdown_head,
+    markdown_tables,
+    with_state,
+    write_files,
+)
+from fastllmload.search.driver import CHANGED, Interval
 from fastllmload.search.objectives import client_limit_text, criterion_text, discarded_text
 from fastllmload.search.peak_search import Peak
 from fastllmload.search.trials import TrialRunner

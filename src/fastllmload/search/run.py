@@ -20,7 +20,8 @@ from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.preparation.warmup import warm_up
 from fastllmload.search import report
-from fastllmload.search.interval_search import CHANGED, IntervalSearch
+from fastllmload.search.driver import CHANGED
+from fastllmload.search.interval_search import IntervalSearch
 from fastllmload.search.objective_text import RequestedObjective, read_objective
 from fastllmload.search.peak_search import PeakSearch
 from fastllmload.search.trials import PeakTrialRunner, SearchParameters, TrialRunner

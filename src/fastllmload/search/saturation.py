@@ -1,27 +1,38 @@
-"""Measures the capacity of the system in a closed loop: concurrency is doubled until throughput rises no more.
+"""The capacity that load fractions refer to: declared, or measured in a closed loop until throughput rises no more.
 
-Our definition (spec/procedures 5.3): the request rate of the best level is the capacity that load fractions refer to. A
-closed loop cannot overload the system that it measures. The best level is the one with the most output tokens/s: if
-lengths differ much, requests/s of a level depend on the lengths drawn for it, and the highest of several such figures is
-above the truth.
+Our definition (spec/procedures 5.3): the request rate of the best level is the capacity. A closed loop cannot overload the
+system that it measures. The best level is the one with the most output tokens/s: if lengths differ much, requests/s of a
+level depend on the lengths drawn for it, and the highest of several such figures is above the truth.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import Protocol
 
 from fastllmload.documents.procedure import CapacityReference
+from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.report.findings import Findings
-from fastllmload.search.bisection import TRIES
-from fastllmload.search.load_fractions import KnownCapacity
+from fastllmload.search.driver import TRIES, LevelWalk
 from fastllmload.search.load_sweep import LevelResult, LoadSweep, state_of
 from fastllmload.settings import RunSettings
 
 FIRST_SLOTS, MOST_SLOTS = 4, 4096
 SHARE, LEAST_S = 0.2, 60.0  # of a level's length, and no less
 QUICK_S = 5.0
+
+
+class KnownCapacity(Protocol):
+    """Parameters of a test that takes a capacity."""
+
+    @property
+    def capacity(self) -> float | None: ...
+
+    @property
+    def capacity_source(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,29 @@ class SaturationCapacity:
         )
 
 
+@dataclass
+class Saturation(LevelWalk[LevelResult]):
+    """Doubles the slots of a closed loop until a level is saturated. Its steps are too coarse to narrow."""
+
+    load_sweep: LoadSweep
+
+    def judge(self, level: float, number: int) -> LevelResult:
+        return self.load_sweep.at(level, number)
+
+    def repeats(self, level: float, taken: int) -> bool:
+        found = self.outcomes[level]
+        return client_ended(found) and not found.level.cascading and taken < TRIES
+
+    def goes_up(self, top: float) -> bool:
+        found = self.outcomes[top]
+        return not (found.verdict.saturated or client_ended(found) or found.level.cascading)
+
+
+def client_ended(found: LevelResult) -> bool:
+    """The client was the limit, so that it is not known whether the level is saturated."""
+    return found.verdict.generator_limited and found.verdict.saturated is None
+
+
 def capacity_of(
     experiment: Experiment, settings: RunSettings, asked: KnownCapacity, found: Findings, prefix: str = ""
 ) -> SaturationCapacity | None:
@@ -60,38 +94,29 @@ def measured(
     load_sweep = LoadSweep(
         experiment, changed(settings, load={"duration": length, "num_requests": None}), True, f"{prefix}capacity, "
     )
-    slots, limited = FIRST_SLOTS, False
-    while slots <= MOST_SLOTS:
-        for repetition in range(TRIES):
-            level_result = load_sweep.at(slots, repetition)
-            limited = level_result.verdict.generator_limited and level_result.verdict.saturated is None
-            if not limited or level_result.level.cascading:
-                break
-        if level_result.verdict.saturated or limited or level_result.level.cascading:
-            break
-        slots *= 2
-    rows = [(f"{r.load:g}", r.level.req_s, r.level.output_tok_s, r.level.figure("ttft", "p99"), state_of(r.verdict))
-            for r in load_sweep.level_results]  # fmt: skip
+    Saturation(FIRST_SLOTS, MOST_SLOTS, lambda level: level, load_sweep).walk()
+    results = load_sweep.level_results
+    rows = [
+        (f"{r.load:g}", r.level.req_s, r.level.output_tok_s, r.level.figure("ttft", "p99"), state_of(r.verdict))
+        for r in results
+    ]
     columns = ("Slots", "Requests (r/s)", "Output (tok/s)", "TTFT P99 (ms)", "Verdict")
-    why = ended_by(load_sweep.level_results[-1])
+    why = ended_by(results[-1])
     title = f"{prefix}Capacity, measured in a closed loop".capitalize()
     found.table(f"{prefix}capacity", title, columns, rows, f"limited by: {why}")
-    best = max(
-        (level_result.level for level_result in load_sweep.level_results),
-        key=lambda level: level.output_tok_s,
-        default=None,
-    )
-    if best is None or best.req_s <= 0:
+    best = max((each.level for each in results), key=lambda level: level.output_tok_s)
+    if best.req_s <= 0:
         found.warn(
             "nothing-measured",
             "no request of the capacity measurement succeeded, so load fractions have no capacity to refer to",
         )
         return None
+    limited = client_ended(results[-1])
     if limited:
         found.warn(
             "client-limited", "the client was the limit while the capacity was measured: the true one may be higher"
         )
-    source = f"measured: closed loop, {len(load_sweep.level_results)} levels of {length:g} s"
+    source = f"measured: closed loop, {len(results)} levels of {length:g} s"
     return SaturationCapacity(best.req_s, source, limited, best.output_tok_s, why)
 
 
@@ -99,6 +124,45 @@ def ended_by(last: LevelResult) -> str:
     """What ended the measurement at its *last* level: criterion, value and limit, as text."""
     if last.level.cascading:
         return f"at {last.load:g} slots most of the last requests failed"
-    if last.verdict.saturated or (last.verdict.generator_limited and last.verdict.saturated is None):
+    if last.verdict.saturated or client_ended(last):
         return f"at {last.load:g} slots, {last.verdict.why()}"
     return f"{last.load:g} slots, the most that are tried, were not saturated: the true capacity may be higher"
+
+
+# -- what a user may ask for ------------------------------------------------------------------------------------------
+
+
+def validate_capacity_source(asked: KnownCapacity) -> None:
+    """InputError if a capacity is declared without its source (spec/procedures 5.3, 5.8), or a source without a capacity."""
+    if asked.capacity is not None and asked.capacity_source is None:
+        raise InputError(
+            "option-missing",
+            f"--capacity {asked.capacity:g} needs --capacity-source TEXT: say where the figure is from, because "
+            "another workload has another capacity; or leave --capacity out to have it measured (spec/procedures 5.3, 5.8)",
+        )
+    if asked.capacity is None and asked.capacity_source is not None:
+        raise InputError(
+            "option-missing",
+            "--capacity-source says where the figure of --capacity is from; add that, or leave both out",
+        )
+
+
+def validate_levels(levels: tuple[float, ...], example: tuple[float, ...], most: float | None = None) -> None:
+    """InputError if *levels* are empty or contain duplicates, or if one is above *most*."""
+    if not levels:
+        raise InputError(
+            "option-value-missing", f"--levels names no level; write for example --levels {listed(example)}"
+        )
+    twice = [level for level, count in Counter(levels).items() if count > 1]
+    if twice:
+        raise InputError("value-repeated", f"--levels names {listed(tuple(twice))} twice; every level is measured once")
+    above = tuple(level for level in levels if most is not None and level > most)
+    if above:
+        raise InputError(
+            "value-out-of-range",
+            f"--levels {listed(above)} lies above the capacity; this test measures at shares of it, at most {most:g}",
+        )
+
+
+def listed(levels: tuple[float, ...]) -> str:
+    return ",".join(f"{level:g}" for level in levels)

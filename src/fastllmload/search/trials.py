@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
@@ -82,7 +83,139 @@ class SearchParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class TrialRunner(Trials):
+class EvidenceTrials(Trials):
+    """Decides each level by the evidence of its runs; a subclass measures. *refused*: levels that this host cannot offer."""
+
+    runs: dict[float, list[LevelEvidence]] = field(default_factory=dict, kw_only=True)
+    level_decisions: dict[float, LevelDecision] = field(default_factory=dict, kw_only=True)
+    refused: dict[float, str] = field(default_factory=dict, kw_only=True)
+    repeated: dict[float, int] = field(default_factory=dict, kw_only=True)  # trials to be repeated at the same length
+
+    # -- the subclass -------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def judges(self) -> SearchObjective:
+        """The criteria, each of which decides a level."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> SequentialPlan: ...
+
+    @property
+    @abstractmethod
+    def window_s(self) -> float:
+        """Length of the window of a first trial."""
+
+    @abstractmethod
+    def is_lowest(self, level: float) -> bool:
+        """Whether *level* is the lowest of the search."""
+
+    @abstractmethod
+    def measure(self, level: float, times: float, suffix: str) -> LevelEvidence | None:
+        """Run *level* once, *times* as long as a first trial, and add the evidence to `runs`; None if this host cannot
+        offer it or no answer came back.
+        """
+
+    # -- the interface of IntervalSearch ------------------------------------------------------------------------------
+
+    def run_trial(self, level: float, number: int) -> Decision:
+        suffix = ", short trial" if number < self.plan.short else f", trial {number + 1 - self.plan.short}"
+        self.measure(level, self.length(level, number - self.repeated.get(level, 0)), suffix)
+        decision = self.pooled_decision(level)
+        self.repeated[level] = self.repeated.get(level, 0) + (decision is Decision.CLIENT)
+        return decision
+
+    def length(self, level: float, number: int) -> float:
+        """Length of trial *number*, in first trials."""
+        runs = self.runs.get(level, [])
+        return self.judges.length(level, runs, self._plan_at(level), self._lower(level), number, self.window_s)
+
+    def _plan_at(self, level: float) -> SequentialPlan:
+        return self.plan.for_lowest_level if self.is_lowest(level) else self.plan
+
+    def retest(self, level: float, number: int) -> Decision:
+        found = self.measure(level, 1, ", re-test")
+        return Decision.CLIENT if found is None else self._judge(level, [found]).decision
+
+    def recheck(self, level: float) -> bool:
+        found = self.measure(level, SHORT, ", re-test")
+        return found is None or not self.judges.likely_to_hold(level, [found], self._lower(level))
+
+    def pooled_decision(self, level: float) -> Decision:
+        if level in self.refused:
+            level_decision = LevelDecision(decision=Decision.CLIENT, parts=(), limits=(self.refused[level],))
+        elif self._is_short(level):
+            level_decision = self._decide_by_short_trials(level)
+        else:
+            level_decision = self._judge(level, self.runs[level], pooled=True)
+        self.level_decisions[level] = level_decision
+        return level_decision.decision
+
+    def _decide_by_short_trials(self, level: float) -> LevelDecision:
+        """Decide by short trials alone. They never pass *level*, and a single one fails it only at a smaller error rate."""
+        runs = self.runs[level]
+        one = sum(run.seconds for run in deciding_runs(runs)) < 2 * SHORT * LEAST_FULL_TRIAL * self.window_s
+        plan = self.plan.for_short_trial if one else self._plan_at(level)
+        level_decision = self.judges.judge(level, runs, plan, self._lower(level))
+        if level_decision.decision in (Decision.CLIENT, Decision.FAIL):
+            return level_decision
+        likely = "hold" if self.likely_to_hold(level) else "fail"
+        text = f"{'a short trial' if one else 'short trials'}, by which it is likely to {likely}"
+        return msgspec.structs.replace(level_decision, decision=Decision.UNDECIDED, short=text)
+
+    def _is_short(self, level: float) -> bool:
+        """Whether *level* has only short trials."""
+        runs = deciding_runs(self.runs.get(level, []))
+        return bool(runs) and max(run.seconds for run in runs) < LEAST_FULL_TRIAL * self.window_s
+
+    def likely_to_hold(self, level: float) -> bool | None:
+        if not self.plan.short or not self.runs.get(level):
+            return None
+        return self.judges.likely_to_hold(level, self.runs[level], self._lower(level))
+
+    def within_reach(self, level: float, optimistic: bool) -> bool:
+        runs = self.runs.get(level)
+        if not runs or not self.plan.short:
+            return True
+        done = sum(run.seconds for run in runs) / self.window_s
+        times = max(1.0, self.plan.longest / done)
+        optimism = OPTIMISTIC if optimistic else PESSIMISTIC
+        return self.judges.within_reach(level, runs, self._plan_at(level), self._lower(level), times, optimism)
+
+    def overload_throughput(self, level: float) -> float | None:
+        return self.judges.overload_throughput(level, self.runs[level]) if self.runs.get(level) else None
+
+    def reference_level(self, level: float, tested: Collection[float]) -> float | None:
+        return self.judges.reference_level(level, tested)
+
+    def changed(self, level: float) -> str | None:
+        runs = self.runs.get(level, [])
+        before = [run for run in runs[:-1] if not run.limited]
+        if not before or runs[-1].limited:
+            return None
+        return self.judges.changed(level, before, runs[-1:], self.plan)
+
+    def is_resolved(self, level: float) -> bool:
+        return self.judges.is_resolved(level, self.runs[level], self.plan, self.window_s)
+
+    def max_growth(self, level: float) -> float:
+        """Upper bound of the queue's growth in requests/s, by all trials of *level*."""
+        return self.judges.max_growth(self.runs[level], self.plan)
+
+    def _judge(self, level: float, runs: list[LevelEvidence], pooled: bool = False) -> LevelDecision:
+        """Decide *level* by *runs*. *pooled*: these are all its trials, not a re-test alone."""
+        if not runs:
+            return LevelDecision(decision=Decision.UNDECIDED, parts=())
+        judge = self.judges.judge_lowest if pooled and self._plan_at(level).lowest else self.judges.judge
+        return judge(level, runs, self.plan, self._lower(level))
+
+    def _lower(self, level: float) -> dict[float, list[LevelEvidence]]:
+        return {at: found for at, found in self.runs.items() if at < level and found}
+
+
+@dataclass
+class TrialRunner(EvidenceTrials):
     """Measures levels in *experiment* and decides. *settings*: shared by all levels.
 
     Every run has requests and instants of its own (a stream of the seed), so that runs are independent of each other
@@ -93,13 +226,14 @@ class TrialRunner(Trials):
     settings: RunSettings
     parameters: SearchParameters
     requested: RequestedObjective
-    runs: dict[float, list[LevelEvidence]] = field(default_factory=dict)
-    level_decisions: dict[float, LevelDecision] = field(default_factory=dict)
-    refused: dict[float, str] = field(default_factory=dict)
     taken: dict[float, int] = field(default_factory=dict)
-    repeated: dict[float, int] = field(default_factory=dict)  # trials to be repeated at the same length
     lowest: Lowest | None = None
     before_trial: Callable[[], object] = lambda: None  # saves the result so far, in case the trial is the last
+
+    @property
+    def judges(self) -> SearchObjective:
+        assert self.requested.objective is not None  # a search for a peak has heights instead
+        return self.requested.objective
 
     @property
     def plan(self) -> SequentialPlan:
@@ -107,22 +241,18 @@ class TrialRunner(Trials):
         plan = self.parameters.plan
         return replace(plan, short=0) if self.requested.objective is None else self.requested.objective.planned(plan)
 
-    # -- the interface of IntervalSearch ------------------------------------------------------------------------------
+    @property
+    def window_s(self) -> float:
+        return self.parameters.level_s * (1 - self.settings.load.ramp_share)
 
-    def run_trial(self, level: float, number: int) -> Decision:
-        suffix = ", short trial" if number < self.plan.short else f", trial {number + 1 - self.plan.short}"
-        self.measure(level, self._length(level, number - self.repeated.get(level, 0)), suffix)
-        decision = self.pooled_decision(level)
-        self.repeated[level] = self.repeated.get(level, 0) + (decision is Decision.CLIENT)
+    def is_lowest(self, level: float) -> bool:
+        return level == self.parameters.minimum
+
+    def pooled_decision(self, level: float) -> Decision:
+        decision = super().pooled_decision(level)
+        reason = self.level_decisions[level].reason
+        self.experiment.console.say(f"  {self.parameters.what} {level:g}: {decision.upper()}, {reason}")
         return decision
-
-    def _length(self, level: float, number: int) -> float:
-        """Length of trial *number*, in first trials."""
-        runs = self.runs.get(level, [])
-        return self._objective.length(level, runs, self._plan_at(level), self._lower(level), number, self._window_s)
-
-    def _plan_at(self, level: float) -> SequentialPlan:
-        return self.plan.for_lowest_level if level == self.parameters.minimum else self.plan
 
     def times(self, level: float, number: int) -> int:
         """Length of trial *number* of a search for a peak, in first trials: twice the one before, but a trial that decided
@@ -130,102 +260,7 @@ class TrialRunner(Trials):
         """
         return 1 << (number - self.repeated.get(level, 0))
 
-    def retest(self, level: float, number: int) -> Decision:
-        found = self.measure(level, 1, ", re-test")
-        return Decision.CLIENT if found is None else self._judge(level, [found]).decision
-
-    def recheck(self, level: float) -> bool:
-        found = self.measure(level, SHORT, ", re-test")
-        return found is None or not self._objective.likely_to_hold(level, [found], self._lower(level))
-
-    def pooled_decision(self, level: float) -> Decision:
-        if level in self.refused:
-            level_decision = LevelDecision(decision=Decision.CLIENT, parts=(), limits=(self.refused[level],))
-        elif self._is_short(level):
-            level_decision = self._decide_by_short_trials(level)
-        else:
-            level_decision = self._judge(level, self.runs[level], pooled=True)
-        self.level_decisions[level] = level_decision
-        self.experiment.console.say(
-            f"  {self.parameters.what} {level:g}: {level_decision.decision.upper()}, {level_decision.reason}"
-        )
-        return level_decision.decision
-
-    def _decide_by_short_trials(self, level: float) -> LevelDecision:
-        """Decide by short trials alone. They never pass *level*, and a single one fails it only at a smaller error rate."""
-        runs = self.runs[level]
-        one = sum(run.seconds for run in deciding_runs(runs)) < 2 * SHORT * LEAST_FULL_TRIAL * self._window_s
-        plan = self.plan.for_short_trial if one else self._plan_at(level)
-        level_decision = self._objective.judge(level, runs, plan, self._lower(level))
-        if level_decision.decision in (Decision.CLIENT, Decision.FAIL):
-            return level_decision
-        likely = "hold" if self.likely_to_hold(level) else "fail"
-        text = f"{'a short trial' if one else 'short trials'}, by which it is likely to {likely}"
-        return msgspec.structs.replace(level_decision, decision=Decision.UNDECIDED, short=text)
-
-    def _is_short(self, level: float) -> bool:
-        """Whether *level* has only short trials."""
-        runs = deciding_runs(self.runs.get(level, []))
-        return bool(runs) and max(run.seconds for run in runs) < LEAST_FULL_TRIAL * self._window_s
-
-    def likely_to_hold(self, level: float) -> bool | None:
-        if not self.plan.short or not self.runs.get(level):
-            return None
-        return self._objective.likely_to_hold(level, self.runs[level], self._lower(level))
-
-    def within_reach(self, level: float, optimistic: bool) -> bool:
-        runs = self.runs.get(level)
-        if not runs or not self.plan.short:
-            return True
-        done = sum(run.seconds for run in runs) / self._window_s
-        times = max(1.0, self.plan.longest / done)
-        optimism = OPTIMISTIC if optimistic else PESSIMISTIC
-        return self._objective.within_reach(level, runs, self._plan_at(level), self._lower(level), times, optimism)
-
-    def overload_throughput(self, level: float) -> float | None:
-        return self._objective.overload_throughput(level, self.runs[level]) if self.runs.get(level) else None
-
-    def reference_level(self, level: float, tested: Collection[float]) -> float | None:
-        return self._objective.reference_level(level, tested)
-
-    def changed(self, level: float) -> str | None:
-        runs = self.runs.get(level, [])
-        before = [run for run in runs[:-1] if not run.limited]
-        if not before or runs[-1].limited:
-            return None
-        return self._objective.changed(level, before, runs[-1:], self.plan)
-
-    def is_resolved(self, level: float) -> bool:
-        return self._objective.is_resolved(level, self.runs[level], self.plan, self._window_s)
-
-    def max_growth(self, level: float) -> float:
-        """Upper bound of the queue's growth in requests/s, by all trials of *level*."""
-        return self._objective.max_growth(self.runs[level], self.plan)
-
-    # -- measuring ----------------------------------------------------------------------------------------------------
-
-    @property
-    def _window_s(self) -> float:
-        """Length of the window of a first trial."""
-        return self.parameters.level_s * (1 - self.settings.load.ramp_share)
-
-    def _judge(self, level: float, runs: list[LevelEvidence], pooled: bool = False) -> LevelDecision:
-        """Decide *level* by *runs*. *pooled*: these are all its trials, not a re-test alone."""
-        if not runs:
-            return LevelDecision(decision=Decision.UNDECIDED, parts=())
-        judge = self._objective.judge_lowest if pooled and self._plan_at(level).lowest else self._objective.judge
-        return judge(level, runs, self.plan, self._lower(level))
-
-    def _lower(self, level: float) -> dict[float, list[LevelEvidence]]:
-        return {at: found for at, found in self.runs.items() if at < level and found}
-
-    @property
-    def _objective(self) -> SearchObjective:
-        assert self.requested.objective is not None  # a search for a peak has heights instead
-        return self.requested.objective
-
     def measure(self, level: float, times: float, suffix: str) -> LevelEvidence | None:
-        """Run *level* once, *times* as long as a first trial; None if this host cannot offer it or no answer came back."""
         self.before_trial()
         runs, repetition = self.runs.setdefault(level, []), self.taken.get(level, 0)
         self.taken[level] = repetition + 1
@@ -242,7 +277,7 @@ class TrialRunner(Trials):
                 raise  # the run had begun: the host failed during it
             self.refused[level] = str(problem)
             return None
-        found = evidence_of(measured.run, self.requested.wanted, self._window_s, self.parameters.preset)
+        found = evidence_of(measured.run, self.requested.wanted, self.window_s, self.parameters.preset)
         self._record(measured, level, suffix)
         if found is not None:
             runs.append(found)

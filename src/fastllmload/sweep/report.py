@@ -12,8 +12,7 @@ from fastllmload.documents.fields import known
 from fastllmload.documents.sweep import Cell, CellFigure, SweepDocument
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.report.findings import SHARES, format_cell, in_percent
-from fastllmload.experiment.report.output import write_files
-from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, pipes, with_state
+from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, pipes, with_state, write_files
 from fastllmload.report.text.reasoning import OF_REASONING, reasoned
 from fastllmload.statistics.student import t_interval
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fake_runs import FakeRuns, installed
@@ -20,10 +21,12 @@ from fastllmload.experiment.console import Console
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure import tests as ten
+from fastllmload.procedure.procedure_test import Conditions
+from fastllmload.procedure.procedure_test import ProcedureTest as Procedure
 from fastllmload.procedure.run import ProcedureTerms, run_procedure, without_effect
-from fastllmload.procedure.run import ProcedureTest as Procedure
 from fastllmload.procedure.tests import NAMES, fairness
 from fastllmload.procedure.tests.long_context import TEST as LONG_CONTEXT
+from fastllmload.search.saturation import SaturationCapacity
 from fastllmload.settings import Load, Output, RunSettings, Target, Workload
 
 SETTINGS = RunSettings(
@@ -49,8 +52,9 @@ def conducted(
     return found
 
 
-def nothing(experiment: Experiment, parameters: Any, found: Findings) -> None:
-    """A test's work."""
+def nothing(given: Conditions[Any]) -> Iterator[None]:
+    """A test without levels."""
+    yield from ()
 
 
 @pytest.mark.parametrize("named", ["synthetic-uniform", "conversation"])
@@ -63,10 +67,10 @@ def test_the_manifest_names_the_workload_that_is_sent(runs: FakeRuns, tmp_path: 
     assert [asked.workload.name for asked in runs.asked] == ["long-context"] * 2
     assert found["manifest"]["workload"] == "long-context"
     assert "<dt>Workload</dt><dd>long-context</dd>" in (tmp_path / "p" / "procedure.html").read_text().replace("\n", "")
-    found = conducted(replace(fairness.TEST, run=nothing), tmp_path / "f", None, settings)
+    found = conducted(replace(fairness.TEST, at_shares=False, levels=nothing), tmp_path / "f", None, settings)
     assert found["manifest"]["workload"] == fairness.MIXED == "fairness"
     assert found["parameters"]["run"]["workload"]["name"] == named  # what was asked, by which it is started again
-    conducted(replace(fairness.TEST, run=nothing), tmp_path / "f", None, settings)
+    conducted(replace(fairness.TEST, at_shares=False, levels=nothing), tmp_path / "f", None, settings)
 
 
 def test_lengths_that_are_all_beyond_the_context_are_refused_before_the_warm_up(runs: FakeRuns, tmp_path: Path) -> None:
@@ -107,17 +111,19 @@ def test_an_end_that_a_test_does_not_use_gives_a_warning(name: str, load: Load, 
 def test_the_title_is_there_from_the_start(runs: FakeRuns, tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
 
-    def run(experiment: Experiment, parameters: Any, found: Findings) -> None:
-        seen.append(json.loads((experiment.folder / "procedure.json").read_text()))
+    def levels(given: Conditions[Any]) -> Iterator[None]:
+        seen.append(json.loads((given.experiment.folder / "procedure.json").read_text()))
+        yield from ()
 
-    conducted(replace(fairness.TEST, run=run), tmp_path / "p")
+    conducted(replace(fairness.TEST, at_shares=False, levels=levels), tmp_path / "p")
     assert (seen[0]["status"], seen[0]["section"], seen[0]["title"]) == ("running", "5.6", "Scheduling Fairness")
 
 
 def test_each_level_warning_is_once_in_every_report(runs: FakeRuns, tmp_path: Path) -> None:
     """A level that is too short for the completion criterion (spec/procedures 0.6), and which ones."""
 
-    def run(experiment: Experiment, parameters: Any, found: Findings) -> None:
+    def levels(given: Conditions[Any]) -> Iterator[None]:
+        experiment = given.experiment
         for number, warnings in enumerate(([f"{SHORT}; take 300 s or more"], [], [f"{SHORT}; take 300 s or more"])):
             experiment.record(
                 experiment.level(f"{number} per second", experiment.base), criteria=Criteria(warnings=tuple(warnings))
@@ -125,8 +131,9 @@ def test_each_level_warning_is_once_in_every_report(runs: FakeRuns, tmp_path: Pa
         experiment.record(
             experiment.level("silent", experiment.base), criteria=Criteria(warnings=("nothing was measured",))
         )
+        yield from ()
 
-    found = conducted(replace(fairness.TEST, run=run), tmp_path / "p")
+    found = conducted(replace(fairness.TEST, at_shares=False, levels=levels), tmp_path / "p")
     short, silent = (text for text in found["warnings"] if text.startswith("level"))
     assert (short[:11], code_of(short)) == ("levels 0, 2", "level-too-short")
     assert (silent[:16], code_of(silent)) == ("level 3 (silent)", "nothing-measured")
@@ -154,9 +161,10 @@ def test_a_class_is_counted_by_what_its_percentiles_are_of(tmp_path: Path, monke
     monkeypatch.setattr(fairness.Level, "run", None)
     monkeypatch.setattr(fairness, "block_of", lambda run, isolated: convert(block, Fairness))
     monkeypatch.setattr(fairness, "ttft_of", lambda run, number: ())
-    found = Findings()
-    alone = {"short": level(0, 143), "long": level(1, 1000)}
-    fairness.report(level(2, 2039), alone, fairness.SaturationCapacity(10.0, "known"), fairness.Parameters(), found)
+    found, experiment = Findings(), cast(Experiment, None)  # nothing is measured
+    known = SaturationCapacity(10.0, "known")
+    done = fairness.Done(level(2, 2039), {"short": level(0, 143), "long": level(1, 1000)})
+    fairness.analyze(done, Conditions(experiment, SETTINGS, fairness.Parameters(), found, known))
     rows = next(table for table in found.tables if table.id == "fairness").rows
     assert [row[:2] for row in rows] == [
         ("short isolated", 143), ("short mixed", 2000), ("long isolated", 1000), ("long mixed", 39),

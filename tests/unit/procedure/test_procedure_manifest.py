@@ -17,8 +17,8 @@ from fastllmload.experiment import journal
 from fastllmload.experiment.declarations import ask_operator
 from fastllmload.experiment.experiment import recorded_settings
 from fastllmload.experiment.level.settings import digest
+from fastllmload.procedure.procedure_test import ProcedureTest as Procedure
 from fastllmload.procedure.run import ProcedureTerms, complete_declarations
-from fastllmload.procedure.run import ProcedureTest as Procedure
 from fastllmload.procedure.tests.capacity import TEST as CAPACITY
 from fastllmload.procedure.tests.guardrail import TEST as GUARDRAIL
 from fastllmload.settings import Load, Output, RunSettings, Target, Workload

@@ -11,8 +11,9 @@ from refusals import raises_code
 from fastllmload.experiment.level.verdict import COMPLETION, IN_FLIGHT, LATENCY, NO_GAIN, QUEUE, LevelVerdict
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests import capacity, itl, throughput
-from fastllmload.search.bisection import BisectionResult
+from fastllmload.search.driver import Interval
 from fastllmload.settings import RunSettings, Workload
+from fastllmload.statistics.sequential_tests import Decision
 
 FIGURES: dict[str, float | None] = {
     "ttft_p99_ms": 812.0,
@@ -82,14 +83,14 @@ def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_c
 def test_what_does_not_hold_is_said_in_its_number(above: float, unit: str, said: str) -> None:
     level: Any = SimpleNamespace(output_tok_s=1.0, req_s=1.0, figure=lambda *asked: 1.0)
     found = Findings()
-    throughput.summary(level, BisectionResult(0.5, above, "bracket", (), ()), found, unit, "why")
+    throughput.summary(level, Interval(0.5, above, "bracket"), found, unit, "why")
     assert found.tables[0].notes[0].startswith(f"{said} not hold: why; batch")
 
 
 def test_the_maximum_concurrency_names_what_ended_it() -> None:
     """Completion, latency and memory, with value and limit, of the level that does not pass."""
     level = SimpleNamespace(load=64.0, success_rate=0.93, generator_limited=False, figure=lambda name, statistic: 812.0)
-    levels: Any = SimpleNamespace(done=[(level, False, 2)], parameters=SimpleNamespace(slo_ttft_p99_ms=500.0))
+    levels: Any = SimpleNamespace(done=[(level, Decision.FAIL, 2)], parameters=SimpleNamespace(slo_ttft_p99_ms=500.0))
     assert capacity.limited_by(levels, 64.0) == (
         "2 out-of-memory errors; completion 93.0%, below 99%; P99 TTFT 812 ms is above 500 ms"
     )
@@ -101,9 +102,9 @@ def test_itl_refuses_answers_that_have_too_few_gaps(osl: str) -> None:
     """They were raised to 51 tokens without a word."""
     settings = RunSettings(workload=Workload(osl=osl))
     with raises_code("output-too-short", "--osl", osl, "51"):
-        itl.refuse(itl.Parameters(), settings)
+        itl.TEST.refuse(itl.Parameters(), settings)
 
 
 @pytest.mark.parametrize("osl", [None, "51", "uniform:8,200", "normal:40,10"])
 def test_itl_takes_answers_that_may_have_enough(osl: str | None) -> None:
-    itl.refuse(itl.Parameters(), RunSettings(workload=Workload(osl=osl)))
+    itl.TEST.refuse(itl.Parameters(), RunSettings(workload=Workload(osl=osl)))

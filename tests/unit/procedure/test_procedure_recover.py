@@ -42,7 +42,7 @@ def test_a_system_that_dies_is_recovered_and_the_test_continues(runs: FakeRuns, 
     """Three levels, the second aborted, the hook once."""
     hook = {"recover": f"touch {tmp_path}/alive"}
     with made(tmp_path / "p", commands=hook, warm=False) as experiment:
-        memory_pressure.run(experiment, ASKED, Findings())
+        memory_pressure.TEST.run(experiment, ASKED, Findings())
         entries = experiment.journal.document.levels
         assert [entry.aborted for entry in entries] == [False, True, False]
         assert [step.name for step in experiment.journal.document.steps] == ["recover"]
@@ -58,7 +58,7 @@ def test_it_is_also_recovered_after_the_last_level(runs: FakeRuns, tmp_path: Pat
     for start in range(2):
         found = Findings()
         with made(tmp_path / "p", commands=hook, warm=False) as experiment:
-            memory_pressure.run(experiment, LAST, found)
+            memory_pressure.TEST.run(experiment, LAST, found)
             entry = experiment.journal.document.levels[1]
             assert entry.died and entry.aborted and entry.recovered_s is not None
             assert experiment.levels[1].resumed is (start == 1)
@@ -73,11 +73,11 @@ def test_a_hook_that_fails_after_the_last_level_keeps_its_figures(runs: FakeRuns
     found = Findings()
     with made(tmp_path / "p", commands={"recover": "exit 3"}, warm=False) as experiment:
         with raises_code("hook-failed", "--hook", "'exit 3'", "3"):
-            memory_pressure.run(experiment, LAST, found)
+            memory_pressure.TEST.run(experiment, LAST, found)
         assert experiment.journal.document.levels[1].died
     assert found.sentences[-1].endswith("not brought back")
     with made(tmp_path / "p", commands={"recover": f"touch {tmp_path}/alive"}, warm=False) as experiment:
-        memory_pressure.run(experiment, LAST, found)
+        memory_pressure.TEST.run(experiment, LAST, found)
     assert len(runs.asked) == 2 and "brought it back" in found.sentences[-1]
 
 
@@ -87,5 +87,5 @@ def test_without_the_hook_it_ends_there(runs: FakeRuns, tmp_path: Path) -> None:
         made(tmp_path / "p", warm=False) as experiment,
         raises_code("target-lost"),
     ):
-        memory_pressure.run(experiment, ASKED, Findings())
+        memory_pressure.TEST.run(experiment, ASKED, Findings())
     assert [settings.load.concurrency for settings in runs.asked] == [4, 6]

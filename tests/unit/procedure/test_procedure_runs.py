@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,10 @@ from fastllmload.documents.procedure import TtftFindings
 from fastllmload.errors import InputError, Interrupted
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.experiment import Experiment
+from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import RERUN, at_rate, instants
-from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure import over_runs
-from fastllmload.procedure import run as conduct
+from fastllmload.procedure.procedure_test import Conditions, ProcedureTest
 from fastllmload.procedure.repeat import run_repeatedly
 from fastllmload.procedure.reshow import saved_report
 from fastllmload.procedure.run import ProcedureTerms
@@ -37,13 +39,19 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
 
-def one_level(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    level = experiment.level("one", at_rate(experiment.base, 2.0))
+def one_level(given: Conditions[Parameters]) -> Iterator[Level]:
+    yield given.experiment.level("one", at_rate(given.settings, 2.0))
+
+
+def analyze(level: Level, given: Conditions[Parameters]) -> None:
+    found = given.found
     found.values = TtftFindings(ttft_p99_ms=level.figure("ttft", "p99"))
     found.table("t", "A table", ("Metric", "Value"), [("TTFT P99 (ms)", level.figure("ttft", "p99"))])
 
 
-TOY = conduct.ProcedureTest("ttft", "5.1", "Time to First Token", Parameters, one_level)
+TOY = ProcedureTest(
+    "ttft", "5.1", "Time to First Token", Parameters, one_level, analyze, shared=lambda parameters: {}, warms_up=False
+)
 
 
 @pytest.fixture
@@ -142,14 +150,11 @@ def test_a_signal_between_two_levels_keeps_what_was_found(
 ) -> None:
     """Not only inside a level: in the pause between two, in a hook, in a warm-up."""
 
-    def stopped(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-        one_level(experiment, parameters, found)
+    def stopped(given: Conditions[Parameters]) -> Iterator[Level]:
+        yield from one_level(given)
         signal.raise_signal(number)
 
-    test, terms = (
-        conduct.ProcedureTest("ttft", "5.1", "TTFT", Parameters, stopped),
-        ProcedureTerms(tmp_path / "p", conforming=False),
-    )
+    test, terms = replace(TOY, levels=stopped), ProcedureTerms(tmp_path / "p", conforming=False)
     before = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     try:
         with raises_code("interrupted", "--output"):

@@ -11,9 +11,12 @@ from fake_runs import FakeRuns, installed, made
 from refusals import code_of
 
 from fastllmload.experiment.report.findings import Findings
-from fastllmload.procedure.tests.capacity import Levels, Parameters, find_capacity, report
-from fastllmload.search.bisection import BisectionResult, SearchEvent
+from fastllmload.procedure.procedure_test import Conditions
+from fastllmload.procedure.tests.capacity import Levels, Parameters, analyze, find_capacity
+from fastllmload.search.bisection import PermanentFailure
+from fastllmload.search.driver import Interval
 from fastllmload.settings import RunSettings
+from fastllmload.statistics.sequential_tests import Decision
 
 OOM = "CUDA OOM: tried to allocate 2 GiB\n"
 
@@ -23,11 +26,11 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
     return installed(monkeypatch)
 
 
-def holds(folder: Path, slots: int, log: Path) -> tuple[bool | SearchEvent | None, int]:
-    """Whether the level passes, and the out-of-memory lines in its entry."""
+def judged(folder: Path, slots: int, log: Path) -> tuple[Decision | PermanentFailure, int]:
+    """The decision on the level, and the out-of-memory lines in its entry."""
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
     with made(folder, commands={"server-log": f"cat {log}"}) as experiment:
-        answer = Levels(experiment, experiment.base, parameters, Findings()).holds(slots, 0)
+        answer = Levels(experiment, experiment.base, parameters, Findings()).judge(slots, 0)
     entry = json.loads((folder / "procedure.json").read_text())["levels"][-1]
     return answer, entry["oom"]
 
@@ -50,23 +53,23 @@ def test_lines_from_before_the_test_are_not_its_own(runs: FakeRuns, tmp_path: Pa
     log = tmp_path / "log"
     log.write_text(OOM * 3)
     runs.answer = passing
-    assert holds(tmp_path / "p", 4, log)[1] == 0
+    assert judged(tmp_path / "p", 4, log)[1] == 0
 
 
 def test_a_level_that_is_found_finished_keeps_its_lines(runs: FakeRuns, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("")
     runs.answer = writing(log, OOM)
-    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
+    assert judged(tmp_path / "p", 4, log) == (PermanentFailure("an out-of-memory error"), 1)
     log.write_text(OOM * 5)
-    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
+    assert judged(tmp_path / "p", 4, log) == (PermanentFailure("an out-of-memory error"), 1)
 
 
 def test_a_rotated_log_counts_from_its_start(runs: FakeRuns, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(OOM * 3)
     runs.answer = writing(log, OOM * 2)
-    assert holds(tmp_path / "p", 4, log)[1] == 2
+    assert judged(tmp_path / "p", 4, log)[1] == 2
 
 
 def test_a_start_that_was_cut_off_before_the_second_look_takes_it_later(
@@ -79,8 +82,8 @@ def test_a_start_that_was_cut_off_before_the_second_look_takes_it_later(
     with monkeypatch.context() as cut:
         cut.setattr(Levels, "oom_lines", lambda self, key: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            holds(tmp_path / "p", 4, log)
-    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
+            judged(tmp_path / "p", 4, log)
+    assert judged(tmp_path / "p", 4, log) == (PermanentFailure("an out-of-memory error"), 1)
 
 
 def test_lines_of_an_attempt_whose_files_are_damaged_are_not_those_of_the_next(runs: FakeRuns, tmp_path: Path) -> None:
@@ -88,10 +91,10 @@ def test_lines_of_an_attempt_whose_files_are_damaged_are_not_those_of_the_next(r
     log = tmp_path / "log"
     log.write_text("")
     runs.answer = writing(log, OOM)
-    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
+    assert judged(tmp_path / "p", 4, log) == (PermanentFailure("an out-of-memory error"), 1)
     (next((tmp_path / "p" / "levels").iterdir()) / "run.json").write_text("{")
     runs.answer = passing
-    assert holds(tmp_path / "p", 4, log) == (True, 0)
+    assert judged(tmp_path / "p", 4, log) == (Decision.PASS, 0)
 
 
 def test_lines_that_a_start_died_of_stay_with_the_level(runs: FakeRuns, tmp_path: Path) -> None:
@@ -105,18 +108,18 @@ def test_lines_that_a_start_died_of_stay_with_the_level(runs: FakeRuns, tmp_path
 
     runs.answer = dies
     with pytest.raises(KeyboardInterrupt):
-        holds(tmp_path / "p", 4, log)
+        judged(tmp_path / "p", 4, log)
     runs.answer = passing
-    assert holds(tmp_path / "p", 4, log) == (SearchEvent("an out-of-memory error"), 1)
+    assert judged(tmp_path / "p", 4, log) == (PermanentFailure("an out-of-memory error"), 1)
 
 
-def searched(folder: Path, log: Path, **more: int) -> tuple[BisectionResult, Findings]:
+def searched(folder: Path, log: Path, **more: int) -> tuple[Interval, Findings]:
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0, maximum=16, **more)
     found = Findings()
     with made(folder, commands={"server-log": f"cat {log}"}) as experiment:
         levels = Levels(experiment, experiment.base, parameters, found)
         answer = find_capacity(levels)
-        report(levels, answer, found)
+        analyze((levels, answer), Conditions(experiment, experiment.base, parameters, found))
     return answer, found
 
 
@@ -132,7 +135,7 @@ def test_memory_that_ran_out_once_is_not_outvoted_by_better_runs(runs: FakeRuns,
 
     runs.answer = once
     answer, found = searched(tmp_path / "p", log)
-    assert (answer.level, answer.above) == (7, 8)
+    assert (answer.best, answer.above) == (7, 8)
     assert any(text.endswith(": 7") for text in found.sentences)
     assert any(code_of(text) == "level-fails-permanently" for text in found.sentences)
     assert searched(tmp_path / "p", log) == (answer, found)
@@ -144,8 +147,8 @@ def test_an_error_text_of_a_level_that_was_too_short_is_kept(runs: FakeRuns, tmp
     runs.answer = lambda settings: passing(settings) | ({"error_texts": texts} if len(runs.asked) == 1 else {})
     parameters = Parameters(slo_ttft_p99_ms=100.0, duration_s=1.0)
     with made(tmp_path / "p") as experiment:
-        answer = Levels(experiment, experiment.base, parameters, Findings()).holds(4, 0)
-    assert answer == SearchEvent("2 out-of-memory errors")
+        answer = Levels(experiment, experiment.base, parameters, Findings()).judge(4, 0)
+    assert answer == PermanentFailure("2 out-of-memory errors")
 
 
 def test_a_level_on_which_most_requests_failed_is_not_outvoted(runs: FakeRuns, tmp_path: Path) -> None:
@@ -155,13 +158,13 @@ def test_a_level_on_which_most_requests_failed_is_not_outvoted(runs: FakeRuns, t
     runs.answer = lambda settings: passing(settings) | broken
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
     with made(tmp_path / "p") as experiment:
-        assert Levels(experiment, experiment.base, parameters, Findings()).holds(4, 0) == SearchEvent(
+        assert Levels(experiment, experiment.base, parameters, Findings()).judge(4, 0) == PermanentFailure(
             "most requests failed"
         )
     limited = {"certificate": {"verdict": "invalid", "generator_limited": True}, "metrics": {}}
     runs.answer = lambda settings: passing(settings) | broken | limited
     with made(tmp_path / "q") as experiment:
-        assert Levels(experiment, experiment.base, parameters, Findings()).holds(4, 0) is None
+        assert Levels(experiment, experiment.base, parameters, Findings()).judge(4, 0) is Decision.CLIENT
 
 
 def test_lines_between_two_levels_give_a_warning(runs: FakeRuns, tmp_path: Path) -> None:
@@ -173,9 +176,9 @@ def test_lines_between_two_levels_give_a_warning(runs: FakeRuns, tmp_path: Path)
     parameters = Parameters(slo_ttft_p99_ms=100.0, per_slot=0, duration_s=1.0)
     with made(tmp_path / "p", commands={"server-log": f"cat {log}"}) as experiment:
         levels = Levels(experiment, experiment.base, parameters, found)
-        levels.holds(4, 0)
+        levels.judge(4, 0)
         assert found.warnings == []
         log.write_text(OOM)
-        assert levels.holds(8, 0) is True
+        assert levels.judge(8, 0) is Decision.PASS
     assert len(found.warnings) == 1 and "1 out-of-memory line appeared" in found.warnings[0]
     assert "before 8 slots, run 1" in found.warnings[0]

@@ -11,11 +11,16 @@ from typed_documents import typed
 
 from fastllmload.errors import InputError
 from fastllmload.experiment.report.findings import Findings
+from fastllmload.procedure.procedure_test import Conditions
 from fastllmload.procedure.tests import test_named as procedure_named
 from fastllmload.procedure.tests import throughput, tradeoff
 from fastllmload.procedure.tests.capacity import Parameters as CapacityParameters
+from fastllmload.search.load_sweep import LoadSweep
+from fastllmload.search.saturation import SaturationCapacity
 from fastllmload.settings import RunSettings, Target, Workload
+from fastllmload.statistics.sequential_tests import Decision
 
+PASS, FAIL, CLIENT = Decision.PASS, Decision.FAIL, Decision.CLIENT
 TAKES_LEVELS = ("tradeoff", "itl", "guardrail", "memory-pressure")
 TAKES_CAPACITY = (*TAKES_LEVELS, "fairness")
 
@@ -123,48 +128,42 @@ def test_every_level_of_the_tradeoff_that_was_named_is_measured(
     """Those of 1.4, 1.6 and 2 times the capacity too, otherwise added where nothing saturates (spec/procedures 5.3)."""
     loads: list[float] = []
 
-    class Rungs:
-        level_results: tuple[Any, ...] = ()
+    def at(load_sweep: LoadSweep, load: float) -> Any:
+        loads.append(load)
+        return SimpleNamespace(load=load, level=SimpleNamespace(cascading=False))
 
-        def __init__(self, *rest: Any) -> None: ...
-
-        def at(self, load: float) -> Any:
-            loads.append(load)
-            return SimpleNamespace(load=load, level=SimpleNamespace(cascading=False))
-
-    monkeypatch.setattr(tradeoff, "LoadSweep", Rungs)
-    for name in ("warm_up", "report"):
-        monkeypatch.setattr(tradeoff, name, lambda *rest, **more: None)
-    monkeypatch.setattr(tradeoff, "capacity_of", lambda *rest: SimpleNamespace(req_s=10.0))
-    experiment = SimpleNamespace(base=RunSettings(), quick=quick)
-    tradeoff.run(experiment, tradeoff.Parameters(levels=levels), Findings())  # type: ignore[arg-type]
+    monkeypatch.setattr(LoadSweep, "at", at)
+    experiment: Any = SimpleNamespace(quick=quick)
+    known = SaturationCapacity(10.0, "known")
+    given = Conditions(experiment, RunSettings(), tradeoff.Parameters(levels=levels), Findings(), known)
+    assert len(list(tradeoff.levels(given))) == len(measured)
     assert loads == measured
 
 
 @pytest.mark.parametrize(
     ("late", "value", "bounds", "said"),
     [
-        (False, 90.0, (80.0, 115.0), True),
-        (False, 110.0, (95.0, 115.0), False),
-        (True, 90.0, (80.0, 95.0), True),
-        (True, 90.0, (80.0, 115.0), None),
-        (True, 110.0, (95.0, 115.0), None),
-        (True, 110.0, (105.0, 115.0), False),
+        (False, 90.0, (80.0, 115.0), PASS),
+        (False, 110.0, (95.0, 115.0), FAIL),
+        (True, 90.0, (80.0, 95.0), PASS),
+        (True, 90.0, (80.0, 115.0), CLIENT),
+        (True, 110.0, (95.0, 115.0), CLIENT),
+        (True, 110.0, (105.0, 115.0), FAIL),
     ],
 )
 def test_an_objective_is_missed_or_met_where_it_is_so_whatever_the_client_did_late(
-    late: bool, value: float, bounds: tuple[float, float], said: bool | None
+    late: bool, value: float, bounds: tuple[float, float], said: Decision
 ) -> None:
     """And the report is of a run that met it."""
     level_result: Any = SimpleNamespace(
         load=8.0,
-        verdict=SimpleNamespace(holds=True, limits=("P99 of the dispatch lag is 1.5 ms",) * late),
+        verdict=SimpleNamespace(decision=PASS, limits=("P99 of the dispatch lag is 1.5 ms",) * late),
         level=SimpleNamespace(
             figure=lambda *asked: value, output_tok_s=100.0,
             document=typed({"metrics": {"tpot": {"bounds": {"p99": bounds}}}}),
         ),
     )  # fmt: skip
-    assert throughput.answer(level_result, {"tpot": 100.0}) is said
+    assert throughput.judge(level_result, {"tpot": 100.0}) is said
     load_sweep: Any = SimpleNamespace(level_results=[level_result])
-    assert throughput.best_of(load_sweep, 8.0, {"tpot": 100.0}) is (level_result if said else None)
+    assert throughput.best_of(load_sweep, 8.0, {"tpot": 100.0}) is (level_result if said is PASS else None)
     assert throughput.best_of(load_sweep, 8.0, {}) is level_result

@@ -17,16 +17,18 @@ from fastllmload.documents.run import ClassFairness, RunDocument
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.verdict import COMPLETION, NO_GAIN, QUEUE, LevelVerdict, nothing_measured
 from fastllmload.experiment.report.findings import Findings
+from fastllmload.procedure.procedure_test import Conditions
 from fastllmload.procedure.run import client_limited_text
 from fastllmload.procedure.tests import fairness, guardrail
 from fastllmload.procedure.tests.capacity import Levels, Parameters, count_matching
 from fastllmload.procedure.tests.fairness import CLASSES, MIXED, expected_tokens, overloaded
 from fastllmload.procedure.tests.memory_pressure import preempted, preemption_text
 from fastllmload.search import saturation
-from fastllmload.search.bisection import SearchEvent
+from fastllmload.search.bisection import PermanentFailure
 from fastllmload.search.load_sweep import LevelResult, LoadSweep
 from fastllmload.search.saturation import SaturationCapacity
 from fastllmload.settings import RunSettings
+from fastllmload.statistics.sequential_tests import Decision
 
 
 def test_same_tokens_follow_from_the_workloads_definition() -> None:
@@ -112,11 +114,14 @@ def test_a_capacity_names_what_ended_its_measurement(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("said", "holds"),
-    [("torch.cuda.OutOfMemoryError: tried to allocate", SearchEvent("an out-of-memory error")), ("busy", True)],
+    ("said", "judged"),
+    [
+        ("torch.cuda.OutOfMemoryError: tried to allocate", PermanentFailure("an out-of-memory error")),
+        ("busy", Decision.PASS),
+    ],
 )
 def test_a_level_whose_errors_speak_of_memory_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, holds: bool | SearchEvent
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, judged: Decision | PermanentFailure
 ) -> None:
     """One failure in a thousand would not fail it otherwise (IETF 5.5.2)."""
     texts = [{"http_status": 500, "error": "http_status", "text": said, "requests": 1}]
@@ -130,7 +135,7 @@ def test_a_level_whose_errors_speak_of_memory_fails(
     experiment = made(tmp_path)
     monkeypatch.setattr(experiment, "is_unreachable", lambda: False)
     levels = Levels(experiment, experiment.base, Parameters(slo_ttft_p99_ms=100.0), Findings())
-    assert levels.holds(4, 0) == holds
+    assert levels.judge(4, 0) == judged
 
 
 def test_texts_about_memory_are_counted_by_request(tmp_path: Path) -> None:
@@ -183,7 +188,7 @@ def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
     """Else the other configurations' reductions have nothing to refer to (IETF 5.10.4)."""
     measured = {"baseline, ": 20.0, "input, ": 15.0}
     installed(monkeypatch)
-    monkeypatch.setattr(guardrail, "warm_up", lambda *arguments, **named: None)
+    monkeypatch.setattr(Conditions, "warm_up", lambda *arguments: None)
     monkeypatch.setattr(
         guardrail,
         "measured",
@@ -203,7 +208,7 @@ def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
     asked = guardrail.Parameters(capacity=10.0, capacity_source="known", configurations=("baseline", "input"))
     with made(tmp_path / "p") as experiment:
         monkeypatch.setattr(experiment, "switch", lambda group, name: None)
-        guardrail.run(experiment, asked, found := Findings())
+        guardrail.TEST.run(experiment, asked, found := Findings())
     assert isinstance(found.values, GuardrailFindings)
     assert found.values.throughput_req_s == {"baseline": 20.0, "input": 15.0}
     assert found.values.throughput_output_tok_s == {"baseline": 68.0, "input": 53.0}

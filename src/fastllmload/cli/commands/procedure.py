@@ -19,7 +19,7 @@ from fastllmload.errors import InputError
 
 if TYPE_CHECKING:
     from fastllmload.cli.options.sources import RawOptions
-    from fastllmload.procedure.run import ProcedureTest
+    from fastllmload.procedure.procedure_test import ProcedureTest
 
 ABOUT = {
     "ttft": "Time to first token: its distribution at one load (IETF 5.1).",

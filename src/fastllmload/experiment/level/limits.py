@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from fastllmload.documents.fields import known
-from fastllmload.experiment.level.late_reads import may_be_in_time
-from fastllmload.experiment.level.margins import BEST, WORST, late_of, ttft_ends, within
+from fastllmload.experiment.level.margins import BEST, WORST, late_of, may_be_in_time, ttft_ends, within
 from fastllmload.experiment.level.result import Level
 from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.statistics.sequential_tests import Decision
 
 
 class LatencyLimits(Protocol):
@@ -33,19 +33,19 @@ def meets(level: Level, limits: Mapping[str, float]) -> bool:
     return all((value := level.figure(name, "p99")) is not None and value <= limit for name, limit in limits.items())
 
 
-def met(level: Level, limits: Mapping[str, float], late: bool) -> bool | None:
-    """`meets`, or None if the client's lateness may decide it. *late*: the client was late throughout, so each limit is
-    compared with both bounds of its figure; otherwise only the effect of a stall on TTFT is considered.
+def judge_limits(level: Level, limits: Mapping[str, float], late: bool) -> Decision:
+    """Decide all *limits* together. *late*: the client was late throughout, so each limit is compared with both bounds of
+    its figure; otherwise only the effect of a stall on TTFT is considered.
     """
-    return all_of(objective(level, name, limit, late) for name, limit in limits.items())
+    return combined(judge_limit(level, name, limit, late) for name, limit in limits.items())
 
 
-def objective(level: Level, name: str, limit: float, late: bool) -> bool | None:
+def judge_limit(level: Level, name: str, limit: float, late: bool) -> Decision:
     if late:
-        return within(ends_of(level, name), limit)
+        return decision_of(within(ends_of(level, name), limit))
     if meets(level, {name: limit}):
-        return True
-    return None if name == "ttft" and may_be_in_time(level.run, limit) else False
+        return Decision.PASS
+    return Decision.CLIENT if name == "ttft" and may_be_in_time(level.run, limit) else Decision.FAIL
 
 
 def ends_of(level: Level, name: str) -> dict[int, float | None]:
@@ -57,7 +57,13 @@ def ends_of(level: Level, name: str) -> dict[int, float | None]:
     return {BEST: known(least), WORST: known(most)}
 
 
-def all_of(answers: Iterable[bool | None]) -> bool | None:
-    """False if one is False; else None if one is None; else True."""
-    found = set(answers)
-    return False if False in found else None if None in found else True
+def decision_of(holds: bool | None) -> Decision:
+    """*holds*: None if the client's lateness may decide it."""
+    return Decision.CLIENT if holds is None else Decision.PASS if holds else Decision.FAIL
+
+
+def combined(decisions: Iterable[Decision]) -> Decision:
+    """Of several criteria: FAIL if one fails; else that of one that does not pass; else PASS."""
+    found = set(decisions)
+    order = (Decision.FAIL, Decision.CLIENT, Decision.UNDECIDED)
+    return next((one for one in order if one in found), Decision.PASS)

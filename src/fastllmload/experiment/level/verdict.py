@@ -13,8 +13,7 @@ from fastllmload.experiment.level import criteria as rule
 from fastllmload.experiment.level import margins
 from fastllmload.experiment.level.client_lateness import client_limits, is_closed, load_of, offered_in_full
 from fastllmload.experiment.level.criteria import waiting
-from fastllmload.experiment.level.late_reads import may_be_in_time
-from fastllmload.experiment.level.margins import BEST, WORST, Figures
+from fastllmload.experiment.level.margins import BEST, WORST, Figures, may_be_in_time
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.request.durations import committed
 from fastllmload.metrics.request.ttft import ttft
@@ -23,6 +22,7 @@ from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.timeline import BEARING, stated_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.statistics.sequential_tests import Decision
 
 IN_FLIGHT = "requests in flight"
 QUEUE, COMPLETION, LATENCY, NO_GAIN = "queue growing", "completion", "latency", "no gain"
@@ -70,16 +70,18 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
     in_question: tuple[str, ...] = ()
 
     @property
-    def holds(self) -> bool | None:
-        """Not saturated and steady; None: undecided. A level with a late client passes only if it was offered in full."""
+    def decision(self) -> Decision:
+        """PASS: not saturated and steady. A level with a late client passes only if it was offered in full."""
+        unknown = Decision.CLIENT if self.generator_limited else Decision.UNDECIDED
         if self.saturated is None or self.steady is None:
-            return False if self.saturated else None
-        holds = not self.saturated and self.steady
-        return None if holds and self.generator_limited and not self.offered_in_full else holds
+            return Decision.FAIL if self.saturated else unknown
+        if self.saturated or not self.steady:
+            return Decision.FAIL
+        return Decision.CLIENT if self.generator_limited and not self.offered_in_full else Decision.PASS
 
     def why(self) -> str:
         """Why the level does not hold: criterion, value and limit of each that fired."""
-        if self.generator_limited and self.holds is None:
+        if self.decision is Decision.CLIENT:
             return f"the client was the limit: {self.limits[-1]}" if self.limits else "the client was the limit"
         found = [self._criterion_text(name) for name in self.fired if name not in self.in_question]
         if not found and self.steady is False:

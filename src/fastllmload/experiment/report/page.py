@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import msgspec
 
@@ -10,8 +11,8 @@ from fastllmload.documents.experiment import FindingPlot, FindingTable
 from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.documents.redaction import HIDDEN
 from fastllmload.experiment.incomplete import level_table, with_final_remarks
-from fastllmload.experiment.report.parts import facts, notice, remarks
-from fastllmload.experiment.report.text import headline, verdict_lines
+from fastllmload.experiment.report.parts import facts, notice, remarks, write_files
+from fastllmload.experiment.report.text import MARKDOWN, PAGE, headline, markdown, verdict_lines
 from fastllmload.report.html.page_layout import (
     Forest,
     PageHead,
@@ -29,6 +30,11 @@ TONES = {
     "conditionally compliant": "suspect",
     "not compliant": "invalid",
 }
+
+
+def write(folder: Path, document: ProcedureDocument) -> None:
+    """Write procedure.md and procedure.html."""
+    write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})
 
 
 def page(document: ProcedureDocument) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from fastllmload.documents.experiment import Cell, ExperimentDocument, FindingTable
 from fastllmload.experiment.report.findings import format_cell
+from fastllmload.files import replace_with
 from fastllmload.report.documents.reproduction import command_line
 from fastllmload.report.render.markdown import code_span
 
@@ -43,6 +45,13 @@ def facts(document: ExperimentDocument) -> dict[str, str]:
         "Command": command_line(document.command) or "not recorded",
         "Target": ", ".join(document.manifest.urls) or "the simulated engine",
     }
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Write each of *texts* (name → text) into *folder*, completely or not at all, replacing older files. Their names."""
+    for name, text in texts.items():
+        replace_with(folder / name, text)
+    return tuple(texts)
 
 
 # -- the terminal -----------------------------------------------------------------------------------------------------

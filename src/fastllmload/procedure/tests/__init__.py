@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastllmload.procedure.run import ProcedureTest
+    from fastllmload.procedure.procedure_test import ProcedureTest
 
 NAMES = (
     "ttft",

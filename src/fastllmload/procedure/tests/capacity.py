@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,18 +17,18 @@ from fastllmload.documents.procedure import CapacityFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.client_lateness import OWN_ERRORS
-from fastllmload.experiment.level.limits import all_of, met
+from fastllmload.experiment.level.limits import combined, decision_of, judge_limit
 from fastllmload.experiment.level.margins import late_of
 from fastllmload.experiment.level.result import Level
-from fastllmload.experiment.level.settings import at_concurrency, changed, instants, own_requests
-from fastllmload.experiment.preparation.warmup import warm_up
+from fastllmload.experiment.level.settings import at_concurrency, instants, own_requests
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.metrics.run.window import populations, window_of
-from fastllmload.procedure.quick_parameters import shorter
-from fastllmload.procedure.run import ProcedureTest
+from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, shorter
 from fastllmload.records import layout
-from fastllmload.search.bisection import BisectionResult, SearchEvent, search
+from fastllmload.search.bisection import Bisection, PermanentFailure
+from fastllmload.search.driver import Interval
 from fastllmload.settings import RunSettings
+from fastllmload.statistics.sequential_tests import Decision
 
 COMPLETION = 0.99
 PER_SLOT = 100  # completions per slot that a level must have
@@ -36,6 +37,12 @@ RESOLUTION = 16  # the answer is found to within 1/16
 SERVER_LOG = "server-log"
 LARGEST_LOG = 1 << 28  # bytes at its end that are searched
 OOM = "out of memory|CUDA OOM|OutOfMemory"
+PASSES = {
+    Decision.PASS: True,
+    Decision.FAIL: False,
+    Decision.UNDECIDED: None,
+    Decision.CLIENT: None,
+}  # a key of a level
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +68,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Levels:
-    """The levels of a concurrency search, judged by the criteria of IETF 5.5.2. *done*: level, whether it passed, and its
+    """The levels of a concurrency search, judged by the criteria of IETF 5.5.2. *done*: level, decision, and its
     out-of-memory errors.
     """
 
@@ -70,21 +77,21 @@ class Levels:
     parameters: Parameters
     found: Findings
     prefix: str = ""
-    done: list[tuple[Level, bool | None, int]] = field(default_factory=list)
+    done: list[tuple[Level, Decision, int]] = field(default_factory=list)
     _counted: set[str] = field(default_factory=set)  # keys of the levels that this start measures
     _lines: int | None = None  # out-of-memory lines in the server's log after the last measured level
 
-    def holds(self, load: float, repetition: int) -> bool | SearchEvent | None:
-        """Whether the level passes. A SearchEvent, which no repetition outvotes: memory ran out or most requests failed."""
+    def judge(self, load: float, repetition: int) -> Decision | PermanentFailure:
+        """Measure the level and decide it. No repetition outvotes that memory ran out or that most requests failed."""
         key = f"{self.prefix}{load:g} slots, run {repetition + 1}"
         level, errors = self._measured(round(load), repetition, key)
         errors += self.oom_lines(key)
-        found = event(level, errors)
-        answer = False if found else passes(level, self.parameters)
-        self.done.append((level, answer, errors))
-        self.experiment.record(level, passes=answer, oom=errors)
+        failure = permanent_failure(level, errors)
+        decision = Decision.FAIL if failure else judge(level, self.parameters)
+        self.done.append((level, decision, errors))
+        self.experiment.record(level, passes=PASSES[decision], oom=errors)
         self.log()
-        return found or answer
+        return failure or decision
 
     def _measured(self, slots: int, repetition: int, key: str) -> tuple[Level, int]:
         """The level, and how many of its requests failed with an out-of-memory error. A level that ends with too few
@@ -150,15 +157,14 @@ class Levels:
     def log(self) -> None:
         columns = ("Concurrency", "Completion", "TTFT P99 (ms)", "TPOT P99 (ms)", "Errors", "Status")
         rows = []
-        for level, answer, errors in sorted(self.done, key=lambda one: (one[0].load, one[0].number)):
+        for level, decision, errors in sorted(self.done, key=lambda one: (one[0].load, one[0].number)):
             share = completion(level)
-            status = {True: "pass", False: "fail", None: "client limited"}[answer]
             oom = f", {errors} out of memory" if errors else ""
             again = sum(one.load == level.load for one, _, _ in self.done if one.number < level.number)
             rows.append(
                 (f"{level.load:g}" + (f" (run {again + 1})" if again else ""),
                  "n/a" if share is None else f"{share:.2%}", level.figure("ttft", "p99"), level.figure("tpot", "p99"),
-                 level.failed, status + oom)
+                 level.failed, str(decision) + oom)
             )  # fmt: skip
         self.found.table(f"{self.prefix}capacity", "Concurrent Request Capacity", columns, rows)
 
@@ -175,11 +181,11 @@ def completion(level: Level) -> float | None:
     return level.success_rate
 
 
-def passes(level: Level, parameters: Parameters) -> bool | None:
-    """Whether enough requests completed and P99 TTFT is in time; None if lateness or a stall of the client may decide it."""
+def judge(level: Level, parameters: Parameters) -> Decision:
+    """PASS if enough requests completed and P99 TTFT is in time. Lateness or a stall of the client may leave it open."""
     limit = parameters.slo_ttft_p99_ms
-    in_time = True if limit is None else met(level, {"ttft": limit}, level.generator_limited)
-    return all_of((complete(level), in_time))
+    in_time = Decision.PASS if limit is None else judge_limit(level, "ttft", limit, level.generator_limited)
+    return combined((decision_of(complete(level)), in_time))
 
 
 def complete(level: Level) -> bool | None:
@@ -201,44 +207,38 @@ def complete(level: Level) -> bool | None:
     return None if best >= COMPLETION * len(rows) else False
 
 
-def event(level: Level, oom: int) -> SearchEvent | None:
+def permanent_failure(level: Level, oom: int) -> PermanentFailure | None:
     """An event on the level that no other run of it outvotes; None without one."""
     if oom:
-        return SearchEvent("an out-of-memory error" if oom == 1 else f"{oom} out-of-memory errors")
+        return PermanentFailure("an out-of-memory error" if oom == 1 else f"{oom} out-of-memory errors")
     if level.cascading and not level.generator_limited:
-        return SearchEvent("most requests failed")
+        return PermanentFailure("most requests failed")
     return None
 
 
-def find_capacity(levels: Levels, least: float = 1.0) -> BisectionResult:
+def find_capacity(levels: Levels) -> Interval:
     """Search (spec/procedures 0.10) to within 1/16."""
-    parameters = levels.parameters
-    return search(
-        float(parameters.initial),
-        float(parameters.maximum),
-        lambda x: max(1.0, math.ceil(x / RESOLUTION)),
-        levels.holds,
-        least=least,
-    )
+    lo, hi = float(levels.parameters.initial), float(levels.parameters.maximum)
+    return Bisection(lo, hi, lambda slots: max(1.0, math.ceil(slots / RESOLUTION)), levels.judge, least=1.0).run()
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    workload: dict[str, Any] = {"ignore_eos": True}
-    if parameters.output_tokens is not None:
-        workload["osl"] = str(parameters.output_tokens)
-    settings = changed(experiment.base, workload=workload)
-    warm_up(experiment, at_concurrency(settings, parameters.initial), quick=experiment.quick)
-    levels = Levels(experiment, settings, parameters, found)
-    answer = find_capacity(levels)
-    report(levels, answer, found)
+def shared(parameters: Parameters) -> dict[str, dict[str, Any]]:
+    length = {} if parameters.output_tokens is None else {"osl": str(parameters.output_tokens)}
+    return {"workload": {"ignore_eos": True, **length}}
 
 
-def report(levels: Levels, answer: BisectionResult, found: Findings) -> None:
-    best = best_level(levels, answer.level)
+def levels(given: Conditions[Parameters]) -> Iterator[tuple[Levels, Interval]]:
+    search = Levels(given.experiment, given.settings, given.parameters, given.found)
+    yield search, find_capacity(search)
+
+
+def analyze(measured: tuple[Levels, Interval], given: Conditions[Parameters]) -> None:
+    (levels, answer), found = measured, given.found
+    best = best_level(levels, answer.best)
     why, flight = limited_by(levels, answer.above), None if best is None else best.figure("tokens_in_flight")
     found.values = CapacityFindings(
-        max_concurrency=None if answer.level is None else int(answer.level),
-        bracket=(answer.level, answer.above),
+        max_concurrency=None if answer.best is None else int(answer.best),
+        bracket=(answer.best, answer.above),
         ended_by=answer.ended_by,
         levels=len(levels.done),
         slo_ttft_p99_ms=levels.parameters.slo_ttft_p99_ms,
@@ -247,7 +247,7 @@ def report(levels: Levels, answer: BisectionResult, found: Findings) -> None:
         tokens_in_flight_mean=flight,
         tokens_in_flight_max=None if best is None else best.figure("tokens_in_flight", "max"),
     )
-    number = "none" if answer.level is None else f"{int(answer.level)}"
+    number = "none" if answer.best is None else f"{int(answer.best)}"
     found.say(f"Maximum concurrent requests meeting criteria: {number}")
     if why is not None:
         found.say(f"at {answer.above:g} slots: {why}")
@@ -272,23 +272,23 @@ def report(levels: Levels, answer: BisectionResult, found: Findings) -> None:
 
 def limited_by(levels: Levels, load: float | None) -> str | None:
     """Criterion, value and limit that ended the search at *load*, from the last run there that does not pass."""
-    there = [each for each in levels.done if each[0].load == load and not each[1]]
+    there = [each for each in levels.done if each[0].load == load and each[1] is not Decision.PASS]
     if not there:
         return None
-    level, answer, oom = there[-1]
+    level, decision, oom = there[-1]
     share, ttft, limit = completion(level), level.figure("ttft", "p99"), levels.parameters.slo_ttft_p99_ms
     found = [f"{oom} out-of-memory errors" if oom > 1 else "an out-of-memory error"] if oom else []
     if share is None or share < COMPLETION:
         found.append(f"completion {0 if share is None else share:.1%}, below {COMPLETION:.0%}")
     if limit is not None and ttft is not None and ttft > limit:
         found.append(f"P99 TTFT {ttft:,.4g} ms is above {limit:,.4g} ms")
-    if answer is None:
+    if decision is Decision.CLIENT:
         found.append("the client was the limit")
     return "; ".join(found) or None
 
 
 def best_level(levels: Levels, load: float | None) -> Level | None:
-    there = [level for level, answer, _ in levels.done if level.load == load and answer]
+    there = [level for level, decision, _ in levels.done if level.load == load and decision is Decision.PASS]
     return there[-1] if there else None
 
 
@@ -302,14 +302,10 @@ def refuse_range(parameters: Parameters) -> None:
         )
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     refuse_range(parameters)
     if parameters.slo_ttft_p99_ms is None:
         raise InputError("objective-missing", "the test capacity needs an objective: --slo-ttft-p99 MS (IETF 5.5.2)")
-    if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError(
-            "option-prescribed", "the test capacity searches the concurrency itself: leave --rate and --concurrency out"
-        )
     try:
         re.compile(parameters.oom_pattern)
     except re.error as problem:
@@ -323,6 +319,8 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
 
 
 TEST = ProcedureTest(
-    "capacity", "5.5", "Concurrent Request Capacity", Parameters, run, refuse=refuse, expected_s=expected_s,
-    may=(SERVER_LOG,),
+    "capacity", "5.5", "Concurrent Request Capacity", Parameters, levels, analyze, shared=shared,
+    warm_up_settings=lambda settings, parameters: at_concurrency(settings, parameters.initial),
+    load="searches the concurrency itself: leave --rate and --concurrency out",
+    validate=validate, expected_s=expected_s, may=(SERVER_LOG,),
 )  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,12 +16,10 @@ from fastllmload.documents.procedure import FairnessFindings
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import ClassFairness, Fairness
 from fastllmload.errors import InputError
-from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.level.verdict import LevelVerdict
-from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import LOAD, NOTHING, SHARE, Findings
+from fastllmload.experiment.report.findings import LOAD, NOTHING, SHARE
 from fastllmload.metrics.levels.fairness import (
     STARVED_ABOVE,
     STATISTICS,
@@ -30,14 +30,12 @@ from fastllmload.metrics.levels.fairness import (
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.plan.standard import SKEWED
-from fastllmload.procedure.quick_parameters import shorter
-from fastllmload.procedure.run import ProcedureTest
+from fastllmload.procedure.procedure_test import OF_CAPACITY, Conditions, ProcedureTest, by_duration, shorter
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.text.numbers import count
-from fastllmload.search.load_fractions import validate_capacity_source
-from fastllmload.search.load_sweep import LevelResult, LoadSweep
-from fastllmload.search.saturation import SaturationCapacity, capacity_of
+from fastllmload.search.load_sweep import LevelResult
+from fastllmload.search.saturation import validate_capacity_source
 from fastllmload.settings import RunSettings
 from fastllmload.workload.fairness import MIXES, mean_tokens
 from fastllmload.workload.lengths import LogNormal, parse_lengths
@@ -63,15 +61,22 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 40, 6.0), least_requests=10)
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    settings = of_workload(
-        changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None}), MIXED
-    )
-    warm_up(experiment, settings, quick=experiment.quick)
-    capacity = capacity_of(experiment, settings, parameters, found)
-    if capacity is None:
-        return
-    rate = parameters.share_of_capacity * capacity.req_s
+@dataclass
+class Done:
+    """*unsound*: classes that saturate the system alone."""
+
+    mixed: Level
+    alone: dict[str, Level]
+    unsound: list[str] = field(default_factory=list)
+
+
+def shared(parameters: Parameters) -> dict[str, dict[str, Any]]:
+    return {**by_duration(parameters), "workload": of_workload(MIXED)}
+
+
+def levels(given: Conditions[Parameters]) -> Iterator[Done]:
+    parameters, found, settings = given.parameters, given.found, given.settings
+    rate = parameters.share_of_capacity * given.capacity.req_s
     length = long_enough(rate, parameters)
     if length > parameters.duration_s:
         found.say(f"levels take {length:.0f} s, so that each class has {parameters.least_requests} requests in the mix")
@@ -79,8 +84,8 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
     alone: dict[str, LevelResult] = {}
     unsound: list[str] = []
     for name, (workload, share) in CLASSES.items():
-        own = baseline_rate(experiment, settings, parameters, rate, name, share)
-        load_sweep = LoadSweep(experiment, of_workload(settings, workload), prefix=f"isolated {name}, ")
+        own = baseline_rate(parameters, rate, name, share)
+        load_sweep = given.sweep(f"isolated {name}, ", settings=changed(settings, workload=of_workload(workload)))
         alone[name] = load_sweep.at(float(f"{own:.6g}"))
         why = overloaded(alone[name].verdict)
         if why:
@@ -90,11 +95,8 @@ def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None
                 f"the isolated {name} class saturates the system ({why}): inflation and Jain's index, which compare "
                 "with it, have no meaning; take --baseline own_rate or a lower --load",
             )
-    mixed = LoadSweep(experiment, settings, prefix="mixed, ").at(float(f"{rate:.6g}"))
-    report(
-        mixed.level, {name: level_result.level for name, level_result in alone.items()}, capacity, parameters, found,
-        unsound,
-    )  # fmt: skip
+    mixed = given.sweep("mixed, ", settings=settings).at(float(f"{rate:.6g}"))
+    yield Done(mixed.level, {name: level_result.level for name, level_result in alone.items()}, unsound)
 
 
 def overloaded(verdict: LevelVerdict) -> str:
@@ -102,8 +104,8 @@ def overloaded(verdict: LevelVerdict) -> str:
     return ", ".join(verdict.fired) if verdict.saturated or verdict.generator_limited else ""
 
 
-def of_workload(settings: RunSettings, name: str) -> RunSettings:
-    return changed(settings, workload={"name": name, "isl": None, "osl": None})
+def of_workload(name: str) -> dict[str, Any]:
+    return {"name": name, "isl": None, "osl": None}
 
 
 def long_enough(rate: float, parameters: Parameters) -> float:
@@ -113,9 +115,7 @@ def long_enough(rate: float, parameters: Parameters) -> float:
     return max(parameters.duration_s, window / 0.9)
 
 
-def baseline_rate(
-    experiment: Experiment, settings: RunSettings, parameters: Parameters, rate: float, name: str, share: float
-) -> float:
+def baseline_rate(parameters: Parameters, rate: float, name: str, share: float) -> float:
     """Rate of the isolated class. *same_tokens*: as many offered tokens per second, input and output, as the mix."""
     if parameters.baseline == "same_rate":
         return rate
@@ -131,15 +131,9 @@ def expected_tokens(workload: str) -> float:
     return mean_tokens(isl, osl, MIXES[workload])
 
 
-def report(
-    mixed: Level,
-    alone: dict[str, Level],
-    capacity: SaturationCapacity,
-    parameters: Parameters,
-    found: Findings,
-    unsound: Sequence[str] = (),
-) -> None:
-    """*unsound*: classes that saturate the system alone."""
+def analyze(done: Done, given: Conditions[Parameters]) -> None:
+    mixed, alone, unsound = done.mixed, done.alone, done.unsound
+    capacity, parameters, found = given.capacity, given.parameters, given.found
     isolated_p50 = {NUMBERS[name]: value for name, level in alone.items() if (value := level.figure("ttft", "p50"))}
     block = block_of(mixed.run, isolated_p50)
     if block is None:
@@ -251,13 +245,7 @@ def starved(one: ClassFairness) -> str | None:
     return None if rate is None else f"{rate:.1%}"
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
-    if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError(
-            "option-prescribed",
-            "the test fairness sets the load itself, as a share of the capacity: leave --rate and --concurrency out; give a "
-            "known capacity with --capacity RATE and --capacity-source TEXT",
-        )
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     for option, lengths in (("--isl", settings.workload.isl), ("--osl", settings.workload.osl)):
         if lengths is not None:
             raise InputError(
@@ -279,5 +267,6 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
 
 
 TEST = ProcedureTest(
-    "fairness", "5.6", "Scheduling Fairness", Parameters, run, refuse=refuse, expected_s=expected_s, sends=MIXED,
+    "fairness", "5.6", "Scheduling Fairness", Parameters, levels, analyze, shared=shared, at_shares=True,
+    load=OF_CAPACITY.format("a share"), validate=validate, expected_s=expected_s, sends=MIXED,
 )  # fmt: skip

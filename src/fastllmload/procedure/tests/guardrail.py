@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -10,17 +12,18 @@ from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.fields import known
 from fastllmload.documents.procedure import GuardrailFindings
 from fastllmload.errors import InputError
-from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
-from fastllmload.experiment.level.settings import changed
-from fastllmload.experiment.preparation.warmup import warm_up
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.metrics.levels.guardrail import overheads, throughput_change
-from fastllmload.procedure.quick_parameters import first, shorter
-from fastllmload.procedure.run import ProcedureTest
-from fastllmload.search.load_fractions import validate_capacity_source, validate_levels
-from fastllmload.search.load_sweep import LevelResult, LoadSweep
-from fastllmload.search.saturation import SaturationCapacity, capacity_of, measured
+from fastllmload.procedure.procedure_test import OF_CAPACITY, Conditions, ProcedureTest, first, shorter
+from fastllmload.search.load_sweep import LevelResult
+from fastllmload.search.saturation import (
+    SaturationCapacity,
+    capacity_of,
+    measured,
+    validate_capacity_source,
+    validate_levels,
+)
 from fastllmload.settings import RunSettings
 
 CONFIGURATIONS = ("baseline", "input", "output", "full")
@@ -51,33 +54,38 @@ Overheads = dict[str, dict[str, float | None] | None]  # what is added → perce
 Throughput = dict[str, SaturationCapacity | None]  # configuration → maximum; None if nothing was received
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    settings = changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None})
+@dataclass
+class Compared:
+    """What was measured of each configuration so far."""
+
+    done: Done = field(default_factory=dict)
+    throughput: Throughput = field(default_factory=dict)
+
+
+def levels(given: Conditions[Parameters]) -> Iterator[Compared]:
+    experiment, settings, parameters, found = given.experiment, given.settings, given.parameters, given.found
     order = [name for name in CONFIGURATIONS if name in parameters.configurations]
-    capacity: SaturationCapacity | None = None
-    throughput: Throughput = {}
-    done: Done = {}
+    compared = Compared()
     for name in order:
         experiment.switch("guardrail", f"guardrail-{name}")
-        warm_up(experiment, settings, quick=experiment.quick)
-        if capacity is None:
-            capacity = capacity_of(experiment, settings, parameters, found, prefix=f"{name}, ")
-            if capacity is None:
+        given.warm_up()
+        if given.reference is None:
+            given.reference = capacity_of(experiment, settings, parameters, found, prefix=f"{name}, ")
+            if given.reference is None:
                 return
             if parameters.capacity is None:
-                throughput[name] = capacity
-        if parameters.throughput and name not in throughput:
-            throughput[name] = measured(experiment, settings, found, prefix=f"{name}, ")
-        load_sweep = LoadSweep(experiment, settings, prefix=f"{name}, ")
-        done[name] = [
-            (share, load_sweep.at(float(f"{share * capacity.req_s:.6g}"))) for share in sorted(parameters.levels)
-        ]
-        report(done, throughput, capacity, found)
+                compared.throughput[name] = given.reference
+        if parameters.throughput and name not in compared.throughput:
+            compared.throughput[name] = measured(experiment, settings, found, prefix=f"{name}, ")
+        load_sweep = given.sweep(f"{name}, ")
+        compared.done[name] = [(share, load_sweep.at(given.rate_at(share))) for share in sorted(parameters.levels)]
+        yield compared
     if "baseline" not in order:
         found.deviate("no baseline without guardrails was measured (IETF 5.10.2)", public=True)
 
 
-def report(done: Done, throughput: Throughput, capacity: SaturationCapacity, found: Findings) -> None:
+def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
+    done, throughput, capacity, found = compared.done, compared.throughput, given.capacity, given.found
     shares = [share for share, _ in next(iter(done.values()))]
     middle = (len(shares) - 1) // 2
     columns = ("Configuration", "TTFT P50 (ms)", "TTFT P99 (ms)", "E2E P50 (ms)", "E2E P99 (ms)")
@@ -187,13 +195,7 @@ def hooks(parameters: Parameters) -> tuple[str, ...]:
     return tuple(f"guardrail-{name}" for name in CONFIGURATIONS if name in parameters.configurations)
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
-    if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError(
-            "option-prescribed",
-            "the test guardrail sets the load itself, as shares of the capacity: leave --rate and --concurrency out; give a "
-            "known capacity with --capacity RATE and --capacity-source TEXT",
-        )
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     validate_capacity_source(parameters)
     validate_levels(parameters.levels, SHARES, most=1.0)  # percent of the capacity (IETF 5.10.3)
     if len(set(parameters.configurations)) < 2:
@@ -207,4 +209,7 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return parameters.duration_s * len(parameters.levels) * len(set(parameters.configurations))
 
 
-TEST = ProcedureTest("guardrail", "5.10", "Guardrail Overhead", Parameters, run, hooks, refuse, expected_s, DEFAULT)
+TEST = ProcedureTest(
+    "guardrail", "5.10", "Guardrail Overhead", Parameters, levels, analyze, warms_up=False,
+    load=OF_CAPACITY.format("shares"), validate=validate, expected_s=expected_s, hooks=hooks, workload=DEFAULT,
+)  # fmt: skip

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 
 from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
 from fastllmload.documents.procedure import ItlFindings, ItlLevel
 from fastllmload.errors import InputError
-from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.gaps import LevelGaps, gaps_of
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_rate, changed, own_requests
-from fastllmload.experiment.preparation.warmup import warm_up
 from fastllmload.experiment.report.findings import LOAD, NOTHING, Findings
-from fastllmload.procedure.quick_parameters import first
-from fastllmload.procedure.run import ProcedureTest
+from fastllmload.procedure.procedure_test import OF_CAPACITY, Conditions, ProcedureTest, first
 from fastllmload.records import layout
-from fastllmload.search.load_fractions import validate_capacity_source, validate_levels
-from fastllmload.search.saturation import SaturationCapacity, capacity_of
+from fastllmload.search.saturation import validate_capacity_source, validate_levels
 from fastllmload.settings import RunSettings
 from fastllmload.workload.lengths import Choice, Fixed, InTurn, LogNormal, Uniform, parse_lengths
 
@@ -46,23 +44,20 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    base = changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None})
-    warm_up(experiment, base, quick=experiment.quick)
-    capacity = capacity_of(experiment, base, parameters, found)
-    if capacity is None:
-        return
-    done: list[tuple[float, Level, LevelGaps]] = []
-    for share in sorted(parameters.levels):
-        level, gaps = measure(experiment, share * capacity.req_s, parameters, found)
+Done = list[tuple[float, Level, LevelGaps]]  # share of the capacity, level, and its gaps
+
+
+def levels(given: Conditions[Parameters]) -> Iterator[Done]:
+    done: Done = []
+    for share in sorted(given.parameters.levels):
+        level, gaps = measure(given, given.rate_at(share))
         done.append((share, level, gaps))
-        report(done, capacity, found)
+        yield done
 
 
-def measure(experiment: Experiment, rate: float, parameters: Parameters, found: Findings) -> tuple[Level, LevelGaps]:
+def measure(given: Conditions[Parameters], rate: float) -> tuple[Level, LevelGaps]:
     """Measure a level with at least 100 requests of 50 tokens and 5,000 gaps; repeated with more requests until it has."""
-    rate = float(f"{rate:.6g}")
-    requests = parameters.requests
+    experiment, requests = given.experiment, given.parameters.requests
     for _ in range(TRIES):
         settings = at_rate(
             experiment.base, rate, num_requests=requests, duration=None, warmup_requests=0, ramp_share=0.0
@@ -75,12 +70,13 @@ def measure(experiment: Experiment, rate: float, parameters: Parameters, found: 
             return level, gaps
         share = max(0.05, min(gaps.requests / requests, len(gaps.ns) / LEAST_GAPS))
         requests = int(requests * min(10.0, 1.2 / share)) + 1
-    found.warn("few-samples", f"at {rate:g} r/s only {gaps.requests} requests and {len(gaps.ns):,} gaps qualify")
+    given.found.warn("few-samples", f"at {rate:g} r/s only {gaps.requests} requests and {len(gaps.ns):,} gaps qualify")
     return level, gaps
 
 
-def report(done: list[tuple[float, Level, LevelGaps]], capacity: SaturationCapacity, found: Findings) -> None:
+def analyze(done: Done, given: Conditions[Parameters]) -> None:
     """The draft's table with a column per level, and the shape of the distribution."""
+    capacity, found = given.capacity, given.found
     name = "ITL" if all(gaps.option == "direct" for _, _, gaps in done) else "Time Between Chunks"
     columns = ("Metric", *(f"{share:.0%} ({level.load:.4g} r/s)" for share, level, _ in done))
     figures = [gaps.figures() for _, _, gaps in done]
@@ -122,7 +118,7 @@ def report(done: list[tuple[float, Level, LevelGaps]], capacity: SaturationCapac
     found.say(f"gaps are pooled with option {', '.join(options)} (IETF B.2.1)", public=True)
 
 
-def report_raised(done: list[tuple[float, Level, LevelGaps]], found: Findings) -> int:
+def report_raised(done: Done, found: Findings) -> int:
     """How many requests have the minimum output length, to which shorter targets are raised (spec/procedures 5.4)."""
     targets = [level.run.rows["output_target"][level.run.rows["phase"] == layout.MEASURE] for _, level, _ in done]
     raised = sum(int((each == OUTPUT_AT_LEAST).sum()) for each in targets)
@@ -148,7 +144,7 @@ def refuse_short(osl: str | None) -> None:
         )
 
 
-def notes(done: list[tuple[float, Level, LevelGaps]]) -> list[str]:
+def notes(done: Done) -> list[str]:
     few = [f"{share:.0%}" for share, _, gaps in done if len(gaps.ns) < 10_000]
     return [f"P99.9 needs 10,000 gaps: too few at {', '.join(few)}"] if few else []
 
@@ -163,18 +159,15 @@ def sample(gaps: LevelGaps) -> list[float]:
     return [float(x) for x in np.quantile(ordered, np.linspace(0, 1, 4_000))]
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     if not settings.workload.streaming:
         raise InputError("streaming-required", "the test itl measures gaps between tokens: leave --no-stream out")
-    if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError(
-            "option-prescribed",
-            "the test itl sets the load itself, as shares of the capacity: leave --rate and --concurrency out; give a "
-            "known capacity with --capacity RATE and --capacity-source TEXT",
-        )
     refuse_short(settings.workload.osl)
     validate_capacity_source(parameters)
     validate_levels(parameters.levels, SHARES, most=1.0)  # percent of the maximum throughput (IETF 5.4.2)
 
 
-TEST = ProcedureTest("itl", "5.4", "Inter-Token Latency Distribution", Parameters, run, refuse=refuse)
+TEST = ProcedureTest(
+    "itl", "5.4", "Inter-Token Latency Distribution", Parameters, levels, analyze,
+    at_shares=True, load=OF_CAPACITY.format("shares"), validate=validate,
+)  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,14 +12,11 @@ import numpy as np
 from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.procedure import Fit, LongContextFindings
 from fastllmload.errors import InputError
-from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_concurrency, changed, own_requests
-from fastllmload.experiment.preparation.warmup import warm_up
 from fastllmload.experiment.report.findings import LOAD, NOTHING, Findings
 from fastllmload.metrics.levels.scaling import LEAST_TO_TELL, Scaling, scaling
-from fastllmload.procedure.quick_parameters import first
-from fastllmload.procedure.run import ProcedureTest
+from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, first
 from fastllmload.settings import RunSettings
 
 LENGTHS = tuple(1024 << k for k in range(8))  # 1 Ki to 128 Ki
@@ -44,39 +43,40 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    lengths = sorted(parameters.lengths)
-    shared = {"name": WORKLOAD, "osl": str(parameters.output_tokens), "ignore_eos": True}
-    settings = changed(experiment.base, workload=shared)
-    limit = settings.workload.context_limit
-    skipped = [length for length in lengths if limit is not None and length > limit - parameters.output_tokens]
-    if len(skipped) == len(lengths):
-        raise InputError(
-            "context-exceeded",
-            f"every length, from {lengths[0]:,} tokens on, exceeds with its {parameters.output_tokens:,} tokens of answer "
-            f"the model's context of {limit:,}: name shorter ones with --lengths",
+Points = list[tuple[int, Level]]  # length and level
+
+
+def shared(parameters: Parameters) -> dict[str, dict[str, Any]]:
+    return {"workload": {"name": WORKLOAD, "osl": str(parameters.output_tokens), "ignore_eos": True}}
+
+
+def at_length(settings: RunSettings, parameters: Parameters, length: int, **load: Any) -> RunSettings:
+    return at_concurrency(changed(settings, workload={"isl": str(length)}), parameters.slots, **load)
+
+
+def levels(given: Conditions[Parameters]) -> Iterator[Points]:
+    settings, parameters = given.settings, given.parameters
+    points: Points = []
+    skipped = beyond_context(parameters, settings)
+    for length in sorted(set(parameters.lengths).difference(skipped)):
+        asked = at_length(
+            settings, parameters, length, num_requests=parameters.requests, duration=None, warmup_requests=0
         )
-    warm_up(
-        experiment,
-        at_concurrency(changed(settings, workload={"isl": str(lengths[0])}), parameters.slots),
-        quick=experiment.quick,
-    )
-    done: list[Level] = []
-    for length in (one for one in lengths if one not in skipped):
-        asked = at_concurrency(
-            changed(settings, workload={"isl": str(length)}), parameters.slots, num_requests=parameters.requests,
-            duration=None, warmup_requests=0,
-        )  # fmt: skip
-        done.append(experiment.level(f"{length} tokens", own_requests(asked, length)))
-        report(done, lengths, parameters, found)
+        points.append((length, given.experiment.level(f"{length} tokens", own_requests(asked, length))))
+        yield points
     if skipped:
-        found.say(
-            f"left out, beyond the model's context of {limit:,} tokens: {', '.join(map(str, skipped))}", public=True
-        )
+        limit, listed = settings.workload.context_limit, ", ".join(map(str, skipped))
+        given.found.say(f"left out, beyond the model's context of {limit:,} tokens: {listed}", public=True)
 
 
-def report(done: list[Level], lengths: list[int], parameters: Parameters, found: Findings) -> None:
-    points = [(lengths[k], level) for k, level in enumerate(done)]
+def beyond_context(parameters: Parameters, settings: RunSettings) -> list[int]:
+    """Lengths that exceed the model's context together with their answers."""
+    limit = settings.workload.context_limit
+    return [x for x in sorted(parameters.lengths) if limit is not None and x > limit - parameters.output_tokens]
+
+
+def analyze(points: Points, given: Conditions[Parameters]) -> None:
+    parameters, found = given.parameters, given.found
     known = [(length, mean) for length, level in points if (mean := level.figure("ttft", "mean")) is not None]
     fitted = scaling([float(x) for x, _ in known], [y for _, y in known]) if len(known) > 1 else None
     rows = []
@@ -177,7 +177,7 @@ def plot(known: list[tuple[int, float]], fitted: Scaling, found: Findings) -> No
     )
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     if not 1 <= parameters.slots <= SLOTS:
         raise InputError("value-out-of-range", f"--slots {parameters.slots} must be from 1 to {SLOTS} (IETF 5.9.2)")
     if not parameters.lengths:
@@ -191,15 +191,21 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
         raise InputError(
             "value-out-of-range", "--lengths must all be above 100 tokens, which the question after the document takes"
         )
-    if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError(
-            "option-prescribed",
-            "the test long-context sets the load itself, in a closed loop: leave --rate and --concurrency out, use --slots",
-        )
     if settings.workload.isl is not None:
         raise InputError(
             "option-prescribed", "the test long-context sets the input lengths: leave --isl out, use --lengths"
         )
+    if len(beyond_context(parameters, settings)) == len(parameters.lengths):
+        raise InputError(
+            "context-exceeded",
+            f"every length, from {min(parameters.lengths):,} tokens on, exceeds with its {parameters.output_tokens:,} "
+            f"tokens of answer the model's context of {settings.workload.context_limit:,}: name shorter ones with --lengths",
+        )
 
 
-TEST = ProcedureTest("long-context", "5.9", "Long Context Scaling", Parameters, run, refuse=refuse, sends=WORKLOAD)
+TEST = ProcedureTest(
+    "long-context", "5.9", "Long Context Scaling", Parameters, levels, analyze, shared=shared,
+    warm_up_settings=lambda settings, parameters: at_length(settings, parameters, min(parameters.lengths)),
+    load="sets the load itself, in a closed loop: leave --rate and --concurrency out, use --slots",
+    validate=validate, sends=WORKLOAD,
+)  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -14,13 +15,10 @@ from fastllmload.documents.procedure import PressureLevel as PressureEntry
 from fastllmload.errors import InputError, TargetError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
-from fastllmload.experiment.level.settings import at_concurrency, changed, own_requests
-from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import Findings
-from fastllmload.procedure.quick_parameters import shorter
-from fastllmload.procedure.run import ProcedureTest
+from fastllmload.experiment.level.settings import at_concurrency, own_requests
+from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, shorter
 from fastllmload.procedure.tests import capacity as concurrency
-from fastllmload.search.load_fractions import listed, validate_capacity_source, validate_levels
+from fastllmload.search.saturation import listed, validate_capacity_source, validate_levels
 from fastllmload.settings import RunSettings
 
 LEVELS = (1.0, 1.1, 1.25, 1.5)
@@ -57,42 +55,47 @@ class PressureLevel(msgspec.Struct, frozen=True):
     recovered_s: float | None = None
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    settings = experiment.base
-    settings = changed(settings, load={"duration": parameters.duration_s, "num_requests": None})
-    warm_up(experiment, at_concurrency(settings, parameters.initial), quick=experiment.quick)
-    slots = capacity_slots(experiment, settings, parameters, found)
+@dataclass
+class Done:
+    """The levels so far, and the capacity that they are shares of."""
+
+    slots: int
+    levels: list[PressureLevel] = field(default_factory=list)
+
+
+def levels(given: Conditions[Parameters]) -> Iterator[Done]:
+    slots = capacity_slots(given)
     if slots is None:
-        found.warn(
+        given.found.warn(
             "no-level-passes",
             "no concurrency meets the criteria: without a capacity, memory pressure cannot be measured",
         )
         return
-    done: list[PressureLevel] = []
-    for share in sorted({1.0, *parameters.levels}):
-        done.append(measure(experiment, settings, share, slots))
-        report(done, slots, found)
-        if done[-1].aborted:
-            done[-1] = recover(experiment, done[-1])
-            report(done, slots, found)
+    done = Done(slots)
+    for share in sorted({1.0, *given.parameters.levels}):
+        one = measure(given.experiment, given.settings, share, slots)
+        done.levels.append(one)
+        yield done
+        if one.aborted:
+            done.levels[-1] = recover(given.experiment, one)
+            yield done
 
 
-def capacity_slots(
-    experiment: Experiment, settings: RunSettings, parameters: Parameters, found: Findings
-) -> int | None:
+def capacity_slots(given: Conditions[Parameters]) -> int | None:
+    parameters = given.parameters
     if parameters.capacity is not None:
         return max(1, round(parameters.capacity))
     asked = concurrency.Parameters(
         initial=parameters.initial, output_tokens=None, slo_ttft_p99_ms=parameters.slo_ttft_p99_ms,
         duration_s=min(60.0, parameters.duration_s),
     )  # fmt: skip
-    if experiment.quick:
+    if given.experiment.quick:
         asked = asked.quick()
-    levels = concurrency.Levels(experiment, settings, asked, found, prefix="capacity, ")
-    answer = concurrency.find_capacity(levels)
+    search = concurrency.Levels(given.experiment, given.settings, asked, given.found, prefix="capacity, ")
+    answer = concurrency.find_capacity(search)
     for note in answer.notes:
-        found.say(f"search of the capacity: {note}")
-    return None if answer.level is None else int(answer.level)
+        given.found.say(f"search of the capacity: {note}")
+    return None if answer.best is None else int(answer.best)
 
 
 def measure(experiment: Experiment, settings: RunSettings, share: float, slots: int) -> PressureLevel:
@@ -124,7 +127,8 @@ def recover(experiment: Experiment, one: PressureLevel) -> PressureLevel:
     return msgspec.structs.replace(one, recovered_s=seconds)
 
 
-def report(done: list[PressureLevel], slots: int, found: Findings) -> None:
+def analyze(measured: Done, given: Conditions[Parameters]) -> None:
+    done, slots, found = measured.levels, measured.slots, given.found
     rows = []
     for one in done:
         share, level = one.share, one.level
@@ -214,7 +218,7 @@ def longest_pause(level: Level) -> float | None:
     return level.figure("max_pause", "p99")
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     simulated = not settings.target.urls and settings.target.unix_socket is None
     problems = []
     if not parameters.isolated and not simulated:
@@ -246,21 +250,15 @@ def refuse(parameters: Parameters, settings: RunSettings) -> None:
             f"--levels {listed(below or parameters.levels)}: levels of this test must be above the capacity, such as "
             f"--levels {listed(LEVELS[1:])}; its base, 1, is always measured first (IETF 5.8.2)",
         )
-    if settings.load.rate is not None or settings.load.concurrency is not None:
-        raise InputError(
-            "option-prescribed", "the test memory-pressure sets the load itself: leave --rate and --concurrency out"
-        )
 
 
 def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return parameters.duration_s * len({1.0, *parameters.levels})
 
 
-def hooks(parameters: Any) -> tuple[str, ...]:
-    return ()
-
-
 TEST = ProcedureTest(
-    "memory-pressure", "5.8", "Memory Pressure", Parameters, run, hooks, refuse, expected_s, DEFAULT,
-    may=(RECOVER, concurrency.SERVER_LOG),
+    "memory-pressure", "5.8", "Memory Pressure", Parameters, levels, analyze,
+    warm_up_settings=lambda settings, parameters: at_concurrency(settings, parameters.initial),
+    load="sets the load itself: leave --rate and --concurrency out", validate=validate, expected_s=expected_s,
+    may=(RECOVER, concurrency.SERVER_LOG), workload=DEFAULT,
 )  # fmt: skip

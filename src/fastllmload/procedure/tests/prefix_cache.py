@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -15,18 +17,19 @@ from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_concurrency, changed
 from fastllmload.experiment.preparation.prefix_fill import filling, filling_unknown
-from fastllmload.experiment.preparation.warmup import warm_up
-from fastllmload.experiment.report.findings import NOTHING, SHARE, Findings
+from fastllmload.experiment.report.findings import NOTHING, SHARE
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.levels.prefix_cache import prefix_tokens, throughput_improvement, ttft_reductions
-from fastllmload.procedure.quick_parameters import fewer, shorter
-from fastllmload.procedure.run import ProcedureTest
+from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, by_count, by_duration, fewer, shorter
 from fastllmload.records import layout
-from fastllmload.search.bisection import search
-from fastllmload.search.load_sweep import LoadSweep
+from fastllmload.search.bisection import Bisection
 from fastllmload.settings import RunSettings
+from fastllmload.statistics.sequential_tests import Decision
 
 COUNT = 1_000
+UNRELATED: dict[str, Any] = {  # a workload whose prompts share nothing with the measured ones or with each other
+    "name": "synthetic-uniform", "isl": None, "osl": None, "prefix_len": 0, "num_prefixes": 1, "dataset_path": None,
+}  # fmt: skip
 STATES = (("off", "Cache Disabled"), ("cold", "Cache (Cold)"), ("warm", "Cache (Warm)"))
 PERCENTILES = ("p50", "p95", "p99")
 DEFAULT = "code-completion"
@@ -53,47 +56,40 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    settings = changed(
-        experiment.base, load={"num_requests": parameters.request_count, "duration": None, "warmup_requests": 0}
-    )
-    levels: dict[str, Level] = {}
-    throughput: dict[str, float | None] = {}
+@dataclass
+class Compared:
+    """What was measured in each state of the cache so far."""
+
+    levels: dict[str, Level] = field(default_factory=dict)
+    throughput: dict[str, float | None] = field(default_factory=dict)
+
+
+def levels(given: Conditions[Parameters]) -> Iterator[Compared]:
+    compared = Compared()
     for state, _ in STATES:
-        prepare_cache(experiment, settings, state)
-        levels[state] = experiment.level(f"cache {state}", settings)
-        require_same_plan(levels)
-        report(levels, throughput, found)
-    if parameters.throughput != "none":
+        prepare_cache(given, state)
+        compared.levels[state] = given.experiment.level(f"cache {state}", given.settings)
+        require_same_plan(compared.levels)
+        yield compared
+    if given.parameters.throughput != "none":
         for state in ("off", "warm"):
-            prepare_cache(experiment, settings, state, again="throughput")
-            throughput[state] = throughput_of(experiment, settings, parameters, state)
-            report(levels, throughput, found)
+            prepare_cache(given, state, again="throughput")
+            compared.throughput[state] = throughput_of(given, state)
+            yield compared
 
 
-def prepare_cache(experiment: Experiment, settings: RunSettings, state: str, again: str = "") -> None:
+def prepare_cache(given: Conditions[Parameters], state: str, again: str = "") -> None:
     """Request the cache *state*: off; on and empty; on and filled with each shared prefix once (IETF 5.7.3)."""
+    experiment, settings = given.experiment, given.settings
     experiment.switch("cache", "cache-off" if state == "off" else "cache-on")
     experiment.steps.renew("cache")  # emptying the cache needs the hook, also if the cache is already on
-    warm_up(experiment, changed(settings, workload=unrelated(settings)), quick=experiment.quick)
+    given.warm_up(changed(settings, workload=UNRELATED))
     if state == "warm":
         experiment.prepare("fill", f"fill the cache {again}", lambda: fill(experiment, settings))
         if filling(settings) is None:
             experiment.journal.deviate(FILLED_WITH_MEASURED, public=True)
     else:
         experiment.steps.drop("fill")
-
-
-def unrelated(settings: RunSettings) -> dict[str, Any]:
-    """A workload whose prompts share nothing with the measured ones or with each other."""
-    return {
-        "name": "synthetic-uniform",
-        "isl": None,
-        "osl": None,
-        "prefix_len": 0,
-        "num_prefixes": 1,
-        "dataset_path": None,
-    }
 
 
 def fill(experiment: Experiment, settings: RunSettings) -> None:
@@ -110,23 +106,24 @@ def require_same_plan(levels: dict[str, Level]) -> None:
         )
 
 
-def throughput_of(experiment: Experiment, settings: RunSettings, parameters: Parameters, state: str) -> float | None:
+def throughput_of(given: Conditions[Parameters], state: str) -> float | None:
     """Output tokens/s at equal concurrency, or at the highest load that passes."""
+    settings, parameters = given.settings, given.parameters
     if parameters.throughput == "closed":
         asked = at_concurrency(settings, parameters.slots, duration=parameters.duration_s, num_requests=None)
-        return experiment.level(f"throughput, cache {state}", asked).output_tok_s
-    bounded = changed(settings, load={"duration": parameters.duration_s, "num_requests": None})
-    load_sweep = LoadSweep(experiment, bounded, prefix=f"throughput, cache {state}, ")
-    found = search(1.0, 1024.0, 1.0, lambda load, repetition: load_sweep.at(load, repetition).verdict.holds)
+        return given.experiment.level(f"throughput, cache {state}", asked).output_tok_s
+    load_sweep = given.sweep(f"throughput, cache {state}, ", settings=changed(settings, **by_duration(parameters)))
+    found = Bisection(1.0, 1024.0, lambda load: 1.0, lambda load, run: load_sweep.at(load, run).verdict.decision).run()
     there = [
         level_result.level.output_tok_s
         for level_result in load_sweep.level_results
-        if level_result.load == found.level and level_result.verdict.holds
+        if level_result.load == found.best and level_result.verdict.decision is Decision.PASS
     ]
     return float(np.median(there)) if there else None
 
 
-def report(levels: dict[str, Level], throughput: dict[str, float | None], found: Findings) -> None:
+def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
+    levels, throughput, found = compared.levels, compared.throughput, given.found
     rows = []
     reductions: dict[str, dict[str, float | None]] = {}
     for state, title in STATES:
@@ -204,7 +201,7 @@ def hooks(parameters: Parameters) -> tuple[str, ...]:
     return ("cache-off", "cache-on")
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is None and settings.load.concurrency is None:
         raise InputError(
             "load-missing",
@@ -226,5 +223,6 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
 
 
 TEST = ProcedureTest(
-    "prefix-cache", "5.7", "Prefix Cache Effectiveness", Parameters, run, hooks, refuse, expected_s, DEFAULT
-)
+    "prefix-cache", "5.7", "Prefix Cache Effectiveness", Parameters, levels, analyze, shared=by_count, warms_up=False,
+    validate=validate, expected_s=expected_s, hooks=hooks, workload=DEFAULT,
+)  # fmt: skip

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import msgspec
 
 from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
 from fastllmload.documents.procedure import ThroughputFindings
 from fastllmload.errors import InputError
-from fastllmload.experiment.experiment import Experiment
-from fastllmload.experiment.level.limits import limits_of, meets, met
+from fastllmload.experiment.level.limits import judge_limits, limits_of, meets
 from fastllmload.experiment.level.result import Level
-from fastllmload.experiment.level.settings import changed
-from fastllmload.experiment.preparation.warmup import warm_up
 from fastllmload.experiment.report.findings import Findings
-from fastllmload.procedure.quick_parameters import shorter
-from fastllmload.procedure.run import ProcedureTest
-from fastllmload.search.bisection import BisectionResult, search
+from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, shorter
+from fastllmload.search.bisection import Bisection
+from fastllmload.search.driver import Interval
 from fastllmload.search.load_sweep import LevelResult, LoadSweep, queue_text, state_of
 from fastllmload.settings import RunSettings
+from fastllmload.statistics.sequential_tests import Decision
 
 DURATION_S, LEAST_S = 300.0, 60.0
 PERCENTILES = (("P50", "p50"), ("P95", "p95"), ("P99", "p99"))
@@ -41,29 +40,26 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 40, 5.0))
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    settings = changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None})
-    warm_up(experiment, settings, quick=experiment.quick)
-    load_sweep = LoadSweep(experiment, settings, closed=parameters.loop == "closed")
-    result = find_sustainable_load(load_sweep, parameters, found)
-    report(load_sweep, result, parameters, found)
+def levels(given: Conditions[Parameters]) -> Iterator[tuple[LoadSweep, Interval]]:
+    load_sweep = given.sweep(closed=given.parameters.loop == "closed")
+    yield load_sweep, find_sustainable_load(load_sweep, given.parameters, given.found)
 
 
-def find_sustainable_load(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> BisectionResult:
+def find_sustainable_load(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> Interval:
     """Search (spec/procedures 0.10); the level log in *found* is updated after every level."""
 
-    def holds(load: float, repetition: int) -> bool | None:
+    def measured(load: float, repetition: int) -> Decision:
         level_result = load_sweep.at(load, repetition)
         log(load_sweep, parameters, found)
-        return answer(level_result, limits_of(parameters))
+        return judge(level_result, limits_of(parameters))
 
-    return search(parameters.minimum, parameters.maximum, parameters.step, holds)
+    return Bisection(parameters.minimum, parameters.maximum, lambda load: parameters.step, measured).run()
 
 
-def answer(level_result: LevelResult, limits: dict[str, float]) -> bool | None:
-    """Whether the level was sustained within *limits*; None if the client's lateness may decide that."""
-    holds = level_result.verdict.holds
-    return met(level_result.level, limits, late=bool(level_result.verdict.limits)) if holds else holds
+def judge(level_result: LevelResult, limits: dict[str, float]) -> Decision:
+    """Whether the level was sustained within *limits*."""
+    decision, late = level_result.verdict.decision, bool(level_result.verdict.limits)
+    return judge_limits(level_result.level, limits, late) if decision is Decision.PASS else decision
 
 
 def best_of(load_sweep: LoadSweep, load: float | None, limits: dict[str, float]) -> LevelResult | None:
@@ -71,19 +67,20 @@ def best_of(load_sweep: LoadSweep, load: float | None, limits: dict[str, float])
     there = [
         level_result
         for level_result in load_sweep.level_results
-        if load is not None and level_result.load == load and answer(level_result, limits)
+        if load is not None and level_result.load == load and judge(level_result, limits) is Decision.PASS
     ]
     there.sort(key=lambda level_result: level_result.level.output_tok_s)
     return there[(len(there) - 1) // 2] if there else None
 
 
-def report(load_sweep: LoadSweep, result: BisectionResult, parameters: Parameters, found: Findings) -> None:
-    best = best_of(load_sweep, result.level, limits_of(parameters))
+def analyze(measured: tuple[LoadSweep, Interval], given: Conditions[Parameters]) -> None:
+    (load_sweep, result), parameters, found = measured, given.parameters, given.found
+    best = best_of(load_sweep, result.best, limits_of(parameters))
     unit = "slots" if load_sweep.closed else "requests/s"
     why = None if result.above is None else limited_by(load_sweep, result.above, limits_of(parameters))
     found.values = ThroughputFindings(
-        sustainable_load=result.level,
-        bracket=(result.level, result.above),
+        sustainable_load=result.best,
+        bracket=(result.best, result.above),
         ended_by=result.ended_by,
         loop=parameters.loop,
         levels=len(load_sweep.level_results),
@@ -116,7 +113,7 @@ def limited_by(load_sweep: LoadSweep, load: float, limits: dict[str, float]) -> 
     there = [
         level_result
         for level_result in load_sweep.level_results
-        if level_result.load == load and not answer(level_result, limits)
+        if level_result.load == load and judge(level_result, limits) is not Decision.PASS
     ]
     if not there:
         return None
@@ -126,13 +123,15 @@ def limited_by(load_sweep: LoadSweep, load: float, limits: dict[str, float]) -> 
         for name, limit in limits.items()
         if (value := level_result.level.figure(name, "p99")) is not None and value > limit
     ]
-    return "; ".join(missed) if level_result.verdict.holds and missed else level_result.verdict.why()
+    return (
+        "; ".join(missed) if level_result.verdict.decision is Decision.PASS and missed else level_result.verdict.why()
+    )
 
 
 def higher(load_sweep: LoadSweep, best: LevelResult, limits: dict[str, float]) -> str | None:
     """A sentence if a level that does not hold had more output tokens/s than the best one; else None."""
     most = max(load_sweep.level_results, key=lambda level_result: level_result.level.output_tok_s)
-    if most.level.output_tok_s <= best.level.output_tok_s or answer(most, limits):
+    if most.level.output_tok_s <= best.level.output_tok_s or judge(most, limits) is Decision.PASS:
         return None
     why = limited_by(load_sweep, most.load, limits)
     return f"{most.level.output_tok_s:,.4g} tok/s at {most.load:g} do not count as sustained: {why}"
@@ -143,12 +142,12 @@ def constraint(parameters: Parameters) -> str:
     return "with constraint " + " and ".join(texts) if texts else "without latency constraint"
 
 
-def summary(level: Level, result: BisectionResult, found: Findings, unit: str, why: str | None) -> None:
+def summary(level: Level, result: Interval, found: Findings, unit: str, why: str | None) -> None:
     rows = [
         ("Max Output Throughput (tok/s)", level.output_tok_s),
         ("Max Request Throughput (req/s)", level.req_s),
         ("Max Input Throughput (tok/s)", level.figure("input_tok_s")),
-        (f"Sustainable Load ({unit})", result.level),
+        (f"Sustainable Load ({unit})", result.best),
         ("Tokens per GPU-second", level.figure("tok_per_gpu_s")),
     ]
     verb = "does" if result.above == 1 else "do"
@@ -184,10 +183,10 @@ def log(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> None:
 def row_of(level_result: LevelResult, parameters: Parameters) -> tuple[Cell, ...]:
     level, verdict = level_result.level, level_result.verdict
     words = [state_of(verdict), *verdict.fired]
-    objectives = answer(level_result, limits_of(parameters)) if verdict.holds else True
-    if not objectives:
+    decision = judge(level_result, limits_of(parameters))
+    if verdict.decision is Decision.PASS and decision is not Decision.PASS:
         state = "met" if meets(level, limits_of(parameters)) else "missed"
-        words.append(f"objective {state}" + (", client limited" if objectives is None else ""))
+        words.append(f"objective {state}" + (", client limited" if decision is Decision.CLIENT else ""))
     return (
         f"{level_result.load:g}",
         level.settings.load.duration,
@@ -213,13 +212,7 @@ def curve(load_sweep: LoadSweep, found: Findings, unit: str) -> None:
                     ("TTFT", "ms", True)))  # fmt: skip
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
-    load = settings.load
-    if load.rate is not None or load.concurrency is not None:
-        raise InputError(
-            "option-prescribed",
-            "the test throughput searches the load itself: leave --rate and --concurrency out, give --min and --max",
-        )
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     if not 0 < parameters.minimum <= parameters.maximum:
         raise InputError(
             "range-empty", f"--min {parameters.minimum:g} and --max {parameters.maximum:g} leave no level between them"
@@ -238,5 +231,7 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
 
 
 TEST = ProcedureTest(
-    "throughput", "5.2", "Output Token Throughput", Parameters, run, refuse=refuse, expected_s=expected_s
-)
+    "throughput", "5.2", "Output Token Throughput", Parameters, levels, analyze,
+    load="searches the load itself: leave --rate and --concurrency out, give --min and --max",
+    validate=validate, expected_s=expected_s,
+)  # fmt: skip

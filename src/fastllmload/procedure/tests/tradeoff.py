@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from fastllmload.documents.experiment import FindingMark, FindingPlot, FindingSeries
 from fastllmload.documents.procedure import TradeoffFindings
 from fastllmload.errors import InputError
-from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.limits import limits_of, meets
-from fastllmload.experiment.level.settings import changed
-from fastllmload.experiment.preparation.warmup import warm_up
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.metrics.levels import operating_points as points
-from fastllmload.procedure.quick_parameters import shorter
-from fastllmload.procedure.run import ProcedureTest
-from fastllmload.search.load_fractions import validate_capacity_source, validate_levels
+from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, shorter
 from fastllmload.search.load_sweep import LevelResult, LoadSweep, queue_text, state_of
-from fastllmload.search.saturation import SaturationCapacity, capacity_of
+from fastllmload.search.saturation import validate_capacity_source, validate_levels
 from fastllmload.settings import RunSettings
+from fastllmload.statistics.sequential_tests import Decision
 
 SHARES = tuple(round(0.1 * k, 1) for k in range(1, 13))
 FURTHER = (1.4, 1.6, 2.0)  # measured if no level saturated the system
@@ -39,19 +37,14 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 60, 4.0))
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    settings = changed(experiment.base, load={"duration": parameters.duration_s, "num_requests": None})
-    warm_up(experiment, settings, quick=experiment.quick)
-    capacity = capacity_of(experiment, settings, parameters, found)
-    if capacity is None:
-        return
-    load_sweep = LoadSweep(experiment, settings)
-    highest = max(parameters.levels)
-    for share in (*sorted(parameters.levels), *(one for one in FURTHER if one > highest)):
-        if share > highest and (experiment.quick or saturated(load_sweep)):
+def levels(given: Conditions[Parameters]) -> Iterator[LoadSweep]:
+    load_sweep, found = given.sweep(), given.found
+    highest = max(given.parameters.levels)
+    for share in (*sorted(given.parameters.levels), *(one for one in FURTHER if one > highest)):
+        if share > highest and (given.experiment.quick or saturated(load_sweep)):
             continue
-        level_result = load_sweep.at(float(f"{share * capacity.req_s:.6g}"))
-        report(load_sweep, capacity, parameters, found)
+        level_result = load_sweep.at(given.rate_at(share))
+        yield load_sweep
         if level_result.level.cascading:
             found.warn(
                 "levels-left-out", f"at {level_result.load:g} r/s most requests failed: higher levels were left out"
@@ -65,16 +58,11 @@ def saturated(load_sweep: LoadSweep) -> bool:
     return any(level_result.verdict.saturated for level_result in load_sweep.level_results)
 
 
-def report(load_sweep: LoadSweep, capacity: SaturationCapacity, parameters: Parameters, found: Findings) -> None:
+def analyze(load_sweep: LoadSweep, given: Conditions[Parameters]) -> None:
     """The draft's table, a second one with further columns, the operating points and the plots."""
-    level_results = sorted(
-        (level_result for level_result in load_sweep.level_results), key=lambda level_result: level_result.load
-    )
-    judged = [
-        level_result
-        for level_result in level_results
-        if not (level_result.verdict.generator_limited and level_result.verdict.holds is None)
-    ]
+    parameters, capacity, found = given.parameters, given.capacity, given.found
+    level_results = sorted(load_sweep.level_results, key=lambda level_result: level_result.load)
+    judged = [level_result for level_result in level_results if level_result.verdict.decision is not Decision.CLIENT]
     offered = [level_result.load for level_result in judged]
     achieved = [level_result.level.output_tok_s for level_result in judged]
     ttft_p99 = [value(level_result, "ttft") for level_result in judged]
@@ -193,7 +181,7 @@ def plots(level_results: list[LevelResult], knee: float | None, found: Findings)
     )
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.concurrency is not None:
         raise InputError(
             "option-prescribed", "the test tradeoff is open loop by definition (IETF 5.3): leave --concurrency out"
@@ -213,5 +201,6 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
 
 
 TEST = ProcedureTest(
-    "tradeoff", "5.3", "Throughput-Latency Tradeoff", Parameters, run, refuse=refuse, expected_s=expected_s
-)
+    "tradeoff", "5.3", "Throughput-Latency Tradeoff", Parameters, levels, analyze,
+    at_shares=True, validate=validate, expected_s=expected_s,
+)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,14 +12,10 @@ import numpy.typing as npt
 from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.procedure import TtftFindings
 from fastllmload.errors import InputError
-from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
-from fastllmload.experiment.level.settings import changed
-from fastllmload.experiment.preparation.warmup import warm_up
 from fastllmload.experiment.report.findings import LOAD, NOTHING, SHARE, Findings
 from fastllmload.metrics.distribution.percentiles import percentile
-from fastllmload.procedure.quick_parameters import fewer
-from fastllmload.procedure.run import ProcedureTest
+from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, by_count, fewer
 from fastllmload.records import layout
 from fastllmload.settings import RunSettings
 
@@ -37,17 +34,13 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return Parameters(request_count=fewer(self.request_count, 50, 50))
 
 
-def run(experiment: Experiment, parameters: Parameters, found: Findings) -> None:
-    settings = changed(
-        experiment.base, load={"num_requests": parameters.request_count, "duration": None, "warmup_requests": 0}
-    )
-    warm_up(experiment, settings, quick=experiment.quick)
-    level = experiment.level("ttft", settings)
-    report(level, parameters, found)
+def levels(given: Conditions[Parameters]) -> Iterator[Level]:
+    yield given.experiment.level("ttft", given.settings)
 
 
-def report(level: Level, parameters: Parameters, found: Findings) -> None:
+def analyze(level: Level, given: Conditions[Parameters]) -> None:
     """The draft's two tables and the CDF."""
+    parameters, found = given.parameters, given.found
     n = int(level.figure("ttft", "n") or 0)
     found.values = TtftFindings(
         requests=n,
@@ -106,7 +99,7 @@ def samples(level: Level) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64
     return ok["input_target"].astype(np.int64), (ok["t_first"] - ok["t_submit"]) / 1e6
 
 
-def refuse(parameters: Parameters, settings: RunSettings) -> None:
+def validate(parameters: Parameters, settings: RunSettings) -> None:
     if settings.load.rate is None and settings.load.concurrency is None:
         raise InputError(
             "load-missing",
@@ -118,4 +111,7 @@ def expected_s(parameters: Parameters, settings: RunSettings) -> float | None:
     return None if not settings.load.rate else parameters.request_count / settings.load.rate
 
 
-TEST = ProcedureTest("ttft", "5.1", "Time to First Token", Parameters, run, refuse=refuse, expected_s=expected_s)
+TEST = ProcedureTest(
+    "ttft", "5.1", "Time to First Token", Parameters, levels, analyze,
+    shared=by_count, validate=validate, expected_s=expected_s,
+)  # fmt: skip

@@ -20,9 +20,10 @@ from fastllmload.experiment import experiment
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.ending import ALL, ignore_signals
 from fastllmload.experiment.journal import DONE, INTERRUPTED, Journal
+from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_rate
-from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure import run
+from fastllmload.procedure.procedure_test import Conditions, ProcedureTest
 from fastllmload.procedure.repeat import run_repeatedly
 from fastllmload.search.run import SearchTerms, run_search
 from fastllmload.search.trials import SearchParameters
@@ -46,12 +47,19 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """None."""
 
 
-def one_level(bench: experiment.Experiment, parameters: Parameters, found: Findings) -> None:
-    bench.level("one", at_rate(bench.base, 2.0))
+def one_level(given: Conditions[Parameters]) -> Iterator[Level]:
+    yield given.experiment.level("one", at_rate(given.settings, 2.0))
+
+
+def nothing(level: Level, given: Conditions[Parameters]) -> None:
+    """An analysis without findings."""
 
 
 def procedure(folder: Path) -> int:
-    test = run.ProcedureTest("ttft", "5.1", "Time to First Token", Parameters, one_level)
+    test = ProcedureTest(
+        "ttft", "5.1", "Time to First Token", Parameters, one_level, nothing,
+        shared=lambda parameters: {}, warms_up=False,
+    )  # fmt: skip
     return run_repeatedly(
         test, BASE, None, Parameters(), run.ProcedureTerms(folder, conforming=False, settle_s=0.0), QUIET, 1
     )

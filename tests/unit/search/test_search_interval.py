@@ -18,7 +18,8 @@ from search_servers import ATTAINMENT, P99, SUSTAINED, Slowing, step
 from simulated_bench import SlotBench
 from slot_server import SlotServer
 
-from fastllmload.search.interval_search import Interval, IntervalSearch, Trials
+from fastllmload.search.driver import Interval
+from fastllmload.search.interval_search import IntervalSearch, Trials
 from fastllmload.search.objectives import SearchObjective
 from fastllmload.statistics.sequential_tests import Decision, SequentialPlan
 
@@ -383,11 +384,11 @@ class Leaning(Oracle):
 def test_a_search_without_trials_left_ends() -> None:
     """8 seems to fail below a level that passed, and 14 lies in a gap, but they have no trials left: nothing is measured."""
     search = IntervalSearch(1, 100, one, Leaning(40, 40, doubted=8.0), SequentialPlan())
-    search.decisions, search.trials = {8.0: UNDECIDED, 12.0: PASS, 20.0: FAIL}, {8.0: 1, 12.0: 4, 20.0: 4}
-    assert search._next() is not None
+    search.outcomes, search.trials = {8.0: UNDECIDED, 12.0: PASS, 20.0: FAIL}, {8.0: 1, 12.0: 4, 20.0: 4}
+    assert search.next_level() is not None
     search.retests = search.plan.tests
     assert search._doubtful_level() == 8.0
-    assert search._next() not in search.decisions  # a new level is looked at once, whatever is left
+    assert search.next_level() not in search.outcomes  # a new level is looked at once, whatever is left
 
 
 def test_a_clear_failure_needs_no_longer_trial() -> None:

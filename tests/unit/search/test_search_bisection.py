@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,9 +13,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import code_of, codes
 
-from fastllmload.search.bisection import Answer, BisectionResult, SearchEvent, halfway, monotonicity_notes, search
+from fastllmload.search.bisection import Bisection, PermanentFailure
+from fastllmload.search.driver import halfway, monotonicity_notes
+from fastllmload.statistics.sequential_tests import Decision
 
+PASS, FAIL, CLIENT = Decision.PASS, Decision.FAIL, Decision.CLIENT
 thresholds = st.floats(0.5, 2_000, allow_nan=False)
+Answer = bool | None  # None: the client was the limit
+Ok = Callable[[float, int], Answer | PermanentFailure]
+
+
+@dataclass(frozen=True)
+class Asked:
+    level: float
+    repetition: int
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The answer, and every run that it took."""
+
+    level: float | None
+    above: float | None
+    ended_by: str
+    notes: tuple[str, ...]
+    asked: tuple[Asked, ...]
+
+
+def search(
+    lo: float, hi: float, step: float | Callable[[float], float], ok: Ok, least: float | None = None
+) -> Searched:
+    asked: list[Asked] = []
+
+    def judge(level: float, repetition: int) -> Decision | PermanentFailure:
+        answer = ok(level, repetition)
+        asked.append(Asked(level, repetition, False if isinstance(answer, PermanentFailure) else answer))
+        if isinstance(answer, PermanentFailure):
+            return answer
+        return CLIENT if answer is None else PASS if answer else FAIL
+
+    found = Bisection(lo, hi, step if callable(step) else lambda level: step, judge, least).run()
+    return Searched(found.best, found.above, found.ended_by, found.notes, tuple(asked))
 
 
 def below(threshold: float) -> Callable[[float, int], Answer]:
@@ -67,16 +107,16 @@ def test_a_failing_first_level_is_halved_down_when_asked() -> None:
         ([False, True, True], (8, 12), "bracket", 3),  # one unlucky run ends no search
         ([False, True, False], (None, 8), "minimum", 3),
         ([False, None, None, None], (None, 8), "minimum", 4),
-        ([SearchEvent("an out-of-memory error")], (None, 8), "minimum", 1),
+        ([PermanentFailure("an out-of-memory error")], (None, 8), "minimum", 1),
     ],
 )
 @pytest.mark.parametrize("above", [8, 16])
 def test_the_lowest_level_fails_only_if_it_fails_again(
-    answers: list[Answer | SearchEvent], bracket: tuple[float | None, float], ended: str, runs: int, above: int
+    answers: list[Answer | PermanentFailure], bracket: tuple[float | None, float], ended: str, runs: int, above: int
 ) -> None:
     """As the failing end of a bracket does, from which no lower level is known either; also when it was halved down to."""
 
-    def ok(level: float, repetition: int) -> Answer | SearchEvent:
+    def ok(level: float, repetition: int) -> Answer | PermanentFailure:
         return level < 12 and answers[repetition] if level == 8 else level < 12
 
     found = search(above, 64, 4, ok, least=8)
@@ -107,7 +147,7 @@ def test_noisy_answers_end_and_are_replayed_from_their_cache(seed: int, threshol
     assert consistent(found)
 
 
-def consistent(found: BisectionResult) -> bool:
+def consistent(found: Searched) -> bool:
     """Each repetition once and in order; the bracket is one; the passing level did not mostly fail."""
     seen: dict[float, int] = {}
     for each in found.asked:
@@ -213,9 +253,9 @@ def test_a_tie_that_the_client_leaves_unbroken_counts_as_a_failure() -> None:
 
 def test_a_passing_level_above_a_failing_one_is_a_warning() -> None:
     """Monotonicity is assumed, and what contradicts it is said."""
-    (note,) = monotonicity_notes({8: True, 16: False, 20: False, 24: True, 32: None})
+    (note,) = monotonicity_notes({8: PASS, 16: FAIL, 20: FAIL, 24: PASS, 32: CLIENT})
     assert conditions([note]) == [("level 24", "answers-not-monotonic")] and "16" in note
-    assert monotonicity_notes({8: True, 16: False, 12: True}) == []
+    assert monotonicity_notes({8: PASS, 16: FAIL, 12: PASS}) == []
 
 
 @pytest.mark.parametrize(("lo", "hi"), [(0, 5), (-1, 5), (6, 5)])
@@ -225,10 +265,10 @@ def test_an_empty_range_is_refused(lo: float, hi: float) -> None:
         search(lo, hi, 1, below(3))
 
 
-def seen_once(threshold: float, at: float, run: int) -> Callable[[float, int], Answer | SearchEvent]:
+def seen_once(threshold: float, at: float, run: int) -> Callable[[float, int], Answer | PermanentFailure]:
     """A noiseless threshold, and an event in one run of one level."""
     return lambda level, repetition: (
-        SearchEvent("an out-of-memory error") if (level, repetition) == (at, run) else level <= threshold
+        PermanentFailure("an out-of-memory error") if (level, repetition) == (at, run) else level <= threshold
     )
 
 
@@ -251,7 +291,7 @@ def test_an_event_in_the_confirming_run_fails_the_level() -> None:
 
 
 def test_where_every_level_has_an_event_none_holds() -> None:
-    found = search(8, 64, 1, lambda level, repetition: SearchEvent("a crash"), least=1)
+    found = search(8, 64, 1, lambda level, repetition: PermanentFailure("a crash"), least=1)
     assert (found.level, found.ended_by) == (None, "minimum")
     assert [each.level for each in found.asked] == [8, 4, 2, 1]
 
@@ -262,10 +302,10 @@ def test_no_level_at_or_above_an_event_is_the_answer(seed: int, threshold: float
     rng = np.random.default_rng(seed)
     events: list[float] = []
 
-    def ok(level: float, repetition: int) -> Answer | SearchEvent:
+    def ok(level: float, repetition: int) -> Answer | PermanentFailure:
         if rng.random() < share:
             events.append(level)
-            return SearchEvent("a crash")
+            return PermanentFailure("a crash")
         return bool(rng.random() < 1 / (1 + math.exp(min(700.0, (level - threshold) / width))))
 
     found = search(2, 100, 1, ok, least=1)

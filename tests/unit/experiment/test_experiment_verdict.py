@@ -18,7 +18,7 @@ from typed_documents import typed
 
 from fastllmload.experiment.level import verdict as module
 from fastllmload.experiment.level.evidence import ALL, FAILED, evidence_of, growth
-from fastllmload.experiment.level.limits import met
+from fastllmload.experiment.level.limits import judge_limits
 from fastllmload.experiment.level.margins import drift_ends
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.verdict import IN_FLIGHT, TOO_SHORT, Lowest, in_flight_of, judge_level, lowest_of
@@ -29,9 +29,11 @@ from fastllmload.procedure.tests import capacity
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 from fastllmload.settings import Load, Output, RunSettings
+from fastllmload.statistics.sequential_tests import Decision
 
 pytestmark = pytest.mark.slow
 
+PASS, FAIL, CLIENT = Decision.PASS, Decision.FAIL, Decision.CLIENT
 SERVER = SlotServer(32, 1.0)
 BUSY = {"code": "cpu", "severity": "suspect", "limits_generator": True, "text": "a worker used 93 % of its core"}
 WANT_OF_CPU = {"generator_limited": True, "reasons": [BUSY], "offered_rate": 16.0, "planned_rate": 16.0}
@@ -59,7 +61,7 @@ def test_an_overload_fires_all_three_criteria(tmp_path: Path) -> None:
     """1.5 times the capacity: the queue grows, two thirds are completed, P99 TTFT is far above that of the lowest."""
     low = measured(tmp_path / "low", 8)
     verdict = judge_level(measured(tmp_path / "high", 48), lowest_of(low))
-    assert verdict.saturated is True and verdict.holds is False
+    assert verdict.saturated is True and verdict.decision is FAIL
     assert verdict.fired == ("queue growing", "completion", "latency")
     assert dict(verdict.inapplicable).keys() == {"no gain"}
     assert verdict.figures["completion_rate"] == pytest.approx(2 / 3, abs=0.05)
@@ -70,7 +72,7 @@ def test_an_overload_fires_all_three_criteria(tmp_path: Path) -> None:
 def test_a_level_below_the_capacity_holds(tmp_path: Path) -> None:
     """Half of the capacity: nothing fires, throughput is steady, all arrivals are completed."""
     verdict = judge_level(measured(tmp_path / "run", 16))
-    assert verdict.saturated is False and verdict.steady is True and verdict.holds is True
+    assert verdict.saturated is False and verdict.steady is True and verdict.decision is PASS
     assert verdict.fired == () and verdict.loop == "open"
     assert verdict.figures["completion_rate"] == pytest.approx(1, abs=0.03)
     assert verdict.figures["output_tok_s"] == pytest.approx(16 * 20, rel=0.15)
@@ -84,24 +86,24 @@ def test_a_late_client_fails_only_what_fails_whatever_it_did_late(tmp_path: Path
     low = lowest_of(measured(tmp_path / "low", 8))
     verdict = judge_level(measured(tmp_path / "high", 48, late_above=1), low)
     assert "dispatch lag is 20 ms, above 1 ms" in verdict.limits[0]
-    assert verdict.saturated is True and verdict.holds is False and not verdict.generator_limited
+    assert verdict.saturated is True and verdict.decision is FAIL and not verdict.generator_limited
     assert verdict.fired == ("queue growing", "completion", "latency") and verdict.in_question == ()
     assert "20 ms" in verdict.why()
     half = judge_level(measured(tmp_path / "half", 16, late_above=1))
-    assert half.limits and half.holds is True and not half.generator_limited
+    assert half.limits and half.decision is PASS and not half.generator_limited
 
 
 @pytest.mark.parametrize(
-    ("margin_ms", "saturated", "holds"),
+    ("margin_ms", "saturated", "decision"),
     [
-        (-2.5, True, False),  # far above the limit
-        (-0.7, None, None),  # it may have been within, had nothing been sent late
-        (0.7, None, None),  # its users waited for what was sent late as well: it may have been above
-        (20.0, False, True),  # far within
+        (-2.5, True, FAIL),  # far above the limit
+        (-0.7, None, CLIENT),  # it may have been within, had nothing been sent late
+        (0.7, None, CLIENT),  # its users waited for what was sent late as well: it may have been above
+        (20.0, False, PASS),  # far within
     ],
 )
 def test_a_lag_counts_where_the_margin_is_no_larger(
-    tmp_path: Path, margin_ms: float, saturated: bool | None, holds: bool | None
+    tmp_path: Path, margin_ms: float, saturated: bool | None, decision: Decision
 ) -> None:
     """Releases 1.5 ms late, and a limit of P99 TTFT *margin_ms* above what was measured. In time, both sides are decided."""
     run = measured(tmp_path / "run", 16, late_above=1, late_s=0.0015)
@@ -109,11 +111,11 @@ def test_a_lag_counts_where_the_margin_is_no_larger(
     assert p99 is not None
     limit = (p99 + margin_ms) / 10
     late = judge_level(run, Lowest(1.0, limit, limit, 0.1))
-    assert (late.saturated, late.holds, late.generator_limited) == (saturated, holds, holds is None)
-    assert late.in_question == (("latency",) if holds is None else ())
+    assert (late.saturated, late.decision, late.generator_limited) == (saturated, decision, decision is CLIENT)
+    assert late.in_question == (("latency",) if decision is CLIENT else ())
     assert late.limits and late.fired == (("latency",) if margin_ms < 0 else ())
     in_time = judge_level(measured(tmp_path / "in time", 16), Lowest(1.0, limit, limit, 0.1))
-    assert in_time.limits == () and in_time.holds is (in_time.figures["ttft_p99_ms"] <= 10 * limit)
+    assert in_time.limits == () and in_time.decision is (PASS if in_time.figures["ttft_p99_ms"] <= 10 * limit else FAIL)
 
 
 def test_the_p50_of_the_lowest_level_is_not_exact_either(tmp_path: Path) -> None:
@@ -138,8 +140,8 @@ def test_slots_that_stood_empty_may_be_why_more_of_them_gained_nothing(tmp_path:
         assert judge_level(run, None, [(16, lower * rate)]).saturated is saturated, lower
 
 
-@pytest.mark.parametrize(("margin_ms", "said"), [(-2.5, False), (-0.7, None), (0.7, None), (20.0, True)])
-def test_an_objective_on_ttft_is_held_against_both_ends(tmp_path: Path, margin_ms: float, said: bool | None) -> None:
+@pytest.mark.parametrize(("margin_ms", "said"), [(-2.5, FAIL), (-0.7, CLIENT), (0.7, CLIENT), (20.0, PASS)])
+def test_an_objective_on_ttft_is_held_against_both_ends(tmp_path: Path, margin_ms: float, said: Decision) -> None:
     """Releases 1.5 ms late and a limit *margin_ms* above P99: of the throughput and of the capacity test. What lies between
     tokens was not sent late, so a limit of TPOT just missed stays missed.
     """
@@ -147,11 +149,11 @@ def test_an_objective_on_ttft_is_held_against_both_ends(tmp_path: Path, margin_m
     found = Level(0, "16 per second", RunSettings(), tmp_path / "run", run.document)
     p99, tpot = found.figure("ttft", "p99"), found.figure("tpot", "p99")
     assert p99 is not None and tpot is not None
-    assert met(found, {"ttft": p99 + margin_ms}, late=True) is said
-    assert met(found, {"ttft": p99 + margin_ms}, late=False) is (margin_ms > 0)
-    assert met(found, {"ttft": p99 + margin_ms, "tpot": tpot - 0.1}, late=True) is False
+    assert judge_limits(found, {"ttft": p99 + margin_ms}, late=True) is said
+    assert judge_limits(found, {"ttft": p99 + margin_ms}, late=False) is (PASS if margin_ms > 0 else FAIL)
+    assert judge_limits(found, {"ttft": p99 + margin_ms, "tpot": tpot - 0.1}, late=True) is FAIL
     limited = replace(found, document=typed({**run.manifest, "certificate": {"generator_limited": True}}))
-    assert capacity.passes(limited, capacity.Parameters(slo_ttft_p99_ms=p99 + margin_ms)) is said
+    assert capacity.judge(limited, capacity.Parameters(slo_ttft_p99_ms=p99 + margin_ms)) is said
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_one_stall_puts_no_steady_level_in_question(tmp_path: Path) -> None:
     rows["t_dispatch"][stalled] = window.w1_ns - round(0.1e9)
     late = replace(run, rows=rows, manifest={**run.manifest, "certificate": WANT_OF_CPU})
     verdict = judge_level(late, queue=np.zeros(180))
-    assert stalled.any() and verdict.limits and verdict.holds is True and verdict.in_question == ()
+    assert stalled.any() and verdict.limits and verdict.decision is PASS and verdict.in_question == ()
     later = (rows["t_sched"] > window.w0_ns + round(10e9)) & (rows["t_sched"] < window.w1_ns)
     rows["t_dispatch"][later] += np.linspace(0, 3e9, int(later.sum())).astype(np.int64)
     assert judge_level(replace(late, rows=rows), queue=np.zeros(180)).in_question == ("queue growing",)
@@ -212,7 +214,7 @@ def test_a_limited_client_that_did_not_offer_the_load_passes_nothing(tmp_path: P
     run = measured(tmp_path / "run", 16, late_above=1)
     slow = {"offered_rate": 12.0, "planned_rate": 16.0}
     verdict = judge_level(replace(run, manifest={**run.manifest, "certificate": slow}))
-    assert verdict.saturated is False and not verdict.offered_in_full and verdict.holds is None
+    assert verdict.saturated is False and not verdict.offered_in_full and verdict.decision is CLIENT
 
 
 def test_want_of_ports_and_the_certificate_limit_the_client(tmp_path: Path) -> None:
@@ -261,7 +263,7 @@ def test_a_drift_of_the_throughput_is_not_steady(tmp_path: Path) -> None:
     thin = replace(served, arrive=served.arrive[kept], begin=served.begin[kept], end=served.end[kept])
     write_rows(folder, thin, late_s=10e-6, broken=False)
     verdict = judge_level(load(folder), queue=np.full(100, 16.0))
-    assert verdict.steady is False and verdict.saturated is False and verdict.unsteady and verdict.holds is False
+    assert verdict.steady is False and verdict.saturated is False and verdict.unsteady and verdict.decision is FAIL
 
 
 def test_a_level_shorter_than_ten_requests_is_warned_about(tmp_path: Path) -> None:

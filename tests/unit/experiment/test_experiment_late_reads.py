@@ -11,11 +11,12 @@ import pytest
 from synthetic_run import MS, ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.certificate.monitor import WORKER_STALLS
-from fastllmload.experiment.level.late_reads import ttft_p99_at_best_ms
+from fastllmload.experiment.level.margins import ttft_p99_at_best_ms
 from fastllmload.experiment.level.verdict import LATENCY, QUEUE, Lowest, hidden_by_stall, judge_level
 from fastllmload.procedure.tests import capacity, throughput
 from fastllmload.records import layout
 from fastllmload.records.run import load
+from fastllmload.statistics.sequential_tests import Decision
 
 pytestmark = pytest.mark.slow
 
@@ -55,28 +56,31 @@ def level(folder: Path, stall: tuple[int, int] | None, together: bool = True, wo
 @pytest.mark.parametrize(
     ("given", "best_ms", "said"),
     [
-        ({"stall": (-149 * MS, 1 * MS)}, 301.0, None),  # the stall hides when they came
-        ({"stall": (-149 * MS, -2 * MS)}, 301.0, None),  # read just after it
-        ({"stall": (-455 * MS, 1 * MS)}, 0.0, None),  # not before the request
-        ({"stall": (-30 * MS, 1 * MS)}, 420.0, False),  # too short a stall
-        ({"stall": (-149 * MS, -60 * MS)}, 450.0, False),  # it looked again before they came
-        ({"stall": (-149 * MS, 1 * MS), "worker": 1}, 450.0, False),  # another worker
-        ({"stall": (-149 * MS, 1 * MS), "together": False}, 450.0, False),  # one event in its read: its own stamp
-        ({"stall": None}, 450.0, False),
+        ({"stall": (-149 * MS, 1 * MS)}, 301.0, Decision.CLIENT),  # the stall hides when they came
+        ({"stall": (-149 * MS, -2 * MS)}, 301.0, Decision.CLIENT),  # read just after it
+        ({"stall": (-455 * MS, 1 * MS)}, 0.0, Decision.CLIENT),  # not before the request
+        ({"stall": (-30 * MS, 1 * MS)}, 420.0, Decision.FAIL),  # too short a stall
+        ({"stall": (-149 * MS, -60 * MS)}, 450.0, Decision.FAIL),  # it looked again before they came
+        ({"stall": (-149 * MS, 1 * MS), "worker": 1}, 450.0, Decision.FAIL),  # another worker
+        (
+            {"stall": (-149 * MS, 1 * MS), "together": False},
+            450.0,
+            Decision.FAIL,
+        ),  # one event in its read: its own stamp
+        ({"stall": None}, 450.0, Decision.FAIL),
     ],
 )
 def test_what_a_stall_hides_fails_no_level(
-    tmp_path: Path, given: dict[str, Any], best_ms: float, said: bool | None
+    tmp_path: Path, given: dict[str, Any], best_ms: float, said: Decision
 ) -> None:
     found = level(tmp_path, **given)
     assert ttft_p99_at_best_ms(found.run) == pytest.approx(max(best_ms, 40.0))
-    assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is said
-    level_result: Any = SimpleNamespace(verdict=SimpleNamespace(holds=True, limits=()), level=found)
-    assert throughput.answer(level_result, {"ttft": LIMIT_MS}) is said
-    assert (
-        throughput.answer(level_result, {"ttft": LIMIT_MS, "tpot": 1.0}) is False
-    )  # missed as well, and no stall excuses it
-    assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=WAITED / MS)) is True
+    assert capacity.judge(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is said
+    level_result: Any = SimpleNamespace(verdict=SimpleNamespace(decision=Decision.PASS, limits=()), level=found)
+    assert throughput.judge(level_result, {"ttft": LIMIT_MS}) is said
+    # TPOT is missed as well, and no stall excuses it
+    assert throughput.judge(level_result, {"ttft": LIMIT_MS, "tpot": 1.0}) is Decision.FAIL
+    assert capacity.judge(found, capacity.Parameters(slo_ttft_p99_ms=WAITED / MS)) is Decision.PASS
 
 
 @pytest.mark.parametrize(
@@ -106,10 +110,10 @@ def test_a_stall_excuses_no_level_that_another_criterion_fails(tmp_path: Path) -
 def test_requests_that_failed_are_not_excused(tmp_path: Path) -> None:
     found = level(tmp_path, (-149 * MS, 1 * MS))
     found.success_rate = 0.9
-    assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is False
+    assert capacity.judge(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is Decision.FAIL
 
 
 def test_a_level_of_an_earlier_version_kept_no_stalls(tmp_path: Path) -> None:
     found = level(tmp_path, (-149 * MS, 1 * MS))
     (tmp_path / WORKER_STALLS).unlink()
-    assert capacity.passes(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is False
+    assert capacity.judge(found, capacity.Parameters(slo_ttft_p99_ms=LIMIT_MS)) is Decision.FAIL
