@@ -127,7 +127,7 @@ def report(folder: Path) -> dict[str, Any]:
     from fastllmload.metrics.run.measure import measure
     from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
-    from fastllmload.report.documents.files import write_reports
+    from fastllmload.report.documents.forms import write_reports
 
     clock, steps, memory = time.perf_counter, {}, Memory()
     memory.start()

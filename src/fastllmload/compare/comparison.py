@@ -20,7 +20,7 @@ from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
 from fastllmload.records.run import load
 from fastllmload.report.text.doubts import doubt_texts
 from fastllmload.report.text.numbers import quantity
-from fastllmload.report.text.reasoning import alone_text, legend, reasoned
+from fastllmload.report.text.tokens import alone_text, legend, reasoned
 from fastllmload.statistics.student import t_interval
 from fastllmload.statistics.two_samples import holm
 

@@ -19,6 +19,7 @@ from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError
 
+NORMALISATION = "output tokens per second over the number of GPUs, and over the price per hour, as declared at each run"
 NORMALISED = {"tok_per_gpu_s": "gpus", "tok_s_per_dollar_hour": "price_per_hour"}  # figure: what it is divided by
 
 

@@ -12,7 +12,7 @@ from fastllmload.engine.run_plans import Plans
 from fastllmload.errors import coded
 from fastllmload.plan.pace import WARMUP_REQUESTS
 from fastllmload.plan.plan import Plan
-from fastllmload.report.terminal.summary import SIMULATED
+from fastllmload.report.text.verdict import SIMULATED
 from fastllmload.settings import Load, TrafficClass
 
 EXACT_SHARE = 0.999  # of the prompts should have exactly their length
@@ -20,7 +20,7 @@ EXACT_SHARE = 0.999  # of the prompts should have exactly their length
 
 def opening(simulated: bool) -> list[str]:
     """The first lines, before the preflight."""
-    return [SIMULATED] * simulated + [f"fastllmload {__version__}"]
+    return [str(SIMULATED)] * simulated + [f"fastllmload {__version__}"]
 
 
 def target_lines(protocol: str, classes: Sequence[TrafficClass], found: Preflight) -> list[str]:

@@ -54,7 +54,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
     from fastllmload.records.run import load
-    from fastllmload.report.documents.files import write_reports
+    from fastllmload.report.documents.forms import write_reports
     from fastllmload.telemetry.summary import added
 
     remove_empty_workers(folder)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastllmload.engine.workers.spec import TargetSpec
-from fastllmload.report.text.failing_urls import failed_counts
-from fastllmload.report.text.numbers import count, errors
+from fastllmload.report.text.failures import errors, failed_counts
+from fastllmload.report.text.numbers import count
 
 CONNECT_S = 2.0  # the target took the preflight's connections moments ago
 FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_UNIX}

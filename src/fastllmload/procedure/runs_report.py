@@ -133,12 +133,12 @@ def _markdown(document: RunsDocument) -> Iterator[str]:
 
 
 def page(document: RunsDocument) -> str:
-    from fastllmload.report.html.page_layout import PageHead, PageSection, PageTable, page_layout
+    from fastllmload.report.html.page_layout import PageHead, PageSection, Table, page_layout
 
     own, (figures, runs) = all_tables(document)[:-2], all_tables(document)[-2:]
 
-    def table(found: FindingTable) -> PageTable:
-        return PageTable(found.columns, found.rows, title=found.title, notes=found.notes)
+    def table(found: FindingTable) -> Table:
+        return Table(found.title, found.columns, found.rows, found.notes)
 
     sections = [PageSection("Results", [*remarks(document), *map(table, own), table(figures)])]
     sections += [PageSection(title, texts) for title, texts in kinds_of_remarks(document)]

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.engine.preflight.addresses import parse_base
@@ -20,14 +19,14 @@ from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import options_of
 from fastllmload.errors import TargetError
 from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS, as_run, engines
-from fastllmload.report.blocks import Table
+from fastllmload.report.blocks import Block, Facts, Paragraph, Table
 from fastllmload.report.documents import asiai
 from fastllmload.report.documents.subject import subject_of
-from fastllmload.report.render.text import table_lines
+from fastllmload.report.render import text
 from fastllmload.report.terminal.outlet import Outlet, Redact, Writable
 from fastllmload.report.terminal.snapshot import Snapshot
 from fastllmload.report.terminal.view import Ui, make_ui
-from fastllmload.report.text.doubts import reason_text
+from fastllmload.report.text.verdict import verdict
 from fastllmload.settings import RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
 
@@ -109,13 +108,13 @@ def bench(asked: RunSettings, secret: Secret | None, runs: int, stream: Writable
             continue
         codes.append(code)
         if view.folder is not None:
-            measured.append((settings, asiai.block(subject_of(view.folder))))
-            outlet.write("".join(f"{line}\n" for line in closing(view)))
+            measured.append((settings, asiai.figures(subject_of(view.folder))))
+            outlet.write("\n" + text.render(closing(view)))
             outlet.flush()
         if code == INTERRUPTED:
             break
     if len(measured) > 1:
-        outlet.write("\n" + "".join(f"{line}\n" for line in table_lines(side_by_side(measured))))
+        outlet.write("\n" + text.render([side_by_side(measured)]))
         outlet.flush()
     return max(codes)
 
@@ -141,16 +140,13 @@ def embedded(settings: RunSettings) -> Iterator[SimulatorProcess | None]:
         yield simulator
 
 
-def closing(view: BlockView) -> Iterator[str]:
+def closing(view: BlockView) -> Iterator[Block]:
     """The block, the verdict on the client, and the run's folder."""
     assert view.folder is not None
-    yield ""
-    yield from asiai.lines(subject_of(view.folder))
-    yield ""
-    certificate = view.document.certificate or Certificate()
-    yield f"{'Client':<16}{certificate.verdict}; one request at a time says nothing about load"
-    yield from (f"{'':<16}- {reason_text(reason)}" for reason in certificate.reasons)
-    yield f"{'Run':<16}{view.folder}"
+    yield from asiai.blocks(subject_of(view.folder))
+    yield verdict(view.document)
+    yield Paragraph("One request at a time says nothing about load.")
+    yield Facts([("run", str(view.folder))])
 
 
 def side_by_side(measured: Sequence[tuple[RunSettings, Mapping[str, Any]]]) -> Table:

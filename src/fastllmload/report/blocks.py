@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from fastllmload.documents.fields import WITHHELD, Number
 from fastllmload.report.terminal.outlet import one_screen_line
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 
 Cell = str | Number
-NUMBER = re.compile(r"[-+]?[\d.,]+\*?(\s?(%|ms|s))?$")
+NUMBER = re.compile(r"(>=|[-+<>≥]|x )?[\d.,]+\*?(\s?(%|pt|ms|s))?((-|\.\.)[-+]?[\d.,]+| \([^)]*\))?$")
+TONES = ("valid", "suspect", "invalid")
 NOT_NUMERIC = (NOT_KNOWN, WITHHELD.value, "not measured", "-", "")
 
 
@@ -60,13 +62,62 @@ class Items:
 
 
 @dataclass(frozen=True)
+class Facts:
+    """Labelled texts."""
+
+    pairs: Sequence[tuple[str, Text]]
+
+
+SPARE, NEEDED, BELOW = 0, 99, 100
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A labelled line of a summary. *texts*: from the longest to the shortest; the first that fits is used.
+
+    *room*: where a screen has no room, lines of the smallest value are left out first; SPARE: only if there is room left,
+    NEEDED: never, BELOW: after the screen. *overflow*: what happens to a text that does not fit.
+    """
+
+    label: str
+    texts: Sequence[str]
+    room: int = NEEDED
+    tone: str = ""
+    overflow: Literal["cut", "wrap", "whole"] = "cut"
+
+
+@dataclass(frozen=True)
 class Table:
-    """A table; numbers are in the unit that the column names, None is n/a. Notes follow their table."""
+    """A table; numbers are in the unit that the column names, None is n/a. Notes follow their table.
+
+    Where a screen has no room for them, *optional_columns* are left out, the first one first, and *optional_rows* (by first
+    cell) as `Fact.room` says.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
+    optional_columns: Sequence[str] = ()
+    optional_rows: Mapping[str, int] = field(default_factory=dict)
+
+
+class VerdictReason(NamedTuple):
+    """*severity*: invalid, suspect, or another word for a note. *todo*: a remedy, on pages."""
+
+    severity: str
+    text: str
+    todo: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A word with its meaning, and the reasons in their order. *tone*: its colour, if the word is not one of TONES."""
+
+    word: str
+    meaning: str
+    reasons: Sequence[VerdictReason] = ()
+    tone: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +128,29 @@ class Folded:
     blocks: Sequence[Block]
 
 
-Block = Heading | Paragraph | Callout | Items | Table | Folded
+Block = Heading | Paragraph | Callout | Items | Fact | Facts | Table | Verdict | Folded
+
+
+def tone_of(word: str) -> str:
+    return word if word in TONES else "note"
+
+
+def reason_line(reason: VerdictReason) -> str:
+    """The reason without its remedy, which only pages have room for; notes are marked."""
+    return f"note: {reason.text}" if reason.severity == "note" else reason.text
+
+
+def ranked(parts: Sequence[tuple[int, str]]) -> list[str]:
+    """*parts* joined, then without those of the highest rank, one after the other: the texts of a `Fact`."""
+    kept, found = list(parts), []
+    while kept:
+        found.append(", ".join(text for _, text in kept))
+        kept.remove(max(kept, key=lambda each: each[0]))
+    return found
+
+
+def parts_of(text: Text) -> tuple[str | Strong | Code, ...]:
+    return text if isinstance(text, tuple) else (text,)
 
 
 def cell_text(value: Cell) -> str:
@@ -93,7 +166,7 @@ def cells(table: Table) -> list[list[str]]:
     """Head and rows as text; every row gets the length of the head."""
     wide = len(table.columns)
     rows = [[cell_text(value) for value in row][:wide] for row in table.rows]
-    return [list(table.columns), *([*row, *[NOT_KNOWN] * (wide - len(row))] for row in rows)]
+    return [list(map(one_screen_line, table.columns)), *([*row, *[NOT_KNOWN] * (wide - len(row))] for row in rows)]
 
 
 def numeric_columns(rows: Sequence[Sequence[str]], columns: int) -> list[bool]:

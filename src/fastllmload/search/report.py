@@ -323,11 +323,11 @@ def page(document: SearchDocument) -> str:
     from fastllmload.report.html.page_layout import (
         PageHead,
         PageSection,
-        PageTable,
         Plot,
         PlotAxis,
         PlotSeries,
         Rule,
+        Table,
         page_layout,
     )
 
@@ -354,7 +354,7 @@ def page(document: SearchDocument) -> str:
         Plot("line", "TTFT by level", ttft, PlotAxis("level", unit), PlotAxis("TTFT", "ms"), marks=marks),
     ]
     tables = [
-        PageTable(table.columns, table.rows, notes=table.notes)
+        Table("", table.columns, table.rows, table.notes)
         for table in (table_of(document), reason_table(document), run_table(document))
     ]
     first, *others = list(answer_lines(document))[1:]

@@ -13,7 +13,7 @@ from fastllmload.documents.sweep import Cell, CellFigure, SweepDocument
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.report.findings import SHARES, format_cell, in_percent
 from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, pipes, with_state, write_files
-from fastllmload.report.text.reasoning import OF_REASONING, reasoned
+from fastllmload.report.text.tokens import OF_REASONING, reasoned
 from fastllmload.statistics.student import t_interval
 
 if TYPE_CHECKING:
@@ -149,10 +149,10 @@ def _markdown(document: SweepDocument) -> Iterator[str]:
 
 
 def page(document: SweepDocument) -> str:
-    from fastllmload.report.html.page_layout import PageHead, PageSection, PageTable, page_layout
+    from fastllmload.report.html.page_layout import PageHead, PageSection, Table, page_layout
 
     table = table_of(document)
-    sections = [PageSection("All combinations", [PageTable(table.columns, table.rows, notes=table.notes)])]
+    sections = [PageSection("All combinations", [Table("", table.columns, table.rows, table.notes)])]
     drawn = plots(document)
     if drawn:
         sections.append(PageSection("Against the first option", drawn))
@@ -163,7 +163,7 @@ def page(document: SweepDocument) -> str:
         for run in document.levels if run.cell is not None
     ]  # fmt: skip
     columns = ["Combination", "Run", "req/s", "tok/s", "TTFT P99 (ms)", "TPOT P99 (ms)", "Client", "Folder"]
-    sections.append(PageSection("Runs in the order measured", [PageTable(columns, runs), *document.warnings]))
+    sections.append(PageSection("Runs in the order measured", [Table("", columns, runs), *document.warnings]))
     simulated = document.manifest.simulated
     return page_layout(PageHead(headline(document), facts=facts(document), simulated=simulated), sections)
 

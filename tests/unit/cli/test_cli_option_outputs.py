@@ -19,7 +19,7 @@ from refusals import says
 from fastllmload.cli.main import main
 from fastllmload.files import replace_with, writing
 from fastllmload.records.run import load
-from fastllmload.report.documents.files import write_reports
+from fastllmload.report.documents.forms import write_reports
 from fastllmload.simulator.profile import SimulatorOptions
 from fastllmload.simulator.serve import truth_path
 

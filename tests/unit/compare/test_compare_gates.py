@@ -209,6 +209,7 @@ def test_files_are_written(runs: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert found["figures"]["p50_ttft_ms"]["result"] == "worse"
     assert found["gates"][0]["outcome"] == FAILED
     page = (tmp_path / "c.md").read_text()
+    assert "<" not in page.replace("&lt;", "")
     assert "**Gates: 1 failed, 0 undecided, 0 passed.**" in page and "| p50_ttft_ms |" in page
 
 

@@ -13,8 +13,8 @@ from typed_documents import typed
 from fastllmload.compare.change import Change
 from fastllmload.compare.client_limits import on_this_host
 from fastllmload.compare.comparison import Comparison, compare
+from fastllmload.compare.report.blocks import lines
 from fastllmload.compare.report.json import document
-from fastllmload.compare.report.text import lines
 from fastllmload.compare.side import read_side
 
 pytestmark = pytest.mark.slow

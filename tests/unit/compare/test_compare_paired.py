@@ -25,8 +25,8 @@ from fastllmload.compare.paired import (
     effective_blocks,
     pairs_of_requests,
 )
+from fastllmload.compare.report.blocks import lines
 from fastllmload.compare.report.json import document
-from fastllmload.compare.report.text import lines
 from fastllmload.compare.side import read_side
 from fastllmload.statistics.interval import Sample
 

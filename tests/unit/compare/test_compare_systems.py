@@ -218,4 +218,4 @@ def test_runs_at_the_same_arrivals_are_not_independent(digests: list[str], proce
     told = [note for note in found.notes if "does not cover other arrivals" in note]
     assert len(told) == (0 if claims else 2)
     last = lines(found, 200)[-1]
-    assert last.startswith("claim: a ") if claims else "too few" in last
+    assert last.startswith("- claim: a ") if claims else "too few" in last

@@ -10,11 +10,12 @@ from made_runs import config, document, plan, side, write_run
 from refusals import raises_code
 
 from fastllmload.compare.comparison import compare
-from fastllmload.compare.report.text import differences_text
+from fastllmload.compare.report.blocks import differences_in_brief
 from fastllmload.compare.setup import SetupDifference, manifest_diff
 from fastllmload.compare.side import RunRecord, Side, distinct_names, read_side
 from fastllmload.compare.workload import differences, same_plan
 from fastllmload.errors import InputError
+from fastllmload.report.render.text import lines
 
 pytestmark = pytest.mark.slow
 
@@ -147,10 +148,15 @@ def test_a_run_on_both_sides_is_told(tmp_path: Path) -> None:
     assert any("both sides: " in note for note in found.notes)
 
 
+def brief(difference: SetupDifference) -> str:
+    """Its line on the terminal."""
+    return list(lines(differences_in_brief([difference])))[1]
+
+
 def test_long_values_are_cut_where_they_still_differ() -> None:
     same = "[['profile', 'engines/default.toml'], ['steps', 'many'], "
     long = SetupDifference("config.target.simulate", (f"{same}['seed', '1000']]", f"{same}['seed', '1001']]"))
-    text = list(differences_text([long], []))[1]
+    text = brief(long)
     assert "1000" in text and "1001" in text and "default.toml" not in text
     short = SetupDifference("config.load.rate", ("70", "71"))
-    assert list(differences_text([short], []))[1] == "         config.load.rate: 70 | 71"
+    assert brief(short) == "- config.load.rate: 70 | 71"

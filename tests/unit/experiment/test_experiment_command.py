@@ -10,7 +10,7 @@ from typed_documents import typed_procedure
 
 from fastllmload.experiment.report.page import page
 from fastllmload.experiment.report.parts import facts, markdown_head
-from fastllmload.report.documents.reproduction import command_line
+from fastllmload.report.documents.identity import command_line
 from fastllmload.report.render.markdown import code_span
 
 WORDS = ["fastllmload", "procedure", "itl", "--hook", "cache-off=echo starting; echo key=*_x | tr a b ; exit 1",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from summary_text import summary_lines
 from typed_documents import typed
 
 from fastllmload.compare.series import RunSeries
@@ -16,7 +17,6 @@ from fastllmload.records.run import Run
 from fastllmload.report.documents.results import unstreamed_note
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.sections.latency import section
-from fastllmload.report.terminal.summary import summary_lines
 from fastllmload.report.text.traffic import unstreamed_answers
 
 MS, BASE = 1_000_000, 10**12

@@ -8,11 +8,11 @@ import types
 from pathlib import Path
 
 import pytest
+from summary_text import summary_lines
 from typed_documents import typed
 
 from fastllmload.errors import RunFolderError
 from fastllmload.report.documents import subject
-from fastllmload.report.terminal.summary import summary_lines
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 

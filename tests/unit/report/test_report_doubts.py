@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from example_runs import run_of, streamed
+from summary_text import summary_lines
 from typed_documents import typed, typed_metric
 
 from fastllmload.report.documents.identity import configuration_pairs
@@ -16,9 +17,8 @@ from fastllmload.report.documents.subject import Subject
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.sections.overview import reasons
 from fastllmload.report.html.sections.setup import section as meanings
-from fastllmload.report.terminal.summary import summary_lines
 from fastllmload.report.text.doubts import bound, token_texts, unfinished_text, unsteady_texts
-from fastllmload.report.text.event_tokens import event_tokens_text
+from fastllmload.report.text.tokens import event_tokens_text
 
 LEVEL = {"first_half": 47.0, "second_half": 66.0, "p": 1e-6, "step_at": 0.75, "before_step": 40.0, "after_step": 80.0}
 TTFT = {

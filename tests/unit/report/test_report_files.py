@@ -12,9 +12,9 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 from fastllmload.cli import main as entry
 from fastllmload.errors import RunFolderError
 from fastllmload.records.run import load
-from fastllmload.report import html
-from fastllmload.report.documents import files
+from fastllmload.report.documents import forms as files
 from fastllmload.report.documents.subject import document_of
+from fastllmload.report.html import page as html
 
 
 @pytest.fixture

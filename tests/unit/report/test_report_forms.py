@@ -22,7 +22,7 @@ from fastllmload.records.run import load
 from fastllmload.report.blocks import Table
 from fastllmload.report.documents import asiai, blog, forms, full, markdown, minimum
 from fastllmload.report.documents.subject import Subject, subject_of
-from fastllmload.report.redaction.document import withheld
+from fastllmload.report.redaction import withheld
 from fastllmload.report.render.markdown import escaped
 from fastllmload.report.render.markdown import table_lines as table_markdown
 from fastllmload.report.render.text import table_lines as table_text
@@ -149,7 +149,7 @@ def test_a_cold_start_is_reported_before_any_figure() -> None:
     cold = of_run(declarations={"cold_start": "yes"})
     cold.raw["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
     lines = markdown.render(cold).splitlines()
-    assert lines[2].startswith("> **COLD START**") and "first token after 8,123 ms" in lines[2]
+    assert lines[2].startswith("> **COLD START (first token after 8,123 ms)**")
     assert "COLD START" not in markdown.render(of_run())
 
 

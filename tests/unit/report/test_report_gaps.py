@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from example_runs import run_of, streamed
+from summary_text import summary_lines
 from typed_documents import typed
 
 from fastllmload.certificate.figures import describe_figures, headline_figures
@@ -21,7 +22,6 @@ from fastllmload.report.documents.subject import Subject
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.sections.evidence import evidence
 from fastllmload.report.html.sections.setup import section as setup
-from fastllmload.report.terminal.summary import summary_lines
 
 FOUR_A_CHUNK = streamed([], ended=200, chunks=[[100 + 30 * k, 4, "text"] for k in range(3)], output_tokens=12)
 SINGLE = streamed([50, 60, 70])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from example_runs import run_of, streamed
+from summary_text import summary_lines
 from typed_documents import typed
 
 from fastllmload.certificate.figures import headline_figures
@@ -22,8 +23,7 @@ from fastllmload.report.html.sections.latency import section
 from fastllmload.report.html.sections.over_time import section as over_time
 from fastllmload.report.html.sections.overview import tiles
 from fastllmload.report.html.sections.setup import section as meanings
-from fastllmload.report.terminal.summary import summary_lines
-from fastllmload.report.text.reasoning import LABELS, notes
+from fastllmload.report.text.tokens import LABELS, notes
 
 THINKS = streamed([], ended=210, chunks=[[100 + 10 * k, 1, "reason"] for k in range(5)]
                   + [[150 + 20 * k, 1, "text"] for k in range(4)], output_tokens=9, hidden_reasoning_tokens=5)  # fmt: skip

@@ -21,7 +21,7 @@ from fastllmload.metrics.run.measure import measure
 from fastllmload.procedure.tests import NAMES
 from fastllmload.records.run import load
 from fastllmload.report.documents.subject import subject_of
-from fastllmload.report.redaction.document import withheld
+from fastllmload.report.redaction import withheld
 from fastllmload.report.text.numbers import count, quantity
 
 pytestmark = pytest.mark.slow

@@ -6,17 +6,22 @@ After an intended change: FLL_GOLDEN=write python -m pytest tests/unit/report, t
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 from pathlib import Path
 
 import pytest
+from summary_text import summary_lines
 from typed_documents import typed
 
 from fastllmload.documents.redaction import redacted
-from fastllmload.report.documents.results import traffic_lines
-from fastllmload.report.terminal.summary import SCREEN, SIMULATED, simulated, summary_lines
+from fastllmload.report.documents import traffic
+from fastllmload.report.render.terminal import SCREEN, print_screen
+from fastllmload.report.terminal.outlet import Outlet
+from fastllmload.report.terminal.summary import summary
+from fastllmload.report.text.verdict import SIMULATED, simulated
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 
@@ -62,9 +67,10 @@ def test_unusual_endings_are_reported_on_terminal_and_in_markdown():
     lines = text_of(found).splitlines()
     assert any(re.search(r'1,200 .*"eos <b>x"', line) for line in lines)
     assert any(line.startswith("           3 ") for line in lines)
-    assert traffic_lines(typed(found)) == [
-        'also ok 1,200 with a finish_reason that is not known: "eos <b>x"',
-        "3 without the end of the HTTP message, after their finish_reason",
+    (items,) = traffic.blocks(typed(found))
+    assert items.texts == [
+        'also ok: 1,200 with a finish_reason that is not known: "eos <b>x"',
+        "also ok: 3 without the end of the HTTP message, after their finish_reason",
     ]
 
 
@@ -243,15 +249,15 @@ def test_the_most_frequent_error_message_is_one_line():
         "requests": 7,
     }
     found = document() | {"error_texts": {"texts": [said], "left_out": 0}}
-    assert '\n           "CUDA out of memory" (7 x)\n' in text_of(found)
+    assert '\n           7 x "CUDA out of memory"\n' in text_of(found)
     assert all(len(line.text) <= 40 for line in summary_lines(typed(found), 40))
     long = document() | {"error_texts": {"texts": [said | {"text": "x" * 900}], "left_out": 0}}
-    assert any(line.text.endswith('..." (7 x)') and len(line.text) <= 80 for line in summary_lines(typed(long), 80))
+    assert any(line.text.endswith("xxx...") and len(line.text) <= 80 for line in summary_lines(typed(long), 80))
 
 
 def test_the_simulated_engine_is_the_first_and_the_last_line():
     lines = summary_lines(typed(document()), 80)
-    assert lines[0].text == lines[-1].text == SIMULATED
+    assert lines[0].text == lines[-1].text == str(SIMULATED)
     assert lines[1].text.startswith("verdict")
 
 
@@ -260,7 +266,7 @@ def test_a_real_target_has_no_such_lines_and_the_verdict_first():
     assert not simulated(typed(found))
     lines = summary_lines(typed(found), 80)
     assert lines[0].text.startswith("verdict    INVALID, INCOMPLETE (interrupted)")
-    assert SIMULATED not in [line.text for line in lines]
+    assert str(SIMULATED) not in [line.text for line in lines]
 
 
 def test_the_most_severe_reason_comes_first():
@@ -300,11 +306,20 @@ def test_everything_at_once():
     assert any("all at once, planned" in line.text for line in summary_lines(typed(found), 80))
 
 
-def test_colour_wraps_the_redacted_text():
-    line = summary_lines(typed(document()), 80)[1]
-    assert line.style == "suspect"
-    assert line.render(str.lower, colour=True) == "\x1b[33;1mverdict    suspect\x1b[0m"
-    assert line.render(str, colour=False) == "verdict    SUSPECT"
+@pytest.mark.parametrize("colour", [True, False])
+def test_only_a_terminal_gets_colours_and_secrets_are_redacted(colour, monkeypatch):
+    """NO_COLOR and a dumb terminal are respected too."""
+
+    class Stream(io.StringIO):
+        def isatty(self):
+            return colour
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Stream()
+    print_screen(Outlet(stream, lambda text: text.replace("SUSPECT", "***")), summary(typed(document())))
+    assert ("\x1b[1;33mverdict    ***\x1b[0m\n" in stream.getvalue()) is colour
+    assert ("\nverdict    ***\n" in stream.getvalue()) is not colour and "SUSPECT" not in stream.getvalue()
 
 
 def with_intervals(reasons):
@@ -332,7 +347,7 @@ def test_a_cold_start_is_next_to_the_verdict_with_the_first_token_time():
     assert "verdict    " in text_of(found) and ", COLD START\n" in text_of(found)
     found["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
     assert ", COLD START (first token after 8,123 ms)\n" in text_of(found)
-    assert ", COLD START, INCOMPLETE (interrupted)" in text_of({**found, "status": "interrupted"})
+    assert ", INCOMPLETE (interrupted), COLD START" in text_of({**found, "status": "interrupted"})
 
 
 def test_the_p99_of_a_small_class_is_marked():

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from fastllmload.redact import Redactor
+from fastllmload.report.render.terminal import lines_of
 from fastllmload.report.terminal.live import LiveView, render_snapshot
 from fastllmload.report.terminal.outlet import Outlet
 from fastllmload.report.terminal.plain import PlainView, phase_line, snapshot_line
-from fastllmload.report.terminal.screen import lines_of
 from fastllmload.report.terminal.snapshot import Snapshot
 from fastllmload.report.terminal.view import NoView, make_ui
-from fastllmload.report.text import numbers
+from fastllmload.report.text import failures, numbers
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 FULL = Snapshot(
@@ -181,7 +181,7 @@ def test_closed_loop_and_all_at_once():
 
 def test_errors_are_named_after_what_ended_the_request():
     """In the files they keep their own names."""
-    shown = numbers.errors({"deadline": 3, "drain": 2, "event": 1, "reset": 4})
+    shown = failures.errors({"deadline": 3, "drain": 2, "event": 1, "reset": 4})
     assert shown == "reset 4, timeout 3, cancelled at the end 2, stream_error 1"
 
 
@@ -374,8 +374,8 @@ def test_clock(seconds, text):
 
 def test_errors_are_ranked_and_bounded():
     classes = {"a": 1, "b": 9, "c": 0, "d": 2, "e": 3, "f": 4}
-    assert numbers.errors(classes) == "b 9, f 4, e 3, d 2, and 1 more classes"
-    assert numbers.errors({}) == ""
+    assert failures.errors(classes) == "b 9, f 4, e 3, d 2, and 1 more classes"
+    assert failures.errors({}) == ""
 
 
 @pytest.mark.parametrize("mode", ["plain", "live"])

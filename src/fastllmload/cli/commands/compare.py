@@ -11,7 +11,6 @@ import click
 
 from fastllmload.errors import InputError
 from fastllmload.files import write_named
-from fastllmload.report.terminal.outlet import on_screen
 
 if TYPE_CHECKING:
     from fastllmload.compare.side import Side
@@ -124,13 +123,13 @@ def compare_two(
     from fastllmload.cli.commands.run import current_redactor
     from fastllmload.compare.comparison import compare as compared
     from fastllmload.compare.gate import FAILED, UNDECIDED, judge_gates, parse_gate
+    from fastllmload.compare.report.blocks import lines, markdown
     from fastllmload.compare.report.json import document
-    from fastllmload.compare.report.text import lines, markdown
 
     rules = [parse_gate(gate) for gate in gates]
     found = compared(base, new, list(figures), test, different_workload, [rule.figure for rule in rules])
     results = judge_gates(rules, found, mode)
-    click.echo(on_screen("\n".join(lines(found, results, width_of_terminal()))))
+    click.echo("\n".join(lines(found, results, width_of_terminal())))
     write(json_file, "--json", lambda: json_text(document(found, results)))
     write(markdown_file, "--markdown", lambda: markdown(found, results))
     if html_file is not None:
@@ -154,7 +153,8 @@ def compare_many(
     html_file: Path | None,
     **_: Any,
 ) -> int:
-    from fastllmload.compare.report.systems import document, lines, markdown
+    from fastllmload.compare.report.json import systems_document
+    from fastllmload.compare.report.systems import lines, markdown
     from fastllmload.compare.systems import compare_systems
 
     if html_file is not None:
@@ -162,8 +162,8 @@ def compare_many(
     if gates:
         raise InputError("options-conflict", "--fail-if compares two sides without --systems; leave one of the two out")
     found = compare_systems(sides, list(figures), test, different_workload)
-    click.echo(on_screen("\n".join(lines(found, width_of_terminal()))))
-    write(json_file, "--json", lambda: json_text(document(found)))
+    click.echo("\n".join(lines(found, width_of_terminal())))
+    write(json_file, "--json", lambda: json_text(systems_document(found)))
     write(markdown_file, "--markdown", lambda: markdown(found))
     return int(strict and any(run.verdict != "valid" for side in sides for run in side.runs))
 

@@ -22,7 +22,7 @@ class Explanation(NamedTuple):
 def explanations() -> dict[str, list[Explanation]]:
     """All codes by the title of their section: those of `codes.toml`, then the reasons of the certificate."""
     from fastllmload.certificate.criteria import CRITERIA
-    from fastllmload.report.text.remedies import remedy
+    from fastllmload.report.text.verdict import remedy
 
     found = {}
     for section in tomllib.loads(files("fastllmload").joinpath("codes.toml").read_text()).values():

@@ -72,7 +72,7 @@ def _left(run: Run, name: str) -> str:
 
 def without_names(run: Run) -> Run:
     """Targets are numbered instead of named."""
-    from fastllmload.report.redaction.names import without_names as unnamed
+    from fastllmload.report.redaction import without_names as unnamed
 
     return replace(run, manifest=unnamed(run.manifest))
 

@@ -77,7 +77,7 @@ def refresh(subject: Subject, secrets: Redactor) -> None:
     """Write the report files of a run's folder again; for a killed run, for the first time."""
     if subject.is_procedure or subject.redacted:
         return
-    from fastllmload.report.documents.files import write_again
+    from fastllmload.report.documents.forms import write_again
 
     problems = write_again(lambda: subject.run, subject.raw)
     for problem in problems:
@@ -130,68 +130,56 @@ def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[st
 
 def show(subject: Subject, secrets: Redactor) -> None:
     """Print the summary, with the width and the colors that the terminal has."""
+    from fastllmload.report.render.terminal import print_screen
     from fastllmload.report.terminal.outlet import Outlet
-    from fastllmload.report.terminal.screen import write_summary
+    from fastllmload.report.terminal.summary import summary
 
     if subject.run_document is None or subject.is_procedure:
         write(on_screen(secrets(text_of(subject, "terminal"))), None)
         warn_of_levels(subject, secrets)
         return
-    folder = "[path]" if subject.redacted else str(subject.folder)
-    write_summary(Outlet(sys.stdout, secrets), subject.run_document, secrets, folder)
+    print_screen(Outlet(sys.stdout, secrets), summary(subject.run_document, subject.shown_folder))
 
 
 def text_of(subject: Subject, form: str) -> str:
     from fastllmload.report.documents import forms
-    from fastllmload.report.terminal.screen import WIDTH
-    from fastllmload.report.terminal.summary import summary_lines
 
-    if subject.is_procedure and form in ("terminal", "html"):
+    if subject.is_procedure and form != "json":
         return of_procedure(subject, form)
-    if form != "terminal" or subject.run_document is None:
-        return forms.text_of(subject if form == "json" else whole(subject), form)
-    folder = "[path]" if subject.redacted else str(subject.folder)
-    return "".join(f"{line.render(str, False)}\n" for line in summary_lines(subject.run_document, WIDTH, folder))
+    return forms.text_of(subject, form)
 
 
-def whole(subject: Subject) -> Subject:
-    """*subject*; for a procedure that did not finish, completed by what its document lacks."""
-    if not subject.is_procedure:
-        return subject
+def of_procedure(subject: Subject, form: str) -> str:
+    """A procedure has its own views for the terminal and as a page; for other forms, one that did not finish is completed by
+    what its document lacks.
+    """
     from dataclasses import replace
 
     from fastllmload.documents.write import plain
     from fastllmload.experiment.incomplete import with_final_remarks, with_levels
-
-    found = plain(with_levels(with_final_remarks(named(subject))))
-    completed = ("section", "title", "sentences", "deviations", "warnings", "tables")
-    return replace(subject, raw={**subject.raw, **{name: found[name] for name in completed if name in found}})
-
-
-def of_procedure(subject: Subject, form: str) -> str:
-    """The procedure's own views."""
     from fastllmload.experiment.report.page import page
     from fastllmload.experiment.report.text import lines
+    from fastllmload.report.documents import forms
 
     document = named(subject)
-    return page(document) if form == "html" else "\n".join(lines(document)) + "\n"
+    if form == "html":
+        return page(document)
+    if form == "terminal":
+        return "\n".join(lines(document)) + "\n"
+    found = plain(with_levels(with_final_remarks(document)))
+    completed = ("section", "title", "sentences", "deviations", "warnings", "tables")
+    more = {name: found[name] for name in completed if name in found}
+    return forms.text_of(replace(subject, raw={**subject.raw, **more}), form)
 
 
 def named(subject: Subject) -> ProcedureDocument:
     """The document of a procedure, with section and title, which a procedure that ended early may not have written."""
     from msgspec.structs import replace
 
-    from fastllmload.documents.procedure import ProcedureDocument, experiment_document
-    from fastllmload.documents.read import DocumentError
     from fastllmload.procedure.tests import NAMES, test_named
 
-    try:
-        document = experiment_document(subject.raw, ProcedureDocument)
-    except DocumentError as problem:
-        raise RunFolderError(
-            "run-file-damaged", f"{subject.folder / 'procedure.json'} was changed: {problem}"
-        ) from None
-    name = document.procedure
+    assert subject.procedure is not None
+    document, name = subject.procedure, subject.procedure.procedure
     section, title = (test_named(name).section, test_named(name).title) if name in NAMES else ("5", name)
     return replace(document, section=document.section or section, title=document.title or title)
 

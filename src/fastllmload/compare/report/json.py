@@ -1,4 +1,4 @@
-"""A comparison as a document, and as the values of its JSON."""
+"""Comparisons as documents, and as the values of their JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from fastllmload.compare.comparison import Comparison, MeasuredFigure, Row
 from fastllmload.compare.gate import GateResult
 from fastllmload.compare.setup import SetupDifference
 from fastllmload.compare.side import Side
+from fastllmload.compare.systems import NORMALISATION, Systems, middle
 from fastllmload.documents.comparison import (
+    ChecklistEntry,
     ComparedRun,
     ComparedSide,
     ComparisonDocument,
@@ -18,6 +20,7 @@ from fastllmload.documents.comparison import (
     GateLimit,
     Pairing,
     SideFigure,
+    SystemsDocument,
 )
 from fastllmload.documents.write import plain
 from fastllmload.statistics.batches import BATCHES
@@ -28,6 +31,29 @@ SCHEMA_VERSION = 1
 def document(comparison: Comparison, gates: Sequence[GateResult]) -> dict[str, Any]:
     """What `--json` writes."""
     return plain(comparison_document(comparison, gates))
+
+
+def systems_document(found: Systems) -> dict[str, Any]:
+    """What `--json` writes of several systems."""
+    return plain(
+        SystemsDocument(
+            schema_version=SCHEMA_VERSION,
+            systems=tuple(side_document(side, _figures(found, k)) for k, side in enumerate(found.sides)),
+            pairs=tuple(comparison_document(pair, []) for pair in found.pairs),
+            checklist=tuple(ChecklistEntry(**asdict(item)) for item in found.checklist),
+            normalised=tuple(figure.name for figure in found.normalised),
+            normalisation_method=NORMALISATION if found.normalised else None,
+            same_hardware=found.same_hardware,
+            setup_differences=differences_document(found.manifest),
+            claims=tuple(found.claims()),
+            notes=tuple(found.notes),
+        )
+    )
+
+
+def _figures(found: Systems, k: int) -> dict[str, SideFigure]:
+    every = {figure.name: found.measured(figure)[k] for figure in found.figures}
+    return {name: measured_document(each, middle(each)) for name, each in every.items()}
 
 
 def comparison_document(comparison: Comparison, gates: Sequence[GateResult]) -> ComparisonDocument:

@@ -8,7 +8,17 @@ import numpy as np
 
 from fastllmload.compare.comparison import Comparison, Row
 from fastllmload.compare.gate import FAILED, PASSED, UNDECIDED, GateResult
-from fastllmload.compare.report.text import change_text, explained, interval_text, p_text, reasons, side_text, test_text
+from fastllmload.compare.report.blocks import (
+    SAME_SETUP,
+    change_text,
+    explained,
+    interval_text,
+    p_text,
+    reasons,
+    setup_table,
+    side_text,
+    test_text,
+)
 from fastllmload.compare.series import RunSeries
 from fastllmload.compare.side import Side
 from fastllmload.metrics.distribution.summary import without_nulls
@@ -19,15 +29,15 @@ from fastllmload.report.html.page_layout import (
     Forest,
     PageHead,
     PageSection,
-    PageTable,
     Plot,
     PlotAxis,
     PlotSeries,
+    Table,
     VerdictReason,
     page_layout,
 )
 from fastllmload.report.text.numbers import quantity
-from fastllmload.report.text.reasoning import OF_REASONING
+from fastllmload.report.text.tokens import OF_REASONING
 
 CURVES = {
     "ttft": "Time to first token",
@@ -42,17 +52,18 @@ MEANINGS = {
     UNDECIDED: "A limit is broken, but these runs cannot say whether by chance.",
     PASSED: "No limit is broken, as far as these runs can tell.",
 }
-NO_WRAP = 10_000  # characters of a line of text
 
 
 def page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
     """The HTML text. RunFolderError for rows of another version."""
+    gate_table = Table("", ["Rule", "Outcome", "Why"], [[each.gate.text, each.outcome, each.why] for each in gates])
+    setup = setup_table(comparison.manifest, ["base", "new"])
     sections = [
         PageSection("Same workload?", [*_workload(comparison)]),
-        *([PageSection("Gates", [_gates(gates)])] if gates else []),
+        *([PageSection("Gates", [gate_table])] if gates else []),
         PageSection("Differences", [_forest(comparison)], _method(comparison)),
         PageSection("Latencies of both sides", _curves(comparison), "All runs of a side together, by percentile."),
-        PageSection("Set-up", [_setup(comparison)]),
+        PageSection("Set-up", [setup if comparison.manifest else SAME_SETUP]),
     ]
     title = f"{comparison.new.name} against {comparison.base.name}"
     return page_layout(_head(title, comparison, gates), sections)
@@ -60,7 +71,7 @@ def page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
 
 def _head(title: str, comparison: Comparison, gates: Sequence[GateResult]) -> PageHead:
     word, meaning, tone = _verdict(comparison, gates)
-    notes = [VerdictReason("note", text.removeprefix("note: ")) for text in explained(comparison, NO_WRAP)]
+    notes = [VerdictReason("note", text.removeprefix("note: ")) for text in explained(comparison)]
     return PageHead(
         title,
         verdict=word,
@@ -97,20 +108,16 @@ def _verdict(comparison: Comparison, gates: Sequence[GateResult]) -> tuple[str, 
     return "no difference shown", "This does not prove that there is none: see how wide the intervals are.", "note"
 
 
-def _workload(comparison: Comparison) -> list[PageTable | str]:
+def _workload(comparison: Comparison) -> list[Table | str]:
     if comparison.workload:
         return [
             "No. The figures below are not comparable.",
-            PageTable(["Differs in"], [[each] for each in comparison.workload]),
+            Table("", ["Differs in"], [[each] for each in comparison.workload]),
         ]
     digests = {run.digest for side in (comparison.base, comparison.new) for run in side.runs}
     if len(digests) == 1:
         return ["Yes: all runs were sent one plan, the same requests at the same instants."]
     return ["Yes: the same settings on both sides. Some runs have other instants and prompts (other seeds)."]
-
-
-def _gates(gates: Sequence[GateResult]) -> PageTable:
-    return PageTable(["Rule", "Outcome", "Why"], [[each.gate.text, each.outcome, each.why] for each in gates])
 
 
 def _method(comparison: Comparison) -> str:
@@ -122,7 +129,7 @@ def _method(comparison: Comparison) -> str:
 
 def _forest(comparison: Comparison) -> Forest:
     effects = [_effect(row) for row in comparison.rows]
-    return Forest(effects, ("base", "new"), list(reasons(comparison, NO_WRAP)))
+    return Forest(effects, ("base", "new"), list(reasons(comparison)))
 
 
 def _effect(row: Row) -> Effect:
@@ -170,9 +177,3 @@ def values_of(side: Side) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float6
         for name, parts in found.items():
             parts.append(without_nulls(latencies[name]) / 1e6)
     return {name: np.concatenate(parts) for name, parts in found.items()}
-
-
-def _setup(comparison: Comparison) -> PageTable | str:
-    if not comparison.manifest:
-        return "No other difference in settings, target and host."
-    return PageTable(["Entry", "base", "new"], [[each.key, *each.values] for each in comparison.manifest])

@@ -17,11 +17,11 @@ from fastllmload.report.html.page_layout import (
     Forest,
     PageHead,
     PageSection,
-    PageTable,
     Plot,
     PlotAxis,
     PlotSeries,
     Rule,
+    Table,
     page_layout,
 )
 
@@ -41,7 +41,7 @@ def page(document: ProcedureDocument) -> str:
     """The HTML text."""
     document = with_final_remarks(document)
     redacted = notice(document)
-    results: list[PageTable | Plot | Forest | str] = [*document.sentences, *map(table_of, document.tables)]
+    results: list[Table | Plot | Forest | str] = [*document.sentences, *map(table_of, document.tables)]
     sections = [
         PageSection("Results", [*([] if redacted is None else [f"{redacted[0].upper()}{redacted[1:]}."]), *results])
     ]
@@ -54,7 +54,7 @@ def page(document: ProcedureDocument) -> str:
     declared = document.manifest.declarations
     if declared:
         sections.append(
-            PageSection("Declarations", [PageTable(["Name", "Declared"], [list(pair) for pair in declared.items()])])
+            PageSection("Declarations", [Table("", ["Name", "Declared"], list(declared.items()))])
         )
     return page_layout(head_of(document), sections)
 
@@ -74,8 +74,8 @@ def head_of(document: ProcedureDocument) -> PageHead:
     )
 
 
-def table_of(table: FindingTable) -> PageTable:
-    return PageTable(table.columns, table.rows, title=table.title, notes=table.notes)
+def table_of(table: FindingTable) -> Table:
+    return Table(table.title, table.columns, table.rows, table.notes)
 
 
 def plot_of(plot: FindingPlot) -> Plot:

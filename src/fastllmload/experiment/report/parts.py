@@ -8,7 +8,7 @@ from pathlib import Path
 from fastllmload.documents.experiment import Cell, ExperimentDocument, FindingTable
 from fastllmload.experiment.report.findings import format_cell
 from fastllmload.files import replace_with
-from fastllmload.report.documents.reproduction import command_line
+from fastllmload.report.documents.identity import command_line
 from fastllmload.report.render.markdown import code_span
 
 NOT_DONE = {

@@ -1,4 +1,4 @@
-"""Renders asiai's block (ASIAI-M1 to M8): median tok/s, mean and pooled spread, power, throttling, metadata.
+"""asiai's block (ASIAI-M1 to M8): median tok/s, mean and pooled spread, power, throttling, metadata.
 
 Prompt types are the run's request classes. Figures are the client's, counted from t_submit; the server's are listed
 separately.
@@ -21,14 +21,13 @@ from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records.integrity import ROWS
 from fastllmload.records.run import RowNames
-from fastllmload.report.blocks import Table
+from fastllmload.report.blocks import Block, Facts, Heading, Paragraph, Table
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.render.text import table_lines
-from fastllmload.report.terminal.outlet import one_screen_line
+from fastllmload.report.render import text
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import bound, doubt_texts
-from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity, redaction_notice, some
+from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity, some
 
 LEAST_RUNS = 3  # per prompt type, required by asiai's protocol
 SERVER_DURATIONS = (
@@ -39,29 +38,31 @@ SERVER_DURATIONS = (
 
 
 def render(subject: Subject) -> str:
-    """The complete block."""
-    return "\n".join(map(one_screen_line, lines(subject))) + "\n"
+    return text.render(blocks(subject))
 
 
-def lines(subject: Subject) -> Iterator[str]:
+def blocks(subject: Subject) -> Iterator[Block]:
     document = identity.run_document(subject)
-    found = block(subject)
-    yield from headlines(subject)
-    redaction = redaction_notice(subject.document.withheld)
-    if redaction is not None:
-        yield redaction
-    yield from doubt_texts(document)
+    found = figures(subject)
+    yield from map(Paragraph, [*map(str, headlines(subject)), *doubt_texts(document)])
     if document.metric("e2e").unfinished_bounds:
         cut = document.metric("e2e").with_unfinished or Metric()
-        ended = f"{count(cut.n_unfinished)} of {count(cut.n)} requests did not end"
-        yield f"{ended}: figures with >= are lower bounds, which count each of them with the time it had waited;"
-        yield "all other figures, also those of prompt types, are of the requests that did end"
-    yield f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}"
-    server = list(server_lines(document))
-    if server:
-        yield from server
-        yield "Measured by the client:"
-    yield from rate_lines(found)
+        yield Paragraph(
+            f"{count(cut.n_unfinished)} of {count(cut.n)} requests did not end: figures with >= are lower bounds, which "
+            "count each of them with the time it had waited; all other figures, also those of prompt types, are of the "
+            "requests that did end"
+        )
+    yield Paragraph(f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}")
+    if some(document.metric("server_gen_tok_s").n):
+        yield Heading("Reported by the server")
+        yield Facts(list(server_facts(document)))
+        yield Heading("Measured by the client")
+    yield Facts([*rate_facts(found), *duration_facts(found, document), *run_facts(found), *metadata(subject)])
+    yield by_type(found)
+
+
+def duration_facts(found: Mapping[str, Any], document: RunDocument) -> Iterator[tuple[str, str]]:
+    """Medians and means in ms, or their bounds where requests that did not end can change them."""
     for name, label, same in (
         ("ttft_ms", "TTFT", "ttft"),
         ("gen_duration_ms", "Generation", None),
@@ -70,16 +71,16 @@ def lines(subject: Subject) -> Iterator[str]:
         bounded = Metric() if same is None else document.metric(same)
         shown = ((bound(bounded, key), found[name][of]) for key, of in (("p50", "median"), ("mean", "mean")))
         median, mean = (bounds or quantity(figure) for bounds, figure in shown)
-        yield f"{label:<16}{median} ms median, {mean} ms mean"
-    yield f"{'Tokens':<16}{count(found['tokens'])} in {count(found['n_runs'])} runs, {count(found['n_failed'])} failed"
-    yield f"{'Power':<16}{_power(found)}"
-    yield f"{'Thermal':<16}{_thermal(found)}"
-    yield from metadata(subject)
-    yield ""
-    yield from table_lines(by_type(found))
+        yield label, f"{median} ms median, {mean} ms mean"
 
 
-def block(subject: Subject) -> dict[str, Any]:
+def run_facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "Tokens", f"{count(found['tokens'])} in {count(found['n_runs'])} runs, {count(found['n_failed'])} failed"
+    yield "Power", _power(found)
+    yield "Thermal", _thermal(found)
+
+
+def figures(subject: Subject) -> dict[str, Any]:
     """The numbers, from the run's rows."""
     run, document = subject.run, identity.run_document(subject)
     damage = run.lost(ROWS)
@@ -118,18 +119,17 @@ def throttled(document: RunDocument) -> bool | None:
     return any("throttled" in warning or "slowed down" in warning for warning in telemetry.warnings)
 
 
-def rate_lines(found: Mapping[str, Any]) -> Iterator[str]:
+def rate_facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     rate = found["gen_tok_s"]
     label = rate["stability"] or "no spread: fewer than 2 runs of each prompt type"
-    yield f"{'tok/s':<16}{quantity(rate['median'])} median"
-    spread = f"\N{PLUS-MINUS SIGN} {quantity(rate['pooled_std'])} (pooled), CV {_cv(rate)}, {label}"
-    yield f"{'':<16}{quantity(rate['mean'])} mean {spread}"
+    yield "tok/s", f"{quantity(rate['median'])} median, {quantity(rate['mean'])} mean"
+    yield "Spread", f"\N{PLUS-MINUS SIGN} {quantity(rate['pooled_std'])} (pooled), CV {_cv(rate)}, {label}"
     if rate["n_degenerate"]:
-        yield f"{'':<16}{count(rate['n_degenerate'])} runs below 10 ms of generation are left out"
+        yield "Left out", f"{count(rate['n_degenerate'])} runs below 10 ms of generation"
     fewest = min((len(each["runs_tok_s"]) for each in found["by_prompt_type"].values()), default=0)
     if fewest < LEAST_RUNS:
         runs = WITHHELD.value if found["withheld"] else fewest
-        yield f"{'':<16}a prompt type has {runs} runs, the protocol requires {LEAST_RUNS}"
+        yield "Too few runs", f"a prompt type has {runs} runs, the protocol requires {LEAST_RUNS}"
 
 
 def _cv(rate: Mapping[str, Any]) -> str:
@@ -150,30 +150,24 @@ def _thermal(found: Mapping[str, Any]) -> str:
     return "WARNING: throttled during the runs" if throttled else "not throttled"
 
 
-def server_lines(document: RunDocument) -> Iterator[str]:
+def server_facts(document: RunDocument) -> Iterator[tuple[str, str]]:
     """The figures that an Ollama server reports, from which asiai takes these metrics (ASIAI-M1 to M5); never pooled with
     the client's.
     """
     rate = document.metric("server_gen_tok_s")
-    if not some(rate.n):
-        return
-    yield "Reported by the server:"
-    yield f"{'tok/s':<16}{quantity(rate.p50)} median, {quantity(rate.mean)} mean, eval_count / eval_duration"
+    yield "tok/s", f"{quantity(rate.p50)} median, {quantity(rate.mean)} mean, eval_count / eval_duration"
     for name, label, field in SERVER_DURATIONS:
         times = document.metric(name)
-        yield f"{label:<16}{quantity(times.p50)} ms median, {quantity(times.mean)} ms mean, {field}"
+        yield label, f"{quantity(times.p50)} ms median, {quantity(times.mean)} ms mean, {field}"
 
 
-def metadata(subject: Subject) -> Iterator[str]:
+def metadata(subject: Subject) -> Iterator[tuple[str, str]]:
     declared, environment = identity.declared(subject), identity.run_document(subject).environment
-    pairs = {
-        "engine_version": identity.software(subject),
-        "model_format": declared.get("sut.model.format", identity.UNDECLARED),
-        "model_quantization": declared.get("sut.model.quantization", identity.UNDECLARED),
-        "hw_chip": declared.get("sut.hardware.accelerator") or environment.cpu or NOT_KNOWN,
-        "os_version": declared.get("software.os") or environment.kernel or NOT_KNOWN,
-    }
-    yield from (f"{name:<20}{value}" for name, value in pairs.items())
+    yield "engine_version", identity.software(subject)
+    yield "model_format", declared.get("sut.model.format", identity.UNDECLARED)
+    yield "model_quantization", declared.get("sut.model.quantization", identity.UNDECLARED)
+    yield "hw_chip", declared.get("sut.hardware.accelerator") or environment.cpu or NOT_KNOWN
+    yield "os_version", declared.get("software.os") or environment.kernel or NOT_KNOWN
 
 
 def by_type(found: Mapping[str, Any]) -> Table:

@@ -16,15 +16,15 @@ from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
-from fastllmload.report.blocks import Table
+from fastllmload.report.blocks import Block, Paragraph, Table
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.results import success_note
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.render.text import table_lines
+from fastllmload.report.render import text
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import all_texts, bound
-from fastllmload.report.text.numbers import count, redaction_notice, two_decimals
-from fastllmload.report.text.reasoning import reasoned
+from fastllmload.report.text.numbers import count, two_decimals
+from fastllmload.report.text.tokens import reasoned
 
 TITLE = "Benchmark Statistics"
 STATISTICS = {"mean": "Mean", "min": "Min", "max": "Max", "p99": "P99", "p90": "P90", "p75": "P75"}
@@ -45,8 +45,13 @@ NOTES = (
 
 
 def render(subject: Subject) -> str:
+    return text.render(blocks(subject))
+
+
+def blocks(subject: Subject) -> Iterator[Block]:
     """The headlines and the table."""
     document = identity.run_document(subject)
+    yield from (Paragraph(str(headline)) for headline in headlines(subject))
     rows = [[label, *(cell(found, key) for key in STATISTICS)] for label, found in figures(subject, document)]
     notes = [
         *success_note(document),
@@ -55,9 +60,7 @@ def render(subject: Subject) -> str:
         *reasoning_note(document),
         *all_texts(document),
     ]
-    table = Table(TITLE, ["Metric", *STATISTICS.values()], rows, notes)
-    redaction = redaction_notice(subject.document.withheld)
-    return "\n".join([*headlines(subject), *([redaction] if redaction else []), *table_lines(table)]) + "\n"
+    yield Table(TITLE, ["Metric", *STATISTICS.values()], rows, notes)
 
 
 def populations_note(document: RunDocument) -> str:

@@ -11,6 +11,7 @@ from fastllmload.report.text.deviations import deviations
 from fastllmload.report.text.numbers import count
 
 SHOWN_IDS = 40
+UNMET = ("Requirement", "Level", "State", "Why", "What to do")
 
 
 def section(subject: Subject) -> Iterator[Block]:
@@ -53,7 +54,7 @@ def open_ids(tally: Requirements) -> dict[str, tuple[str, ...]]:
 
 def listed(title: str, entries: Sequence[Requirement]) -> Table:
     rows = [[text or "-" for text in (one.id, one.level, one.state, one.reason, one.remedy)] for one in entries]
-    return Table(title, ["Requirement", "Level", "State", "Why", "What to do"], rows)
+    return Table(title, UNMET, rows)
 
 
 def unmet(found: Compliance) -> Iterator[Block]:

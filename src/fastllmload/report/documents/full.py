@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument, ServerFigure
-from fastllmload.report.blocks import Block, Code, Heading, Items, Paragraph, Strong, Table
+from fastllmload.report.blocks import Block, Callout, Code, Heading, Items, Paragraph, Strong, Table
 from fastllmload.report.documents import identity, results
 from fastllmload.report.documents.compliance import section as compliance
-from fastllmload.report.documents.reproduction import reproduction
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.render import markdown
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import doubt_texts
-from fastllmload.report.text.numbers import quantity, redaction_notice, unknown
+from fastllmload.report.text.numbers import NOT_KNOWN, quantity, unknown
+from fastllmload.report.text.verdict import verdict
 
 ALL = ("mean", "std", "min", "p50", "p75", "p90", "p95", "p99", "p999", "max")
 SECTIONS = (
@@ -33,9 +33,7 @@ def render(subject: Subject) -> str:
 
 def blocks(subject: Subject) -> Iterator[Block]:
     yield Heading(title(subject), 1)
-    for headline in headlines(subject):
-        yield Paragraph(Strong(f"{headline}."))
-    yield from redaction(subject)
+    yield from callouts(subject)
     bodies = (system, configuration, outcome, details, compliance, reproduction)
     for number_, (heading, body) in enumerate(zip(SECTIONS, bodies, strict=True), 1):
         yield Heading(f"{number_}. {heading}")
@@ -49,11 +47,9 @@ def title(subject: Subject) -> str:
     return f"LLM Benchmark Report (Full): {what}"
 
 
-def redaction(subject: Subject) -> Iterator[Block]:
-    """What is withheld and why; nothing where nothing is."""
-    notice = redaction_notice(subject.document.withheld)
-    if notice is not None:
-        yield Paragraph(f"{notice[0].upper()}{notice[1:]}.")
+def callouts(subject: Subject) -> Iterator[Block]:
+    for headline in headlines(subject):
+        yield Callout((Strong(headline.mark), f": {headline.text}."))
 
 
 def system(subject: Subject) -> Iterator[Block]:
@@ -86,7 +82,7 @@ def outcome(subject: Subject) -> Iterator[Block]:
     messages = results.error_text_table(document, "Error messages of the server")
     yield from (table for table in (failures, by_url, messages) if table is not None)
     yield results.client_table(document, "Generator health")
-    yield from results.reasons(document)
+    yield verdict(document)
 
 
 def doubts(document: RunDocument) -> Iterator[Block]:
@@ -115,6 +111,26 @@ def details(subject: Subject) -> Iterator[Block]:
     yield from (table for table in tables if table is not None)
     plots = "procedure.html; each level's folder has" if subject.is_procedure else "report.html; the run folder has"
     yield Paragraph(f"Plots are in {plots} histograms by second in latency.hlog.")
+
+
+def reproduction(subject: Subject) -> Iterator[Block]:
+    """Everything needed to reproduce the test."""
+    document, tool = identity.run_document(subject), subject.document.tool
+    environment, started = document.environment, "" if subject.procedure is None else subject.procedure.started_utc
+    versions = [f"{name} {version}" for name, version in environment.libraries.items() if version]
+    yield identity.pairs(
+        [
+            ("Tool", f"{tool.name or 'fastllmload'} {tool.version or NOT_KNOWN}"),
+            ("Command", identity.command_line(subject.document.command) or "not recorded"),
+            ("Started", environment.time_utc or started or NOT_KNOWN),
+            ("Folder", subject.shown_folder),
+            ("Plan (SHA-256)", document.plan.digest or NOT_KNOWN),
+            ("Raw records", "requests.npy, tokens.npy; fastllmload export writes them as JSONL, CSV or Parquet"),
+            ("Configuration", "config of run.json; its declarations are the manifest"),
+            ("Client", identity.joined((environment.cpu, environment.cores, environment.kernel))),
+            ("Python", ", ".join([environment.python or NOT_KNOWN, *versions])),
+        ]
+    )
 
 
 USER = {

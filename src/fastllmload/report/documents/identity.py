@@ -6,6 +6,7 @@ Sources are declarations and what the run observed. A declaration that differs f
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -16,9 +17,9 @@ from fastllmload.documents.plan import ArrivalProcess, TokenizerFacts
 from fastllmload.documents.run import Engine, RunDocument
 from fastllmload.report.blocks import Table
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.terminal.summary import protocols
-from fastllmload.report.text.event_tokens import event_tokens_text
 from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, quantity, some
+from fastllmload.report.text.tokens import event_tokens_text
+from fastllmload.report.text.traffic import protocols
 
 UNDECLARED = "not declared"
 BOUNDARIES = {"model_engine": "Model Engine", "application_gateway": "Gateway", "compound_system": "Compound"}
@@ -146,6 +147,13 @@ def _targets(subject: Subject) -> str:
         return "SIMULATED ENGINE: fastllmload's own simulator, not a server"
     of_procedure = () if subject.procedure is None else subject.procedure.manifest.urls
     return ", ".join(run_document(subject).target.urls or of_procedure) or NOT_KNOWN
+
+
+def command_line(found: object) -> str | None:
+    """The arguments quoted for a shell; a string (`withheld`) unchanged; None where nothing was recorded."""
+    if isinstance(found, (list, tuple)):
+        return shlex.join(map(str, found)) or None
+    return None if found is None else str(found)
 
 
 def pairs(found: Pairs) -> Table:

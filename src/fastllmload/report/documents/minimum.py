@@ -1,4 +1,4 @@
-"""Renders the minimum report (IETF C.1), line by line."""
+"""The minimum report (IETF C.1)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from fastllmload.documents.fields import WITHHELD, Number, known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.procedure import ProcedureDocument
+from fastllmload.report.blocks import Block, Heading, Items
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.maximum import SWEEPS, below, maximum
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.terminal.outlet import one_screen_line
+from fastllmload.report.render import text
 from fastllmload.report.text.deviations import deviations
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.numbers import (
@@ -21,7 +22,7 @@ from fastllmload.report.text.numbers import (
     redaction_notice,
     two_decimals,
 )
-from fastllmload.report.text.reasoning import alone_text, reasoned, token_text
+from fastllmload.report.text.tokens import alone_text, reasoned, token_text
 
 NOT_MEASURED = "not measured"
 ELIGIBLE = {
@@ -33,30 +34,41 @@ LIMIT_MS = 500.0  # of "Throughput at P99 TTFT < 500ms"
 
 
 def render(subject: Subject) -> str:
-    """The complete report."""
-    return "\n".join(map(one_screen_line, lines(subject))) + "\n"
+    return text.render(blocks(subject))
 
 
-def lines(subject: Subject) -> Iterator[str]:
-    yield "=== LLM Benchmark Report (Minimum) ==="
-    yield "System Identification:"
-    yield f"- Model: {identity.model(subject)}"
-    yield f"- Hardware: {identity.hardware(subject)}"
-    yield f"- Software: {identity.software(subject)}"
-    yield f"- SUT Boundary: {identity.boundary(subject)}"
-    yield "Test Configuration:"
-    yield f"- Workload: {identity.workload(subject)}"
-    yield f"- Load Model: {identity.load_model(identity.run_document(subject))}"
-    yield f"- Request Count: {request_count(subject)}"
-    yield f"- Test Duration: {duration(subject)}"
-    yield "Key Results:"
-    yield from latencies(subject)
-    yield f"- Max Throughput: {max_throughput(subject)}"
-    yield f"- Throughput at P99 TTFT < 500ms: {constrained(subject)}"
-    yield "Notes:"
-    yield from (f"- {note}" for note in notes(subject))
-    yield f"- Guardrails: {identity.guardrails(subject)}"
-    yield "=== End Report ==="
+def blocks(subject: Subject) -> Iterator[Block]:
+    """Headings and lines of the draft's template, in its order."""
+    yield Heading("LLM Benchmark Report (Minimum)", 1)
+    yield Heading("System Identification")
+    yield Items(
+        [
+            f"Model: {identity.model(subject)}",
+            f"Hardware: {identity.hardware(subject)}",
+            f"Software: {identity.software(subject)}",
+            f"SUT Boundary: {identity.boundary(subject)}",
+        ]
+    )
+    yield Heading("Test Configuration")
+    yield Items(
+        [
+            f"Workload: {identity.workload(subject)}",
+            f"Load Model: {identity.load_model(identity.run_document(subject))}",
+            f"Request Count: {request_count(subject)}",
+            f"Test Duration: {duration(subject)}",
+        ]
+    )
+    yield Heading("Key Results")
+    yield Items(
+        [
+            *latencies(subject),
+            f"Max Throughput: {max_throughput(subject)}",
+            f"Throughput at P99 TTFT < 500ms: {constrained(subject)}",
+        ]
+    )
+    yield Heading("Notes")
+    yield Items([*notes(subject), f"Guardrails: {identity.guardrails(subject)}"])
+    yield Heading("End Report", 1)
 
 
 def request_count(subject: Subject) -> str:
@@ -82,7 +94,7 @@ def latencies(subject: Subject) -> Iterator[str]:
     document = identity.run_document(subject)
     for name, label in (("ttft", "TTFT"), ("tpot", "TPOT")):
         for statistic in ("p50", "p99"):
-            yield f"- {label} {statistic.upper()}: {latency(document.metric(name), statistic)}"
+            yield f"{label} {statistic.upper()}: {latency(document.metric(name), statistic)}"
 
 
 def population(subject: Subject) -> Iterator[str]:
@@ -108,7 +120,7 @@ def population(subject: Subject) -> Iterator[str]:
         if n == 0
         else f"{of_answer} in the window; {to_any_token}"
     )
-    yield from (text for text in (token_text(document), alone_text(document)) if text is not None)
+    yield from (more for more in (token_text(document), alone_text(document)) if more is not None)
 
 
 def latency(found: Metric, statistic: str) -> str:

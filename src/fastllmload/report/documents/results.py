@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fastllmload.documents.certificate import Certificate, Percentiles, ScheduleLag
 from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import ClassFairness, JainIndex, ObjectiveResult, RunDocument, TargetCounts
 from fastllmload.records.error_texts import message_of
-from fastllmload.report.blocks import Block, Cell, Items, Table
-from fastllmload.report.terminal.summary import SAMPLES_NEEDED, headroom_text, p99_error, reasons_of
-from fastllmload.report.text import reasoning
-from fastllmload.report.text.doubts import bound, reason_text, unfinished_text
+from fastllmload.report.blocks import Cell, Table
+from fastllmload.report.text import tokens
+from fastllmload.report.text.doubts import bound, unfinished_text
 from fastllmload.report.text.numbers import (
     MILLISECONDS,
     NOT_KNOWN,
+    SAMPLES_NEEDED,
     count,
     has_too_few_samples,
     milliseconds,
@@ -23,14 +23,15 @@ from fastllmload.report.text.numbers import (
     quantity,
     some,
 )
-from fastllmload.report.text.traffic import traffic_texts, unstreamed_answers
+from fastllmload.report.text.traffic import unstreamed_answers
+from fastllmload.report.text.verdict import busiest_share, headroom_text, p99_error
 
 LATENCIES = {  # metric: label
     "ttft": "TTFT",
     "ttft_sched": "TTFT from t_sched",
-    "ttft_any": reasoning.LABELS["ttft_any"],
+    "ttft_any": tokens.LABELS["ttft_any"],
     "tpot": "TPOT",
-    "tpot_any": reasoning.LABELS["tpot_any"],
+    "tpot_any": tokens.LABELS["tpot_any"],
     "itl": "ITL",
     "tbc": "Time Between Chunks",
     "itl_b": "ITL (B)",
@@ -53,27 +54,30 @@ def latency_table(
     document: RunDocument, names: Sequence[str] = tuple(LATENCIES), statistics: Sequence[str] = SUMMARY, title: str = ""
 ) -> Table:
     """One row per latency that has values, in ms; a percentile of too few samples is marked."""
-    names = reasoning.headlines(document, names)
+    names = tokens.headlines(document, names)
     present = [name for name in names if document.metric(name).n not in (None, 0)] or list(names[:1])
     rows = [[latency_label(document, name), *latency_row(document.metric(name), statistics)] for name in present]
-    few = any(str(cell).endswith(MARK) for row in rows for cell in row)
     columns = ["ms", "n", "null", *(STATISTICS[name] for name in statistics)]
-    return Table(
-        title,
-        columns,
-        rows,
-        [
-            *success_note(document),
-            *unfinished_note(document),
-            *unstreamed_note(document),
-            *reasoning.notes(document),
-            *few_samples_note(few),
-        ],
-    )
+    return Table(title, columns, rows, [*success_note(document), *latency_notes(document, has_marks(rows))])
+
+
+def has_marks(rows: Sequence[Sequence[object]]) -> bool:
+    """Whether a cell is marked as of too few samples."""
+    return any(str(cell).endswith(MARK) for row in rows for cell in row)
+
+
+def latency_notes(document: RunDocument, marks: bool) -> list[str]:
+    """The notes of every latency table, except the number of requests."""
+    return [
+        *unfinished_note(document),
+        *unstreamed_note(document),
+        *tokens.notes(document),
+        *few_samples_note(marks),
+    ]
 
 
 def latency_label(document: RunDocument, name: str) -> str:
-    return reasoning.label(document, name, LATENCIES.get(name, name))
+    return tokens.label(document, name, LATENCIES.get(name, name))
 
 
 def latency_row(found: Metric, statistics: Sequence[str]) -> list[Cell]:
@@ -122,7 +126,7 @@ def interval_table(
 ) -> Table | None:
     """95 % intervals of P50 and P99, where the run has them."""
     rows: list[list[Cell]] = []
-    for name in reasoning.headlines(document, names):
+    for name in tokens.headlines(document, names):
         found = document.metric(name)
         pairs = [interval(found, statistic) or not_estimable(found, statistic) for statistic in ("p50", "p99")]
         if any(pair is not None for pair in pairs):
@@ -283,7 +287,7 @@ def class_table(document: RunDocument, title: str = "") -> Table | None:
     if document.fairness is None or not document.fairness.classes:
         return None
     any_token: dict[str, Metric | None] = {}
-    if reasoning.reasoned(document):
+    if tokens.reasoned(document):
         any_token = {name: one.ttft_any for name, one in (document.classes or {}).items()}
     rows = [_class_row(name, each, any_token) for name, each in document.fairness.classes.items()]
     columns = [
@@ -297,9 +301,8 @@ def class_table(document: RunDocument, title: str = "") -> Table | None:
         *(f"TTFT {q} of any token (ms)" for q in ("P50", "P99") if any_token),
         "Starved",
     ]
-    few = any(cell.endswith(MARK) for row in rows for cell in row)
     indices = (document.fairness.jain_index, document.fairness.jain_norm_latency)
-    return Table(title, columns, rows, [*_jain(indices), *few_samples_note(few)])
+    return Table(title, columns, rows, [*_jain(indices), *few_samples_note(has_marks(rows))])
 
 
 def _class_row(name: str, each: ClassFairness, any_token: Mapping[str, Metric | None]) -> list[str]:
@@ -317,17 +320,11 @@ def _jain(indices: Sequence[JainIndex]) -> list[str]:
     return ["; ".join(found)] if found else []
 
 
-def traffic_lines(document: RunDocument) -> list[str]:
-    """What only some runs have: classes, conversations, users who left. One text each."""
-    return [" ".join(text.split()) for text in traffic_texts(document)]
-
-
 def client_table(document: RunDocument, title: str = "") -> Table:
     """How well the load generator measured."""
     certificate = document.certificate or Certificate()
     lag, read = certificate.schedule_lag_us or ScheduleLag(), certificate.socket_to_user_us
     ttft, itl = (certificate.latency_error_bar_us.get(name, Percentiles()) for name in ("ttft", "itl"))
-    busiest = max((share for each in certificate.workers if (share := known(each.cpu_share)) is not None), default=None)
     figures: list[list[Cell]] = [
         [f"P99 of {LATENCIES.get(name, name)} is known within (us, share)", _within(certificate, name)]
         for name in certificate.figures
@@ -343,7 +340,7 @@ def client_table(document: RunDocument, title: str = "") -> Table:
         ["Timestamps", certificate.timestamp_source or NOT_KNOWN],
         ["Events in reads of several segments", percent(certificate.coalesced_read_share)],
         ["Tokens that arrived with the previous one", percent(certificate.batched_share)],
-        ["Busiest worker (of a core)", percent(busiest)],
+        ["Busiest worker (of a core)", percent(busiest_share(certificate))],
         ["Headroom", headroom_text(certificate)],
     ]
     return Table(title, ["Client", "Figure"], rows)
@@ -353,10 +350,3 @@ def _within(certificate: Certificate, name: str) -> str:
     """The error bound of a figure in us and as a share: `47.18, 0.1 %`."""
     found = p99_error(certificate, (name,))
     return quantity(None) if found is None else f"{quantity(found[0])}, {percent(found[1])}"
-
-
-def reasons(document: RunDocument) -> Iterator[Block]:
-    """The reasons of the certificate, the most severe first; nothing without any."""
-    found = [(reason.severity or "note", reason_text(reason)) for reason in reasons_of(document)]
-    if found:
-        yield Items([f"note: {text}" if severity == "note" else text for severity, text in found])

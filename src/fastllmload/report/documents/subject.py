@@ -20,7 +20,7 @@ from fastllmload.files import parse_json, read_regular
 from fastllmload.records.integrity import EVENTS
 from fastllmload.records.run import DONE, Run, load, read_manifest
 from fastllmload.report.documents.maximum import finding, maximum
-from fastllmload.report.redaction.document import withheld
+from fastllmload.report.redaction import withheld
 
 
 def document_of(folder: Path) -> dict[str, Any]:
@@ -56,6 +56,10 @@ class Subject:
     raw: Mapping[str, Any]
     redacted: bool = False
     best: Path | None = None
+
+    @property
+    def shown_folder(self) -> str:
+        return "[path]" if self.redacted else str(self.folder)
 
     @property
     def is_procedure(self) -> bool:

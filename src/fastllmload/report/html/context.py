@@ -21,8 +21,7 @@ from fastllmload.records.run import DONE, Run
 from fastllmload.report.html.charts.figure import Figures
 from fastllmload.report.series.axis import TimeAxis, time_axis
 from fastllmload.report.series.tokens import TokenSeries, token_series
-
-GAP_NAMES = ("itl", "itl_b", "tbc")
+from fastllmload.report.text.tokens import gap_name
 
 
 @dataclass
@@ -73,7 +72,7 @@ class ReportContext:
     @cached_property
     def gap_name(self) -> str:
         """The metric of the gaps: itl, itl_b, or tbc between chunks (IETF B.2.1)."""
-        return next((name for name in GAP_NAMES if self.document.metric(name).n), "itl")
+        return gap_name(self.document)
 
     @cached_property
     def complete(self) -> bool:

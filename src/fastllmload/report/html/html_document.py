@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from fastllmload import __version__
+from fastllmload.report.blocks import tone_of
 from fastllmload.report.html.charts.figure import Figures
-from fastllmload.report.html.markup import Markup, element
+from fastllmload.report.render.html import Markup, element
+from fastllmload.report.text.verdict import SIMULATED
 
-SIMULATED = "SIMULATED ENGINE"
-SIMULATED_MEANING = (
+NOT_A_SERVER = (
     "The target was fastllmload's own simulator, not a server. These figures do not describe any model server."
 )
-TONES = ("valid", "suspect", "invalid")
 
 
 def html_document(
@@ -59,10 +59,6 @@ def asset(name: str) -> str:
     return files("fastllmload.report.html").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def tone_of(verdict: str) -> str:
-    return verdict if verdict in TONES else "note"
-
-
 def _head(title: str, script: str) -> Markup:
     """The content policy blocks all requests and all other scripts, whatever the page contains."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -90,7 +86,7 @@ def _numbers(figures: Figures) -> Markup:
 def _banner() -> Markup:
     """The warning at the top and bottom of the page of a simulated engine."""
     return element(
-        "div", element("strong", SIMULATED), element("span", SIMULATED_MEANING), class_="banner", role="note"
+        "div", element("strong", SIMULATED.mark), element("span", NOT_A_SERVER), class_="banner", role="note"
     )
 
 

@@ -9,6 +9,8 @@ from fastllmload.report.blocks import (
     Block,
     Callout,
     Code,
+    Fact,
+    Facts,
     Folded,
     Heading,
     Items,
@@ -16,8 +18,11 @@ from fastllmload.report.blocks import (
     Strong,
     Table,
     Text,
+    Verdict,
     cells,
     numeric_columns,
+    parts_of,
+    reason_line,
 )
 from fastllmload.report.terminal.outlet import one_screen_line
 
@@ -40,10 +45,18 @@ def block_lines(block: Block) -> Iterator[str]:
             yield from ("", f"> {inline(text)}")
         case Items(texts):
             yield from ("", *(f"* {inline(text)}" for text in texts))
+        case Fact(label, texts):
+            yield from block_lines(Facts([(label, texts[0])]))
+        case Facts(pairs):
+            yield from ("", *(f"* {escaped(label)}: {inline(text)}" for label, text in pairs))
         case Folded(summary, inner):
             yield from ("", "<details>", f"<summary>{escaped(summary)}</summary>")
             yield from (line for each in inner for line in block_lines(each))
             yield from ("", "</details>")
+        case Verdict(word, meaning):
+            yield from ("", inline((Strong(word), f": {meaning}")))
+            if block.reasons:
+                yield from block_lines(Items(list(map(reason_line, block.reasons))))
         case Table():
             yield from table_lines(block)
 
@@ -64,8 +77,7 @@ def table_lines(table: Table) -> Iterator[str]:
 
 def inline(text: Text) -> str:
     """A text with its parts marked up."""
-    parts = text if isinstance(text, tuple) else (text,)
-    return "".join(span(part) for part in parts)
+    return "".join(span(part) for part in parts_of(text))
 
 
 def span(part: str | Strong | Code) -> str:
@@ -93,4 +105,4 @@ def code_span(text: str) -> str:
         run = run + 1 if character == "`" else 0
         longest = max(longest, run)
     fence, room = "`" * (longest + 1), " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{room}{' '.join(text.splitlines())}{room}{fence}"
+    return f"{fence}{room}{one_screen_line(' '.join(text.splitlines()))}{room}{fence}"

@@ -12,12 +12,13 @@ from rich.text import Text
 
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
+from fastllmload.report.render.terminal import print_screen
 from fastllmload.report.terminal.outlet import Outlet, Redact
 from fastllmload.report.terminal.plain import WARMUP, load_text, phase_line
-from fastllmload.report.terminal.screen import write_summary
 from fastllmload.report.terminal.snapshot import Snapshot
-from fastllmload.report.text.failing_urls import failed_counts
-from fastllmload.report.text.numbers import clock, count, errors, percent, quantity
+from fastllmload.report.terminal.summary import summary
+from fastllmload.report.text.failures import errors, failed_counts
+from fastllmload.report.text.numbers import clock, count, percent, quantity
 
 EVERY_S = 0.25
 BAR, LABEL = 30, 11
@@ -69,7 +70,7 @@ class LiveView:
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
         self.close()
-        write_summary(self._outlet, convert(document, RunDocument), self._redact, folder)
+        print_screen(self._outlet, summary(convert(document, RunDocument), folder))
 
     def close(self) -> None:
         """Show the cursor again."""

@@ -7,11 +7,12 @@ from typing import Any
 
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
+from fastllmload.report.render.terminal import print_screen
 from fastllmload.report.terminal.outlet import Outlet, Redact
-from fastllmload.report.terminal.screen import write_summary
 from fastllmload.report.terminal.snapshot import Snapshot
-from fastllmload.report.text.failing_urls import failed_counts
-from fastllmload.report.text.numbers import asked_rate, clock, count, errors, percent, quantity
+from fastllmload.report.terminal.summary import summary
+from fastllmload.report.text.failures import errors, failed_counts
+from fastllmload.report.text.numbers import asked_rate, clock, count, percent, quantity
 
 EVERY_S = 5.0
 
@@ -45,7 +46,7 @@ class PlainView:
         self._line(text)
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        write_summary(self._outlet, convert(document, RunDocument), self._redact, folder)
+        print_screen(self._outlet, summary(convert(document, RunDocument), folder))
 
     def close(self) -> None:
         self._outlet.flush()

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
+from fastllmload.report.render.terminal import can_move_cursor
 from fastllmload.report.terminal.outlet import Outlet, Redact, Writable, one_screen_line
-from fastllmload.report.terminal.screen import can_move_cursor
 from fastllmload.report.terminal.snapshot import Snapshot
 from fastllmload.report.terminal.summary import run_folder
 

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.documents.run import RunDocument
-from fastllmload.records.run import DONE
 from fastllmload.report.documents.identity import simulated
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.terminal.summary import SAMPLES_NEEDED
-from fastllmload.report.text.numbers import count, has_too_few_samples, percent, some
+from fastllmload.report.text.numbers import SAMPLES_NEEDED, count, has_too_few_samples, percent, some
 from fastllmload.report.text.traffic import unstreamed_answers
-
-SIMULATED = "SIMULATED ENGINE: the target was fastllmload's own simulator, not a server"
-
-QUICK = "QUICK: durations and counts are scaled down; this does not conform to the draft"
+from fastllmload.report.text.verdict import QUICK, SIMULATED, Headline, cold_start, incomplete
 
 
-def headlines(subject: Subject) -> list[str]:
-    """The headlines at the top of every form of a report, also the shortest."""
-    status = subject.document.status
+def headlines(subject: Subject) -> list[Headline]:
+    """At the top of every form of a report, also the shortest."""
     found = [SIMULATED] if simulated(subject) else []
     if subject.procedure is not None and subject.procedure.quick:
         found.append(QUICK)
-    if status != DONE:
-        found.append(f"INCOMPLETE ({status or 'no status'}): what was measured before the end")
-    return found
+    found += [*incomplete(subject.document), *cold_start(subject.run_document)]
+    withheld = subject.document.withheld
+    return found if withheld is None else [*found, Headline("withheld (IETF 7.1)", withheld)]
 
 
 def deviations(subject: Subject) -> list[str]:
@@ -44,12 +39,11 @@ def deviations(subject: Subject) -> list[str]:
         found += _of_run(run)
     if not simulated(subject):
         return list(dict.fromkeys(found))
-    return [SIMULATED, *dict.fromkeys(text for text in found if "simulated engine" not in text)]
+    return [str(SIMULATED), *dict.fromkeys(text for text in found if "simulated engine" not in text)]
 
 
 def _of_procedure(document: ProcedureDocument) -> Iterator[str]:
-    if document.status != DONE:
-        yield f"INCOMPLETE ({document.status or 'no status'}): what was found before the procedure ended"
+    yield from map(str, incomplete(document))
     if document.quick and not any("quick" in text for text in document.deviations):
         yield "quick: durations are scaled down, so the report does not conform"
     yield from document.deviations
@@ -65,12 +59,13 @@ def _of_warmup(document: RunDocument) -> Iterator[str]:
 
 
 def _of_run(document: RunDocument) -> Iterator[str]:
-    if document.status != DONE:
-        yield f"INCOMPLETE ({document.status or 'no status'}): what was measured before the run ended"
+    yield from map(str, incomplete(document))
     yield from document.plan.deviations
-    verdict = None if document.certificate is None else document.certificate.verdict
-    if verdict is not None and verdict != "valid":
-        yield f"the client's own measurement is {verdict}: see the reasons of its certificate"
+    certificate = document.certificate or Certificate()
+    if certificate.verdict is not None and certificate.verdict != "valid":
+        yield f"the client's own measurement is {certificate.verdict}: see the reasons of its certificate"
+    if certificate.generator_limited and document.compliance is None:
+        yield "the client may have been the limit: this run does not show saturation of the target"
     yield from _of_tokens(document)
     yield from _few_samples(document)
     rate = known(document.metric("success_rate").value)

@@ -4,19 +4,12 @@ requests that did not end, chunks with an unknown number of tokens.
 
 from __future__ import annotations
 
-from fastllmload.documents.certificate import Reason
 from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import Drift, RunDocument
-from fastllmload.errors import coded
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
 
 LEVELS = {"ttft": "TTFT", "ttft_any": "TTFT (first token of any kind)", "itl": "ITL", "e2e": "End-to-End"}
-
-
-def reason_text(reason: Reason) -> str:
-    """The sentence of a reason of the certificate, with its code."""
-    return coded(reason.code, reason.text) if reason.text and reason.code else reason.text or reason.code
 
 
 def bound(metric: Metric, statistic: str) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from fastllmload.documents.fields import WITHHELD, Number, known
 from fastllmload.documents.metric import Metric
 
 NOT_KNOWN = "n/a"
+SAMPLES_NEEDED = {"p99": 1_000, "p999": 10_000}  # IETF 5.1.2.1
 MILLISECONDS = {"s": 1e3, "us": 1e-3, "ns": 1e-6}  # by unit
 
 
@@ -73,19 +73,6 @@ def clock(seconds: Number) -> str:
     total = max(0, int(found))
     hours, minutes = divmod(total // 60, 60)
     return f"{hours}:{minutes:02}:{total % 60:02}" if hours else f"{minutes}:{total % 60:02}"
-
-
-# Clearer names of error classes: what ended the request, rather than where that was detected
-CLEARER_NAMES = {"deadline": "timeout", "drain": "cancelled at the end", "event": "stream_error"}
-
-
-def errors(classes: Mapping[str, float], most: int = 4) -> str:
-    """`timeout 3, reset 1`, the most frequent first; empty without errors."""
-    ranked = sorted(
-        ((name, times) for name, times in classes.items() if times), key=lambda entry: (-entry[1], entry[0])
-    )
-    texts = [f"{CLEARER_NAMES.get(name, name)} {times:,.0f}" for name, times in ranked[:most]]
-    return ", ".join(texts + ([f"and {len(ranked) - most} more classes"] if len(ranked) > most else []))
 
 
 def asked_rate(rate: float | str | None) -> str:

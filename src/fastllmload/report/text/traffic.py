@@ -1,17 +1,54 @@
-"""Lines of the closing summary that only some runs have: classes, conversations, users who left, unusual endings."""
+"""The load of a run, and what only some runs have: classes, conversations, users who left, unusual endings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from fastllmload.documents.fields import WITHHELD, Number, known
+from fastllmload.documents.plan import ArrivalProcess
 from fastllmload.documents.run import ClassObjectives, ClassResult, Conversations, RunDocument, Users
 from fastllmload.records.error_texts import message_of
-from fastllmload.report.text.numbers import count, has_too_few_samples, percent, quantity
+from fastllmload.report.blocks import BELOW, Fact
+from fastllmload.report.text.numbers import (
+    SAMPLES_NEEDED,
+    asked_rate,
+    count,
+    has_too_few_samples,
+    percent,
+    quantity,
+    some,
+)
 
-LABEL = 11
 MOST = 12  # classes in the summary
-P99_NEEDS = 1_000  # requests (IETF 5.1.2.1)
+
+
+def load_text(document: RunDocument) -> str:
+    """`500/s poisson` or `closed loop, 64 in flight`: the load of the plan, which is also known where a saved plan was sent;
+    else of the settings.
+    """
+    load, settings = document.plan.description.load, document.config.load
+    slots = load.concurrency or settings.concurrency
+    if load.is_withheld:
+        return f"{'open' if load.concurrency is None else 'closed'} loop, load withheld"
+    if slots is not None:
+        return f"closed loop, {count(slots)} in flight"
+    arrivals = load.arrivals or ArrivalProcess(name=None if settings.rate is None else settings.arrival)
+    rate, name, classes = arrivals.rate or settings.rate, arrivals.name or "", document.plan.classes
+    shown = asked_rate(rate)
+    if name == "trace":
+        return f"a trace, {shown} on average"
+    if name == "classes" and classes:
+        return f"{shown} in {count(len(classes))} classes"
+    if arrivals.changes is not None:
+        shown = f"{arrivals.changes} (mean {shown})"
+    conversations = " conversations" if document.plan.description.conversations is not None else ""
+    return f"{shown} {'' if name == 'inf' else name}".rstrip() + conversations
+
+
+def protocols(document: RunDocument) -> str | None:
+    """The protocol of the target, or those of its classes."""
+    of_classes = dict.fromkeys(str(one.endpoint_type) for one in document.target.classes)
+    return ", ".join(of_classes) or document.target.endpoint_type
 
 
 def unstreamed_answers(document: RunDocument) -> str | None:
@@ -31,30 +68,36 @@ def unstreamed_answers(document: RunDocument) -> str | None:
     return f"{count(unstreamed)} of {count(answers)} answers" + (f" ({', '.join(by_class[:MOST])})" if by_class else "")
 
 
-def traffic_texts(document: RunDocument) -> list[str]:
-    """One text per line; none for a run with one request class whose users wait for the end."""
-    return [
-        *_classes(document),
-        *_class_targets(document),
-        *_conversations(document.conversations),
-        *_users(document.users),
-        *_endings(document),
-    ]
-
-
-def _classes(document: RunDocument) -> list[str]:
+def traffic_facts(document: RunDocument) -> Iterator[Fact]:
+    """What only some runs have, below the summary; nothing for a run with one request class whose users wait for the end."""
     found = document.classes or {}
     met = {} if document.slo is None else document.slo.classes
-    lines = [_class(name, one, met.get(name)) for name, one in list(found.items())[:MOST]]
-    return lines + [f"{'':<{LABEL}}{len(found) - MOST} more classes in run.json"] * (len(found) > MOST)
+    for name, one in list(found.items())[:MOST]:
+        yield _fact(name, _class(one, met.get(name)))
+    if len(found) > MOST:
+        yield _fact("", f"{len(found) - MOST} more classes in run.json")
+    yield from _facts("targets", class_targets(document)[:MOST])
+    if document.conversations is not None:
+        yield _fact("turns", _conversations(document.conversations))
+    if document.users is not None:
+        yield _fact("users", f"{users_text(document.users)} (no failures)")
+    yield from _facts("also ok", ending_texts(document))
 
 
-def _class(name: str, one: ClassResult, met: ClassObjectives | None) -> str:
+def _facts(label: str, texts: Sequence[str]) -> Iterator[Fact]:
+    yield from (_fact("" if place else label, text) for place, text in enumerate(texts))
+
+
+def _fact(label: str, text: str) -> Fact:
+    return Fact(label, [text], BELOW)
+
+
+def _class(one: ClassResult, met: ClassObjectives | None) -> str:
     left = f", {count(one.left)} left" if one.left else ""
     goal = "" if met is None or met.slo_attainment is None else f"; {percent(met.slo_attainment)} meet"
-    few = "*" if has_too_few_samples(one.ttft, "p99", P99_NEEDS) else ""
+    few = "*" if has_too_few_samples(one.ttft, "p99", SAMPLES_NEEDED["p99"]) else ""
     return (
-        f"{name[: LABEL - 1]:<{LABEL}}{count(one.ok)} ok, {count(one.failed)} failed{left}; "
+        f"{count(one.ok)} ok, {count(one.failed)} failed{left}; "
         f"ttft {quantity(one.ttft.p50)}, p99 {quantity(one.ttft.p99)}{few}; tpot {quantity(one.tpot.p50)} ms{goal}"
     )
 
@@ -72,36 +115,29 @@ def target_text(one: ClassResult) -> str:
     return f"{', '.join(one.urls)} ({one.endpoint_type}"
 
 
-def _class_targets(document: RunDocument) -> list[str]:
-    lines = class_targets(document)[:MOST]
-    return [f"{'' if number else 'targets':<{LABEL}}{line}" for number, line in enumerate(lines)]
-
-
-def _conversations(found: Conversations | None) -> list[str]:
-    if found is None:
-        return []
+def _conversations(found: Conversations) -> str:
     stopped = total((found.ended_by_failure, found.ended_by_leaving))
     cached = [each for turn in found.turns[1:] if (each := known(turn.cached_share)) is not None]
     called = f"; {count(found.tool_call_replies)} replies called tools" if found.tool_call_replies else ""
     share = f"; later turns {percent(sum(cached) / len(cached))} cached" if cached else ""
-    return [
-        f"{'turns':<{LABEL}}{count(found.turns_sent)} in {count(found.begun)} conversations, "
-        f"{count(stopped)} stopped early{called}{share}"
-    ]
+    begun = f"{count(found.turns_sent)} in {count(found.begun)} conversations"
+    return f"{begun}, {count(stopped)} stopped early{called}{share}"
+
+
+def users_text(found: Users) -> str:
+    parts = (
+        (found.left_by_plan, "left by plan"),
+        (found.ended_before_leaving, "had their answer before they would have left"),
+        (found.gave_up, "gave up at a deadline"),
+        (found.slow_readers, "read slowly"),
+    )
+    return ", ".join(f"{count(many)} {what}" for many, what in parts if some(many)) or "all waited for the end"
 
 
 def total(counted: Iterable[Number]) -> Number:
     """The sum of *counted*; withheld where one of them is."""
     found = list(counted)
     return WITHHELD if WITHHELD in found else sum(known(one) or 0 for one in found)
-
-
-def _users(found: Users | None) -> list[str]:
-    if found is None:
-        return []
-    parts = ((found.left_by_plan, "left by plan"), (found.gave_up, "gave up"), (found.slow_readers, "read slowly"))
-    text = ", ".join(f"{count(many)} {what}" for many, what in parts if many)
-    return [f"{'users':<{LABEL}}{text or 'all waited for the end'} (no failures)"]
 
 
 def ending_texts(document: RunDocument) -> list[str]:
@@ -114,8 +150,3 @@ def ending_texts(document: RunDocument) -> list[str]:
     if cut:
         lines.append(f"{count(cut)} without the end of the HTTP message, after their finish_reason")
     return lines
-
-
-def _endings(document: RunDocument) -> list[str]:
-    lines = ending_texts(document)
-    return [f"{'' if place else 'also ok':<{LABEL}}{line}" for place, line in enumerate(lines)]

@@ -18,11 +18,11 @@ from synthetic_run import Shape
 from fastllmload.report.html.page_layout import (
     PageHead,
     PageSection,
-    PageTable,
     Plot,
     PlotAxis,
     PlotSeries,
     Rule,
+    Table,
     cdf,
     write_page,
 )
@@ -105,13 +105,14 @@ def pages(whole: Written, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     write_page(
         folder / "sheet.html",
         PageHead(EVIL, verdict="valid"),
-        [PageSection("S", [*plots, PageTable(["a"], [[EVIL]]), WIDE])],
+        [PageSection("S", [*plots, Table("", ["a"], [[EVIL]]), WIDE])],
     )
     runs = {"whole": whole, "failing": failing, "killed": killed, "nothing": nothing, "three": three}
     return {**{name: run.file for name, run in runs.items()}, "sheet": folder / "sheet.html"}
 
 
-WIDE = PageTable(
+WIDE = Table(
+    "",
     ["combination", *(f"figure {k}" for k in range(9)), "folder"],
     [["rate 20", *("12,345.6",) * 9, "levels/000-rate-20"]],
 )

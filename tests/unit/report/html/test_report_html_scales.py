@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fastllmload.report.html.charts import scales
 from fastllmload.report.html.charts.scales import Linear, Log, Names, Scale, Tail
-from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.render.html import Markup, element, joined, visible
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.report.html.charts.scales import Floats, Scale, Ticks
-from fastllmload.report.html.markup import Markup, element, joined
+from fastllmload.report.render.html import Markup, element, joined
 
 WIDTH, HEIGHT = 640, 250
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 8, 24

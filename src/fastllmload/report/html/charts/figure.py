@@ -1,4 +1,4 @@
-"""Renders figures of the page (title, legend, SVG, note, numbers for the script), and tables as HTML."""
+"""Renders figures of the page: title, legend, SVG, note, numbers for the script."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fastllmload.report.blocks import Table, cells, numeric_columns
 from fastllmload.report.html.charts.chart import LEFT, TOP, WIDTH, Chart, Columns, Layer, Points, svg
 from fastllmload.report.html.charts.scales import Floats, Names
-from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.render.html import Markup, element, joined
 
 Numbers = dict[str, Any]
 
@@ -116,35 +115,3 @@ def empty(key: str, title: str, why: str) -> Markup:
     """A figure with a sentence in place of a chart without data."""
     return element("figure", element("figcaption", element("h3", title)), element("p", why, class_="nothing"),
                    class_="card chart-card none", id=key)  # fmt: skip
-
-
-def table(head: Sequence[str | Markup], rows: Sequence[Sequence[str | Markup]], class_: str = "") -> Markup:
-    """The first column names its row."""
-    return element(
-        "div",
-        element(
-            "table",
-            element("thead", element("tr", *(element("th", cell, scope="col") for cell in head))),
-            element("tbody", *(
-                element("tr", element("th", row[0], scope="row"), *(element("td", cell) for cell in row[1:]))
-                for row in rows
-            )),
-            class_=class_ or None,
-        ),
-        class_="scroll",
-    )  # fmt: skip
-
-
-def render_table(given: Table, class_: str = "") -> Markup:
-    """A card with title, table and notes; columns of text are left-aligned and may wrap."""
-    head, *rows = cells(given)
-    right = numeric_columns(rows, len(head))
-    body = [[_cell(cell, number) for cell, number in zip(row, right, strict=True)] for row in rows]
-    heads = [_cell(cell, number) for cell, number in zip(head, right, strict=True)]
-    title = element("h3", visible(given.title, 200)) if given.title else None
-    notes = (element("p", visible(note, 2000), class_="note") for note in given.notes)
-    return element("div", title, table(heads, body, class_), *notes, class_="card")
-
-
-def _cell(text: str, number: bool) -> str | Markup:
-    return text if number else element("span", visible(text, 600), class_="words")

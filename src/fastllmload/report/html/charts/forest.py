@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fastllmload.report.html.charts.figure import table
 from fastllmload.report.html.charts.scales import round_above
-from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.render.html import Markup, element, joined, table, visible
 
 WIDTH, HEIGHT, EDGE = 220.0, 22.0, 6.0
 WIDEST = 200.0  # percent; intervals beyond end in an arrow

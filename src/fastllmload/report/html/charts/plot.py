@@ -27,7 +27,7 @@ from fastllmload.report.html.charts.scales import (
     round_below,
     spread,
 )
-from fastllmload.report.html.markup import Markup, visible
+from fastllmload.report.render.html import Markup, visible
 from fastllmload.report.series.curves import curve_of
 
 TONES = ("c1", "c2", "c3", "c4", "c5", "c6", "c8", "c7")

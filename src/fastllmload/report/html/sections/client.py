@@ -14,13 +14,13 @@ from fastllmload.records.integrity import ROWS
 from fastllmload.records.run import SAMPLES
 from fastllmload.records.samples import SIMULATOR
 from fastllmload.report.html.charts.chart import Chart, Columns, Layer, Line, Rule, Stems
-from fastllmload.report.html.charts.figure import empty, grid, known, middles, table
+from fastllmload.report.html.charts.figure import empty, grid, known, middles
 from fastllmload.report.html.charts.scales import Linear, Log, Tail, duration, in_one_unit, plain, up_to
 from fastllmload.report.html.charts.scales import percent as percent_tick
 from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.sections.evidence import us
 from fastllmload.report.html.sections.over_time import time_chart
+from fastllmload.report.render.html import Markup, element, table, visible
 from fastllmload.report.series.axis import Floats
 from fastllmload.report.series.curves import arrival_gaps
 from fastllmload.report.series.host import (

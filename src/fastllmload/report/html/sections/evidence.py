@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastllmload.documents.certificate import Certificate, FigureVerdict, ScheduleLag, StatisticBounds
+from fastllmload.documents.certificate import Certificate, ScheduleLag
 from fastllmload.documents.fields import Number, known
 from fastllmload.report.html.charts.scales import duration
 from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.markup import Markup, element, joined, visible
-from fastllmload.report.terminal.summary import ERRORS, bad_seconds, gap_name
+from fastllmload.report.render.html import Markup, element, facts, joined, visible
 from fastllmload.report.text.numbers import NOT_KNOWN, percent, quantity
-from fastllmload.report.text.reasoning import headlines
+from fastllmload.report.text.tokens import gap_name, headlines
+from fastllmload.report.text.verdict import ERRORS, bad_seconds, busiest_share, p99_error
 
 SHORT = {"ttft_any": "TTFT of any token", "tbc": "time between chunks", "itl_b": "ITL (B)"}
 
@@ -39,8 +39,7 @@ def evidence(context: ReportContext) -> Markup | None:
     }
     if closed:
         rows["Rate"] = f"sent {_rate(certificate.offered_rate)}"
-    pairs = (joined(element("dt", name), element("dd", text)) for name, text in rows.items())
-    return element("dl", *pairs, class_="evidence")
+    return facts(rows.items(), "evidence")
 
 
 def us(given: Number) -> str:
@@ -56,17 +55,14 @@ def _rate(given: Number) -> str:
 
 def _within(certificate: Certificate, metrics: Sequence[str]) -> str:
     """Error bound of P99 of the first of *metrics* that was judged."""
-    judged = (certificate.figures.get(name, FigureVerdict()).p99 for name in metrics)
-    found = next((p99 for p99 in judged if p99 is not None), StatisticBounds())
-    value, share = known(found.value), known(found.error_share)
-    return NOT_KNOWN if value is None or share is None else duration(value * share)
+    found = p99_error(certificate, metrics)
+    return us(None if found is None else found[0])
 
 
 def _busiest(certificate: Certificate) -> str:
-    workers = len(certificate.workers)
-    shares = [share for worker in certificate.workers if (share := known(worker.cpu_share)) is not None]
+    workers, share = len(certificate.workers), busiest_share(certificate)
     of = f" (of {workers})" if workers > 1 else ""
-    return f"{percent(max(shares))} of its core{of}" if shares else NOT_KNOWN
+    return NOT_KNOWN if share is None else f"{percent(share)} of its core{of}"
 
 
 def _headroom(certificate: Certificate) -> str | Markup:

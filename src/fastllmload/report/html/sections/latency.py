@@ -9,16 +9,16 @@ import numpy as np
 from fastllmload.documents.fields import known as number
 from fastllmload.documents.metric import Metric
 from fastllmload.records.integrity import EVENTS, ROWS
+from fastllmload.report.documents.results import AT_LEAST, latency_notes, marked, success_note
 from fastllmload.report.html.charts.chart import Chart, Line, Span, Whiskers
-from fastllmload.report.html.charts.figure import empty, grid, table
+from fastllmload.report.html.charts.figure import empty, grid
 from fastllmload.report.html.charts.scales import Tail, for_durations
 from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.markup import Markup, element, joined, visible
-from fastllmload.report.html.sections.overview import success_text
+from fastllmload.report.render.html import Markup, element, joined, table, visible
 from fastllmload.report.series.curves import QuantileCurve, curve_of, curve_of_buckets
-from fastllmload.report.text.doubts import bound, unfinished_text
-from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity
-from fastllmload.report.text.reasoning import headlines, notes, reasoned
+from fastllmload.report.text.doubts import bound
+from fastllmload.report.text.numbers import count, quantity
+from fastllmload.report.text.tokens import headlines, reasoned
 from fastllmload.report.text.traffic import unstreamed_answers
 
 COLUMNS = {"mean": "mean", "p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9", "max": "max"}
@@ -68,7 +68,7 @@ def main_table(context: ReportContext) -> Markup:
         head = joined(label, " ", element("code", name), element("small", meaning))
         rows.append([head, size(metric), *(cell(metric, column) for column in COLUMNS)])
     body = table(["ms", "n", *COLUMNS.values()], rows, "latency")
-    last = element("p", element("b", "Success rate "), success_text(context), class_="success")
+    last = element("p", *success_note(context.document), class_="success")
     return joined(body, last)
 
 
@@ -80,12 +80,10 @@ def size(metric: Metric) -> Markup:
 
 def cell(metric: Metric, column: str) -> Markup:
     """A value and its interval, if any; a star where there are fewer samples than needed."""
-    known = bound(metric, column)
-    if known is not None:
-        return joined(element("span", known.replace(">=", "≥ "), class_="few"))
-    value, few = quantity(metric.statistic(column)), column in metric.insufficient
-    shown = element("span", value + ("*" if few and value != NOT_KNOWN else ""), class_="few" if few else None)
-    return joined(shown, element("small", interval(metric, column)))
+    shown, few = marked(metric, column), column in metric.insufficient
+    value = element("span", shown, class_="few" if few or shown.startswith(AT_LEAST) else None)
+    known = bound(metric, column) is None
+    return joined(value, element("small", interval(metric, column)) if known else None)
 
 
 def interval(metric: Metric, column: str) -> str | None:
@@ -111,23 +109,8 @@ def _footnote(context: ReportContext) -> Markup:
     shown = [context.document.metric(name) for name in MAIN if name in ("ttft", "tpot", "e2e", context.gap_name)]
     needs = any(metric.not_estimable for metric in shown)
     sentences[0] += ", or how many requests like these one needs." if needs else "."
-    if any(metric.n and metric.insufficient for metric in shown):
-        sentences.append("* fewer samples than needed (P99: 1,000, P99.9: 10,000).")
-    cut = unfinished_text(context.document)
-    if cut is not None:
-        sentences.append(cut.replace(">=", "≥"))
-    unstreamed = unstreamed_answers(context.document)
-    if unstreamed == "all":
-        sentences.append(
-            "The answers were not streamed: time to first token is the end of the answer; time between tokens and per "
-            "output token need gaps between tokens and are not available."
-        )
-    elif unstreamed:
-        sentences.append(
-            f"{visible(unstreamed, 300)} were not streamed: their time to first token is the end of the answer, and time "
-            "between tokens and per output token exclude them."
-        )
-    sentences += notes(context.document)
+    few = any(metric.n and metric.insufficient for metric in shown)
+    sentences += [f"{text.removesuffix('.')}." for text in latency_notes(context.document, few)]
     if context.gap_name == "tbc":
         sentences.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
     return element("p", " ".join(sentences), class_="note")

@@ -12,11 +12,11 @@ from fastllmload.report.html.charts.chart import Chart, Layer, Line, Rule, Span
 from fastllmload.report.html.charts.figure import empty, grid, known, middles
 from fastllmload.report.html.charts.scales import Floats, Linear, Scale, for_durations, up_to
 from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.markup import Markup, element
+from fastllmload.report.render.html import Markup, element
 from fastllmload.report.series.axis import TimeAxis
 from fastllmload.report.series.curves import percentiles_of_buckets, percentiles_over_time
 from fastllmload.report.series.load import LoadSeries, load_over_time
-from fastllmload.report.text.reasoning import reasoned
+from fastllmload.report.text.tokens import reasoned
 
 TONES = {"max": ("c7", "thin"), "p99": ("c2", ""), "p90": ("c3", ""), "p50": ("c1", "")}
 NAMES = {"p50": "P50", "p90": "P90", "p99": "P99", "max": "max"}

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from fastllmload.documents.fields import known as number
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.plan import ArrivalProcess, ClassDescription, WorkloadDescription
-from fastllmload.metrics.run.cold_start import declared_cold
+from fastllmload.documents.plan import ClassDescription, WorkloadDescription
 from fastllmload.records.integrity import missing_checksums
+from fastllmload.report.blocks import Callout, Items, Strong, VerdictReason
+from fastllmload.report.documents.subject import Subject
 from fastllmload.report.html.charts.scales import duration
 from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.html_document import SIMULATED
-from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.evidence import evidence
-from fastllmload.report.html.sections.verdict import VerdictReason, verdict_card
-from fastllmload.report.terminal.summary import SEVERITIES, run_folder, simulated
-from fastllmload.report.text.doubts import bound, reason_text, token_texts, unsteady_texts
-from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, errors, percent, quantity
-from fastllmload.report.text.reasoning import reasoned
-from fastllmload.report.text.remedies import codes, remedy
-from fastllmload.report.text.traffic import unstreamed_answers
+from fastllmload.report.render.html import (
+    Markup,
+    element,
+    facts,
+    joined,
+    render,
+    render_block,
+    verdict_card,
+    visible,
+)
+from fastllmload.report.terminal.summary import run_folder
+from fastllmload.report.text.deviations import deviations
+from fastllmload.report.text.doubts import bound, token_texts, unsteady_texts
+from fastllmload.report.text.failures import error_classes, errors
+from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity
+from fastllmload.report.text.tokens import reasoned
+from fastllmload.report.text.traffic import load_text, unstreamed_answers
+from fastllmload.report.text.verdict import SIMULATED, Headline, cold_start, incomplete, simulated, verdict
 from fastllmload.settings import RunSettings, Workload
 
 FAILED = "Latencies exclude failed requests: read them with the success rate, and see the failures below."
@@ -28,71 +39,52 @@ NONE = "No request succeeded, so latencies are not available: see the failures b
 SETTLE = "Run longer, or exclude more of the start (--ramp-share)."
 LOST = "Requests in flight, their rate and their duration are inconsistent: the window was not steady."
 CLASSES = 6  # classes whose lengths are listed
-DAMAGED, INCOMPLETE, COLD = "DAMAGED FILES", "INCOMPLETE", "COLD START"
-WORDS = {
-    "valid": "The client kept up: the figures describe the target, within the given error bounds.",
-    "suspect": "Something limited the client or was not measured: read the reasons before you quote a figure.",
-    "invalid": "The client did not generate or measure the load as requested: these figures do not describe the target.",
-}
+DAMAGED = "DAMAGED FILES"
 
 
 def title(context: ReportContext) -> str:
     """The window title: marks, target, load and verdict."""
-    where = SIMULATED if simulated(context.document) else ", ".join(target_urls(context)) or NOT_KNOWN
+    where = SIMULATED.mark if simulated(context.document) else ", ".join(target_urls(context)) or NOT_KNOWN
     words = [
         *marks(context),
         visible(where, 80),
-        visible(load_text(context), 60),
-        verdict(context).upper(),
+        visible(load_text(context.document), 60),
+        verdict(context.document).word.upper(),
         "fastllmload",
     ]
     return " · ".join(words)
 
 
-def marks(context: ReportContext) -> list[str]:
+def headlines(context: ReportContext) -> list[Headline]:
     """Warnings that belong to every figure of the run."""
-    return (
-        [DAMAGED] * bool(context.damage)
-        + [INCOMPLETE] * (not context.complete)
-        + [COLD] * declared_cold(context.document.declarations)
-    )
+    return [*incomplete(context.document), *cold_start(context.document)]
 
 
-def verdict(context: ReportContext) -> str:
-    found = context.certificate.verdict
-    return "not judged" if found is None else visible(found, 40)
+def marks(context: ReportContext) -> list[str]:
+    """Their names, without details."""
+    return [DAMAGED] * bool(context.damage) + [each.mark.partition(" (")[0] for each in headlines(context)]
 
 
 def header(context: ReportContext) -> Markup:
     """Verdict with its reasons, and what was run."""
-    found = verdict(context)
-    found_reasons, figures = reasons(context), evidence(context)
-    few = 3 * len(found_reasons) + len(deviations(context)) <= 9  # lines; then the figures fit below them
+    found, figures = verdict(context.document), evidence(context)
+    found = replace(found, reasons=reasons(context))
+    listed = deviations(Subject(context.run.directory, context.raw))
+    few = 3 * len(found.reasons) + len(listed) <= 9  # lines; then the figures fit below them
+    warnings = render(Callout((Strong(each.mark), f": {each.text}.")) for each in headlines(context))
+    deviating = element("div", element("h3", "Deviations from the methodology"), render_block(Items(listed)),
+                        class_="deviations")  # fmt: skip
     judged = verdict_card(
         found,
-        "No request was answered: nothing was measured."
-        if "nothing_measured" in codes(context.document)
-        else WORDS.get(found, "The client was not judged: do not rely on these figures."),
-        found_reasons,
         over="Verdict on the client",
-        tone=found if found in WORDS else "invalid",
         heading="h1",
-        extra=joined(_damaged(context), _incomplete(context), _cold(context)),
-        below=joined(_listed(context), figures if few else None),
+        extra=joined(_damaged(context), warnings),
+        below=joined(deviating if listed else None, figures if few else None),
     )
     facts_ = element(
-        "div", element("h2", "What was run"), facts(context), None if few else figures, class_="card facts"
+        "div", element("h2", "What was run"), run_facts(context), None if few else figures, class_="card facts"
     )
     return element("section", judged, facts_, id="verdict", class_="top")
-
-
-def _incomplete(context: ReportContext) -> Markup | None:
-    if context.complete:
-        return None
-    status = visible(context.document.status or "no status", 40)
-    ended = "The run was killed" if status == "running" else "The run was stopped early"
-    text = f"{ended}; the figures are of the part that was measured."
-    return element("p", element("strong", f"{INCOMPLETE} ({status}). "), text, class_="incomplete")
 
 
 def _damaged(context: ReportContext) -> Markup | None:
@@ -118,73 +110,17 @@ def _folder(context: ReportContext) -> Markup:
     return path if text is None else joined(path, element("small", text))
 
 
-def _cold(context: ReportContext) -> Markup | None:
-    """The warning about a cold start, at the top of the report."""
-    if not declared_cold(context.document.declarations):
-        return None
-    first = number(context.document.metric("cold_start_latency").value)
-    took = "" if first is None else f" The first request had its first token after {duration(first)}."
-    text = f"The target had just become ready and had received no earlier request.{took}"
-    return element("p", element("strong", f"{COLD}. "), text, class_="cold")
-
-
 def reasons(context: ReportContext) -> list[VerdictReason]:
-    """Reasons of the certificate, the most severe first and each with a remedy; then the incidents of the run."""
-    ranked = sorted(context.certificate.reasons, key=lambda one: SEVERITIES.get(one.severity, 0))
-    found = [VerdictReason(one.severity or "note", reason_text(one), remedy(one.code, one.cause)) for one in ranked]
-    lost = errors(_by_status(context))
-    if lost != "":
-        found.insert(
-            0,
-            VerdictReason("failures", f"Requests failed: {lost}.", FAILED if context.document.completed else NONE),
-        )
-    return found + _unsteady(context) + [VerdictReason("incident", text) for text in context.document.incidents]
-
-
-def _unsteady(context: ReportContext) -> list[VerdictReason]:
-    """Reasons to doubt that one figure describes the complete window."""
-    return [
-        *(
-            VerdictReason("unsteady", text, LOST if text.startswith("Little") else SETTLE)
-            for text in unsteady_texts(context.document)
-        ),
-        *(VerdictReason("tokens", text) for text in token_texts(context.document)),
-    ]
-
-
-def _by_status(context: ReportContext) -> dict[str, int]:
-    """Failed requests by status, of the groups in `errors`."""
-    found: dict[str, int] = {}
-    for group in context.document.errors:
-        times = number(group.count)
-        if times is not None:
-            found[str(group.status)] = found.get(str(group.status), 0) + int(times)
-    return found
-
-
-def deviations(context: ReportContext) -> list[str]:
-    """Deviations from the methodology, without duplicates."""
+    """Failures, the reasons of the certificate, doubts about the figures, and the incidents of the run."""
     document = context.document
-    judged = () if document.compliance is None else document.compliance.deviations
-    found = [*judged, *document.plan.deviations]
-    if document.plan.warmup.deviation is not None:
-        found.append(document.plan.warmup.deviation)
-    unstreamed = unstreamed_answers(context.document)
-    if not judged and unstreamed:
-        which = "the answers" if unstreamed == "all" else unstreamed
-        found.append(f"{which} were not streamed: the complete answer counts as the first token")
-    if not judged and context.certificate.generator_limited:
-        found.append("the client may have been the limit: this run does not show saturation of the target")
-    return list(dict.fromkeys(found))
-
-
-def _listed(context: ReportContext) -> Markup | None:
-    """The list of deviations below the reasons."""
-    found = deviations(context)
-    if not found:
-        return None
-    items = (element("li", visible(text)) for text in found)
-    return element("div", element("h3", "Deviations from the methodology"), element("ul", *items), class_="deviations")
+    lost, found = errors(error_classes(document.errors)), []
+    if lost != "":
+        found.append(VerdictReason("failures", f"Requests failed: {lost}.", FAILED if document.completed else NONE))
+    found += verdict(document).reasons
+    for text in unsteady_texts(document):
+        found.append(VerdictReason("unsteady", text, LOST if text.startswith("Little") else SETTLE))
+    found += [VerdictReason("tokens", text) for text in token_texts(document)]
+    return found + [VerdictReason("incident", text) for text in document.incidents]
 
 
 def target_urls(context: ReportContext) -> list[str]:
@@ -198,24 +134,7 @@ def without_password(url: str) -> str:
     return Redactor(url_secrets(url))(url)
 
 
-def load_text(context: ReportContext) -> str:
-    """The load of the plan, which is also known where a saved plan was sent; else of the settings."""
-    load, settings = context.document.plan.description.load, context.document.config.load
-    slots = load.concurrency or settings.concurrency
-    if slots is not None:
-        return f"closed loop, {count(slots)} in flight"
-    arrivals = load.arrivals or ArrivalProcess(name=None if settings.rate is None else settings.arrival)
-    rate, name = arrivals.rate or settings.rate, arrivals.name or ""
-    shown = asked_rate(float(rate) if rate is not None else None)
-    classes = context.document.plan.classes
-    if name == "classes" and classes:
-        return f"{shown} in {count(len(classes))} classes"
-    if name == "trace":
-        return f"a trace, {quantity(number(rate))}/s on average"
-    return "all at once" if name == "inf" else f"{shown} {name}".strip()
-
-
-def facts(context: ReportContext) -> Markup:
+def run_facts(context: ReportContext) -> Markup:
     """Load, target, workload, window, start, plan, command and folder."""
     rows: list[tuple[str, str | Markup | None]] = [
         ("Load", _load(context)),
@@ -232,11 +151,11 @@ def facts(context: ReportContext) -> Markup:
         rows.append(
             ("Labels", ", ".join(f"{visible(key, 60)} = {visible(value, 120)}" for key, value in labels.items()))
         )
-    return element("dl", *(joined(element("dt", name), element("dd", text)) for name, text in rows if text is not None))
+    return facts((name, text) for name, text in rows if text is not None)
 
 
 def _load(context: ReportContext) -> str:
-    found = load_text(context)
+    found = load_text(context.document)
     settings, plan = context.document.config.load, context.document.plan
     bound, cap, planned = settings.duration, settings.max_concurrency, plan.requests
     loop = plan.description.load.loop
@@ -391,10 +310,3 @@ def _tile(name: str, value: str, unit: str, below: str, tone: str = "") -> Marku
         element("p", below, class_="below"),
         class_=f"card tile {tone}".strip(),
     )
-
-
-def success_text(context: ReportContext) -> str:
-    """The success rate for the latency table; the draft requires it wherever latencies are reported."""
-    share, counts = context.document.metric("success_rate").value, context.document.counts
-    ok, sent = counts.latency_population, counts.submitted_in_window
-    return f"{percent(share)} ({count(ok)} of {count(sent)} requests submitted in the window)"

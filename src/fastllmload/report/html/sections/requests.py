@@ -9,15 +9,14 @@ from fastllmload.documents.run import ErrorCount
 from fastllmload.records.integrity import EVENTS
 from fastllmload.report.documents.results import error_text_table, target_table
 from fastllmload.report.html.charts.chart import Chart, Columns, Layer, Line
-from fastllmload.report.html.charts.figure import empty, grid, render_table, table
+from fastllmload.report.html.charts.figure import empty, grid
 from fastllmload.report.html.charts.scales import Linear, duration, up_to
 from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.over_time import time_chart
+from fastllmload.report.render.html import Markup, element, joined, render_table, table, visible
 from fastllmload.report.series.chosen_requests import Delivery, choose_rows, delivery_of, thinned
 from fastllmload.report.series.load import failures_over_time
 from fastllmload.report.text.numbers import count, percent
-from fastllmload.report.text.traffic import ending_texts
 
 STATUS_TONES = ("c2", "c5", "c4", "c6", "c1", "c3", "c8", "c7")
 
@@ -93,10 +92,8 @@ def _delivery_text(found: Delivery) -> str:
 def failures(context: ReportContext) -> Markup:
     """Tables by class and by URL, error messages of the server, and failures over time."""
     rows = [_group(context, group) for group in context.document.errors]
-    also = [element("p", f"Also ok: {text}", class_="card") for text in ending_texts(context.document)]
     if not rows:
-        none = element("p", _none_failed(context), class_="card good")
-        return element("div", none, *also, class_="grid start") if also else none
+        return element("p", _none_failed(context), class_="card good")
     head = ["status", "error", "HTTP", "errno", "requests", "of all sent"]
     listed = element("div", table(head, rows, "failures"), class_="card")
     tables = (
@@ -104,7 +101,7 @@ def failures(context: ReportContext) -> Markup:
         (error_text_table(context.document, "Error messages of the server"), "said"),
     )
     more = [render_table(each, class_) for each, class_ in tables if each is not None]
-    return element("div", listed, _over_time(context), *more, *also, class_="grid start")
+    return element("div", listed, _over_time(context), *more, class_="grid start")
 
 
 def _none_failed(context: ReportContext) -> str:

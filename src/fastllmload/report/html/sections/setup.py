@@ -6,14 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastllmload.redact import PLACEHOLDER, secret_header
-from fastllmload.report.documents.results import objective_table
-from fastllmload.report.html.charts.figure import render_table
 from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.html.sections.overview import without_password
-from fastllmload.report.text.event_tokens import event_tokens_text
+from fastllmload.report.render.html import Markup, element, facts, folded, visible
 from fastllmload.report.text.numbers import some
-from fastllmload.report.text.reasoning import headlines
+from fastllmload.report.text.tokens import event_tokens_text, headlines
 
 DEFINITIONS = {
     "t_submit": "The last byte of the request was handed to the kernel. Latencies without a suffix count from here.",
@@ -110,11 +107,7 @@ def _word(value: object) -> str:
 
 
 def _block(name: str, rows: Mapping[str, str]) -> Markup | None:
-    if not rows:
-        return None
-    pairs = [joined(element("dt", key), element("dd", value)) for key, value in rows.items()]
-    return element("details", element("summary", element("h3", name), element("span", f"{len(rows)}", class_="quiet")),
-                   element("dl", *pairs), class_="card more", open="")  # fmt: skip
+    return folded(name, facts(rows.items()), len(rows), open_=True, class_="card") if rows else None
 
 
 def _definitions(context: ReportContext) -> Markup:
@@ -127,16 +120,4 @@ def _definitions(context: ReportContext) -> Markup:
     source = event_tokens_text(context.document)
     if source is not None:
         meanings["tokens of an event"] = f"Source: {source}."
-    return element(
-        "dl",
-        *(joined(element("dt", element("code", name)), element("dd", text)) for name, text in meanings.items()),
-        class_="meanings",
-    )
-
-
-def objectives(context: ReportContext) -> Markup | None:
-    """The objectives of --goodput: attainment, and the excess of requests that missed them; None without objectives."""
-    found = objective_table(context.document)
-    return (
-        None if found is None else element("section", element("h2", "Objectives"), render_table(found), id="objectives")
-    )
+    return facts(((element("code", name), text) for name, text in meanings.items()), "meanings")

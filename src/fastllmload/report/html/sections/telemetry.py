@@ -12,8 +12,8 @@ from fastllmload.report.html.charts.chart import Layer, Line
 from fastllmload.report.html.charts.figure import grid, known
 from fastllmload.report.html.charts.scales import Scale, for_durations, percent, plain, up_to
 from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.sections.over_time import time_chart
+from fastllmload.report.render.html import Markup, element, visible
 from fastllmload.report.series.axis import Floats, TimeAxis
 from fastllmload.telemetry import Telemetry, TelemetrySeries, load
 from fastllmload.telemetry.files import INDEX, ROWS

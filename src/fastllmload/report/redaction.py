@@ -1,4 +1,9 @@
-"""Removes names of hosts, URLs, addresses and paths from a document, and commands and output of hooks."""
+"""Redacts a document for publication (IETF 7.1): capacity limits, knees and memory thresholds, and names of hosts, URLs
+and paths, and commands and output of hooks.
+
+A redacted value is `withheld`, in contrast to `n/a`: it was measured. Latencies are kept, and so is the throughput at a
+declared rate.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastllmload.documents.redaction import HIDDEN
+from fastllmload.documents.procedure_redaction import redacted_procedure
+from fastllmload.documents.redaction import HIDDEN, redacted
 
 URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")
@@ -16,6 +22,13 @@ EMPTIED = ("headers", "source_addresses", "server_name", "texts")
 PATH_KEYS = frozenset(
     ("directory", "save_plan", "plan", "dataset_path", "cacert", "client_cert", "client_key", "unix_socket", "folder")
 )
+
+
+def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]:
+    """A copy of a run.json or procedure.json that may be published; its entry `withheld` lists what is missing. *limit*: the
+    load of the run belongs to a search.
+    """
+    return redacted_procedure(document) if "procedure" in document else redacted(document, limit)
 
 
 def without_names(document: Mapping[str, Any]) -> dict[str, Any]:

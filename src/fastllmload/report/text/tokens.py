@@ -1,16 +1,17 @@
-"""Texts on reasoning: which figures are of the answer and which of any token, the number of reasoning tokens, and the
-answers that were all reasoning.
+"""Texts on tokens: which figures are of the answer and which of any token, answers that were all reasoning, the source of
+the number of tokens of an event, and the metric of the gaps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
 from fastllmload.report.text.numbers import count, quantity, some
 
 OF_REASONING = ("ttft_any", "tpot_any")  # headline figures where answers reason
+GAPS = ("itl", "tbc", "itl_b")
 # Labels where a report has both kinds of figures
 LABELS = {
     "ttft": "TTFT (first answer token)",
@@ -25,6 +26,13 @@ SOURCES = {
     "output": "all output where nothing else was generated",
     "chunks": "one per event",
     "unknown": "not known",
+}
+
+UNKNOWN = "not known, so an event counts as one token"
+SOURCE_TEXTS = {
+    "text": "the tokenizer, on the text up to each event",
+    "single": "there are as many events as tokens, so one each",
+    "chunk": UNKNOWN,
 }
 
 
@@ -82,3 +90,44 @@ def notes(document: RunDocument) -> list[str]:
     return [
         f"{text[0].upper()}{text[1:]}." for text in (token_text(document), alone_text(document)) if text is not None
     ]
+
+
+def gap_name(document: RunDocument, name: str = "itl") -> str:
+    """The metric that the run has in place of `itl`: where chunks carry several tokens, the time between chunks `tbc`
+    (IETF B.2.1, option A) or `itl_b` (option B). Any other *name* unchanged.
+    """
+    present = [other for other in GAPS if document.metric(other).n]
+    return present[0] if name == "itl" and present else name
+
+
+def sources(document: RunDocument) -> dict[str, int]:
+    """Number of answers by source; sources without answers are left out."""
+    found = {name: known(n) for name, n in document.metric("share_single").token_times_source.items()}
+    return {name: int(n) for name, n in found.items() if n}
+
+
+def event_tokens_text(document: RunDocument) -> str | None:
+    """`the server's usage in each event`; with several sources, the number of answers of each. None without a stream."""
+    found = sources(document)
+    texts = {name: _source_text(document, name) for name in found}
+    if len(found) < 2:
+        return next(iter(texts.values()), None)
+    return "; ".join(f"of {count(n)} answers: {texts[name]}" for name, n in found.items())
+
+
+def event_token_lines(document: RunDocument) -> Iterator[str]:
+    """The same for a short summary, where a figure depends on more than what the server reports."""
+    text = event_tokens_text(document)
+    several = document.metric("share_single").pooled_as in ("tbc", "itl_b")
+    if text is not None and (several or not sources(document).keys() <= {"server", "single"}):
+        yield f"count of an event from: {text}"
+
+
+def _source_text(document: RunDocument, source: str) -> str:
+    if source != "server":
+        return SOURCE_TEXTS.get(source, source)
+    if document.plan.description.continuous_usage:
+        return "the server's usage in each event"
+    if document.plan.description.token_ids:
+        return "the server's token ids in each event"
+    return "what the server reports in each event (usage, token ids or logprobs)"

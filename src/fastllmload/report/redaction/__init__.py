@@ -1,1 +1,0 @@
-"""Removes what must not be public from documents: names, capacity limits, loads."""

@@ -1,0 +1,178 @@
+"""What every report states of the client: warnings, the verdict with reasons and remedies, figures of the certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastllmload.certificate.per_second import BRACKET_US, CPU_SHARE, LAG_US
+from fastllmload.documents.certificate import Certificate, Reason, StatisticBounds
+from fastllmload.documents.fields import known
+from fastllmload.documents.procedure import ProcedureDocument
+from fastllmload.documents.run import RunDocument
+from fastllmload.errors import coded
+from fastllmload.metrics.run.cold_start import declared_cold
+from fastllmload.records.folder_lock import KILLED, RUNNING
+from fastllmload.records.run import DONE
+from fastllmload.report.blocks import Verdict, VerdictReason
+from fastllmload.report.text.numbers import milliseconds, quantity
+
+SEVERITIES = {"invalid": -2, "suspect": -1}
+NOT_JUDGED = "not judged"
+MEANINGS = {
+    "valid": "The client kept up: the figures describe the target, within the given error bounds.",
+    "suspect": "Something limited the client or was not measured: read the reasons before you quote a figure.",
+    "invalid": "The client did not generate or measure the load as requested: these figures do not describe the target.",
+}
+NOTHING_MEASURED = "No request was answered: nothing was measured."
+NO_MEANING = "The client was not judged: do not rely on these figures."
+ERRORS = {
+    "ttft": ("ttft",),
+    "ttft_any": ("ttft_any",),
+    "itl": ("itl", "tbc", "itl_b"),
+    "e2e": ("e2e",),
+}  # metrics of the error bound of P99, by label
+REMEDIES = {
+    "nothing_measured": "See the errors for what the target answered, and run again once it answers requests.",
+    "no_releases": "Run longer, or raise the rate: the window must hold some requests.",
+    "no_samples": "Run longer than a second, and see the files of the run folder for what ended the worker.",
+    "schedule_lag": "Give the client its own cores (--workers, --pin), or spread the rate over more hosts.",
+    "late_release": "Give the client its own cores (--pin) and stop other programs on this host.",
+    "early_release": "Check this host's clock (fastllmload doctor) and report this as a bug.",
+    "drift": "Lower the rate or add workers: the client cannot keep up for long.",
+    "rate": "Lower the rate or add workers, and run again.",
+    "capped": "Raise --max-concurrency, or run a closed loop (--concurrency).",
+    "schedule_shape": "Draw another schedule with --seed; if this recurs, check the trace or the rate file.",
+    "quantised_sends": "Leave --spin-budget at its default and give the client its own core.",
+    "clumped_sends": "Give the client its own core (--pin) so that it wakes in time.",
+    "dispersion": "Give the client its own core (--pin) and stop other programs on this host.",
+    "worker_died": "See the incidents below for what ended it, and run again.",
+    "gc": "Report this as a bug: garbage collection is off during a run.",
+    "cpu": "Add workers (--workers) or hosts: this one had no capacity left.",
+    "worker_stall": "Give the client its own cores (--pin) and run again.",
+    "user_stamps_late": "Use --timestamps kernel, or add workers (--workers).",
+    "kernel_stamps_missing": "Run fastllmload doctor: it tests whether this kernel stamps what it receives.",
+    "coalesced": "Use --timestamps tap where it is permitted; else see the error bounds of the figures.",
+    "batched_delivery": "Enable TCP_NODELAY or unbuffered streaming at the server and its proxies.",
+    "clamped": "Nothing: the server answered before the complete request was sent.",
+    "clock_step": "Configure time synchronization to slew the clock, not step it, and run again.",
+    "host_hiccups": "Use a host that is not shared, or stop other programs on it.",
+    "host_steal": "Use a host with dedicated CPUs.",
+    "run_queue": "Stop other programs on this host, or pin the client to free cores (--pin).",
+    "no_fd": "Raise the limit of open files (ulimit -n) and run again; see fastllmload doctor.",
+    "no_port": "Add source addresses (--source-address) or target addresses; see fastllmload doctor.",
+    "fd_headroom": "Raise the limit of open files (ulimit -n).",
+    "port_headroom": "Add source addresses (--source-address) or target addresses.",
+    "disk_full": "Free space on the disk of the run folder, or use a faster disk, and run again.",
+    "uncertain_figure": "Give the client its own cores (--pin), or use --timestamps tap, and run again.",
+    "headroom": "Add workers or hosts before you report this as the target's capacity.",
+}
+REMEDY_OF_TIMESTAMPS = (
+    "Use --timestamps tap, which needs CAP_NET_RAW (fastllmload doctor): it stamps each segment when it arrives."
+)
+REMEDY_OF_HOST = "The host stalled: use a host that is not shared, stop other programs on it, and run again."
+
+
+class Headline(NamedTuple):
+    """A warning that belongs to every figure. *mark*: its name in capitals, possibly with a detail in brackets."""
+
+    mark: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.mark}: {self.text}"
+
+
+SIMULATED = Headline("SIMULATED ENGINE", "the target was fastllmload's own simulator, not a server")
+QUICK = Headline("QUICK", "durations and counts are scaled down; this does not conform to the draft")
+
+
+def simulated(document: RunDocument) -> bool:
+    """Whether the target was the simulated engine."""
+    return document.target.simulated is True
+
+
+def incomplete(document: RunDocument | ProcedureDocument) -> list[Headline]:
+    if document.status == DONE:
+        return []
+    ended = "killed" if document.status in (RUNNING, KILLED) else "stopped early"
+    return [
+        Headline(f"INCOMPLETE ({document.status or 'no status'})", f"{ended}; the figures are of what was measured")
+    ]
+
+
+def cold_start(document: RunDocument | None) -> list[Headline]:
+    if document is None or not declared_cold(document.declarations):
+        return []
+    first = milliseconds(document.metric("cold_start_latency"), "value")
+    took = "" if first is None else f" (first token after {quantity(first)} ms)"
+    return [Headline(f"COLD START{took}", "the target had just become ready and had received no earlier request")]
+
+
+def verdict(document: RunDocument) -> Verdict:
+    certificate = document.certificate or Certificate()
+    word = certificate.verdict or NOT_JUDGED
+    nothing = any(reason.code == "nothing_measured" for reason in certificate.reasons)
+    meaning = NOTHING_MEASURED if nothing else MEANINGS.get(word, NO_MEANING)
+    reasons = [
+        VerdictReason(one.severity or "note", reason_text(one), remedy(one.code, one.cause))
+        for one in reasons_of(document)
+    ]
+    return Verdict(word, meaning, reasons, "" if word in MEANINGS else "invalid")
+
+
+def reasons_of(document: RunDocument) -> tuple[Reason, ...]:
+    """Of the certificate, the most severe first."""
+    found = () if document.certificate is None else document.certificate.reasons
+    return tuple(sorted(found, key=lambda reason: SEVERITIES.get(reason.severity, 0)))
+
+
+def reason_text(reason: Reason) -> str:
+    """The sentence of a reason of the certificate, with its code."""
+    return coded(reason.code, reason.text) if reason.text and reason.code else reason.text or reason.code
+
+
+def remedy(code: str | None, cause: str | None = "generator") -> str:
+    """The remedy for a reason; empty for an unknown code."""
+    if cause == "host" and code not in ("host_hiccups", "host_steal"):
+        return REMEDY_OF_HOST if code in REMEDIES else ""
+    if cause == "timestamps" and code in REMEDIES:
+        return REMEDY_OF_TIMESTAMPS
+    return REMEDIES.get(code or "", "")
+
+
+def bad_seconds(certificate: Certificate) -> str | None:
+    """The number of seconds of the window in which the client was bad, and the worst of them; None without any."""
+    if not certificate.seconds.worst:
+        return None
+    seconds, first = certificate.seconds, certificate.seconds.worst[0]
+    shown = [
+        ("lag P99 {} ms", known(first.lag_p99_us), LAG_US, 1e-3),
+        ("brackets P99 {} ms", known(first.bracket_p99_us), BRACKET_US, 1e-3),
+        ("CPU {} %", known(first.cpu_share), CPU_SHARE, 100),
+    ]
+    each = ", ".join(
+        text.format(quantity(value * scale))
+        for text, value, limit, scale in shown
+        if value is not None and value > limit
+    )
+    return f"{seconds.bad} of {seconds.n}, the worst at {first.at_s} s: {each}"
+
+
+def p99_error(certificate: Certificate, metrics: Sequence[str]) -> tuple[float, float] | None:
+    """(us, share) of P99 within which the first judged one of *metrics* is known; None where none was judged."""
+    judged = (figure.p99 for name in metrics if (figure := certificate.figures.get(name)) is not None)
+    found = next((p99 for p99 in judged if p99 is not None), StatisticBounds())
+    value, share = known(found.value), known(found.error_share)
+    return None if value is None or share is None else (value * share * 1e3, share)
+
+
+def busiest_share(certificate: Certificate) -> float | None:
+    """Share of a core that the busiest worker used."""
+    return max((share for each in certificate.workers if (share := known(each.cpu_share)) is not None), default=None)
+
+
+def headroom_text(certificate: Certificate) -> str:
+    if known(certificate.headroom) is None:
+        return "n/a (run fastllmload calibrate)"
+    return f"{quantity(certificate.headroom)} x this load"
