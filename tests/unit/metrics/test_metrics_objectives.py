@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import raises_code
 
-from fastllmload.metrics.objectives.evaluators import evaluator
-from fastllmload.metrics.objectives.evaluators import METRICS
+from fastllmload.metrics.objectives.evaluators import METRICS, evaluator
 from fastllmload.metrics.objectives.objective import objective, objectives_of, read_objective, refuse_unknown
 from fastllmload.metrics.objectives.report import WORST, slo_ok
 from fastllmload.metrics.run.measure import measure

@@ -61,8 +61,8 @@ class JudgedRequests:
 
 @dataclass(frozen=True)
 class ObjectiveOutcome:
-    """*met*: requests that are ok and within the limit. *excess*: by how much the value is beyond the limit, in ns where that is
-    in ms, else in its unit, below 0 within it; NaN without a value."""
+    """*met*: requests that are ok and within the limit. *excess*: by how much the value is beyond the limit, in ns where
+    that is in ms, else in its unit, below 0 within it; NaN without a value."""
 
     met: Mask
     excess: Floats
@@ -87,8 +87,8 @@ class RequestMetric:
 
     *unit* of the limit: ms, share, tokens/s or count. *value*: of each request, in ns where the limit is in ms (NULL or NaN:
     none); *least*: it must be at least the limit, else at most. *null_passes*: a request without a value meets any limit.
-    *all_tokens*: it is also about answers that are all reasoning. *title*: its distribution is in `metrics` of run.json and in
-    the reports under that title; without one it has an entry of its own there, or none.
+    *all_tokens*: it is also about answers that are all reasoning. *title*: its distribution is in `metrics` of run.json and
+    in the reports under that title; without one it has an entry of its own there, or none.
     """
 
     unit: str
@@ -121,8 +121,8 @@ METRICS: dict[str, RequestMetric] = {
 
 
 def outcome(judged: JudgedRequests, name: str, limit: float) -> ObjectiveOutcome:
-    """The outcome for every request, whatever its class; *name* is a key of METRICS, *limit* in its unit. An answer that is all
-    reasoning misses objectives of the answer, because its reader received none.
+    """The outcome for every request, whatever its class; *name* is a key of METRICS, *limit* in its unit. An answer that is
+    all reasoning misses objectives of the answer, because its reader received none.
     """
     metric = METRICS[name]
     meets = judged.ok if metric.all_tokens else judged.ok & judged.answered
