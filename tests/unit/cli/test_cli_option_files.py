@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import tracemalloc
 import zipfile
@@ -39,7 +42,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("compare", "FILE", "FILE"),
     ("simulate", "--port", "0", "--profile", "FILE"),
 )
-ENDED = "import sys; from fastllmload.cli.main import main; sys.exit(main())"
+KINDS = ("missing", "pipe", "folder", "zeros", "nested", "line", "bytes")
 
 
 def odd_file(folder: Path, kind: str) -> Path:
@@ -57,17 +60,27 @@ def odd_file(folder: Path, kind: str) -> Path:
     return Path("/dev/zero") if kind == "zeros" else path
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder", "zeros", "nested", "line", "bytes", "missing"])
+@functools.cache
+def ended(command: tuple[str, ...]) -> dict[str, tuple[str, int, str]]:
+    """(file, exit code, what was said) of *command* with each kind of file."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [str(odd_file(Path(folder), kind)) for kind in KINDS]
+        asked = [[path if word == "FILE" else word for word in command] for path in paths]
+        done = subprocess.run(
+            [sys.executable, Path(__file__).with_name("forked_commands.py")], input=json.dumps(asked), cwd=folder,
+            capture_output=True, text=True, timeout=60 * len(KINDS), check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return {kind: (path, *found) for kind, path, found in zip(KINDS, paths, json.loads(done.stdout), strict=True)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[-2:]) + command[0])
-def test_no_such_file(tmp_path: Path, command: tuple[str, ...], kind: str) -> None:
-    path = str(odd_file(tmp_path, kind))
-    given = [path if word == "FILE" else word for word in command]
-    ended = subprocess.run(
-        [sys.executable, "-c", ENDED, *given], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ended.returncode == 2, ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert Path(path).name in ended.stderr, "the sentence names the file"
+def test_no_such_file(command: tuple[str, ...], kind: str) -> None:
+    path, code, said = ended(command)[kind]
+    assert code == 2, said
+    assert "Traceback" not in said
+    assert Path(path).name in said, "the sentence names the file"
 
 
 def test_a_pipe_with_a_writer_is_read(tmp_path: Path) -> None:
