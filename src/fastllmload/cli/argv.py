@@ -20,6 +20,8 @@ HEADER_FLAGS = ("-H", "--header")
 URL_FLAGS = ("-u", "--url", "--base-url", "--target", "--telemetry-url", "--scrape", "--server-metrics")
 CLASS_FLAGS = ("--class", "--classes")
 BODY_FLAGS = tuple(f"--{name}" for name in BODY_OPTIONS)
+VARIED = "--vary"
+SECRET_FLAGS = frozenset((*KEY_FLAGS, *HEADER_FLAGS, *URL_FLAGS, *CLASS_FLAGS, *BODY_FLAGS, VARIED))
 ARG_START, ARG_END = 48 - 3, 49 - 3  # proc(5) fields of /proc/self/stat, counted after "pid (name) "
 
 
@@ -27,8 +29,9 @@ def secrets_of(arguments: Sequence[str]) -> list[str]:
     """Every secret that *arguments* carry: API keys, values of credential headers and fields, passwords in URLs."""
     found: list[str] = []
     for position, argument in enumerate(arguments):
-        following = arguments[position + 1] if position + 1 < len(arguments) else ""
-        found += _secrets_of_option(*_split(argument, following))
+        if argument.partition("=")[0] in SECRET_FLAGS or argument[:2] in ("-H", "-u"):
+            following = arguments[position + 1] if position + 1 < len(arguments) else ""
+            found += _secrets_of_option(*_split(argument, following))
     return [secret for secret in found if secret != ""]
 
 
@@ -51,7 +54,7 @@ def _secrets_of_option(flag: str, value: str) -> list[str]:
         return class_secrets(value)
     if flag in BODY_FLAGS:
         return body_secrets(value)
-    if flag == "--vary":
+    if flag == VARIED:
         name, _, values = value.partition("=")
         return _secrets_of_option(f"--{name.removeprefix('--').replace('_', '-')}", values)
     return url_secrets(value) if flag in URL_FLAGS else []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.engine.recording.folder import Folder
-from fastllmload.engine.workers.assignment import RunPhase
+from fastllmload.engine.run_plans import RunPhase
 from fastllmload.errors import HostLimitError
 from fastllmload.plan.plan import FOLLOWS
 from fastllmload.records.run import DONE

@@ -27,11 +27,11 @@ from fastllmload.engine.recording.tap import TapProcess, open_tap
 from fastllmload.engine.recording.telemetry import TelemetryDiscovery, TelemetryProcess, TelemetryTargets
 from fastllmload.engine.recording.totals import Totals
 from fastllmload.engine.run_controller import RunController
-from fastllmload.engine.run_plans import Plans, ResolvedSettings, build_plans, resolve_settings
+from fastllmload.engine.run_plans import Plans, ResolvedSettings, RunPhase, build_plans, resolve_settings
 from fastllmload.engine.simulated_target import needs_engine, simulated_target
 from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.affinity import check_pinned_cpus
-from fastllmload.engine.workers.assignment import RunPhase, check_slow_readers, phase_specs, run_phases, worker_specs
+from fastllmload.engine.workers.assignment import check_slow_readers, phase_specs, worker_specs
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError, coded
 from fastllmload.host import limits, probe
@@ -198,7 +198,7 @@ class RunSession:
         )  # fmt: skip
         self.folder.set_name(plans.measure.digest)
         plans = plans.in_folder(self.folder.work)
-        phases = run_phases(plans.warmup, plans.measure)
+        phases = plans.phases
         run_id = secrets.token_hex(4)
         worker_phases = phase_specs(load, phases, wanted, workers)
         tap = open_tap(client, found.targets, wanted, workers, cores)

@@ -16,9 +16,9 @@ from fastllmload.engine.phases import FailureMonitor, PhaseOutcome, PhaseRun
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.live import Live
 from fastllmload.engine.recording.totals import Totals
+from fastllmload.engine.run_plans import RunPhase
 from fastllmload.engine.warmup_check import WarmUpCheck, unreachable
 from fastllmload.engine.workers import sizing
-from fastllmload.engine.workers.assignment import RunPhase
 from fastllmload.engine.workers.cpu_isolation import isolate_cpus
 from fastllmload.engine.workers.fleet import Fleet, Member
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec

@@ -19,6 +19,7 @@ from fastllmload.plan.pace import WARMUP_REQUESTS, WARMUP_TOKENS
 from fastllmload.plan.plan import Plan
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
+from fastllmload.records import layout
 from fastllmload.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
 
 WARMUP, MEASURE = "plan-warmup", "plan-measure"
@@ -57,11 +58,26 @@ class ResolvedSettings:
 
 
 @dataclass(frozen=True)
+class RunPhase:
+    """A phase and its plan."""
+
+    name: str
+    code: int
+    plan: Plan
+
+
+@dataclass(frozen=True)
 class Plans:
     """The plans of both phases; a disabled warm-up has no requests."""
 
     warmup: Plan
     measure: Plan
+
+    @property
+    def phases(self) -> list[RunPhase]:
+        """The phases that have requests, in order."""
+        both = [RunPhase("warmup", layout.WARMUP, self.warmup), RunPhase("measure", layout.MEASURE, self.measure)]
+        return [phase for phase in both if phase.plan.requests]
 
     @property
     def warmup_deviation(self) -> str | None:

@@ -85,6 +85,7 @@ class Plan:
 
     directory: Path
     document: dict[str, Any]
+    description: dict[str, Any]  # the settings that define it: phase, seed, load, workload, endpoint, model
     t_sched: npt.NDArray[np.int64] | None  # None: closed loop
     input_tokens: npt.NDArray[np.int32]
     output_tokens: npt.NDArray[np.int32]
@@ -107,6 +108,7 @@ class Plan:
         plan = cls(
             directory=directory,
             document=document,
+            description=document["description"],
             t_sched=named.get(SCHEDULE),
             input_tokens=named["input_tokens.npy"],
             output_tokens=named["output_tokens.npy"],
@@ -129,12 +131,6 @@ class Plan:
     def schedule_hash(self) -> str | None:
         """SHA-256 of the int64 instants; None in a closed loop."""
         return None if self.t_sched is None else str(self.document["members"][SCHEDULE])
-
-    @property
-    def description(self) -> dict[str, Any]:
-        """The settings that define it: phase, seed, load, workload, endpoint, model."""
-        described: dict[str, Any] = self.document["description"]
-        return described
 
     @property
     def requests(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from refusals import raises_code
@@ -16,7 +17,7 @@ from fastllmload.cli.options.sources import RawOptions, from_table, given_option
 from fastllmload.cli.options.table import BY_PARAMETER
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor
-from fastllmload.settings import Load, RunSettings
+from fastllmload.settings import Load, RunSettings, Workload
 
 Source = Callable[[Mapping[str, object], Path], RawOptions]
 
@@ -121,14 +122,19 @@ def test_only_the_classes_are_checked_where_a_run_has_classes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "code"),
+    ("load", "workload", "code"),
     [
-        (Load(duration=1.0), "load-missing"),
-        (Load(rate=1.0, concurrency=1, duration=1.0), "rate-and-concurrency"),
-        (Load(rate=math.inf, duration=1.0), "run-without-end"),
-        (Load(rate=1.0), "run-without-end"),
+        ({}, {}, "load-missing"),
+        ({"rate": 1.0, "concurrency": 1}, {}, "rate-and-concurrency"),
+        ({"rate": math.inf}, {}, "run-without-end"),
+        ({"rate": 1.0, "duration": None}, {}, "run-without-end"),
+        ({"rate": 1.0}, {"name": "csv"}, "option-missing"),
+        ({"rate": 1.0}, {"name": "conversation", "turns": "all"}, "option-missing"),
+        ({"rate": 1.0}, {"turns": "3", "image": (8, 8, 1)}, "option-not-applicable"),
     ],
 )
-def test_replaced_settings_are_checked_by_the_same_rules(load: Load, code: str) -> None:
+def test_replaced_settings_are_checked_by_the_same_rules(
+    load: dict[str, Any], workload: dict[str, Any], code: str
+) -> None:
     with raises_code(code):
-        validate_traffic(RunSettings(load=load))
+        validate_traffic(RunSettings(load=Load(**{"duration": 1.0, **load}), workload=Workload(**workload)))

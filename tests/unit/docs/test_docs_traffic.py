@@ -12,7 +12,6 @@ import pytest
 from fastllmload.cli.commands.run import run
 from fastllmload.cli.options.reading import read_settings
 from fastllmload.cli.options.sources import from_command_line, from_table, merge_config
-from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import build
 from fastllmload.redact import Redactor
 
@@ -31,7 +30,7 @@ def test_the_page_has_one_for_each_subject():
 def test_a_command_makes_a_plan(text, tmp_path):
     context = run.make_context("run", shlex.split(text.replace("\\\n", " ")))
     settings, _ = read_settings(merge_config(from_command_line(context.params)), {}, Redactor([]))
-    plan = build(settings, "measure", ENDPOINTS["openai-chat"], "m", tmp_path)
+    plan = build(settings, "measure", "m", tmp_path)
     assert plan.requests > 100
     assert bool(settings.classes) + (plan.turns is not None) + (plan.client is not None) == 1
 

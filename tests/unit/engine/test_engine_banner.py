@@ -26,7 +26,7 @@ def plan_notes(tmp_path: Path, share: float | None = None, **workload: str) -> l
     plans = Plans(*built)
     if share is not None:
         plans.measure.description["workload"]["exact"]["share"] = share
-    return plan_lines(settings, plans, 1)
+    return plan_lines(settings.load, settings.client.seed, plans, 1)
 
 
 def test_a_standard_workload_needs_no_note(tmp_path: Path) -> None:

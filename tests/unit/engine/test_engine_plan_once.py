@@ -11,15 +11,12 @@ import msgspec
 import pytest
 
 from fastllmload.arrivals.process import Recorded, Renewal
-from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import build_plans, resolve_settings
 from fastllmload.plan.prompts import load
 from fastllmload.plan.prompts.composed import ComposedPrompts
 from fastllmload.plan.prompts.dataset import DatasetPrompts
 from fastllmload.plan.prompts.synthetic import SyntheticPrompts
 from fastllmload.settings import Load, RunSettings, TrafficClass, Workload
-
-CHAT = ENDPOINTS["openai-chat"]
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def plan(settings: RunSettings, work: Path) -> None:
     """As a run does: the check before the server is contacted, then both phases."""
-    build_plans(resolve_settings(settings, CHAT, work), CHAT, "m", work)
+    build_plans(resolve_settings(settings, work), "m", work)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from refusals import raises_code
 
-from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import build_plans, resolve_settings
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import save_plan
@@ -14,7 +13,6 @@ from fastllmload.settings import Load, Output, RunSettings, Target, TrafficClass
 
 pytestmark = pytest.mark.slow
 
-CHAT = ENDPOINTS["openai-chat"]
 ASKED = Workload(isl="8", osl="4")
 
 
@@ -23,9 +21,7 @@ def saved(tmp_path):
     """`saved(load)` gives the path of a saved plan and its digest."""
 
     def save(load):
-        plans = build_plans(
-            resolve_settings(RunSettings(load=load, workload=ASKED), CHAT, tmp_path), CHAT, "m", tmp_path / "made"
-        )
+        plans = build_plans(resolve_settings(RunSettings(load=load, workload=ASKED), tmp_path), "m", tmp_path / "made")
         save_plan(plans.measure, tmp_path / "p.plan")
         return str(tmp_path / "p.plan"), plans.measure.digest
 
@@ -43,12 +39,12 @@ def saved(tmp_path):
 )
 def test_the_load_of_a_plan_is_restored(tmp_path, saved, load, rate, concurrency, duration, requests):
     file, digest = saved(load)
-    replayed = resolve_settings(RunSettings(output=Output(plan=file)), CHAT, tmp_path / "work")
+    replayed = resolve_settings(RunSettings(output=Output(plan=file)), tmp_path / "work")
     found = replayed.settings
     assert (found.load.rate, found.load.concurrency) == (rate, concurrency)
     assert (found.load.duration, found.load.num_requests) == (duration, requests)
     assert found.target.model == "m" and found.workload.osl == "4"
-    plans = build_plans(replayed, CHAT, "m", tmp_path / "work")
+    plans = build_plans(replayed, "m", tmp_path / "work")
     assert plans.measure.digest == digest and plans.warmup.requests >= 100
     assert set(plans.warmup.output_tokens) == {4}
 
@@ -62,9 +58,10 @@ def test_the_load_of_a_plan_is_restored(tmp_path, saved, load, rate, concurrency
 )
 def test_a_plan_that_contradicts_the_command_line_is_rejected(tmp_path, saved, target, endpoint, said):
     file, _ = saved(Load(rate=50.0, num_requests=3))
-    settings = msgspec.structs.replace(RunSettings(target=target), output=Output(plan=file))
+    asked = msgspec.structs.replace(target, endpoint_type=endpoint)
+    settings = RunSettings(target=asked, output=Output(plan=file))
     with pytest.raises(InputError, match=said):
-        resolve_settings(settings, ENDPOINTS[endpoint], tmp_path / "work")
+        resolve_settings(settings, tmp_path / "work")
 
 
 # -- plans of classes ------------------------------------------------------------------------------------------------
@@ -83,7 +80,7 @@ def classes_saved(tmp_path):
 
     def save(*classes):
         asked = RunSettings(load=Load(rate=40.0, duration=1.0), workload=ASKED, classes=classes)
-        plans = build_plans(resolve_settings(asked, CHAT, tmp_path), CHAT, "m", tmp_path / "made")
+        plans = build_plans(resolve_settings(asked, tmp_path), "m", tmp_path / "made")
         save_plan(plans.measure, tmp_path / "p.plan")
         return str(tmp_path / "p.plan")
 
@@ -91,7 +88,7 @@ def classes_saved(tmp_path):
 
 
 def replayed(file, work, *urls, **target):
-    return resolve_settings(RunSettings(target=Target(**target), output=Output(plan=file, plan_urls=urls)), CHAT, work)
+    return resolve_settings(RunSettings(target=Target(**target), output=Output(plan=file, plan_urls=urls)), work)
 
 
 def test_classes_of_a_plan_go_to_the_urls_of_the_command_line(tmp_path, classes_saved):
@@ -132,7 +129,7 @@ def test_classes_are_replayed_without_the_files_that_they_were_made_from(tmp_pat
     one = class_of("b", name="custom", dataset_path=str(file), turns="all", isl=None, osl=None)
     plan = classes_saved(class_of("a"), one)
     file.unlink()
-    plans = build_plans(replayed(plan, tmp_path / "w"), CHAT, "m", tmp_path / "w")
+    plans = build_plans(replayed(plan, tmp_path / "w"), "m", tmp_path / "w")
     kinds = {one["name"]: one["workload"]["name"] for one in plans.warmup.description["classes"]}
     assert kinds == {"a": "synthetic-uniform", "b": "synthetic-uniform"}
     assert plans.measure.description["classes"][1]["workload"]["name"] == "custom"

@@ -11,7 +11,6 @@ from refusals import raises_code
 from support.plan_builder import asked
 
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.description.facts import describe
 from fastllmload.plan.description.text import describe_as_text
@@ -243,20 +242,6 @@ def test_turns_count_as_samples_of_the_window_that_their_conversation_began_in(t
     plan = planned(tmp_path, rate=20.0, duration=10.0, workload__turns="3", workload__tokenizer="none")
     begun = int((plan.t_start >= 1e9).sum())
     assert describe(plan)["samples"]["p99"]["samples"] == 3 * begun
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"workload__name": "code-completion"},
-        {"workload__name": "conversation", "workload__turns": "all"},
-        {"workload__prompt_form": "ids"},
-        {"workload__image": (64, 64, 1)},
-    ],
-)
-def test_workloads_without_conversations_are_refused(tmp_path, changes):
-    with pytest.raises(InputError, match="--turns"):
-        synthetic(tmp_path, **changes)
 
 
 def test_a_plan_shows_its_conversations(tmp_path):

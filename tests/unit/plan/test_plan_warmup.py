@@ -91,11 +91,10 @@ def test_closed_loop(tmp_path):
         {"load__warmup_requests": -1},
         {"load__warmup_tokens": -1},
         {"load__warmup_seconds": math.inf},
-        {"rate": None},
     ],
 )
 def test_refusals(tmp_path, change):
-    """Negative or endless warm-ups, and a missing load, are refused."""
+    """Negative or endless warm-ups are refused."""
     with pytest.raises(InputError):
         warm(tmp_path, **change)
 

@@ -79,8 +79,6 @@ def switch_value(key: str, value: str) -> object:
 
 def with_classes(settings: RunSettings, raw_options: RawOptions, fields: Fields, seconds: float) -> RunSettings:
     """*settings* with the classes of *raw_options*; *fields* are those of the run."""
-    if "class" not in raw_options:
-        return settings
     if fields.get("load.concurrency") is not None:
         raise InputError(
             "class-load-invalid", f"--concurrency does not go with --class: {OPEN_LOOP}; give each class a rate"

@@ -77,8 +77,10 @@ def read_settings(
     if "plan" in raw_options and "class" in raw_options:
         fields["output.plan_urls"] = replayed_urls(raw_options["class"])
         settings = _settings(fields)
-    else:
+    elif "class" in raw_options:
         settings = with_classes(_settings(fields), raw_options, fields, _seconds(fields))
+    else:
+        settings = _settings(fields)
     validate_tls_options(raw_options, settings)
     if settings.output.save_plan is not None:
         validate_stored_bodies(settings, "--save-plan")

@@ -173,6 +173,8 @@ LOAD = (
          "{where} says how arrivals are spread, and --rate inf sends everything at once; leave one of them out",
          ("arrival",)),
 )  # fmt: skip
+ALL_TURNS = OptionRule("option-missing", lambda o: o.get("workload.turns") == "all" and not o.recorded_turns,
+         f"--turns all takes what a data set has; add --workload {named(WITH_CONVERSATIONS)}, or give a number")  # fmt: skip
 # Rules that also hold for each class of a run.
 USERS = (
     OptionRule("option-not-applicable", lambda o: o.get("workload.turns") is None,
@@ -183,8 +185,7 @@ USERS = (
     OptionRule("option-not-applicable",
          lambda o: o.get("workload.turns") is not None and o.get("workload.prompt_form") in ("ids", "native"),
          "--turns needs prompts of text: a reply cannot be appended to token ids; leave --prompt-form out"),
-    OptionRule("option-missing", lambda o: o.get("workload.turns") == "all" and not o.recorded_turns,
-         f"--turns all takes what a data set has; add --workload {named(WITH_CONVERSATIONS)}, or give a number"),
+    ALL_TURNS,
     OptionRule("option-not-applicable",
          lambda o: o.get("workload.tool_turns") and (o.recorded_turns or o.workload == "conversation"),
          "--tool-turns works with synthetic-uniform and synthetic-skewed only; leave it out"),
@@ -273,6 +274,7 @@ RULES = (*LOAD, *USERS, *TARGET, *WORKLOAD, *TELEMETRY)
 TRAFFIC = (
     *LOOP,
     FILE,
+    ALL_TURNS,
     OptionRule("options-conflict", lambda o: o.arrival == "onoff" and o.get("load.rate_curve") is not None,
          "--arrival {arrival} cannot be combined with a varying rate; write the bursts as --rate spikes:...",
          values=lambda o: {"arrival": o.get("load.arrival")}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -12,30 +11,15 @@ import msgspec
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.recording.folder import Folder
+from fastllmload.engine.run_plans import RunPhase
 from fastllmload.engine.workers.sizing import Demand, initial_connections
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.errors import InputError
 from fastllmload.plan.plan import Plan
-from fastllmload.records import layout
 from fastllmload.settings import Load, RunSettings, TrafficClass
 
 NS = 1_000_000_000
 WARMUP_GRACE_S = 60.0  # the drain time-out cannot depend on P99, which is not known yet
-
-
-@dataclass(frozen=True)
-class RunPhase:
-    """A phase and its plan."""
-
-    name: str
-    code: int
-    plan: Plan
-
-
-def run_phases(warmup: Plan, measure: Plan) -> list[RunPhase]:
-    """The phases that have requests, in order."""
-    phases = [RunPhase("warmup", layout.WARMUP, warmup), RunPhase("measure", layout.MEASURE, measure)]
-    return [phase for phase in phases if phase.plan.requests]
 
 
 def phase_specs(load: Load, phases: Sequence[RunPhase], wanted: Demand, workers: int) -> tuple[PhaseSpec, ...]:

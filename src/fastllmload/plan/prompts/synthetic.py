@@ -250,6 +250,11 @@ def check_drawn(workload: asked.Workload) -> None:
 
 
 def _check_form(workload: asked.Workload, tokenizer: Tokenizer | None) -> None:
+    if workload.prompt_form not in asked.PROMPT_FORMS:
+        raise InputError(
+            "choice-unknown",
+            f"--prompt-form {workload.prompt_form!r} is unknown; choose one of {', '.join(asked.PROMPT_FORMS)}",
+        )
     if workload.prompt_form == "text" and tokenizer is not None and tokenizer.name != "cl100k_base":
         raise InputError(
             "option-not-applicable",

@@ -13,17 +13,17 @@ from certificates import certificate, needs_openssl
 from refusals import code_of, raises_code, says
 from support.canned_server import canned
 
-from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.manifest import token_reporting
 from fastllmload.engine.preflight import client, probe
 from fastllmload.engine.preflight import client as progress
 from fastllmload.engine.preflight.check import preflight
+from fastllmload.engine.preflight.client import ProbeSettings
 from fastllmload.engine.preflight.probe import ServerProbe
 from fastllmload.engine.recording.telemetry import TelemetryDiscovery
 from fastllmload.engine.run_plans import ResolvedSettings
 from fastllmload.errors import InputError, TargetError
 from fastllmload.redact import Redactor
-from fastllmload.settings import Client, Load, RunSettings, Secret, Target, TrafficClass, Workload
+from fastllmload.settings import Load, RunSettings, Secret, Target, Telemetry, TrafficClass, Workload
 
 pytestmark = pytest.mark.slow
 
@@ -49,10 +49,9 @@ GOOD = {MODELS: models("m"), CHAT: stream(TOKEN, USAGE, b"[DONE]")}
 
 
 def check(urls, key=KEY, endpoint="openai-chat", workload=None, **target):
-    settings = RunSettings(
-        target=Target(urls=tuple(urls), **target), load=Load(rate=1.0), workload=workload or Workload(), client=Client()
-    )
-    return preflight(settings, urls, ENDPOINTS[endpoint], None if key is None else Secret(key), Redactor([KEY]))
+    asked = Target(urls=tuple(urls), endpoint_type=endpoint, **target)
+    settings = ProbeSettings(asked, workload or Workload(), 600.0)
+    return preflight(settings, (), urls, None if key is None else Secret(key), Redactor([KEY]))
 
 
 def refused(kind, answers, **asked):
@@ -116,11 +115,9 @@ def test_every_url_is_probed_with_its_own_host_header():
 
 
 def with_classes(urls, *classes, model=None):
-    settings = RunSettings(
-        target=Target(urls=tuple(urls), model=model), load=Load(rate=2.0), workload=Workload(), client=Client(),
-        classes=tuple(TrafficClass(name=name, load=Load(rate=1.0), workload=Workload(), **own) for name, own in classes),
-    )  # fmt: skip
-    return preflight(settings, urls, ENDPOINTS["openai-chat"], Secret(KEY), Redactor([KEY]))
+    settings = ProbeSettings(Target(urls=tuple(urls), model=model), Workload(), 600.0)
+    several = [TrafficClass(name=name, load=Load(rate=1.0), workload=Workload(), **own) for name, own in classes]
+    return preflight(settings, several, urls, Secret(KEY), Redactor([KEY]))
 
 
 TEXT = b'{"object":"text_completion","choices":[{"index":0,"text":"hello","finish_reason":null}]}'
@@ -364,9 +361,9 @@ def test_a_long_wait_is_reported_while_it_lasts(monkeypatch, answered, question,
             return GOOD.get(path, otherwise)
 
     monkeypatch.setattr(progress, "REPORT_AFTER_S", 0.2)
-    settings = RunSettings(target=Target(model="m"), load=Load(rate=1.0))
+    settings = ProbeSettings(Target(model="m"), Workload(), 600.0)
     with canned(Slow()) as server:
-        preflight(settings, [server.url], ENDPOINTS["openai-chat"], None, Redactor([]), report)
+        preflight(settings, (), [server.url], None, Redactor([]), report)
     assert f"waiting for {server.url} to answer {question}, at most {limit} s (--preflight-timeout)" in said
 
 
@@ -885,7 +882,6 @@ def test_an_ollama_server_has_a_page_for_its_version(base, version):
     with canned(answers) as server:
         url = server.url + base
         target = Target(urls=(url,), endpoint_type="ollama-chat")
-        settings = RunSettings(target=target, load=Load(rate=1.0))
-        found = preflight(settings, [url], ENDPOINTS["ollama-chat"], None, Redactor([]))
-        engine = TelemetryDiscovery(settings, found, None, Redactor([])).find([url]).engine
+        found = preflight(ProbeSettings(target, Workload(), 600.0), (), [url], None, Redactor([]))
+        engine = TelemetryDiscovery(target, Telemetry(), found, None, Redactor([])).find([url]).engine
     assert (engine["name"], engine["version"]) == ("ollama", version)

@@ -12,15 +12,11 @@ from refusals import raises_code
 from fastllmload.engine.recording import tap
 from fastllmload.engine.workers.sizing import Demand
 from fastllmload.engine.workers.spec import TargetSpec
-from fastllmload.settings import Client, RunSettings
+from fastllmload.settings import Client
 
 PLAIN = TargetSpec(url="http://127.0.0.1:8000/v1", family="inet", address="127.0.0.1", port=8000, head_prefix="")
 ENCRYPTED = msgspec.structs.replace(PLAIN, tls=True)
 UNIX = msgspec.structs.replace(PLAIN, family="unix", address="/run/server.sock")
-
-
-def settings(**client: Any) -> RunSettings:
-    return RunSettings(client=Client(**client))
 
 
 def demand(events_per_s: float = 1_000.0) -> Demand:
@@ -46,12 +42,12 @@ def demand(events_per_s: float = 1_000.0) -> Demand:
 def test_the_rule_of_auto(
     client: dict[str, Any], targets: list[TargetSpec], events_per_s: float, workers: int, cores: int, used: bool
 ) -> None:
-    assert tap.auto_uses_tap(settings(**client), targets, demand(events_per_s), workers, cores) is used
+    assert tap.auto_uses_tap(Client(**client), targets, demand(events_per_s), workers, cores) is used
 
 
 def test_without_permission_auto_uses_no_tap_and_tap_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap, "permitted", lambda: False)
-    assert settings().client.timestamps == "auto"
-    assert tap.open_tap(settings(), [ENCRYPTED], demand(), 1, 4) is None
+    assert Client().timestamps == "auto"
+    assert tap.open_tap(Client(), [ENCRYPTED], demand(), 1, 4) is None
     with raises_code("tap-unavailable", "--timestamps", "CAP_NET_RAW"):
-        tap.open_tap(settings(timestamps="tap"), [PLAIN], demand(), 1, 4)
+        tap.open_tap(Client(timestamps="tap"), [PLAIN], demand(), 1, 4)
