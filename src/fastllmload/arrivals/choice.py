@@ -7,7 +7,7 @@ import math
 from fastllmload import quantities
 from fastllmload.arrivals.curve import RateCurve
 from fastllmload.arrivals.gaps import ConstantGaps, ExponentialGaps, GammaGaps, UniformGaps
-from fastllmload.arrivals.process import AllAtOnce, Arrivals, OnOff, Renewal, Varying
+from fastllmload.arrivals.process import AllAtOnce, ArrivalProcess, OnOff, Renewal, Varying
 from fastllmload.errors import InputError
 
 BURSTY_SHAPE = 0.25  # coefficient of variation 2
@@ -15,12 +15,12 @@ NAMES = ("poisson", "constant", "uniform", "gamma", "bursty", "onoff")
 LOWEST_RATE, HIGHEST_RATE = 1e-6, 1e7
 
 
-def choose_varying(arrival: str, curve: RateCurve, written: str, burstiness: float = 1.0) -> Arrivals:
+def choose_varying(arrival: str, curve: RateCurve, written: str, burstiness: float = 1.0) -> ArrivalProcess:
     """The process that `--arrival` and `--burstiness` name, with a rate that follows *curve*; *written*: its text."""
     return Varying(choose_arrivals(arrival, 1.0, burstiness), curve, written)
 
 
-def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arrivals:
+def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> ArrivalProcess:
     """The process that `--arrival`, `--rate` and `--burstiness` name.
 
     Burstiness is the gamma shape, as in vLLM: with `poisson` (the default) any value but 1 means gamma gaps;

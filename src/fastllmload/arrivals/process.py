@@ -23,7 +23,7 @@ Seconds = npt.NDArray[np.float64]
 CHUNK = 2048
 
 
-class Arrivals(Protocol):
+class ArrivalProcess(Protocol):
     """`instants` draws from *stream*; chunks are never empty and join to one ascending sequence."""
 
     @property
@@ -67,7 +67,7 @@ class OnOff:
     The periods are seconds of the run at any rate; a phase starts with an on-period.
     """
 
-    inner: Arrivals
+    inner: ArrivalProcess
     on: float
     off: float
 
@@ -88,7 +88,7 @@ class OnOff:
 class Varying:
     """Another process whose rate follows *curve*, by exact time change. `instants` ignores its *rate*."""
 
-    inner: Arrivals
+    inner: ArrivalProcess
     curve: RateCurve
     written: str  # as the user wrote the curve
 
@@ -146,7 +146,7 @@ LATEST_NS = 9.2e18  # 292 years; later instants are clamped, and lie beyond any 
 class GrowingSchedule:
     """The instants of *process*, each drawn once: more are drawn when a longer part of the schedule is needed."""
 
-    def __init__(self, process: Arrivals, rate: float, stream: random.Random) -> None:
+    def __init__(self, process: ArrivalProcess, rate: float, stream: random.Random) -> None:
         self._more = process.instants(stream, rate)
         self._drawn: Schedule = np.empty(0, np.int64)
 
@@ -172,7 +172,7 @@ class GrowingSchedule:
 
 
 def draw_schedule(
-    process: Arrivals,
+    process: ArrivalProcess,
     rate: float,
     stream: random.Random,
     *,

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastllmload.arrivals.choice import choose_arrivals, choose_varying
 from fastllmload.arrivals.curve_text import read_curve
-from fastllmload.arrivals.process import Arrivals, GrowingSchedule, Recorded, Schedule
+from fastllmload.arrivals.process import ArrivalProcess, GrowingSchedule, Recorded, Schedule
 from fastllmload.errors import InputError
 from fastllmload.settings import Load
 from fastllmload.workload.synthetic import Quota
@@ -32,7 +32,7 @@ class Pace:
     """
 
     quota: Quota
-    arrivals: Arrivals | None = None
+    arrivals: ArrivalProcess | None = None
     rate: float | None = None
     concurrency: int | None = None
     seconds: float | None = None
@@ -99,7 +99,7 @@ def measured_pace(load: Load, seed: str, drawn: GrowingSchedule | None = None) -
     return Pace(Quota(count), arrivals, load.rate, seconds=load.duration, seed=seed, drawn=drawn)
 
 
-def measured_arrivals(load: Load) -> Arrivals:
+def measured_arrivals(load: Load) -> ArrivalProcess:
     """The process of the measured phase, which follows a rate curve; a warm-up has its mean rate."""
     assert load.rate is not None
     if load.rate_curve is None:

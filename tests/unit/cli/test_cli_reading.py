@@ -149,7 +149,8 @@ TRACE = ["--workload", "azure", "--dataset-path", "f"]
 COMPANIONS = {  # options that an option requires
     "dataset-path": ["--workload", "azure"],
     "dataset-class": ["--rate", "1", "--workload", "custom", "--dataset-path", "f"],
-    **dict.fromkeys(("trace-speed", "trace-from", "trace-to", "trace-loop"), TRACE),
+    **dict.fromkeys(("trace-speed", "trace-from", "trace-to"), TRACE),
+    "trace-loop": [*TRACE, "--duration", "9"],
     "concurrency": [],
     "plan": [],
     **{name: ["--rate", "1", "-u", "https://h"] for name in ("insecure", "cacert", "server-name")},
@@ -167,7 +168,7 @@ COMPANIONS = {  # options that an option requires
 def test_every_option_is_tried_below():
     ways = {option.name for option in OPTIONS} - {"api-key", "api-key-file", "config"}
     ways -= {"class"}  # test_cli_classes.py
-    ways -= {"rate-series", "ramp-up-strategy", "ramp-up-start-rps", "ramp-up-end-rps"}  # test_cli_ratecurve.py
+    ways -= {"rate-series", "ramp-up-strategy", "ramp-up-start-rps", "ramp-up-end-rps"}  # test_cli_rate_curve.py
     assert ways == set(EVERY_OPTION)
 
 

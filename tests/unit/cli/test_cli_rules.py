@@ -23,9 +23,7 @@ Source = Callable[[Mapping[str, object], Path], RawOptions]
 
 
 def from_flags(options: Mapping[str, object], _: Path) -> RawOptions:
-    words = [
-        f"--{name.replace('_', '-')}={value}" if value is not True else f"--{name}" for name, value in options.items()
-    ]
+    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in options.items()]
     command = fastllmload.table["run"].load()
     return given_options(command.make_context("run", words).params)
 
