@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from slot_server import Served, SlotServer
 
-from fastllmload.search.objectives import SearchObjective, all_limits, failures
+from fastllmload.search.judges import all_limits, failures
+from fastllmload.search.objectives import SearchObjective
 
 
 def step(level: float) -> float:

@@ -61,7 +61,7 @@ class SlotBench(EvidenceTrials):
     measured_s: float = 0.0
 
     @property
-    def judges(self) -> SearchObjective:
+    def criteria(self) -> SearchObjective:
         return self.objective
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
@@ -36,19 +35,19 @@ class LoadSweep:
     prefix: str = ""
     level_results: list[LevelResult] = field(default_factory=list)
 
-    def at(self, load: float, repetition: int = 0, **fields: Any) -> LevelResult:
+    def at(self, load: float, repetition: int = 0) -> LevelResult:
         """Measure *load* requests/s or slots; a level that is neither steady nor saturated is run again, twice as long."""
-        level_result = self._measured(load, repetition, 1, fields)
+        level_result = self._measured(load, repetition, 1)
         if level_result.verdict.unsteady and self.settings.load.duration is not None and not self.experiment.quick:
-            level_result = self._measured(load, repetition, 2, fields)
+            level_result = self._measured(load, repetition, 2)
         self.level_results.append(level_result)
         return level_result
 
-    def _measured(self, load: float, repetition: int, times: int, fields: dict[str, Any]) -> LevelResult:
+    def _measured(self, load: float, repetition: int, times: int) -> LevelResult:
         duration = self.settings.load.duration
         length = {} if duration is None else {"duration": duration * times}
-        again = {"repetition": instants(self.settings, repetition)}
-        settings = at_load(self.settings, load, self.closed, **{"warmup_requests": 0, **length, **again, **fields})
+        again = instants(self.settings, repetition)
+        settings = at_load(self.settings, load, self.closed, warmup_requests=0, repetition=again, **length)
         settings = own_requests(settings, load, repetition * 2 + times - 1)
         unit = "slots" if self.closed else "per second"
         name = f"{self.prefix}{load:.9g} {unit}" + (f", run {repetition + 1}" if repetition else "")

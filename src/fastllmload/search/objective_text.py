@@ -12,7 +12,8 @@ from fastllmload.errors import InputError
 from fastllmload.metrics.levels.operating_points import ATTAINMENT, FLUID_REQUESTS
 from fastllmload.metrics.objectives.objective import Objective, objectives_of
 from fastllmload.metrics.tokens.fluidity import FLUID_ABOVE
-from fastllmload.search.objectives import SearchObjective, ShareLimit, all_limits, failures
+from fastllmload.search.judges import ShareLimit, all_limits, failures
+from fastllmload.search.objectives import SearchObjective
 
 SUSTAINED, ATTAIN, FLUID, SMOOTH = "sustained", "attainment", "fluid", PEAK
 FORMS = f"{SUSTAINED}, p99 (or p50 to p99.9), {ATTAIN}[:SHARE], {FLUID}[:SHARE], {SMOOTH}"

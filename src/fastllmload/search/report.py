@@ -22,7 +22,8 @@ from fastllmload.experiment.report.parts import (
     write_files,
 )
 from fastllmload.search.driver import CHANGED, Interval
-from fastllmload.search.objectives import client_limit_text, criterion_text, discarded_text
+from fastllmload.search.judges import criterion_text
+from fastllmload.search.objectives import client_limit_text, discarded_text
 from fastllmload.search.peak_search import Peak
 from fastllmload.search.trials import TrialRunner
 from fastllmload.statistics.sequential_tests import Decision

@@ -17,15 +17,9 @@ from fastllmload.experiment.level.settings import at_load
 from fastllmload.experiment.level.verdict import Lowest, criteria_entry, judge_level, lowest_of
 from fastllmload.metrics.objectives.benefit import PRESETS
 from fastllmload.search.interval_search import Trials
+from fastllmload.search.judges import deciding_runs
 from fastllmload.search.objective_text import RequestedObjective
-from fastllmload.search.objectives import (
-    LEAST_FULL_TRIAL,
-    OPTIMISTIC,
-    PESSIMISTIC,
-    LevelDecision,
-    SearchObjective,
-    deciding_runs,
-)
+from fastllmload.search.objectives import LEAST_FULL_TRIAL, OPTIMISTIC, PESSIMISTIC, LevelDecision, SearchObjective
 from fastllmload.search.peak_search import Height
 from fastllmload.settings import RunSettings
 from fastllmload.statistics.sequential_tests import SHORT, Decision, SequentialPlan, ratio
@@ -95,7 +89,7 @@ class EvidenceTrials(Trials):
 
     @property
     @abstractmethod
-    def judges(self) -> SearchObjective:
+    def criteria(self) -> SearchObjective:
         """The criteria, each of which decides a level."""
 
     @property
@@ -129,7 +123,7 @@ class EvidenceTrials(Trials):
     def length(self, level: float, number: int) -> float:
         """Length of trial *number*, in first trials."""
         runs = self.runs.get(level, [])
-        return self.judges.length(level, runs, self._plan_at(level), self._lower(level), number, self.window_s)
+        return self.criteria.length(level, runs, self._plan_at(level), self._lower(level), number, self.window_s)
 
     def _plan_at(self, level: float) -> SequentialPlan:
         return self.plan.for_lowest_level if self.is_lowest(level) else self.plan
@@ -140,7 +134,7 @@ class EvidenceTrials(Trials):
 
     def recheck(self, level: float) -> bool:
         found = self.measure(level, SHORT, ", re-test")
-        return found is None or not self.judges.likely_to_hold(level, [found], self._lower(level))
+        return found is None or not self.criteria.likely_to_hold(level, [found], self._lower(level))
 
     def pooled_decision(self, level: float) -> Decision:
         if level in self.refused:
@@ -157,7 +151,7 @@ class EvidenceTrials(Trials):
         runs = self.runs[level]
         one = sum(run.seconds for run in deciding_runs(runs)) < 2 * SHORT * LEAST_FULL_TRIAL * self.window_s
         plan = self.plan.for_short_trial if one else self._plan_at(level)
-        level_decision = self.judges.judge(level, runs, plan, self._lower(level))
+        level_decision = self.criteria.judge(level, runs, plan, self._lower(level))
         if level_decision.decision in (Decision.CLIENT, Decision.FAIL):
             return level_decision
         likely = "hold" if self.likely_to_hold(level) else "fail"
@@ -172,7 +166,7 @@ class EvidenceTrials(Trials):
     def likely_to_hold(self, level: float) -> bool | None:
         if not self.plan.short or not self.runs.get(level):
             return None
-        return self.judges.likely_to_hold(level, self.runs[level], self._lower(level))
+        return self.criteria.likely_to_hold(level, self.runs[level], self._lower(level))
 
     def within_reach(self, level: float, optimistic: bool) -> bool:
         runs = self.runs.get(level)
@@ -181,33 +175,33 @@ class EvidenceTrials(Trials):
         done = sum(run.seconds for run in runs) / self.window_s
         times = max(1.0, self.plan.longest / done)
         optimism = OPTIMISTIC if optimistic else PESSIMISTIC
-        return self.judges.within_reach(level, runs, self._plan_at(level), self._lower(level), times, optimism)
+        return self.criteria.within_reach(level, runs, self._plan_at(level), self._lower(level), times, optimism)
 
     def overload_throughput(self, level: float) -> float | None:
-        return self.judges.overload_throughput(level, self.runs[level]) if self.runs.get(level) else None
+        return self.criteria.overload_throughput(level, self.runs[level]) if self.runs.get(level) else None
 
     def reference_level(self, level: float, tested: Collection[float]) -> float | None:
-        return self.judges.reference_level(level, tested)
+        return self.criteria.reference_level(level, tested)
 
     def changed(self, level: float) -> str | None:
         runs = self.runs.get(level, [])
         before = [run for run in runs[:-1] if not run.limited]
         if not before or runs[-1].limited:
             return None
-        return self.judges.changed(level, before, runs[-1:], self.plan)
+        return self.criteria.changed(level, before, runs[-1:], self.plan)
 
     def is_resolved(self, level: float) -> bool:
-        return self.judges.is_resolved(level, self.runs[level], self.plan, self.window_s)
+        return self.criteria.is_resolved(level, self.runs[level], self.plan, self.window_s)
 
     def max_growth(self, level: float) -> float:
         """Upper bound of the queue's growth in requests/s, by all trials of *level*."""
-        return self.judges.max_growth(self.runs[level], self.plan)
+        return self.criteria.max_growth(self.runs[level], self.plan)
 
     def _judge(self, level: float, runs: list[LevelEvidence], pooled: bool = False) -> LevelDecision:
         """Decide *level* by *runs*. *pooled*: these are all its trials, not a re-test alone."""
         if not runs:
             return LevelDecision(decision=Decision.UNDECIDED, parts=())
-        judge = self.judges.judge_lowest if pooled and self._plan_at(level).lowest else self.judges.judge
+        judge = self.criteria.judge_lowest if pooled and self._plan_at(level).lowest else self.criteria.judge
         return judge(level, runs, self.plan, self._lower(level))
 
     def _lower(self, level: float) -> dict[float, list[LevelEvidence]]:
@@ -231,7 +225,7 @@ class TrialRunner(EvidenceTrials):
     before_trial: Callable[[], object] = lambda: None  # saves the result so far, in case the trial is the last
 
     @property
-    def judges(self) -> SearchObjective:
+    def criteria(self) -> SearchObjective:
         assert self.requested.objective is not None  # a search for a peak has heights instead
         return self.requested.objective
 

@@ -11,8 +11,8 @@ from typed_documents import typed_search
 
 from fastllmload.experiment.console import Console
 from fastllmload.search.interval_search import IntervalSearch, Trials
+from fastllmload.search.judges import RATIO, CriterionResult, criterion_text
 from fastllmload.search.objective_text import read_objective
-from fastllmload.search.objectives import RATIO, CriterionResult, criterion_text
 from fastllmload.search.peak_search import Height, PeakSearch
 from fastllmload.search.report import ENDED, bound_lines, bounds
 from fastllmload.search.run import announce

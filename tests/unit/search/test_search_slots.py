@@ -13,7 +13,8 @@ from simulated_bench import SlotBench
 from fastllmload._ext.simengine import Batching
 from fastllmload._ext.simtrial import Trial
 from fastllmload.search.interval_search import IntervalSearch
-from fastllmload.search.objectives import SearchObjective, failures
+from fastllmload.search.judges import failures
+from fastllmload.search.objectives import SearchObjective
 from fastllmload.simulator.profile import load_profile
 from fastllmload.statistics.sequential_tests import SequentialPlan
 
