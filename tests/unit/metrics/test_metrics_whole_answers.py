@@ -99,7 +99,7 @@ def test_every_report_says_how_many_and_of_which_class() -> None:
     assert note.startswith(f"{said} were not streamed")
     lines = [line.text for line in summary_lines(typed(found), 100)]
     assert any(line.startswith(f"{said} not streamed") for line in lines)
-    assert any(line.text.endswith("answers not streamed") for line in summary_lines(typed(found), 60))
+    assert any(line.text.startswith(f"{said} not streamed") for line in summary_lines(typed(found), 60))
     assert f"{said} were not streamed" in str(section(ReportContext(run, found)))
 
 

@@ -14,7 +14,7 @@ from fastllmload.report.documents.results import objective_table
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.html_document import html_document
 from fastllmload.report.html.sections import client, latency, over_time, overview, requests, setup, telemetry
-from fastllmload.report.render.html import Markup, element, folded, joined, render_block
+from fastllmload.report.render.html import Markup, element, folded, joined, render_block, render_table
 from fastllmload.report.text.verdict import simulated, verdict
 
 NAME = "report.html"
@@ -72,5 +72,5 @@ def of_blocks(key: str, title: str, blocks: list[Block]) -> Markup | None:
 def _block(block: Block) -> Markup:
     if isinstance(block, Table) and tuple(block.columns) == compliance.UNMET:
         untitled = Table("", block.columns, block.rows)
-        return folded(block.title, render_block(untitled), len(block.rows), class_="on-paper")
+        return folded(block.title, render_table(untitled, "told"), len(block.rows), class_="on-paper")
     return render_block(block)

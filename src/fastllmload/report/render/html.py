@@ -27,7 +27,7 @@ from fastllmload.report.blocks import (
 
 VOID = frozenset({"meta", "br", "hr"})
 LONGEST = 2000  # characters of a text
-NARROW = 3  # a table with at most that many columns does not take the full width
+NARROW, SHORT = 3, 60  # a table of at most so many columns or characters does not take the full width
 ICONS = {
     "valid": "M5 12.5l4.5 4.5L19 7.5",
     "suspect": "M12 6v7.5M12 17.4v.1",
@@ -195,7 +195,8 @@ def render_table(given: Table, class_: str = "") -> Markup:
     heads = [_cell(cell, number) for cell, number in zip(head, right, strict=True)]
     title = element("h3", visible(given.title, 200)) if given.title else None
     notes = (element("p", visible(note, LONGEST), class_="note") for note in given.notes)
-    narrow = "narrow" if len(head) <= NARROW else ""
+    size = sum(max(map(len, column)) for column in zip(head, *rows, strict=True))
+    narrow = "narrow" if len(head) <= NARROW or size <= SHORT else ""
     return element("div", title, table(heads, body, class_ or narrow), *notes, class_="card")
 
 

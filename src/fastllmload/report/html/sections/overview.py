@@ -69,7 +69,8 @@ def header(context: ReportContext) -> Markup:
     """Verdict with its reasons, and what was run."""
     found, figures = verdict(context.document), evidence(context)
     found = replace(found, reasons=reasons(context))
-    listed = deviations(Subject(context.run.directory, context.raw))
+    above = [str(each) for each in (SIMULATED, *headlines(context))]
+    listed = [text for text in deviations(Subject(context.run.directory, context.raw)) if text not in above]
     few = 3 * len(found.reasons) + len(listed) <= 9  # lines; then the figures fit below them
     warnings = render(Callout((Strong(each.mark), f": {each.text}.")) for each in headlines(context))
     deviating = element("div", element("h3", "Deviations from the methodology"), render_block(Items(listed)),
