@@ -13,6 +13,7 @@ from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 
 Cell = str | Number
 NUMBER = re.compile(r"(>=|[-+<>≥]|x )?[\d.,]+\*?(\s?(%|pt|ms|s))?((-|\.\.)[-+]?[\d.,]+| \([^)]*\))?$")
+LONGEST_NUMBER = 60  # characters; texts from outside can be long
 TONES = ("valid", "suspect", "invalid")
 NOT_NUMERIC = (NOT_KNOWN, WITHHELD.value, "not measured", "-", "")
 
@@ -171,4 +172,8 @@ def cells(table: Table) -> list[list[str]]:
 
 def numeric_columns(rows: Sequence[Sequence[str]], columns: int) -> list[bool]:
     """Which columns hold numbers and are right-aligned; the first column names the row."""
-    return [k > 0 and all(row[k] in NOT_NUMERIC or NUMBER.match(row[k]) for row in rows) for k in range(columns)]
+    return [k > 0 and all(is_numeric(row[k]) for row in rows) for k in range(columns)]
+
+
+def is_numeric(cell: str) -> bool:
+    return cell in NOT_NUMERIC or (len(cell) <= LONGEST_NUMBER and NUMBER.match(cell) is not None)

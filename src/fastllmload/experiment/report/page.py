@@ -53,9 +53,7 @@ def page(document: ProcedureDocument) -> str:
         sections.append(PageSection("Levels", [table_of(levels)]))
     declared = document.manifest.declarations
     if declared:
-        sections.append(
-            PageSection("Declarations", [Table("", ["Name", "Declared"], list(declared.items()))])
-        )
+        sections.append(PageSection("Declarations", [Table("", ["Name", "Declared"], list(declared.items()))]))
     return page_layout(head_of(document), sections)
 
 

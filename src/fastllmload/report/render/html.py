@@ -27,7 +27,7 @@ from fastllmload.report.blocks import (
 
 VOID = frozenset({"meta", "br", "hr"})
 LONGEST = 2000  # characters of a text
-NARROW, SHORT = 3, 60  # a table of at most so many columns or characters does not take the full width
+NARROW, SHORT = 3, 60  # columns and characters of a table that does not take the full width
 ICONS = {
     "valid": "M5 12.5l4.5 4.5L19 7.5",
     "suspect": "M12 6v7.5M12 17.4v.1",
