@@ -11,11 +11,24 @@ from fastllmload.documents.fields import WITHHELD, Number
 from fastllmload.report.terminal.outlet import one_screen_line
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 
-Cell = str | Number
 NUMBER = re.compile(r"(>=|[-+<>≥]|x )?[\d.,]+\*?(\s?(%|pt|ms|s))?((-|\.\.)[-+]?[\d.,]+| \([^)]*\))?$")
 LONGEST_NUMBER = 60  # characters; texts from outside can be long
 TONES = ("valid", "suspect", "invalid")
 NOT_NUMERIC = (NOT_KNOWN, WITHHELD.value, "not measured", "-", "")
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """A cell of a table with a smaller text *below* it, on pages. *short*: its text where columns are narrow; in the first
+    column, the name of the row in run.json.
+    """
+
+    text: str
+    below: str = ""
+    short: str = ""
+
+
+Cell = str | Number | Stacked
 
 
 @dataclass(frozen=True)
@@ -154,8 +167,10 @@ def parts_of(text: Text) -> tuple[str | Strong | Code, ...]:
     return text if isinstance(text, tuple) else (text,)
 
 
-def cell_text(value: Cell) -> str:
-    """A cell as text."""
+def cell_text(value: Cell, short: bool = False) -> str:
+    """A cell as text; *short*: for narrow columns."""
+    if isinstance(value, Stacked):
+        value = (short and value.short) or value.text
     if isinstance(value, str):
         return one_screen_line(value)
     if isinstance(value, bool):
@@ -163,10 +178,10 @@ def cell_text(value: Cell) -> str:
     return f"{value:,}" if isinstance(value, int) else quantity(value)
 
 
-def cells(table: Table) -> list[list[str]]:
+def cells(table: Table, short: bool = False) -> list[list[str]]:
     """Head and rows as text; every row gets the length of the head."""
     wide = len(table.columns)
-    rows = [[cell_text(value) for value in row][:wide] for row in table.rows]
+    rows = [[cell_text(value, short) for value in row][:wide] for row in table.rows]
     return [list(map(one_screen_line, table.columns)), *([*row, *[NOT_KNOWN] * (wide - len(row))] for row in rows)]
 
 

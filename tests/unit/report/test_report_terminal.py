@@ -280,7 +280,7 @@ def test_colour_only_on_a_terminal_without_no_color(monkeypatch, no_color, colou
         monkeypatch.setenv("NO_COLOR", no_color)
     for stream, expected in ((Terminal(), coloured), (io.StringIO(), False)):
         make_ui("plain", stream).finish(document(), folder="runs/x")
-        assert ("\x1b[33;1mverdict" in stream.getvalue()) == expected
+        assert ("\x1b[1;33mverdict" in stream.getvalue()) == expected
 
 
 @pytest.mark.parametrize(("rows", "lines"), [("10", 23), ("24", 23), ("50", 49)])

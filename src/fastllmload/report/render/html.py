@@ -14,6 +14,7 @@ from fastllmload.report.blocks import (
     Heading,
     Items,
     Paragraph,
+    Stacked,
     Strong,
     Table,
     Text,
@@ -191,14 +192,23 @@ def render_table(given: Table, class_: str = "") -> Markup:
     """A card with title, table and notes; columns of text are left-aligned and may wrap."""
     head, *rows = cells(given)
     right = numeric_columns(rows, len(head))
-    body = [[_cell(cell, number) for cell, number in zip(row, right, strict=True)] for row in rows]
-    heads = [_cell(cell, number) for cell, number in zip(head, right, strict=True)]
+    stacked = {
+        (n, k): cell for n, row in enumerate(given.rows) for k, cell in enumerate(row) if isinstance(cell, Stacked)
+    }
+    body = [[_cell(text, right[k], stacked.get((n, k)), k == 0) for k, text in enumerate(row)]
+            for n, row in enumerate(rows)]  # fmt: skip
     title = element("h3", visible(given.title, 200)) if given.title else None
     notes = (element("p", visible(note, LONGEST), class_="note") for note in given.notes)
     size = sum(max(map(len, column)) for column in zip(head, *rows, strict=True))
     narrow = "narrow" if len(head) <= NARROW or size <= SHORT else ""
-    return element("div", title, table(heads, body, class_ or narrow), *notes, class_="card")
+    return element("div", title, table(list(map(_cell, head, right)), body, class_ or narrow), *notes, class_="card")
 
 
-def _cell(text: str, number: bool) -> str | Markup:
-    return text if number else element("span", visible(text, 600), class_="words")
+def _cell(text: str, number: bool, stacked: Stacked | None = None, is_name: bool = False) -> str | Markup:
+    """Of a stacked cell, a name has its name in run.json, and a value that is not exact is greyed."""
+    if stacked is None:
+        return text if number else element("span", visible(text, 600), class_="words")
+    key = joined(" ", element("code", stacked.short)) if is_name and stacked.short else None
+    exact = is_name or text.replace(",", "").replace(".", "").isdigit()
+    shown = element("span", visible(text, 600), class_=None if exact else "few")
+    return joined(shown, key, element("small", stacked.below) if stacked.below else None)

@@ -142,7 +142,8 @@ def _table(table: Table, width: int) -> Iterator[ScreenLine]:
         if LABEL + CELL * (len(kept) - 1) > width:
             kept.remove(column)
     places = [table.columns.index(column) for column in kept]
-    for row in cells(table):
+    head, *rows = cells(table, short=True)
+    for row in (list(map(str.lower, head)), *rows):
         first, *others = (row[place] for place in places)
         text = f"{first:<{LABEL}}" + "".join(f"{cell:>{CELL}}" for cell in others)
         yield ScreenLine(text, "", table.optional_rows.get(first, NEEDED))

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from fastllmload.documents.certificate import Certificate, ScheduleLag
 from fastllmload.documents.fields import WITHHELD, Number, known
-from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import RunDocument
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import (
@@ -20,10 +19,12 @@ from fastllmload.report.blocks import (
     Paragraph,
     Table,
     Verdict,
+    cells,
     ranked,
     tone_of,
 )
-from fastllmload.report.documents.results import AT_LEAST, MARK, few_samples_note, marked
+from fastllmload.report.documents.headlines import COLUMNS, headline_table
+from fastllmload.report.documents.results import MARK, few_samples_note
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.failures import error_classes, errors, failing_urls
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity, redaction_notice
@@ -50,11 +51,8 @@ from fastllmload.report.text.verdict import (
     verdict,
 )
 
-LATENCIES = ("ttft", "ttft_sched", "ttft_any", "tpot", "tpot_any", "itl", "e2e", "e2e_sched")
 WITH_INTERVAL = ("ttft", "ttft_any", "itl", "e2e")  # those whose intervals fit on a line
-COLUMNS = {"mean": "mean", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p99.9", "max": "max"}
-CELL = 8  # characters of a cell of the latency table
-OPTIONAL_COLUMNS = ("p95", "p90", "mean", "p99.9", "max")
+OPTIONAL_COLUMNS = ("P95", "P90", "mean", "P99.9", "max")
 ROOM = {"e2e_sched": 1, "stamps": 2, "ttft_sched": 3, "tpot_any": 4}  # lines left out first
 
 
@@ -136,24 +134,19 @@ def rate(document: RunDocument) -> Fact:
 
 
 def latencies(document: RunDocument) -> Table:
-    names = [gap_name(document, name) for name in headlines(document, LATENCIES)]
-    rows = [[name, *(cell(document.metric(name), column) for column in COLUMNS)] for name in names]
+    """The headline table without n, and with notes that fit a line."""
+    found = headline_table(document)
+    rows = [[first, *statistics] for first, _, *statistics in found.rows]
     unstreamed = unstreamed_answers(document)
     notes = []
     if unstreamed == "all":
         notes.append("not streamed: ttft is the end of the answer; no gaps, so no itl and tpot")
     elif unstreamed:
         notes.append(f"{unstreamed} not streamed: their ttft is their end; not in itl and tpot")
-    notes += few_samples_note(any(text.endswith(MARK) for row in rows for text in row))
+    notes += few_samples_note(any(text.endswith(MARK) for _, *row in cells(found) for text in row))
     optional = ("e2e_sched", *(("ttft_sched", "tpot_any") if reasoned(document) else ()))
-    rooms = {name: ROOM[name] for name in optional}
-    return Table("", ["ms", *COLUMNS.values()], rows, notes, OPTIONAL_COLUMNS, rooms)
-
-
-def cell(metric: Metric, column: str) -> str:
-    """Bounds that are too long are reduced to the lower one."""
-    text = marked(metric, column).replace(AT_LEAST, ">=")
-    return text if len(text) <= CELL else f">={text.partition('-')[0]}"
+    columns = ["ms", *COLUMNS.values()]
+    return Table("", columns, rows, notes, OPTIONAL_COLUMNS, {name: ROOM[name] for name in optional})
 
 
 def intervals(document: RunDocument) -> Iterator[Fact]:

@@ -152,8 +152,8 @@ def test_a_simulated_engine_is_named_in_the_title_and_twice_on_the_page(run: Wri
 @pytest.mark.parametrize(
     ("more", "mark", "said"),
     [
-        ({"status": "running"}, "INCOMPLETE", "INCOMPLETE (running): killed"),
-        ({"status": "interrupted"}, "INCOMPLETE", "INCOMPLETE (interrupted): stopped early"),
+        ({"status": "running"}, "INCOMPLETE", "killed; the figures"),
+        ({"status": "interrupted"}, "INCOMPLETE", "stopped early; the figures"),
         ({"declarations": {"cold_start": "yes"}}, "COLD START", "become ready"),
     ],
 )

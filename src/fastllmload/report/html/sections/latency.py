@@ -9,39 +9,17 @@ import numpy as np
 from fastllmload.documents.fields import known as number
 from fastllmload.documents.metric import Metric
 from fastllmload.records.integrity import EVENTS, ROWS
-from fastllmload.report.documents.results import AT_LEAST, latency_notes, marked, success_note
+from fastllmload.report.documents.headlines import COLUMNS, headline_names, headline_table
 from fastllmload.report.html.charts.chart import Chart, Line, Span, Whiskers
 from fastllmload.report.html.charts.figure import empty, grid
 from fastllmload.report.html.charts.scales import Tail, for_durations
 from fastllmload.report.html.context import ReportContext
-from fastllmload.report.render.html import Markup, element, joined, table, visible
+from fastllmload.report.render.html import Markup, element, render_table, table, visible
 from fastllmload.report.series.curves import QuantileCurve, curve_of, curve_of_buckets
-from fastllmload.report.text.doubts import bound
 from fastllmload.report.text.numbers import count, quantity
-from fastllmload.report.text.tokens import headlines, reasoned
+from fastllmload.report.text.tokens import reasoned
 from fastllmload.report.text.traffic import unstreamed_answers
 
-COLUMNS = {"mean": "mean", "p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9", "max": "max"}
-MAIN = {
-    "ttft": ("Time to first token", "from submission"),
-    "ttft_sched": ("Time to first token", "from the scheduled instant"),
-    "ttft_any": ("Time to first token of any kind", "from submission, reasoning included"),
-    "itl": ("Between tokens", "pooled over all requests"),
-    "itl_b": ("Between tokens", "those of one chunk arrive together"),
-    "tbc": ("Between chunks", "a chunk may carry several tokens"),
-    "tpot": ("Per output token", "one value per request"),
-    "tpot_any": ("Per token of any kind", "reasoning included, one value per request"),
-    "e2e": ("End to end", "from submission to the last token"),
-    "e2e_sched": ("End to end", "from the scheduled instant"),
-}
-OF_ANSWER = {  # where answers reason
-    "ttft": "Time to first answer token",
-    "ttft_sched": "Time to first answer token",
-    "itl": "Between answer tokens",
-    "itl_b": "Between answer tokens",
-    "tbc": "Between answer chunks",
-    "tpot": "Per answer token",
-}
 PLACES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 
@@ -49,71 +27,11 @@ def section(context: ReportContext) -> Markup:
     return element(
         "section",
         element("h2", "Latency"),
-        element("div", main_table(context), _footnote(context), class_="card"),
+        render_table(headline_table(context.document), "latency"),
         grid(*curves(context)),
         other_metrics(context),
         id="latency",
     )
-
-
-def main_table(context: ReportContext) -> Markup:
-    """One row per latency, each percentile with its 95 % interval; the success rate below, in the same table."""
-    rows: list[list[str | Markup]] = []
-    for name in headlines(context.document, tuple(MAIN)):
-        label, meaning = MAIN[name]
-        label = OF_ANSWER.get(name, label) if reasoned(context.document) else label
-        metric = context.document.metric(name)
-        if name in ("itl", "itl_b", "tbc") and name != context.gap_name:
-            continue
-        head = joined(label, " ", element("code", name), element("small", meaning))
-        rows.append([head, size(metric), *(cell(metric, column) for column in COLUMNS)])
-    body = table(["ms", "n", *COLUMNS.values()], rows, "latency")
-    last = element("p", *success_note(context.document), class_="success")
-    return joined(body, last)
-
-
-def size(metric: Metric) -> Markup:
-    """n, and below it the number of requests without a value."""
-    nulls = number(metric.n_null)
-    return joined(count(metric.n), element("small", f"{nulls:,.0f} without") if nulls else None)
-
-
-def cell(metric: Metric, column: str) -> Markup:
-    """A value and its interval, if any; a star where there are fewer samples than needed."""
-    shown, few = marked(metric, column), column in metric.insufficient
-    value = element("span", shown, class_="few" if few or shown.startswith(AT_LEAST) else None)
-    known = bound(metric, column) is None
-    return joined(value, element("small", interval(metric, column)) if known else None)
-
-
-def interval(metric: Metric, column: str) -> str | None:
-    """The interval below a value; None where the column or the value has none."""
-    ends, missing = metric.interval(column), metric.why_not_estimable(column)
-    if metric.statistic(column) is None or (column not in PLACES and ends is None and missing is None):
-        return None
-    if ends is None or ends == (None, None):
-        needed = None if missing is None else number(missing.requests_needed)
-        return "not estimable" if needed is None else f"needs {needed:,.0f}"
-    low, high = (None if end is None else quantity(end) for end in ends)
-    if low is None or high is None:
-        return f"≥ {low}" if high is None else f"≤ {high}"
-    return f"{low}\N{EN DASH}{high}"
-
-
-def _footnote(context: ReportContext) -> Markup:
-    if not context.document.metric("ttft").n and not context.document.metric("e2e").n:
-        return element(
-            "p", "No request submitted in the window succeeded, so latencies are not available.", class_="note"
-        )
-    sentences = ["Below each value: its 95 % confidence interval"]
-    shown = [context.document.metric(name) for name in MAIN if name in ("ttft", "tpot", "e2e", context.gap_name)]
-    needs = any(metric.not_estimable for metric in shown)
-    sentences[0] += ", or how many requests like these one needs." if needs else "."
-    few = any(metric.n and metric.insufficient for metric in shown)
-    sentences += [f"{text.removesuffix('.')}." for text in latency_notes(context.document, few)]
-    if context.gap_name == "tbc":
-        sentences.append("The server sent several tokens in a chunk, so gaps are those between chunks.")
-    return element("p", " ".join(sentences), class_="note")
 
 
 def curves(context: ReportContext) -> list[Markup]:
@@ -210,7 +128,7 @@ def _whiskers(metric: Metric, tone: str) -> Whiskers:
 def other_metrics(context: ReportContext) -> Markup | None:
     """All other entries of `metrics`."""
     metrics = {name: metric for name, metric in (context.document.metrics or {}).items() if metric is not None}
-    shown = headlines(context.document, tuple(MAIN))
+    shown = headline_names(context.document)
     rows = [_metric_row(name, metric) for name, metric in metrics.items() if name not in shown and metric.n]
     scalars = [
         [visible(name, 60), visible(metric.unit, 40), quantity(metric.value)]

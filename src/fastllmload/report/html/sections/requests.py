@@ -97,10 +97,10 @@ def failures(context: ReportContext) -> Markup:
     head = ["status", "error", "HTTP", "errno", "requests", "of all sent"]
     listed = element("div", table(head, rows, "failures"), class_="card")
     tables = (
-        (target_table(context.document, "By URL"), ""),
-        (error_text_table(context.document, "Error messages of the server"), "said"),
+        target_table(context.document, "By URL"),
+        error_text_table(context.document, "Error messages of the server"),
     )
-    more = [render_table(each, class_) for each, class_ in tables if each is not None]
+    more = [render_table(each) for each in tables if each is not None]
     return element("div", listed, _over_time(context), *more, class_="grid start")
 
 
