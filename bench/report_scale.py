@@ -124,6 +124,7 @@ class Memory(threading.Thread):
 def report(folder: Path) -> dict[str, Any]:
     """What the end of a run does with this folder: seconds of each step, and the peaks of memory in MiB."""
     from fastllmload.certificate.judge import judge
+    from fastllmload.documents.write import plain
     from fastllmload.metrics.run.measure import measure
     from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
@@ -143,7 +144,7 @@ def report(folder: Path) -> dict[str, Any]:
     steps["load"] = clock()
     document = {**run.manifest, **measure(run)}
     steps["measure"] = clock()
-    document["certificate"] = judge(run)
+    document["certificate"] = plain(judge(run))
     steps["certificate"] = clock()
     (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
     steps["run.json"] = clock()

@@ -6,12 +6,13 @@ process with independent jitter is still a Poisson process. `lag` judges latenes
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from fastllmload.certificate import distribution_fit
-from fastllmload.certificate.evidence import ArrivalEvidence, Figures, Sends, Times, Window
+from fastllmload.certificate.evidence import ArrivalEvidence, Sends, Times, Window
+from fastllmload.documents.certificate import ArrivalTests, GapTests
 
 SHORT_GAP_NS = 20_000
 DISPERSION_WINDOWS_NS = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -19,8 +20,16 @@ FEWEST = 100  # gaps or windows that a test needs
 EDGE = 2  # requests that may fall on the other side of one of the window's two edges
 
 
-def rates(sends: Sends, window: Window) -> Figures:
-    """planned_rate, offered_rate (1/s), rate_error (share, None without a plan); each release counts at its own instant."""
+class Rates(TypedDict):
+    """Requests per second; *rate_error* is a share. What needs a plan is None without one."""
+
+    planned_rate: float | None
+    offered_rate: float | None
+    rate_error: float | None
+
+
+def rates(sends: Sends, window: Window) -> Rates:
+    """Each release counts at its own instant."""
     offered = int(window.contains(sends.all_dispatch).sum())
     seconds = window.seconds
     if seconds <= 0 or (window.counted and offered < 2):  # a single request has no rate
@@ -35,32 +44,32 @@ def rates(sends: Sends, window: Window) -> Figures:
     }
 
 
-def arrival_tests(sends: Sends) -> dict[str, Any]:
-    """Figures of `schedule` and `sends`, and their distance; {} outside an open loop or below 100 gaps.
+def arrival_tests(sends: Sends) -> ArrivalTests:
+    """Figures of `schedule` and `sends`, and their distance; none outside an open loop or below 100 gaps.
 
     Only releases whose instants were drawn form an arrival process; turns that follow replies are left out.
     """
     scheduled = sends.starts()
     if not sends.arrivals.open_loop or int(scheduled.sum()) <= FEWEST:
-        return {}
+        return ArrivalTests()
     arrivals, released = sends.arrivals, np.sort(sends.t_dispatch[scheduled])
     t_sched, dispatch = at_constant_rate(sends.t_sched[scheduled], arrivals), at_constant_rate(released, arrivals)
     planned_gaps, actual_gaps = np.diff(t_sched), np.diff(dispatch)
     short = float(np.mean(actual_gaps < SHORT_GAP_NS)), float(np.mean(planned_gaps < SHORT_GAP_NS))
-    return {
-        "tested": len(t_sched),
-        "follow_replies": int((~scheduled).sum()),
-        "schedule": describe_classes(sends) if sends.classes else describe(t_sched, arrivals),
-        "sends": describe(dispatch, arrivals),
-        "gap_distance": distribution_fit.two_sample_distance(
+    return ArrivalTests(
+        tested=len(t_sched),
+        follow_replies=int((~scheduled).sum()),
+        schedule=describe_classes(sends) if sends.classes else describe(t_sched, arrivals),
+        sends=describe(dispatch, arrivals),
+        gap_distance=distribution_fit.two_sample_distance(
             planned_gaps.astype(np.float64), actual_gaps.astype(np.float64)
         ),
-        "clumped": short[0] - short[1],
-        "dispersion_ratio": dispersion_ratio(dispatch, t_sched),
-    }
+        clumped=short[0] - short[1],
+        dispersion_ratio=dispersion_ratio(dispatch, t_sched),
+    )
 
 
-def describe_classes(sends: Sends) -> dict[str, Any]:
+def describe_classes(sends: Sends) -> GapTests:
     """`classes`: figures of each class against its own process; classes with too few arrivals are left out."""
     assert sends.request_class is not None
     found = {}
@@ -68,7 +77,7 @@ def describe_classes(sends: Sends) -> dict[str, Any]:
         selected = sends.t_sched[sends.starts() & (sends.request_class == number)]
         if arrivals.open_loop and len(selected) > FEWEST:
             found[name] = describe(at_constant_rate(selected, arrivals), arrivals)
-    return {"classes": found}
+    return GapTests(classes=found)
 
 
 def at_constant_rate(instants: Times, arrivals: ArrivalEvidence) -> Times:
@@ -79,25 +88,28 @@ def at_constant_rate(instants: Times, arrivals: ArrivalEvidence) -> Times:
     return arrivals.zero_ns + np.rint(expected / arrivals.rate * 1e9).astype(np.int64)
 
 
-def describe(instants: Times, arrivals: ArrivalEvidence) -> dict[str, Any]:
-    """gaps, short_gap_share, ks_d, ks_p, ad_a2, ad_p, autocorrelation (lag 1, with z), dispersion by window in seconds.
-
-    KS and AD are None for constant gaps, which have gap_error_us instead, and for recorded gaps: neither has a continuous
-    distribution.
+def describe(instants: Times, arrivals: ArrivalEvidence) -> GapTests:
+    """The autocorrelation is that of neighbours. KS and AD are None for constant gaps, which have gap_error_us instead, and
+    for recorded gaps: neither has a continuous distribution.
     """
     gaps = np.diff(instants).astype(np.float64)
-    found: dict[str, Any] = {"gaps": len(gaps), "short_gap_share": float(np.mean(gaps < SHORT_GAP_NS))}
     u = uniform_gaps(instants, arrivals)
-    if u is None:
-        found.update(ks_d=None, ks_p=None, ad_a2=None, ad_p=None)
-    else:
-        found["ks_d"], found["ks_p"] = distribution_fit.kolmogorov_smirnov(u)
-        found["ad_a2"], found["ad_p"] = distribution_fit.anderson_darling(u)
-    found["gap_error_us"] = constant_error_us(gaps, arrivals)
-    found["autocorrelation"], found["autocorrelation_z"] = autocorrelation(gaps)
-    found["dispersion"] = {f"{width / 1e9:g}": dispersion(instants, width) for width in DISPERSION_WINDOWS_NS}
-    found["dispersion_z"] = poisson_dispersion_z(instants) if arrivals.process == "poisson" else None
-    return found
+    ks_d, ks_p = (None, None) if u is None else distribution_fit.kolmogorov_smirnov(u)
+    ad_a2, ad_p = (None, None) if u is None else distribution_fit.anderson_darling(u)
+    r, z = autocorrelation(gaps)
+    return GapTests(
+        gaps=len(gaps),
+        short_gap_share=float(np.mean(gaps < SHORT_GAP_NS)),
+        ks_d=ks_d,
+        ks_p=ks_p,
+        ad_a2=ad_a2,
+        ad_p=ad_p,
+        gap_error_us=constant_error_us(gaps, arrivals),
+        autocorrelation=r,
+        autocorrelation_z=z,
+        dispersion={f"{width / 1e9:g}": dispersion(instants, width) for width in DISPERSION_WINDOWS_NS},
+        dispersion_z=poisson_dispersion_z(instants) if arrivals.process == "poisson" else None,
+    )
 
 
 def uniform_gaps(instants: Times, arrivals: ArrivalEvidence) -> distribution_fit.Sample | None:

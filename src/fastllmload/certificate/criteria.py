@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from fastllmload.documents.certificate import Reason
 
 VALID, SUSPECT, INVALID, NOTE = "valid", "suspect", "invalid", "note"
 SEVERITY = (NOTE, SUSPECT, INVALID)
@@ -355,23 +359,6 @@ CRITERIA: tuple[Criterion, ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Reason:
-    """One entry of `certificate.reasons`. *cause* is "generator", "host", "timestamps" (reads without exact stamps), "path"
-    (the server, or what is between it and the client) or "plan". *limits_generator*: the generator may have been the limit.
-    """
-
-    code: str
-    severity: str
-    figure: str
-    value: float
-    limit: float
-    unit: str
-    text: str
-    cause: str
-    limits_generator: bool
-
-
 def reasons(
     figures: Mapping[str, float | int | None], host_caused: Collection[str] = (), throttled: bool = False
 ) -> list[Reason]:
@@ -384,13 +371,10 @@ def reasons(
         passed = None if value is None else criterion.severity(value)
         if value is not None and passed is not None:
             reason = _reason(criterion, value, *passed, criterion.code in host_caused, throttled)
-            found.append(replace(reason, cause="path") if _came_together(reason, figures["batched_share"]) else reason)
+            together = criterion.code == "coalesced" and 2 * (figures["batched_share"] or 0.0) >= value
+            # Most of the events that shared a read were delivered together: the client did not read late.
+            found.append(replace(reason, cause="path") if together else reason)
     return sorted(found, key=lambda reason: -SEVERITY.index(reason.severity))
-
-
-def _came_together(reason: Reason, batched_share: float | None) -> bool:
-    """Whether most of the events that shared a read were delivered together: the client did not read late."""
-    return reason.code == "coalesced" and batched_share is not None and 2 * batched_share >= reason.value
 
 
 def _reason(
@@ -407,15 +391,15 @@ def _reason(
         cause = "generator"
         text += "; the CPU quota of the client's cgroup was used up"
     return Reason(
-        criterion.code,
-        SEVERITY[max(0, SEVERITY.index(severity) - criterion.explains)],
-        criterion.figure,
-        float(value),
-        limit,
-        criterion.unit,
-        text,
-        cause,
-        criterion.limits_generator and severity != NOTE,
+        code=criterion.code,
+        severity=SEVERITY[max(0, SEVERITY.index(severity) - criterion.explains)],
+        figure=criterion.figure,
+        value=float(value),
+        limit=limit,
+        unit=criterion.unit,
+        text=text,
+        cause=cause,
+        limits_generator=criterion.limits_generator and severity != NOTE,
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import tokenline
-from fastllmload.certificate.evidence import CertificateEvidence, Figures, Stamps, Times
+from fastllmload.certificate.evidence import CertificateEvidence, Stamps, Times
+from fastllmload.documents.certificate import ErrorBar
 from fastllmload.metrics.distribution.percentiles import percentile, ranks_of
 from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.records.run import Run
@@ -20,8 +22,8 @@ from fastllmload.statistics.order_statistics import AT_ONCE, Ranked, collected
 KERNEL_STAMP_NS = 5_000
 
 
-def latency_error_bar_us(evidence: CertificateEvidence) -> dict[str, Figures]:
-    """{"ttft": {p50, p99, max}, "itl": ...}: absolute error in us that the stamping allows.
+def latency_error_bar_us(evidence: CertificateEvidence) -> dict[str, ErrorBar]:
+    """By metric (ttft, itl): absolute error that the stamping allows.
 
     TTFT's also applies to ttft_sched, which includes the lateness of the release: that is not an error of it.
     """
@@ -29,15 +31,15 @@ def latency_error_bar_us(evidence: CertificateEvidence) -> dict[str, Figures]:
     return {"ttft": percentiles(ttft), "itl": percentiles(itl)}
 
 
-def percentiles(errors: Times | Ranked) -> Figures:
+def percentiles(errors: Times | Ranked) -> ErrorBar:
     if not len(errors):
-        return {"p50": None, "p99": None, "max": None}
+        return ErrorBar()
     if isinstance(errors, Ranked):
         errors.prepare(ranks_of(len(errors), (0.5, 0.99)))
         low, high, most = percentile(errors, 0.5) or 0.0, percentile(errors, 0.99) or 0.0, errors.high
     else:
         (low, high), most = np.percentile(errors, [50, 99]), int(errors.max())
-    return {"p50": float(low) / 1e3, "p99": float(high) / 1e3, "max": most / 1e3}
+    return ErrorBar(p50=float(low) / 1e3, p99=float(high) / 1e3, max=most / 1e3)
 
 
 def ttft_error_ns(rows: npt.NDArray[np.void], first_low: Times) -> Times:
@@ -65,12 +67,24 @@ def gap_errors(run: Run, chosen: npt.NDArray[np.uint8]) -> Iterator[Times]:
         yield brackets[:found] + KERNEL_STAMP_NS
 
 
-def stamp_figures(stamps: Stamps) -> dict[str, float | int | str | None]:
-    """timestamp_source (tap, kernel, user, mixed, none) and shares of the stamp classes of the window's events with text.
+class StampFigures(TypedDict):
+    """*timestamp_source* (tap, kernel, user, mixed, none) and shares of the stamp classes of the window's events with text.
 
-    `kernel_share` is a share of the events that are not coalesced. `bounded_share` is a share of all events: those with an
+    *kernel_share* is a share of the events that are not coalesced. *bounded_share* is a share of all events: those with an
     exact stamp of the kernel or the packet ring, or with an interval that contains the true time.
     """
+
+    timestamp_source: str
+    events: int
+    kernel_share: float | None
+    bounded_share: float | None
+    coalesced_read_share: float | None
+    batched_share: float | None
+    clamped: int
+    clamped_share: float | None
+
+
+def stamp_figures(stamps: Stamps) -> StampFigures:
     n, own = stamps.events, stamps.user + stamps.kernel
     return {
         "timestamp_source": source(stamps),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from fastllmload.arrivals.curve import RateCurve
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.figures import FigureBound
+from fastllmload.documents.certificate import SecondsJudged
 from fastllmload.statistics.order_statistics import Ranked
 
 Times = npt.NDArray[np.int64]
@@ -191,6 +191,6 @@ class CertificateEvidence:
     no_port: int = 0
     disk_full: bool = False
     figures: tuple[FigureBound, ...] = ()
-    seconds: dict[str, Any] = field(default_factory=dict)
+    seconds: SecondsJudged = field(default_factory=SecondsJudged)
     plan_lead_ns: int | None = None
     ok: int | None = None

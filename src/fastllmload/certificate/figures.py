@@ -8,8 +8,8 @@ valid; of at most 10 %, or 500 us, suspect; a larger one invalid.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from fastllmload.documents.certificate import FigureVerdict, StatisticBounds
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.objectives.objective import asked_of
@@ -104,19 +104,15 @@ def rank(figure: FigureBound) -> tuple[int, float]:
     return SEVERITIES.index(figure.severity), figure.share
 
 
-def describe_figures(figures: tuple[FigureBound, ...]) -> dict[str, dict[str, Any]]:
+def describe_figures(figures: tuple[FigureBound, ...]) -> dict[str, FigureVerdict]:
     """`certificate.figures`: by metric its verdict, and by statistic the value, its bounds and the error as a share."""
-    worst = worst_by_metric(figures)
+    bounds = {
+        (one.metric, one.statistic): StatisticBounds(value=one.value, low=one.low, high=one.high, error_share=one.share)
+        for one in figures
+    }
     return {
-        name: {
-            "verdict": worst[name].severity,
-            **{
-                one.statistic: {"value": one.value, "low": one.low, "high": one.high, "error_share": one.share}
-                for one in figures
-                if one.metric == name
-            },
-        }
-        for name in worst
+        name: FigureVerdict(verdict=worst.severity, p50=bounds.get((name, "p50")), p99=bounds.get((name, "p99")))
+        for name, worst in worst_by_metric(figures).items()
     }
 
 

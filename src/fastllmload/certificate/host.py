@@ -5,29 +5,28 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import histogram
-from fastllmload.certificate.evidence import Figures, HostRecord, Times, Window
+from fastllmload.certificate.evidence import HostRecord, Times, Window
+from fastllmload.certificate.workers import percentiles_us
+from fastllmload.documents.certificate import HostDelays
 
 SLACK_NS = 2_000_000  # the meter wakes every millisecond or few, and a late process needs time to catch up
 
 
-def host(record: HostRecord, window: Window) -> Figures:
-    """hiccup_p50_us, _p99_us, _p999_us, _max_us over the run; stalls (count, max, in the window); steal_share."""
-    stalls = stalls_in(record, window)
-    figures: Figures = {
-        "hiccup_p50_us": None,
-        "hiccup_p99_us": None,
-        "hiccup_p999_us": None,
-        "hiccup_max_us": None,
-        "stalls": len(stalls),
-        "stall_max_us": float(stalls[:, 1].max()) / 1e3 if len(stalls) else 0.0,
-        "steal_share": record.steal_share,
-    }
-    if record.hiccups is not None:
-        for name, q in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)):
-            value = histogram.percentile(record.hiccups, q)
-            figures[f"hiccup_{name}_us"] = None if value is None else value / 1e3
-    return figures
+def host(record: HostRecord, window: Window, late: Times, stopped: Times) -> HostDelays:
+    """Hiccups over the run, stalls in the window, and how many of the intervals *late* the host's own *stopped* explain."""
+    stalls, hiccups = stalls_in(record, window), percentiles_us(record.hiccups)
+    return HostDelays(
+        hiccup_p50_us=hiccups.p50,
+        hiccup_p99_us=hiccups.p99,
+        hiccup_p999_us=hiccups.p999,
+        hiccup_max_us=hiccups.max,
+        stalls=len(stalls),
+        stall_max_us=float(stalls[:, 1].max()) / 1e3 if len(stalls) else 0.0,
+        steal_share=record.steal_share,
+        late_intervals=len(late),
+        late_explained=int(covered(late, stopped).sum()),
+        competitors=record.competitors,
+    )
 
 
 def stalls_in(record: HostRecord, window: Window) -> Times:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable
+from typing import TypedDict
 
 import numpy as np
+from msgspec.structs import replace
 
 from fastllmload.certificate import arrivals, attribution, criteria, host, lag, workers
 from fastllmload.certificate import figures as headlines
@@ -15,13 +16,23 @@ from fastllmload.certificate.error_bounds import latency_error_bar_us, stamp_fig
 from fastllmload.certificate.evidence import CertificateEvidence, Figures, Sends, Times, WorkerRecord
 from fastllmload.certificate.port_usage import ports
 from fastllmload.certificate.run_evidence import from_run
+from fastllmload.documents.certificate import ArrivalTests, Certificate, GapTests, Reason, ScheduleLag
+from fastllmload.documents.fields import Number, known
 from fastllmload.records.run import Run
 
 SECOND = 1_000_000_000
 
 
-def headroom(workers: tuple[WorkerRecord, ...], ceiling: Ceiling | None) -> Figures:
-    """headroom (None without a calibration) from the busiest second of the busiest worker, and its two rates.
+class Headroom(TypedDict):
+    """*headroom* is None without a calibration."""
+
+    headroom: float | None
+    peak_events_per_s: float | None
+    peak_requests_per_s: float | None
+
+
+def headroom(workers: tuple[WorkerRecord, ...], ceiling: Ceiling | None) -> Headroom:
+    """From the busiest second of the busiest worker.
 
     Events and new requests both cost CPU, so their shares of the ceiling add up: 1 / (events/ceiling + requests/ceiling).
     """
@@ -59,51 +70,46 @@ BURST_SLACK = 1.25  # a stall up to this multiple of the burst's length is part 
 SMALLEST_P = 1e-300
 
 
-def judge(run: Run) -> dict[str, Any]:
+def judge(run: Run) -> Certificate:
     """The `certificate` object of run.json."""
     return judge_evidence(from_run(run))
 
 
-def judge_evidence(evidence: CertificateEvidence) -> dict[str, Any]:
+def judge_evidence(evidence: CertificateEvidence) -> Certificate:
     """The certificate of *evidence*: verdict, reasons, generator_limited, and the figures by subject."""
     sends, window = evidence.sends, evidence.window
-    tests = arrivals.arrival_tests(sends)
-    sections: dict[str, Any] = {
-        "schedule_lag_us": lag.schedule_lag(sends, window),
-        "first_fill_us": lag.first_fill_us(sends),
-        "plan_lead_s": None if evidence.plan_lead_ns is None else evidence.plan_lead_ns / 1e9,
+    measured = Certificate(
+        figures=headlines.describe_figures(evidence.figures),
+        seconds=evidence.seconds,
+        schedule_lag_us=lag.schedule_lag(sends, window),
+        first_fill_us=lag.first_fill_us(sends),
+        plan_lead_s=None if evidence.plan_lead_ns is None else evidence.plan_lead_ns / 1e9,
         **arrivals.rates(sends, window),
-        "arrival_tests": tests,
-        "workers": [workers.worker(record) for record in evidence.workers],
-        "socket_to_user_us": workers.percentiles_us(workers.merged(evidence.workers, "socket_to_user")),
+        arrival_tests=arrivals.arrival_tests(sends),
+        workers=tuple(workers.worker(record) for record in evidence.workers),
+        socket_to_user_us=workers.percentiles_us(workers.merged(evidence.workers, "socket_to_user")),
         **stamp_figures(evidence.stamps),
-        "host": host.host(evidence.host, window),
-        "ports": ports(evidence),
+        host=host.host(evidence.host, window, attribution.late(evidence), attribution.host_intervals(evidence)),
+        ports=ports(evidence),
         **headroom(evidence.workers, evidence.ceiling),
-        "latency_error_bar_us": latency_error_bar_us(evidence),
-    }
-    late = attribution.late(evidence)
-    explained = int(host.covered(late, attribution.host_intervals(evidence)).sum())
-    sections["host"]["late_intervals"], sections["host"]["late_explained"] = len(late), explained
-    sections["host"]["competitors"] = list(evidence.host.competitors)
+        latency_error_bar_us=latency_error_bar_us(evidence),
+    )
     found = [
         *figure_reasons(evidence),
         *criteria.reasons(
-            figures(evidence, sections), attribution.host_caused_codes(evidence), evidence.host.throttled
+            figures(evidence, measured), attribution.host_caused_codes(evidence), evidence.host.throttled
         ),
     ]
     found.sort(key=lambda reason: -criteria.SEVERITY.index(reason.severity))
-    return {
-        "verdict": criteria.verdict(found),
-        "reasons": [asdict(reason) for reason in found],
-        "generator_limited": any(reason.limits_generator for reason in found),
-        "figures": headlines.describe_figures(evidence.figures),
-        "seconds": evidence.seconds,
-        **sections,
-    }
+    return replace(
+        measured,
+        verdict=criteria.verdict(found),
+        reasons=tuple(found),
+        generator_limited=any(reason.limits_generator for reason in found),
+    )
 
 
-def figure_reasons(evidence: CertificateEvidence) -> list[criteria.Reason]:
+def figure_reasons(evidence: CertificateEvidence) -> list[Reason]:
     """One reason per metric with a headline figure that is not certain enough.
 
     Late sends also make figures from the scheduled instant uncertain; where the same figure from the submission is certain,
@@ -120,16 +126,16 @@ def figure_reasons(evidence: CertificateEvidence) -> list[criteria.Reason]:
             attribution.cause_of_lateness(evidence, True) if sending else attribution.cause_of_error(evidence, figure)
         )
         found.append(
-            criteria.Reason(
-                "uncertain_figure",
-                figure.severity,
-                f"{name}_{figure.statistic}",
-                figure.error,
-                figure.limit,
-                "ms",
-                f"{headlines.sentence(figure)}: {explanation(evidence, cause, sending)}",
-                cause,
-                cause == attribution.GENERATOR and sending,
+            Reason(
+                code="uncertain_figure",
+                severity=figure.severity,
+                figure=f"{name}_{figure.statistic}",
+                value=figure.error,
+                limit=figure.limit,
+                unit="ms",
+                text=f"{headlines.sentence(figure)}: {explanation(evidence, cause, sending)}",
+                cause=cause,
+                limits_generator=cause == attribution.GENERATOR and sending,
             )
         )
     return found
@@ -150,50 +156,49 @@ def explanation(evidence: CertificateEvidence, cause: str, sending: bool) -> str
     return what
 
 
-def figures(evidence: CertificateEvidence, sections: dict[str, Any]) -> Figures:
+def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
     """The figures that the criteria name, by name."""
-    sends, entries = evidence.sends, sections["workers"]
-    sampled = bool(entries) and all(w["cpu_share"] is not None for w in entries)
+    sends, entries = evidence.sends, measured.workers
+    sampled = bool(entries) and all(worker.cpu_share is not None for worker in entries)
     return {
-        "releases": sections["schedule_lag_us"]["n"] + len(sends.first_fill),
+        "releases": len(sends.t_sched) + len(sends.first_fill),
         # Without an answer the run has no window, so no samples of it.
         "sampled_workers": None if evidence.ok == 0 else int(sampled),
-        **lag_figures(sends, sections),
-        "rate_error": sections["rate_error"] if sends.cap is None else None,  # a cap changes the rate by design
-        **arrival_figures(sends, sections),
-        "workers_died": sum(w["died"] for w in entries),
-        "gc_runs": highest(w["gc_runs"] for w in entries),
-        "cpu_share_max": highest(w["cpu_share"] for w in entries),
-        "stall_max_us": stall_max_us(sections),
-        "user_delay_p99_us": user_delay_p99_us(evidence, sections),
-        "kernel_missing_share": kernel_missing_share(evidence, sections),
-        "coalesced_read_share": sections["coalesced_read_share"],
-        "batched_share": sections["batched_share"],
-        "clamped_share": sections["clamped_share"],
-        "clock_steps": highest(w["clock_steps"] for w in entries),
-        "hiccup_p99_us": sections["host"]["hiccup_p99_us"],
-        "steal_share": sections["host"]["steal_share"],
-        "run_delay_share_max": highest(w["run_delay_share"] for w in entries),
+        **lag_figures(sends, measured.schedule_lag_us or ScheduleLag()),
+        # a cap changes the rate by design
+        "rate_error": known(measured.rate_error) if sends.cap is None else None,
+        **arrival_figures(sends, measured.arrival_tests),
+        "workers_died": sum(worker.died is True for worker in entries),
+        "gc_runs": highest(worker.gc_runs for worker in entries),
+        "cpu_share_max": highest(worker.cpu_share for worker in entries),
+        "stall_max_us": stall_max_us(measured),
+        "user_delay_p99_us": user_delay_p99_us(evidence, measured),
+        "kernel_missing_share": kernel_missing_share(evidence, measured),
+        "coalesced_read_share": known(measured.coalesced_read_share),
+        "batched_share": known(measured.batched_share),
+        "clamped_share": known(measured.clamped_share),
+        "clock_steps": highest(worker.clock_steps for worker in entries),
+        "hiccup_p99_us": known(measured.host.hiccup_p99_us),
+        "steal_share": known(measured.host.steal_share),
+        "run_delay_share_max": highest(worker.run_delay_share for worker in entries),
         "ok": evidence.ok,
         "no_fd": evidence.no_fd,
         "no_port": evidence.no_port,
-        "fd_headroom": sections["ports"]["fd_headroom"],
-        "port_headroom": sections["ports"]["port_headroom"],
+        "fd_headroom": known(measured.ports.fd_headroom),
+        "port_headroom": known(measured.ports.port_headroom),
         "disk_full": int(evidence.disk_full),
-        "headroom": sections["headroom"],
+        "headroom": known(measured.headroom),
     }
 
 
-def lag_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
+def lag_figures(sends: Sends, found: ScheduleLag) -> Figures:
     """Figures of the lag; None at rate inf, where all are due at once, and with a cap, which is judged by capped_share."""
-    found = sections["schedule_lag_us"]
-    timed = sends.arrivals.process != "inf" and sends.cap is None and found["n"] > 0
-    drift = found.get("drift_us")
+    timed = sends.arrivals.process != "inf" and sends.cap is None
     return {
-        "lag_p99_us": found["p99"] if timed else None,
-        "lag_max_us": found["max"] if timed else None,
-        "early_share": found.get("early_share"),
-        "drift_us": drift if timed else None,
+        "lag_p99_us": known(found.p99) if timed else None,
+        "lag_max_us": known(found.max) if timed else None,
+        "early_share": known(found.early_share),
+        "drift_us": known(found.drift_us) if timed else None,
         "capped_share": capped_share(sends),
     }
 
@@ -205,60 +210,58 @@ def capped_share(sends: Sends) -> float | None:
     return float(np.mean(sends.t_dispatch - sends.t_sched > 1_000_000))
 
 
-def arrival_figures(sends: Sends, sections: dict[str, Any]) -> Figures:
+def arrival_figures(sends: Sends, tests: ArrivalTests) -> Figures:
     """Figures of the schedule, and of the sends where the lags spread enough for a server to notice."""
-    tests, lags = sections["arrival_tests"], sends.t_dispatch - sends.t_sched
-    names = ("schedule_surprise", "quantised", "clumped", "dispersion_ratio")
-    if not tests:
-        return dict.fromkeys(names)
-    low, high = np.percentile(lags, [1, 99])
-    spread = float(high - low) / 1e3 >= SPREAD_US and sends.cap is None
+    spread = False
+    if tests.tested is not None and sends.cap is None:
+        low, high = np.percentile(sends.t_dispatch - sends.t_sched, [1, 99])
+        spread = float(high - low) / 1e3 >= SPREAD_US
     return {
-        "schedule_surprise": schedule_surprise(tests["schedule"]),
-        "quantised": tests["gap_distance"] if spread else None,
-        "clumped": tests["clumped"] if spread else None,
-        "dispersion_ratio": tests["dispersion_ratio"] if spread else None,
+        "schedule_surprise": None if tests.schedule is None else schedule_surprise(tests.schedule),
+        "quantised": known(tests.gap_distance) if spread else None,
+        "clumped": known(tests.clumped) if spread else None,
+        "dispersion_ratio": known(tests.dispersion_ratio) if spread else None,
     }
 
 
-def schedule_surprise(found: dict[str, Any]) -> float | None:
+def schedule_surprise(found: GapTests) -> float | None:
     """-log10 of the smallest p among KS, AD, autocorrelation and (Poisson) dispersion; None when none applies.
 
     Of several classes the largest, corrected for the number of classes (Bonferroni).
     """
-    if "classes" in found:
-        each = [value for one in found["classes"].values() if (value := schedule_surprise(one)) is not None]
+    if found.gaps is None:
+        each = [value for one in found.classes.values() if (value := schedule_surprise(one)) is not None]
         return max(0.0, max(each) - math.log10(len(each))) if each else None
-    p = [found[name] for name in ("ks_p", "ad_p") if found[name] is not None]
+    p = [value for each in (found.ks_p, found.ad_p) if (value := known(each)) is not None]
     p += [
-        math.erfc(abs(found[z]) / math.sqrt(2)) for z in ("autocorrelation_z", "dispersion_z") if found[z] is not None
+        math.erfc(abs(z) / math.sqrt(2))
+        for each in (found.autocorrelation_z, found.dispersion_z)
+        if (z := known(each)) is not None
     ]
     return -math.log10(max(min(p), SMALLEST_P)) if p else None
 
 
-def stall_max_us(sections: dict[str, Any]) -> float | None:
+def stall_max_us(measured: Certificate) -> float | None:
     """The longest stall of any worker, unless sending a burst of the load explains it."""
-    longest = highest(w["stall_max_us"] for w in sections["workers"])
-    burst = sections["first_fill_us"]
+    longest, burst = highest(worker.stall_max_us for worker in measured.workers), known(measured.first_fill_us)
     return None if longest is None or (burst is not None and longest <= BURST_SLACK * burst) else longest
 
 
-def user_delay_p99_us(evidence: CertificateEvidence, sections: dict[str, Any]) -> float | None:
+def user_delay_p99_us(evidence: CertificateEvidence, measured: Certificate) -> float | None:
     """How late the process read what it stamped itself; None when the kernel stamped (nearly) everything.
 
     Measured by the reads that have a kernel stamp; without any, by the lateness of the worker's heartbeats.
     """
-    if sections["timestamp_source"] not in ("user", "mixed"):
+    if measured.timestamp_source not in ("user", "mixed"):
         return None
-    measured: float | None = sections["socket_to_user_us"]["p99"]
-    return measured if measured is not None else workers.percentiles_us(workers.merged(evidence.workers, "beat"))["p99"]
+    late = known(measured.socket_to_user_us.p99)
+    return late if late is not None else known(workers.percentiles_us(workers.merged(evidence.workers, "beat")).p99)
 
 
-def kernel_missing_share(evidence: CertificateEvidence, sections: dict[str, Any]) -> float | None:
-    bounded = sections["bounded_share"]
+def kernel_missing_share(evidence: CertificateEvidence, measured: Certificate) -> float | None:
+    bounded = known(measured.bounded_share)
     return None if evidence.stamps.requested != "kernel" or bounded is None else 1 - bounded
 
 
-def highest(values: Any) -> float | None:
-    known = [value for value in values if value is not None]
-    return max(known) if known else None
+def highest(values: Iterable[Number]) -> float | None:
+    return max((number for value in values if (number := known(value)) is not None), default=None)

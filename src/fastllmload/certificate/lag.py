@@ -8,31 +8,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastllmload.certificate.evidence import Figures, Sends, Times, Window
+from fastllmload.certificate.evidence import Sends, Times, Window
+from fastllmload.documents.certificate import ScheduleLag
 
 EARLY_NS = 1_000  # earlier than this counts as early
 LATE_NS = 1_000_000  # later than this is attributed to a cause
 SECTIONS = 50
 
 
-def schedule_lag(sends: Sends, window: Window) -> Figures:
-    """n, min, p50, p99, p999, max (us); early_share; drift_us_per_s (Theil-Sen over section medians) and drift_us."""
+def schedule_lag(sends: Sends, window: Window) -> ScheduleLag:
+    """Of all releases; the drift is a Theil-Sen slope over the medians of sections."""
     lag = sends.t_dispatch - sends.t_sched
     if not len(lag):
-        return {"n": 0}
+        return ScheduleLag(n=0)
     p50, p99, p999 = np.percentile(lag, [50, 99, 99.9])
     slope = drift(sends.t_sched, lag)
-    return {
-        "n": len(lag),
-        "min": float(lag.min()) / 1e3,
-        "p50": float(p50) / 1e3,
-        "p99": float(p99) / 1e3,
-        "p999": float(p999) / 1e3,
-        "max": float(lag.max()) / 1e3,
-        "early_share": float(np.mean(lag < -EARLY_NS)),
-        "drift_us_per_s": slope,
-        "drift_us": None if slope is None else slope * window.seconds,
-    }
+    return ScheduleLag(
+        n=len(lag),
+        min=float(lag.min()) / 1e3,
+        p50=float(p50) / 1e3,
+        p99=float(p99) / 1e3,
+        p999=float(p999) / 1e3,
+        max=float(lag.max()) / 1e3,
+        early_share=float(np.mean(lag < -EARLY_NS)),
+        drift_us_per_s=slope,
+        drift_us=None if slope is None else slope * window.seconds,
+    )
 
 
 def drift(t_sched: Times, lag: Times) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,6 +14,7 @@ from fastllmload._ext import counters
 from fastllmload._ext.hiccup import HiccupMeter
 from fastllmload._ext.histogram import COUNTS
 from fastllmload.certificate.ceiling import stored_ceiling
+from fastllmload.documents import run as documents
 from fastllmload.errors import RunFolderError
 from fastllmload.host.cpu import NS_PER_TICK, CpuUse, competitors, throttled_ns, used_cpu
 from fastllmload.host.limits import file_limit, port_range, reserved_ports
@@ -131,13 +131,13 @@ class Watch:
     def _take_steal(self, now_ns: int) -> None:
         self._steal.append((now_ns, cpu_ticks().steal * NS_PER_TICK))
 
-    def stop(self, folder: Path) -> dict[str, Any]:
+    def stop(self, folder: Path) -> documents.Watch | None:
         """Write the histograms, the stalls and their intervals; returns `watch` of run.json.
 
-        A watch that was not started (workers died before the phase began) writes nothing and returns {}.
+        A watch that was not started (workers died before the phase began) writes nothing and returns None.
         """
         if self._ticks is None:
-            return {}
+            return None
         self._meter.stop()
         np.save(folder / HICCUP, self._meter.words)
         self._intervals.take(time.monotonic_ns())
@@ -148,12 +148,14 @@ class Watch:
         np.save(folder / WORKER_STALLS, self._worker_stalls())
         low, high = port_range()
         ceiling = stored_ceiling()
-        return {
-            "steal_share": steal_share(self._ticks, cpu_ticks()),
-            "steal_samples": self._steal,
-            "throttled_ns": difference(self._throttled, throttled_ns()),
-            "competitors": competitors(self._used, used_cpu()),
-            "ports": high - low + 1 - reserved_ports(),
-            "fd_limit": file_limit().soft,
-            "ceiling": None if ceiling is None else msgspec.to_builtins(ceiling),
-        }
+        return documents.Watch(
+            steal_share=steal_share(self._ticks, cpu_ticks()),
+            steal_samples=tuple(self._steal),
+            throttled_ns=difference(self._throttled, throttled_ns()),
+            competitors=tuple(competitors(self._used, used_cpu())),
+            ports=high - low + 1 - reserved_ports(),
+            fd_limit=file_limit().soft,
+            ceiling=None
+            if ceiling is None
+            else documents.Ceiling(events_per_s=ceiling.events_per_s, requests_per_s=ceiling.requests_per_s),
+        )

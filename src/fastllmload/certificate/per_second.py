@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload.certificate.evidence import Sends, Times, Window, WorkerRecord
+from fastllmload.documents.certificate import Second, SecondsJudged
+from fastllmload.documents.fields import known
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -23,21 +23,10 @@ TIMED = (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_REASONING, 
 Counts = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Second:
-    """One second of the window, *at_s* from its start; None: nothing was sent, received or sampled in it."""
-
-    at_s: int
-    lag_p99_us: float | None
-    bracket_p99_us: float | None
-    coalesced_share: float | None
-    cpu_share: float | None
-
-    @property
-    def badness(self) -> float:
-        """The largest ratio of a figure to its limit; above 1 the second is bad."""
-        pairs = ((self.lag_p99_us, LAG_US), (self.bracket_p99_us, BRACKET_US), (self.cpu_share, CPU_SHARE))
-        return max((value / limit for value, limit in pairs if value is not None), default=0.0)
+def badness(second: Second) -> float:
+    """The largest ratio of a figure to its limit; above 1 the second is bad."""
+    pairs = ((second.lag_p99_us, LAG_US), (second.bracket_p99_us, BRACKET_US), (second.cpu_share, CPU_SHARE))
+    return max((value / limit for each, limit in pairs if (value := known(each)) is not None), default=0.0)
 
 
 def seconds_of(run: Run, window: Window, sends: Sends, workers: Sequence[WorkerRecord]) -> tuple[Second, ...]:
@@ -49,15 +38,21 @@ def seconds_of(run: Run, window: Window, sends: Sends, workers: Sequence[WorkerR
     brackets, coalesced = events_of(run, window, n)
     cpu = cpu_shares(workers, window, n)
     return tuple(
-        Second(k, lag[k], percentile_us(brackets[k]), share(int(coalesced[k]), int(brackets[k].sum())), cpu[k])
+        Second(
+            at_s=k,
+            lag_p99_us=lag[k],
+            bracket_p99_us=percentile_us(brackets[k]),
+            coalesced_share=share(int(coalesced[k]), int(brackets[k].sum())),
+            cpu_share=cpu[k],
+        )
         for k in range(n)
     )
 
 
-def summarize(seconds: Sequence[Second]) -> dict[str, Any]:
+def summarize(seconds: Sequence[Second]) -> SecondsJudged:
     """`certificate.seconds`: the number of seconds, of bad ones, and the worst of these."""
-    bad = sorted((one for one in seconds if one.badness > 1), key=lambda one: -one.badness)
-    return {"n": len(seconds), "bad": len(bad), "worst": [vars(one) for one in bad[:WORST]]}
+    bad = sorted((one for one in seconds if badness(one) > 1), key=lambda one: -badness(one))
+    return SecondsJudged(n=len(seconds), bad=len(bad), worst=tuple(bad[:WORST]))
 
 
 def lags_us(sends: Sends, window: Window, n: int) -> list[float | None]:

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from fastllmload.certificate.evidence import CertificateEvidence, Figures
+from fastllmload.certificate.evidence import CertificateEvidence
+from fastllmload.documents.certificate import PortUsage
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -43,8 +44,8 @@ def address_of(url: str, address: str) -> Address | None:
     return address, parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def ports(evidence: CertificateEvidence) -> Figures:
-    """connections_max; fd_headroom (limit over used, of the worker with the least); ports, port_headroom; no_fd, no_port."""
+def ports(evidence: CertificateEvidence) -> PortUsage:
+    """Of all workers; the headroom of descriptors (limit over used) is that of the worker with the least."""
     available = evidence.host.ports
     open_at_once = [worker.connections_max for worker in evidence.workers if worker.connections_max is not None]
     used = sum(open_at_once)
@@ -53,11 +54,11 @@ def ports(evidence: CertificateEvidence) -> Figures:
         for worker in evidence.workers
         if worker.fd_limit is not None and worker.connections_max
     ]
-    return {
-        "connections_max": used if open_at_once else None,
-        "fd_headroom": min(headrooms) if headrooms else None,
-        "ports": available,
-        "port_headroom": available / used if available is not None and used else None,
-        "no_fd": evidence.no_fd,
-        "no_port": evidence.no_port,
-    }
+    return PortUsage(
+        connections_max=used if open_at_once else None,
+        fd_headroom=min(headrooms) if headrooms else None,
+        ports=available,
+        port_headroom=available / used if available is not None and used else None,
+        no_fd=evidence.no_fd,
+        no_port=evidence.no_port,
+    )

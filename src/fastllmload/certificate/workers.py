@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastllmload._ext import histogram
 from fastllmload.certificate.evidence import Times, WorkerRecord
+from fastllmload.documents.certificate import Percentiles, WorkerUsage
 
 
-def worker(record: WorkerRecord) -> dict[str, Any]:
+def worker(record: WorkerRecord) -> WorkerUsage:
     """One entry of `certificate.workers`. Shares are of one core, between the first and the last sample; None: not known."""
     seconds = span(record.t_ns, 1e9)
-    return {
-        "worker": record.number,
-        "died": record.died,
-        "cpu_s": span(record.cpu_ns, 1e9),
-        "cpu_share": cpu_share(record),
-        "spin_share": share_of(record.counts.get("spin_ns"), seconds),
-        "run_delay_share": share_of(record.run_delay_ns, seconds),
-        "involuntary_switches": record.involuntary_switches,
-        "rss_bytes": int(record.rss_bytes[-1]) if len(record.rss_bytes) else None,
-        "rss_growth_bytes": span(record.rss_bytes, 1),
-        "gc_runs": record.counts.get("gc_runs"),
-        "page_faults": record.counts.get("page_faults"),
-        "batch_max_us": None if record.batch_max_ns is None else record.batch_max_ns / 1e3,
-        "stall_max_us": stall_max_us(record),
-        "socket_to_user_us": percentiles_us(record.histograms.get("socket_to_user")),
-        "clock_steps": record.counts.get("clock_steps"),
-        "connections_max": record.connections_max,
-        "fd_limit": record.fd_limit,
-    }
+    return WorkerUsage(
+        worker=record.number,
+        died=record.died,
+        cpu_s=span(record.cpu_ns, 1e9),
+        cpu_share=cpu_share(record),
+        spin_share=share_of(record.counts.get("spin_ns"), seconds),
+        run_delay_share=share_of(record.run_delay_ns, seconds),
+        involuntary_switches=record.involuntary_switches,
+        rss_bytes=int(record.rss_bytes[-1]) if len(record.rss_bytes) else None,
+        rss_growth_bytes=span(record.rss_bytes, 1),
+        gc_runs=record.counts.get("gc_runs"),
+        page_faults=record.counts.get("page_faults"),
+        batch_max_us=None if record.batch_max_ns is None else record.batch_max_ns / 1e3,
+        stall_max_us=stall_max_us(record),
+        socket_to_user_us=percentiles_us(record.histograms.get("socket_to_user")),
+        clock_steps=record.counts.get("clock_steps"),
+        connections_max=record.connections_max,
+        fd_limit=record.fd_limit,
+    )
 
 
 def cpu_share(record: WorkerRecord) -> float | None:
@@ -46,13 +45,14 @@ def stall_max_us(record: WorkerRecord) -> float | None:
     return float((record.stalls[:, 1] - record.stalls[:, 0]).max(initial=0)) / 1e3
 
 
-def percentiles_us(counted: Times | None) -> dict[str, float | None]:
-    """p50, p99, p999 and max of an HDR histogram in us; each None when it is empty or None."""
-    named = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))
-    if counted is None:
-        return {name: None for name, _ in named}
-    values = {name: histogram.percentile(counted, q) for name, q in named}
-    return {name: None if value is None else value / 1e3 for name, value in values.items()}
+def percentiles_us(counted: Times | None) -> Percentiles:
+    """Of an HDR histogram in ns; None where it is empty or None."""
+
+    def at(q: float) -> float | None:
+        value = None if counted is None else histogram.percentile(counted, q)
+        return None if value is None else value / 1e3
+
+    return Percentiles(p50=at(0.5), p99=at(0.99), p999=at(0.999), max=at(1.0))
 
 
 def merged(records: tuple[WorkerRecord, ...], name: str) -> Times | None:

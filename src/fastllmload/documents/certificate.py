@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from fastllmload.documents.fields import (
     Bytes,
@@ -31,6 +31,14 @@ class Percentiles(Document, frozen=True, kw_only=True):
     max: Us = None
 
 
+class ErrorBar(Document, frozen=True, kw_only=True):
+    """Of the error that the stamps of a latency allow, us."""
+
+    p50: Us = None
+    p99: Us = None
+    max: Us = None
+
+
 class ScheduleLag(Document, frozen=True, kw_only=True):
     """How late requests were sent, us; of the requests of the window."""
 
@@ -43,6 +51,10 @@ class ScheduleLag(Document, frozen=True, kw_only=True):
     early_share: Ratio = None
     drift_us_per_s: Us = None
     drift_us: Us = None
+
+    def optional(self) -> tuple[str, ...]:
+        """Without a request there is only their number."""
+        return () if self.n else self.__struct_fields__
 
 
 class StatisticBounds(Document, frozen=True, kw_only=True):
@@ -57,13 +69,15 @@ class StatisticBounds(Document, frozen=True, kw_only=True):
 class FigureVerdict(Document, frozen=True, kw_only=True):
     """The verdict of one figure."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("p50", "p99")
+
     verdict: str | None = None  # valid, suspect, invalid
     p50: StatisticBounds | None = None
     p99: StatisticBounds | None = None
 
 
 class Second(Document, frozen=True, kw_only=True):
-    """One second of the window; None where nothing was sent, received or sampled."""
+    """One second of the window; None where nothing was sent, received or sampled in it."""
 
     at_s: Annotated[Number, field("s")] = None  # from the start of the window
     lag_p99_us: Us = None
@@ -90,12 +104,13 @@ class Reason(Document, frozen=True, kw_only=True):
     limit: Plain = None
     unit: str | None = None
     text: str | None = None  # redacted by unit: what is in requests or events reveals the load
-    cause: str | None = None  # generator, host, path, server
-    limits_generator: bool | None = None
+    # generator; host; timestamps: reads without exact stamps; path: the server, or what is between it and the client; plan
+    cause: str | None = None  # generator, host, timestamps, path, plan
+    limits_generator: bool | None = None  # the generator may have been the limit
 
 
 class GapTests(Document, frozen=True, kw_only=True):
-    """Tests of the gaps between arrivals against the arrival process."""
+    """Tests of the gaps between arrivals against the arrival process; of a mixed workload those of its *classes* only."""
 
     gaps: Samples = None
     short_gap_share: Ratio = None
@@ -110,6 +125,10 @@ class GapTests(Document, frozen=True, kw_only=True):
     dispersion_z: Plain = None
     classes: dict[str, GapTests] = {}
 
+    def optional(self) -> tuple[str, ...]:
+        """Either the tests or the classes."""
+        return tuple(name for name in self.__struct_fields__ if (name == "classes") is (self.gaps is not None))
+
 
 class ArrivalTests(Document, frozen=True, kw_only=True):
     """Of the planned and of the actual arrivals; empty with fewer than 100 gaps."""
@@ -121,6 +140,10 @@ class ArrivalTests(Document, frozen=True, kw_only=True):
     gap_distance: Plain = None
     clumped: Ratio = None
     dispersion_ratio: Plain = None
+
+    def optional(self) -> tuple[str, ...]:
+        """All or none."""
+        return self.__struct_fields__ if self.tested is None else ()
 
 
 class WorkerUsage(Document, frozen=True, kw_only=True):
@@ -201,4 +224,4 @@ class Certificate(Document, frozen=True, kw_only=True):
     headroom: Plain = None  # this host's ceiling over the load
     peak_events_per_s: Annotated[Number, field("events/s", Reveals.LOAD)] = None
     peak_requests_per_s: Rate = None
-    latency_error_bar_us: dict[str, Percentiles] = {}  # by metric
+    latency_error_bar_us: dict[str, ErrorBar] = {}  # by metric

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -35,7 +35,16 @@ Number = int | float | Withheld | None
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all tables of a document. Keys that this version does not know are ignored."""
+    """Base of all tables of a document. Keys that this version does not know are ignored.
+
+    OPTIONAL: fields that are left out of the JSON where they have no value; all others are written, also as null.
+    """
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ()
+
+    def optional(self) -> tuple[str, ...]:
+        """OPTIONAL, of a class whose tables differ in their keys: of this one."""
+        return self.OPTIONAL
 
 
 def field(unit: str = "", reveals: Reveals = Reveals.NOTHING) -> msgspec.Meta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastllmload.documents.fields import (
     Count,
@@ -38,55 +38,34 @@ class Bounds(Document, frozen=True, kw_only=True):
     high: Plain = None
 
 
-class Metric(Document, frozen=True, kw_only=True):
-    """A metric; `docs/metric-definitions.md` has each definition. A distribution has the statistics, a value has *value*.
+class WithUnfinished(Document, frozen=True, kw_only=True):
+    """Percentiles of a metric that count requests which did not end (Kaplan and Meier), ms; None: too few ended."""
 
-    The unit of all figures is *unit*. Parameters that a metric depends on follow the figures.
-    """
-
-    unit: str = ""
-    value: Plain = None
     n: Samples = None
-    n_null: Samples = None  # requests without a value
-    mean: Plain = None
-    std: Plain = None
-    min: Plain = None
-    max: Plain = None
+    n_unfinished: Samples = None
     p50: Plain = None
     p75: Plain = None
     p90: Plain = None
     p95: Plain = None
     p99: Plain = None
     p999: Plain = None
-    ci95: dict[str, Ends | None] | Ends | None = None  # 95 % intervals by statistic; of a value its own
-    not_estimable: dict[str, Reason] = {}  # by statistic; of a value the two fields of NotEstimable themselves
-    insufficient: tuple[str, ...] = ()  # percentiles with too few samples
-    bounds: dict[str, Ends] = {}  # by statistic, ms: the figure of all lower and of all upper ends of its events
-    with_unfinished: Metric | None = None  # where requests did not end: the figures that count them
-    unfinished_bounds: dict[str, Bounds | None] = {}  # by statistic, to be stated in place of the figure
-    generator_limited: bool | None = None  # the client was slower than what it measured
-    note: str | None = None
-    caveat: str | None = None
-    label: str | None = None  # of a shape: multimodal, heavy ...
-    method: str | None = None  # which connects rtt_ms is of
-    source: str | None = None
-    preset: str | None = None  # of smooth goodput
+    at_least: dict[str, Plain] = {}  # by statistic: had they ended when they were last observed
+    at_most: dict[str, Plain] = {}  # by statistic: had they never ended
+
+
+class Metric(Document, frozen=True, kw_only=True):
+    """A metric; `docs/metric-definitions.md` has each definition. A distribution has the statistics, a value has *value*.
+
+    The unit of all figures is *unit*. Parameters that a metric depends on follow the figures.
+    """
+
+    WRITTEN: ClassVar[tuple[str, ...]] = ("unit",)  # also as null
+
+    unit: str = ""
+    value: Plain = None
     time_base: str | None = None
-    itl_option: str | None = None  # A, B (IETF B.2.1)
-    itl_option_asked: str | None = None
-    pooled_as: str | None = None  # itl, tbc, itl_b
     input_counting: str | None = None
-    f: str | None = None
-    degenerate: Samples = None
-    n_degenerate: Samples = None
-    n_censored: Samples = None
-    n_unfinished: Samples = None  # requests that did not end
-    n_unknown: Samples = None  # answers whose chunks are of unknown size
-    n_said: Samples = None  # chunks without text that carry a token
-    n_carrying: Samples = None  # chunks without text that may carry a token
-    token_times_source: dict[str, Samples] = {}  # answers by where the times of their tokens come from
-    itl_mean_least: Ms = None  # the mean gap if n_carrying chunks carry a token
-    enough: bool | None = None  # values for a shape
+    label: str | None = None  # of a shape: multimodal, heavy ...
     peaks_ms: tuple[float, ...] | None = None
     bandwidth_ln: Plain = None
     gaps_at_least_ms: Ms = None
@@ -97,17 +76,58 @@ class Metric(Document, frozen=True, kw_only=True):
     tail_share: Ratio = None
     light_below: Plain = None
     heavy_above: Plain = None
-    d_p_ms: Any = None  # deadline of the first token, one number or pairs (input tokens, ms)
-    d_d_ms: Ms = None  # deadline of each further token
-    fluidity_index_at_least: Ratio = None
-    miss_rate_at_most: Ratio = None
-    to_ms: Ms = None
-    speed_tok_s: Plain = None  # reading speed
-    d1_ms: Ms = None
-    alpha: Plain = None
-    rtt_p50_ms: Ms = None
+    itl_option: str | None = None  # A, B (IETF B.2.1)
+    pooled_as: str | None = None  # itl, tbc, itl_b
+    itl_option_asked: str | None = None
     gpus: Annotated[Number, field("GPUs")] = None
     price_per_hour: Annotated[Number, field("per hour")] = None
+    source: str | None = None
+    n: Samples = None
+    n_null: Samples = None  # requests without a value
+    n_carrying: Samples = None  # chunks without text that may carry a token
+    n_said: Samples = None  # chunks without text that carry a token
+    itl_mean_least: Ms = None  # the mean gap if n_carrying chunks carry a token
+    n_unknown: Samples = None  # answers whose chunks are of unknown size
+    token_times_source: dict[str, Samples] = {}  # answers by where the times of their tokens come from
+    enough: bool | None = None  # values for a shape
+    mean: Plain = None
+    std: Plain = None
+    min: Plain = None
+    max: Plain = None
+    p50: Plain = None
+    p75: Plain = None
+    p90: Plain = None
+    p95: Plain = None
+    p99: Plain = None
+    p999: Plain = None
+    method: str | None = None  # which connects rtt_ms is of
+    ci95: dict[str, Ends | None] | Ends | None = None  # 95 % intervals by statistic; of a value its own
+    not_estimable: dict[str, Reason] = {}  # by statistic; of a value the two fields of NotEstimable themselves
+    insufficient: tuple[str, ...] = ()  # percentiles with too few samples
+    generator_limited: bool | None = None  # the client was slower than what it measured
+    fluidity_index_at_least: Ratio = None
+    d_p_ms: Any = None  # deadline of the first token, one number or pairs (input tokens, ms)
+    d_d_ms: Ms = None  # deadline of each further token
+    miss_rate_at_most: Ratio = None
+    to_ms: Ms = None
+    rtt_p50_ms: Ms = None
+    preset: str | None = None  # of smooth goodput
+    alpha: Plain = None
+    speed_tok_s: Plain = None  # reading speed
+    d1_ms: Ms = None
+    f: str | None = None
+    n_censored: Samples = None
+    degenerate: Samples = None
+    n_degenerate: Samples = None
+    caveat: str | None = None
+    note: str | None = None
+    with_unfinished: WithUnfinished | None = None  # where requests did not end: the figures that count them
+    unfinished_bounds: dict[str, Bounds | None] = {}  # by statistic, to be stated in place of the figure
+    bounds: dict[str, Ends] = {}  # by statistic, ms: the figure of all lower and of all upper ends of its events
+
+    def optional(self) -> tuple[str, ...]:
+        """All but WRITTEN."""
+        return tuple(name for name in self.__struct_fields__ if name not in self.WRITTEN)
 
     @property
     def is_distribution(self) -> bool:
@@ -138,6 +158,27 @@ class Metric(Document, frozen=True, kw_only=True):
             return NotEstimable(reason=found) if isinstance(found, str) else None
         needed = self.not_estimable.get("requests_needed")
         return NotEstimable(reason=reason, requests_needed=needed if isinstance(needed, int) else None)
+
+
+class Value(Metric, frozen=True, kw_only=True):
+    """A single number."""
+
+    WRITTEN: ClassVar[tuple[str, ...]] = ("unit", "value")
+
+
+class EstimatedValue(Metric, frozen=True, kw_only=True):
+    """A single number with an interval."""
+
+    WRITTEN: ClassVar[tuple[str, ...]] = ("unit", "value", "ci95")
+
+
+class Distribution(Metric, frozen=True, kw_only=True):
+    """All statistics of a sample."""
+
+    WRITTEN: ClassVar[tuple[str, ...]] = (
+        "unit", "n", "n_null", "mean", "std", "min", "max", "p50", "p75", "p90", "p95", "p99", "p999", "ci95",
+        "not_estimable", "insufficient",
+    )  # fmt: skip
 
 
 NO_METRIC = Metric()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.fields import (
@@ -190,9 +190,9 @@ class Watch(Document, frozen=True, kw_only=True):
 class ErrorText(Document, frozen=True, kw_only=True):
     """A text of failed responses, without secrets and control characters."""
 
-    text: Sentence = None
-    http_status: int | None = None
+    http_status: int | None = None  # None: before any head
     error: str | None = None
+    text: Sentence = None
     requests: Count = None
 
 
@@ -310,36 +310,46 @@ class ObjectiveResult(Document, frozen=True, kw_only=True, rename={"class_": "cl
     excess: Metric = NO_METRIC  # distribution of what was too much
     worst: tuple[WorstRequest, ...] = ()
     failed_requests: tuple[str, ...] = ()
+    d_p_ms: Any = None  # of fluidity: deadline of the first token, one number or pairs (input tokens, ms)
+    d_d_ms: Ms = None  # and of each further token
+    speed_tok_s: Plain = None  # of idle: reading speed
+    d1_ms: Ms = None
+    problem: Sentence = None
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("d_p_ms", "d_d_ms", "speed_tok_s", "d1_ms", "problem")
 
 
 class ClassObjectives(Document, frozen=True, kw_only=True):
     """How the requests of one class met all objectives."""
 
-    slo_attainment: RequestShare
     met: Count = None
     submitted: Count = None
+    slo_attainment: RequestShare
 
 
 class Objectives(Document, frozen=True, kw_only=True):
     """Goodput: how many requests met the objectives."""
 
     objectives_ms: dict[str, Plain] = {}
+    smooth_goodput: dict[str, TokenRate] = {}  # by preset
+    time_base: str | None = None
+    seconds: Seconds = None
     evaluator: str | None = None
     met: Count = None
     submitted: Count = None
     slo_attainment: RequestShare = None
-    slo_attainment_bounds: Annotated[tuple[Number, ...] | None, field("share", Reveals.LOAD)] = (
-        None  # had no request without an end met the objectives, had all
-    )
-    unfinished: Count = None  # requests without an end
     request_goodput: Rate = None
     token_goodput: TokenRate = None
-    smooth_goodput: dict[str, TokenRate] = {}  # by preset
-    time_base: str | None = None
-    seconds: Seconds = None
     each: dict[str, Count] = {}  # requests that met it, by objective
     objectives: tuple[ObjectiveResult, ...] = ()
     classes: dict[str, ClassObjectives] = {}
+    unfinished: Count = None  # requests without an end
+    slo_attainment_bounds: Annotated[tuple[Number, ...] | None, field("share", Reveals.LOAD)] = (
+        None  # had no request without an end met the objectives, had all
+    )
+    problem: Sentence = None  # of an objective that this version does not know
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("unfinished", "slo_attainment_bounds", "problem")
 
 
 class JainIndex(Document, frozen=True, kw_only=True):
@@ -374,64 +384,69 @@ class Fairness(Document, frozen=True, kw_only=True):
 class ClassResult(Document, frozen=True, kw_only=True):
     """Figures of one class of traffic."""
 
-    ttft: Metric
-    tpot: Metric
-    ok: Count
-    failed: Count
-    left: Count
-    endpoint_type: str | None = None
+    endpoint_type: str | None = None  # this and the following two: of classes of the run, not of a data set
     urls: Names = ()
     model: str | None = None
     planned: Count = None
+    ok: Count
+    failed: Count
+    left: Count
     came_whole: Count = None  # not as streams
     success_rate: RequestShare = None
     req_s: Rate = None
     output_tok_s: TokenRate = None
     input_tokens_mean: Plain = None
     output_tokens_mean: Plain = None
+    ttft: Metric
     ttft_sched: Metric = NO_METRIC
+    tpot: Metric
+    ttft_any: Metric | None = None
+    tpot_any: Metric | None = None
     e2e: Metric = NO_METRIC
     e2e_sched: Metric = NO_METRIC
     itl: Metric = NO_METRIC
     tbc: Metric = NO_METRIC
     itl_b: Metric = NO_METRIC
-    ttft_any: Metric | None = None
-    tpot_any: Metric | None = None
+
+    def optional(self) -> tuple[str, ...]:
+        """Figures of reasoning; and what only classes of the run have."""
+        of_run = () if self.endpoint_type is not None else ("endpoint_type", "urls", "model")
+        return ("ttft_any", "tpot_any", *of_run)
 
 
 class TurnResult(Document, frozen=True, kw_only=True):
     """Figures of one turn of all conversations."""
 
-    cached_share: RequestShare
-    turn: int | None = None
+    turn: int | None = None  # from 0
     requests: Count = None
-    prompt_tokens_mean: Plain = None
     ttft: Metric = NO_METRIC
+    prompt_tokens_mean: Plain = None  # this and the following as the server reports them
+    cached_share: RequestShare
 
 
 class Conversations(Document, frozen=True, kw_only=True):
     """What became of the conversations."""
 
-    turns_sent: Count
+    planned: Count = None
     begun: Count
+    turns_sent: Count
+    turns_planned: Count = None
     ended_by_failure: Count
     ended_by_leaving: Count
-    turns: tuple[TurnResult, ...]
-    planned: Count = None
-    turns_planned: Count = None
     tool_call_replies: Count = None  # replies with tool calls that another turn followed
+    turns: tuple[TurnResult, ...]
 
 
 class Users(Document, frozen=True, kw_only=True):
     """Users who did not wait."""
 
-    left_by_plan: Count
-    gave_up: Count
-    slow_readers: Count
     chosen_to_leave: Count = None
+    left_by_plan: Count
     ended_before_leaving: Count = None
     events_until_they_left: Plain = None
-    denominators: Any = None
+    gave_up: Count
+    slow_readers: Count
+    denominators: Any = None  # which figures they count in
 
 
 class Drift(Document, frozen=True, kw_only=True):
@@ -480,9 +495,9 @@ class Steadiness(Document, frozen=True, kw_only=True):
     """Whether the system was in a steady state."""
 
     transient: dict[str, Transient | None] = {}
+    littles_law: LittlesLaw | None = None
     drift: dict[str, Drift | None] = {}  # by metric
     in_flight: InFlightTrend | None = None  # None for a closed loop
-    littles_law: LittlesLaw | None = None
     steady: bool | None = None  # false: a level drifts or the queue grows
 
 
@@ -506,16 +521,20 @@ class TelemetrySeries(Document, frozen=True, kw_only=True):
     origin: Name = None
     unit: str | None = None
     kind: str | None = None
-    labels: dict[str, str] = {}
     n: Samples = None
     n_failed: Samples = None
-    mean: Plain = None
-    min: Plain = None
-    max: Plain = None
+    labels: Name = None  # of one of a server's own series
     first: Plain = None
     last: Plain = None
     delta: Plain = None
     span_s: Seconds = None
+    mean: Plain = None
+    min: Plain = None
+    max: Plain = None
+
+    def optional(self) -> tuple[str, ...]:
+        """The figures of the other kind."""
+        return ("labels", *(("mean", "min", "max") if self.kind == "counter" else ("first", "last", "delta", "span_s")))
 
 
 class TelemetryFacts(Document, frozen=True, kw_only=True):

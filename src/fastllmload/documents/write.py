@@ -16,16 +16,17 @@ NO_VALUES: tuple[object, ...] = (None, (), {}, [])
 
 
 def plain(document: Document) -> dict[str, Any]:
-    """*document* as plain values. Keys that its class lists as OPTIONAL are left out where they have no value."""
+    """*document* as plain values. Its optional keys are left out where they have no value."""
     found: dict[str, Any] = values(document)
     return found
 
 
 def values(value: Any) -> Any:
+    """*value* with every document in it as plain values."""
     if type(value) in PLAIN:
         return value
     if isinstance(value, Document):
-        optional = getattr(value, "OPTIONAL", ())
+        optional = value.optional()
         fields = [(name, key, getattr(value, name)) for name, key in keys(type(value))]
         return {key: values(one) for name, key, one in fields if name not in optional or one not in NO_VALUES}
     if isinstance(value, (list, tuple)):

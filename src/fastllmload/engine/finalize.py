@@ -49,6 +49,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     from fastllmload.certificate.judge import judge
     from fastllmload.compliance.evidence import of_run
     from fastllmload.compliance.verdict import compliance_of
+    from fastllmload.documents.write import plain
     from fastllmload.metrics.run.measure import measure
     from fastllmload.records.error_texts import read_texts
     from fastllmload.records.integrity import inventory
@@ -58,7 +59,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     from fastllmload.telemetry.summary import added
 
     remove_empty_workers(folder)
-    folder.manifest["error_texts"] = read_texts(folder.path)
+    folder.manifest["error_texts"] = plain(read_texts(folder.path))
     try:
         merge_workers(folder.path, planned_phases(folder, phases), tap=folder.manifest.get("tap"))
     except HostLimitError as problem:
@@ -72,7 +73,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     folder.manifest.update(measure(run))
     folder.manifest.update(added(run, folder.manifest))
     run = replace(run)  # each step reads the document with what the step before has added
-    folder.manifest["certificate"] = judge(run)
+    folder.manifest["certificate"] = plain(judge(run))
     folder.manifest["status"] = run_status.status
     folder.save()  # the measurements are saved before the compliance checks run
     run = replace(run)

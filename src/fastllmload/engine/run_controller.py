@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from fastllmload._ext import counters as k
 from fastllmload.certificate.monitor import Watch
+from fastllmload.documents.write import plain
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.interrupts import STOP, Interrupts
 from fastllmload.engine.manifest import PhaseRules, end_phase, phase_begun
@@ -107,7 +108,8 @@ class RunController:
             self.folder.release([phase.plan.directory / BODIES for phase in phases])
             missing = fleet.rows.finish()  # now there is room again on a full disk for the rows that wait
             if watching:
-                self.folder.manifest["watch"] = watch.stop(self.folder.path)
+                watched = watch.stop(self.folder.path)
+                self.folder.manifest["watch"] = {} if watched is None else plain(watched)
             self._account(fleet, log, missing)
 
     def _phase(

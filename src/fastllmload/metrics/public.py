@@ -7,7 +7,7 @@ so.
 
 from __future__ import annotations
 
-from fastllmload.metrics.distribution.summary import distribution as summarize
+from fastllmload.metrics.distribution.summary import summarize
 from fastllmload.metrics.objectives.report import request_goodput, slo_attainment, slo_ok
 from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.request.e2e import (

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from fastllmload.documents import run as documents
 from fastllmload.errors import RunFolderError
 from fastllmload.files import read_regular
 from fastllmload.records import layout
@@ -56,7 +56,7 @@ def encode_texts(taken: Iterable[tuple[int, int, bytes, int]], left_out: int, re
     return msgspec.json.encode(ErrorTexts(texts, left_out))
 
 
-def read_texts(directory: Path) -> dict[str, Any]:
+def read_texts(directory: Path) -> documents.ErrorTexts:
     """`texts` of all workers of a run folder, the most frequent first, equal ones together; `left_out`: failed requests
     with other texts; `finish_reasons`: words that are not known, of answers that did not fail. RunFolderError names a file
     that cannot be read.
@@ -72,20 +72,20 @@ def read_texts(directory: Path) -> dict[str, Any]:
         for each in found.texts:
             key = (each.http_status, each.error, each.text)
             together[key] = together.get(key, 0) + each.requests
-    texts = [
-        {"http_status": http_status, "error": error, "text": text, "requests": requests}
-        for (http_status, error, text), requests in together.items()
-    ]
-    texts.sort(key=lambda each: -int(str(each["requests"])))
-    return {
-        "texts": [each for each in texts if each["error"] != layout.ERROR_NAMES[0]],
-        "left_out": left_out,
-        "finish_reasons": [
-            {"word": str(each["text"]).removeprefix(REASON), "requests": each["requests"]}
-            for each in texts
-            if each["error"] == layout.ERROR_NAMES[0]
-        ],
-    }
+    texts = sorted(together.items(), key=lambda each: -each[1])
+    return documents.ErrorTexts(
+        texts=tuple(
+            documents.ErrorText(http_status=http_status, error=error, text=text, requests=requests)
+            for (http_status, error, text), requests in texts
+            if error != layout.ERROR_NAMES[0]
+        ),
+        left_out=left_out,
+        finish_reasons=tuple(
+            documents.FinishWord(word=text.removeprefix(REASON), requests=requests)
+            for (_, error, text), requests in texts
+            if error == layout.ERROR_NAMES[0]
+        ),
+    )
 
 
 def printable(text: str) -> str:

@@ -18,6 +18,7 @@ from fastllmload._ext.recorder import text_index
 from fastllmload.documents.fields import known
 from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import RunDocument
+from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
@@ -271,7 +272,7 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
 
 def texts_left(folder: Path, damaged: dict[str, str]) -> Any:
     try:
-        return read_texts(folder)
+        return plain(read_texts(folder))
     except RunFolderError as problem:
         damaged["errors.json"] = problem.message
         return None

@@ -7,7 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
+from fastllmload.documents import run as documents
+from fastllmload.documents.run import ServerFigure
 from fastllmload.metrics.run.window import Window
 from fastllmload.telemetry.sensors.sensor import COUNTER
 from fastllmload.telemetry.series import Telemetry, TelemetrySeries
@@ -45,32 +48,27 @@ class Spans:
         grown = np.where(steps >= 0, steps, value[first + 1 : last + 1]).sum()
         return float(value[first]), float(value[last]), float(grown), float(t[last] - t[first]) / 1e9
 
-    def summary(self, series: TelemetrySeries) -> dict[str, Any]:
+    def summary(self, series: TelemetrySeries) -> documents.TelemetrySeries:
         """One entry of run.json `telemetry.series`; null where nothing was seen."""
         inside = np.zeros(0, np.bool_) if self._window is None else self._window.holds(series.t_ns)
         gaps = int(np.isnan(series.value[inside]).sum()) if len(inside) else 0
-        entry: dict[str, Any] = {
-            "name": series.name,
-            "source": series.source_name,
-            "origin": series.origin,
-            "unit": series.unit,
-            "kind": series.kind,
-            "n": int(inside.sum()) - gaps,
-            "n_failed": gaps,
-        }
-        if series.labels:
-            entry["labels"] = series.labels
+        entry = documents.TelemetrySeries(
+            name=series.name,
+            source=series.source_name,
+            origin=series.origin,
+            unit=series.unit,
+            kind=series.kind,
+            n=int(inside.sum()) - gaps,
+            n_failed=gaps,
+            labels=series.labels or None,
+        )
         if series.kind == COUNTER:
-            ends = self.counter(series)
-            keys = ("first", "last", "delta", "span_s")
-            return entry | (dict.fromkeys(keys) if ends is None else dict(zip(keys, ends, strict=True)))
+            first, last, delta, span_s = self.counter(series) or (None, None, None, None)
+            return replace(entry, first=first, last=last, delta=delta, span_s=span_s)
         values = self.gauge(series)
-        known = len(values) > 0
-        return entry | {
-            "mean": float(values.mean()) if known else None,
-            "min": float(values.min()) if known else None,
-            "max": float(values.max()) if known else None,
-        }
+        if not len(values):
+            return entry
+        return replace(entry, mean=float(values.mean()), min=float(values.min()), max=float(values.max()))
 
     def server(self, name: str) -> list[TelemetrySeries]:
         """The series *name* of every server."""
@@ -99,7 +97,7 @@ class Spans:
         return ", ".join(names) + (f" ({servers} servers)" if servers > 1 else "")
 
 
-def server_figures(spans: Spans, largest: tuple[int, str] | None) -> dict[str, Any]:
+def server_figures(spans: Spans, largest: tuple[int, str] | None) -> dict[str, ServerFigure]:
     """run.json `server`: name -> {value, unit, source}. *largest*: a server's maximum batch size, and who says so."""
     return {
         "queue_wait_ms": ratio(spans, "queue_time_sum", "queue_time_count", "ms", 1e3),
@@ -121,21 +119,17 @@ def server_figures(spans: Spans, largest: tuple[int, str] | None) -> dict[str, A
     }
 
 
-def figure(value: float | None, unit: str, source: str | None) -> dict[str, Any]:
+def figure(value: float | None, unit: str, source: str | None) -> ServerFigure:
     """A value has a source; without one it is null and says so."""
-    return {
-        "value": value,
-        "unit": unit,
-        "source": NOT_MEASURED if value is None or source is None else source,
-    }
+    return ServerFigure(value=value, unit=unit, source=NOT_MEASURED if value is None or source is None else source)
 
 
-def count(spans: Spans, name: str, unit: str) -> dict[str, Any]:
+def count(spans: Spans, name: str, unit: str) -> ServerFigure:
     found = spans.increment(name)
     return figure(None, unit, None) if found is None else figure(found[0], unit, found[1])
 
 
-def ratio(spans: Spans, over: str, under: str, unit: str, scale: float = 1.0) -> dict[str, Any]:
+def ratio(spans: Spans, over: str, under: str, unit: str, scale: float = 1.0) -> ServerFigure:
     """Increment of one counter by that of another; null when the latter did not move."""
     top, bottom = spans.increment(over), spans.increment(under)
     if top is None or bottom is None or bottom[0] <= 0:
@@ -143,17 +137,17 @@ def ratio(spans: Spans, over: str, under: str, unit: str, scale: float = 1.0) ->
     return figure(scale * top[0] / bottom[0], unit, top[1] if top[1] == bottom[1] else f"{top[1]} / {bottom[1]}")
 
 
-def total(spans: Spans, name: str) -> dict[str, Any]:
+def total(spans: Spans, name: str) -> ServerFigure:
     found = spans.mean(name)
     return figure(None, "requests", None) if found is None else figure(sum(found[0]), "requests", found[1])
 
 
-def average(spans: Spans, name: str, unit: str) -> dict[str, Any]:
+def average(spans: Spans, name: str, unit: str) -> ServerFigure:
     found = spans.mean(name)
     return figure(None, unit, None) if found is None else figure(sum(found[0]) / len(found[0]), unit, found[1])
 
 
-def batch_utilization(spans: Spans, largest: tuple[int, str] | None) -> dict[str, Any]:
+def batch_utilization(spans: Spans, largest: tuple[int, str] | None) -> ServerFigure:
     """Average batch size / maximum batch size, the mean over servers."""
     found = spans.mean("running")
     if found is None or largest is None:

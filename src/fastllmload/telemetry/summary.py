@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fastllmload.documents.fields import known
-from fastllmload.documents.run import RunDocument
+from fastllmload.documents.metric import Metric, Value
+from fastllmload.documents.run import RunDocument, TelemetryFacts, TelemetrySource
+from fastllmload.documents.write import values
 from fastllmload.errors import RunFolderError, coded
-from fastllmload.metrics.distribution.summary import scalar
+from fastllmload.metrics.distribution.summary import number
 from fastllmload.metrics.request.token_rate import gen_tok_s
 from fastllmload.metrics.run.cost import power_w, tok_s_per_w
 from fastllmload.metrics.run.window import Window, populations, window_of
@@ -42,9 +44,9 @@ def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
     found, window = left_of(run), window_of(run)
     spans = Spans(found, window)
     return {
-        "telemetry": described(found, window, spans) if found.sources or found.absent else None,
-        "server": server_figures(spans, largest_batch(run.document)),
-        "metrics": {**measured["metrics"], **power(run, found, measured)},
+        "telemetry": values(described(found, window, spans)) if found.sources or found.absent else None,
+        "server": values(server_figures(spans, largest_batch(run.document))),
+        "metrics": {**measured["metrics"], **values(power(run, found, measured))},
     }
 
 
@@ -66,28 +68,28 @@ def largest_batch(document: RunDocument) -> tuple[int, str] | None:
     return None if engine is None or limit is None else (int(limit), engine.max_batch_source or "")
 
 
-def described(found: Telemetry, window: Window | None, spans: Spans) -> dict[str, Any]:
+def described(found: Telemetry, window: Window | None, spans: Spans) -> TelemetryFacts:
     cpu = found.first("sampler.cpu_s")
-    return {
-        "interval_s": found.interval_s,
-        "ended": found.ended,
-        "sources": [
-            {
-                "origin": source.origin,
-                "kind": source.kind,
-                "n": source.n,
-                "n_failed": source.n_failed,
-                "n_skipped": source.n_skipped,
-                "slowest_s": source.slowest_s,
-                "problems": source.problems,
-            }
+    return TelemetryFacts(
+        interval_s=found.interval_s,
+        ended=found.ended,
+        sources=tuple(
+            TelemetrySource(
+                origin=source.origin,
+                kind=source.kind,
+                n=source.n,
+                n_failed=source.n_failed,
+                n_skipped=source.n_skipped,
+                slowest_s=source.slowest_s,
+                problems=source.problems,
+            )
             for source in found.sources
-        ],
-        "absent": found.absent,
-        "cpu_share": None if cpu is None else share_of_a_core(cpu),
-        "warnings": throttling(found, window),
-        "series": [spans.summary(series) for series in found.series if PER_CORE.fullmatch(series.name) is None],
-    }
+        ),
+        absent=dict(found.absent),
+        cpu_share=None if cpu is None else share_of_a_core(cpu),
+        warnings=tuple(throttling(found, window)),
+        series=tuple(spans.summary(series) for series in found.series if PER_CORE.fullmatch(series.name) is None),
+    )
 
 
 def share_of_a_core(cpu: TelemetrySeries) -> float | None:
@@ -120,7 +122,11 @@ def throttling(found: Telemetry, window: Window | None) -> list[str]:
     return warnings
 
 
-def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, Any]:
+class PowerMetric(Value, frozen=True, kw_only=True):
+    WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "source")
+
+
+def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, Metric]:
     """`power_w` over the first measured dispatch .. the last measured end, and `tok_s_per_w` (spec/metrics
     6.8).
     """
@@ -133,8 +139,8 @@ def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, 
     rate = None if watts is None else median_rate(run, measured)
     source = None if series is None else series.origin
     return {
-        "power_w": scalar(watts, "W", source=source),
-        "tok_s_per_w": scalar(tok_s_per_w(rate, watts), "tokens/s/W", source=source),
+        "power_w": PowerMetric(unit="W", value=number(watts), source=source),
+        "tok_s_per_w": PowerMetric(unit="tokens/s/W", value=number(tok_s_per_w(rate, watts)), source=source),
     }
 
 

@@ -123,5 +123,5 @@ def test_stolen_time_is_a_share_of_all_time(tmp_path: Path) -> None:
 
 
 def test_a_watch_that_was_not_started_writes_nothing(tmp_path: Path) -> None:
-    assert Watch([]).stop(tmp_path) == {}
+    assert Watch([]).stop(tmp_path) is None
     assert list(tmp_path.iterdir()) == []

@@ -21,12 +21,14 @@ from fastllmload.certificate.evidence import (
 )
 from fastllmload.certificate.figures import FigureBound
 from fastllmload.certificate.judge import judge_evidence
+from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.write import plain
 
 pytestmark = pytest.mark.slow
 
 
-def codes(certificate: dict, severity: str | None = None) -> set[str]:
-    return {r["code"] for r in certificate["reasons"] if severity is None or r["severity"] == severity}
+def codes(certificate: Certificate, severity: str | None = None) -> set[str]:
+    return {r.code for r in certificate.reasons if severity is None or r.severity == severity}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def codes(certificate: dict, severity: str | None = None) -> set[str]:
 )
 def test_clean_runs_are_valid(process: str, shape: float, rate: float) -> None:
     """Over many seeds at least 99 % of clean runs are valid, and none is invalid."""
-    verdicts = [judge_evidence(clean(seed, rate, 3.0, process, shape))["verdict"] for seed in range(100)]
+    verdicts = [judge_evidence(clean(seed, rate, 3.0, process, shape)).verdict for seed in range(100)]
     assert verdicts.count("valid") >= 99
     assert "invalid" not in verdicts
 
@@ -52,19 +54,19 @@ def test_all_documented_keys_are_there() -> None:
     """The certificate has all documented keys, with figures that follow from the evidence."""
     evidence = clean()
     found = judge_evidence(evidence)
-    assert set(found) >= {
+    assert set(plain(found)) >= {
         "verdict", "reasons", "schedule_lag_us", "offered_rate", "planned_rate", "arrival_tests", "workers",
         "socket_to_user_us", "coalesced_read_share", "timestamp_source", "headroom", "latency_error_bar_us",
     }  # fmt: skip
     lag = (evidence.sends.t_dispatch - evidence.sends.t_sched) / 1e3
-    assert found["schedule_lag_us"]["p99"] == pytest.approx(np.percentile(lag, 99))
-    assert found["schedule_lag_us"]["max"] == pytest.approx(lag.max())
-    assert found["planned_rate"] == len(lag) / 20
-    assert found["timestamp_source"] == "kernel"
-    assert found["coalesced_read_share"] == 0
-    assert found["workers"][0]["cpu_share"] == pytest.approx(0.3)
-    assert found["latency_error_bar_us"]["itl"]["p99"] == 5
-    assert found["generator_limited"] is False and found["reasons"] == []
+    assert found.schedule_lag_us.p99 == pytest.approx(np.percentile(lag, 99))
+    assert found.schedule_lag_us.max == pytest.approx(lag.max())
+    assert found.planned_rate == len(lag) / 20
+    assert found.timestamp_source == "kernel"
+    assert found.coalesced_read_share == 0
+    assert found.workers[0].cpu_share == pytest.approx(0.3)
+    assert found.latency_error_bar_us["itl"].p99 == 5
+    assert found.generator_limited is False and found.reasons == ()
 
 
 @pytest.mark.parametrize(("rate", "ms"), [(3_000.0, 20), (3_000.0, 50), (500.0, 50), (0.5, 50), (0.5, 500)])
@@ -73,7 +75,7 @@ def test_a_stop_is_always_caught(rate: float, ms: float) -> None:
     for seed in range(25):
         found = judge_evidence(stopped(clean(seed, rate, 6.0), 2.0 + seed * 0.1317, ms))
         assert codes(found, "note") & {"late_release", "worker_stall"}
-        assert all(reason["cause"] == "generator" for reason in found["reasons"])
+        assert all(reason.cause == "generator" for reason in found.reasons)
 
 
 def test_a_socket_that_waits_for_its_turn_is_not_a_stall() -> None:
@@ -84,13 +86,13 @@ def test_a_socket_that_waits_for_its_turn_is_not_a_stall() -> None:
     found = judge_evidence(
         with_worker(evidence, histograms={"socket_to_user": waited, "beat": beats}, batch_max_ns=36 * MS)
     )
-    assert found["verdict"] == "valid" and found["socket_to_user_us"]["max"] >= 43_000
-    assert found["workers"][0]["stall_max_us"] == 1_000
+    assert found.verdict == "valid" and found.socket_to_user_us.max >= 43_000
+    assert found.workers[0].stall_max_us == 1_000
 
 
 def test_stalls_that_were_not_recorded_are_not_known() -> None:
     found = judge_evidence(with_worker(clean(), stalls=None))
-    assert found["workers"][0]["stall_max_us"] is None and found["verdict"] == "valid"
+    assert found.workers[0].stall_max_us is None and found.verdict == "valid"
 
 
 def test_a_stop_of_the_host_is_attributed_to_it() -> None:
@@ -98,13 +100,13 @@ def test_a_stop_of_the_host_is_attributed_to_it() -> None:
     evidence = stopped(clean(), 9.0, 60)
     stall = np.array([[START_NS + 9_000_500_000, 59 * MS]])
     found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
-    (reason,) = [r for r in found["reasons"] if r["code"] == "late_release"]
-    assert reason["cause"] == "host" and "no processor" in reason["text"]
-    assert found["host"]["late_explained"] == found["host"]["late_intervals"] > 0
+    (reason,) = [r for r in found.reasons if r.code == "late_release"]
+    assert reason.cause == "host" and "no processor" in reason.text
+    assert found.host.late_explained == found.host.late_intervals > 0
 
 
 def causes(found: dict[str, Any]) -> dict[str, str]:
-    return {reason["code"]: reason["cause"] for reason in found["reasons"]}
+    return {reason.code: reason.cause for reason in found.reasons}
 
 
 def test_each_reason_is_attributed_separately() -> None:
@@ -114,7 +116,7 @@ def test_each_reason_is_attributed_separately() -> None:
         evidence = stopped(evidence, 10.3 + second / 2, 8)
     stall = np.array([[START_NS + 9_000_500_000, 59 * MS]])
     found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
-    assert 0 < found["host"]["late_explained"] < found["host"]["late_intervals"]
+    assert 0 < found.host.late_explained < found.host.late_intervals
     assert causes(found)["late_release"] == causes(found)["worker_stall"] == "host"
     assert set(causes(judge_evidence(evidence)).values()) == {"generator"}
 
@@ -134,7 +136,7 @@ def test_p99_of_the_lag_is_attributed_to_the_host_when_all_other_releases_were_i
         evidence = stopped(evidence, (instant - START_NS) / 1e9, 12)
     stalls = np.array([[instant + 500_000, 11 * MS] for instant in at])
     found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stalls)))
-    assert causes(found)["schedule_lag"] == "host" and found["generator_limited"] is True
+    assert causes(found)["schedule_lag"] == "host" and found.generator_limited is True
     some = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stalls[:8])))
     assert causes(some)["schedule_lag"] == "generator"
 
@@ -143,7 +145,7 @@ def test_a_short_hiccup_does_not_explain_a_long_stop() -> None:
     evidence = stopped(clean(), 9.0, 60)
     stall = np.array([[START_NS + 9_000_500_000, 6 * MS], [START_NS + 15_000_000_000, 80 * MS]])
     found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=stall)))
-    assert next(r for r in found["reasons"] if r["code"] == "late_release")["cause"] == "generator"
+    assert next(r for r in found.reasons if r.code == "late_release").cause == "generator"
 
 
 def test_jitter_that_arrival_tests_cannot_find_is_found_as_lag() -> None:
@@ -152,16 +154,16 @@ def test_jitter_that_arrival_tests_cannot_find_is_found_as_lag() -> None:
     rng = np.random.default_rng(9)
     jitter = np.maximum(rng.normal(0.6e6, 0.45e6, len(evidence.sends.t_sched)), 0).astype(np.int64)
     found = judge_evidence(with_dispatch(evidence, evidence.sends.t_sched + jitter))
-    assert found["arrival_tests"]["sends"]["ks_p"] > 1e-3
-    assert found["verdict"] == "suspect" and "schedule_lag" in codes(found)
-    assert found["generator_limited"] is True
+    assert found.arrival_tests.sends.ks_p > 1e-3
+    assert found.verdict == "suspect" and "schedule_lag" in codes(found)
+    assert found.generator_limited is True
 
 
 @pytest.mark.parametrize("rate", [500.0, 1_000.0, 3_000.0])
 def test_millisecond_timers_are_quantised(rate: float) -> None:
     """Releases at multiples of 1 ms: so are the gaps, and bursts share an instant."""
     found = judge_evidence(millisecond_timer(clean(4, rate)))
-    assert found["verdict"] != "valid"
+    assert found.verdict != "valid"
     assert "quantised_sends" in codes(found) and "clumped_sends" in codes(found)
 
 
@@ -171,7 +173,7 @@ def test_early_sends_are_never_valid() -> None:
     dispatch[100] = evidence.sends.t_sched[100] - 5_000
     assert codes(judge_evidence(with_dispatch(evidence, dispatch)), "suspect") == {"early_release"}
     dispatch[::20] = evidence.sends.t_sched[::20] - 5_000
-    assert judge_evidence(with_dispatch(evidence, dispatch))["verdict"] == "invalid"
+    assert judge_evidence(with_dispatch(evidence, dispatch)).verdict == "invalid"
 
 
 def test_falling_behind_is_drift_and_a_wrong_rate() -> None:
@@ -179,9 +181,9 @@ def test_falling_behind_is_drift_and_a_wrong_rate() -> None:
     evidence = clean(2)
     since = evidence.sends.t_sched - START_NS
     found = judge_evidence(with_dispatch(evidence, START_NS + (since * 1.1).astype(np.int64)))
-    assert found["verdict"] == "invalid"
+    assert found.verdict == "invalid"
     assert {"drift", "rate", "schedule_lag"} <= codes(found, "invalid")
-    assert found["offered_rate"] == pytest.approx(found["planned_rate"] / 1.1, rel=0.03)
+    assert found.offered_rate == pytest.approx(found.planned_rate / 1.1, rel=0.03)
 
 
 def test_a_stall_is_not_a_drift() -> None:
@@ -202,8 +204,8 @@ def test_a_cap_that_delays_releases_is_not_a_limit_of_the_client() -> None:
     later = np.where(np.arange(len(sends.t_sched)) % 2, 60_000_000_000, 0)
     held = replace(sends, cap=4, t_dispatch=sends.t_dispatch + later, all_dispatch=sends.all_dispatch + later)
     found = judge_evidence(replace(evidence, sends=held))
-    assert found["rate_error"] > 0.4 and "capped" in codes(found, "suspect")
-    assert "rate" not in codes(found) and not found["generator_limited"]
+    assert found.rate_error > 0.4 and "capped" in codes(found, "suspect")
+    assert "rate" not in codes(found) and not found.generator_limited
 
 
 def test_a_single_request_has_no_rate() -> None:
@@ -213,7 +215,7 @@ def test_a_single_request_has_no_rate() -> None:
     window = Window(START_NS, START_NS + 900, counted=True)
     sends = Sends(evidence.sends.arrivals, alone, alone + 200, alone + 200)
     found = judge_evidence(replace(evidence, window=window, sends=sends))
-    assert found["offered_rate"] is None and found["planned_rate"] is None and found["rate_error"] is None
+    assert found.offered_rate is None and found.planned_rate is None and found.rate_error is None
 
 
 def test_a_schedule_of_another_process_is_found() -> None:
@@ -226,8 +228,8 @@ def test_a_schedule_of_another_process_is_found() -> None:
     found = judge_evidence(
         replace(evidence, window=window, sends=Sends(evidence.sends.arrivals, t, t + 20_000, t + 20_000))
     )
-    reason = next(r for r in found["reasons"] if r["code"] == "schedule_shape")
-    assert reason["cause"] == "plan"
+    reason = next(r for r in found.reasons if r.code == "schedule_shape")
+    assert reason.cause == "plan"
 
 
 def test_correlated_gaps_are_found() -> None:
@@ -244,7 +246,7 @@ def test_correlated_gaps_are_found() -> None:
             sends=Sends(evidence.sends.arrivals, t, t + 20_000, t + 20_000),
         )
     )
-    assert found["arrival_tests"]["schedule"]["ks_p"] > 1e-3
+    assert found.arrival_tests.schedule.ks_p > 1e-3
     assert "schedule_shape" in codes(found)
 
 
@@ -280,12 +282,12 @@ FAULTS = [
 def test_each_fault_has_its_reason(code: str, severity: str, fault) -> None:
     """The reason has the right code and severity, and a text without unfilled placeholders."""
     found = judge_evidence(fault(clean()))
-    reason = next(r for r in found["reasons"] if r["code"] == code)
-    assert reason["severity"] == severity
-    assert "{" not in reason["text"] and reason["text"]
-    assert found["verdict"] == ("valid" if codes(found) == codes(found, "note") else found["verdict"])
+    reason = next(r for r in found.reasons if r.code == code)
+    assert reason.severity == severity
+    assert "{" not in reason.text and reason.text
+    assert found.verdict == ("valid" if codes(found) == codes(found, "note") else found.verdict)
     if severity != "note":
-        assert found["verdict"] != "valid"
+        assert found.verdict != "valid"
 
 
 def test_a_run_without_an_answer_does_not_lack_samples() -> None:
@@ -299,11 +301,11 @@ def test_stamps_of_the_process_are_judged_by_their_delay() -> None:
     evidence = clean()
     stamps = Stamps(requested="user", user=1000, requests=100)
     on_time = replace(evidence, stamps=stamps)
-    assert judge_evidence(on_time)["verdict"] == "valid"
-    assert judge_evidence(on_time)["timestamp_source"] == "user"
+    assert judge_evidence(on_time).verdict == "valid"
+    assert judge_evidence(on_time).timestamp_source == "user"
     slow = {**evidence.workers[0].histograms, "socket_to_user": hdr_histogram(np.full(1000, 3 * MS))}
     found = judge_evidence(with_worker(on_time, histograms=slow))
-    assert "user_stamps_late" in codes(found, "note") and found["generator_limited"]
+    assert "user_stamps_late" in codes(found, "note") and found.generator_limited
     beats_only = {"beat": hdr_histogram(np.full(1000, 3 * MS))}
     assert "user_stamps_late" in codes(judge_evidence(with_worker(on_time, histograms=beats_only)), "note")
 
@@ -311,7 +313,7 @@ def test_stamps_of_the_process_are_judged_by_their_delay() -> None:
 def test_the_same_delay_does_not_affect_kernel_stamps() -> None:
     evidence = clean()
     slow = {**evidence.workers[0].histograms, "socket_to_user": hdr_histogram(np.full(1000, 3 * MS))}
-    assert judge_evidence(with_worker(evidence, histograms=slow))["verdict"] == "valid"
+    assert judge_evidence(with_worker(evidence, histograms=slow)).verdict == "valid"
 
 
 def test_a_closed_loop_has_a_turn_around_time_instead_of_a_plan() -> None:
@@ -324,9 +326,9 @@ def test_a_closed_loop_has_a_turn_around_time_instead_of_a_plan() -> None:
         ArrivalEvidence("closed"), freed, freed + 15_000, np.concatenate([fill, freed + 15_000]), first_fill=fill
     )
     found = judge_evidence(replace(evidence, sends=sends))
-    assert found["verdict"] == "valid"
-    assert found["planned_rate"] is None and found["arrival_tests"] == {}
-    assert found["first_fill_us"] == pytest.approx(127 * 9)
+    assert found.verdict == "valid"
+    assert found.planned_rate is None and plain(found.arrival_tests) == {}
+    assert found.first_fill_us == pytest.approx(127 * 9)
     slow = replace(sends, t_dispatch=freed + 2 * MS)
     assert "schedule_lag" in codes(judge_evidence(replace(evidence, sends=slow)))
 
@@ -338,7 +340,7 @@ def test_the_first_fill_is_not_a_stall() -> None:
     freed = np.sort(START_NS + np.random.default_rng(0).integers(200 * MS, 20_000 * MS, 5_000))
     sends = Sends(ArrivalEvidence("closed"), freed, freed + 15_000, np.concatenate([fill, freed]), first_fill=fill)
     filled = replace(evidence, sends=sends)
-    assert judge_evidence(with_worker(filled, stalls=np.array([[START_NS, START_NS + 140 * MS]])))["verdict"] == "valid"
+    assert judge_evidence(with_worker(filled, stalls=np.array([[START_NS, START_NS + 140 * MS]]))).verdict == "valid"
     assert "worker_stall" in codes(
         judge_evidence(with_worker(filled, stalls=np.array([[START_NS, START_NS + 200 * MS]])))
     )
@@ -349,7 +351,7 @@ def test_requests_at_rate_inf_are_not_late() -> None:
     evidence = clean()
     t = np.full(2_000, START_NS)
     sends = Sends(ArrivalEvidence("inf", float("inf")), t, t + np.arange(2_000) * 20_000, t + np.arange(2_000) * 20_000)
-    assert judge_evidence(replace(evidence, sends=sends))["verdict"] == "valid"
+    assert judge_evidence(replace(evidence, sends=sends)).verdict == "valid"
 
 
 def test_nothing_known_is_not_valid() -> None:
@@ -357,9 +359,9 @@ def test_nothing_known_is_not_valid() -> None:
     evidence = clean()
     bare = CertificateEvidence(evidence.window, evidence.sends, workers=(), host=HostRecord())
     found = judge_evidence(bare)
-    assert found["verdict"] == "suspect" and codes(found) == {"no_samples"}
-    assert found["headroom"] is None and found["host"]["hiccup_p99_us"] is None
-    assert found["latency_error_bar_us"]["ttft"]["p99"] is None
+    assert found.verdict == "suspect" and codes(found) == {"no_samples"}
+    assert found.headroom is None and found.host.hiccup_p99_us is None
+    assert found.latency_error_bar_us["ttft"].p99 is None
 
 
 def figures(**low: float) -> tuple[FigureBound, ...]:
@@ -388,25 +390,25 @@ def test_the_rule_of_a_figure(value: float, low: float, high: float, severity: s
 def test_the_verdict_is_that_of_the_worst_figure_and_names_it() -> None:
     """A run can be valid for E2E and suspect for ITL."""
     found = judge_evidence(replace(clean(), figures=figures(e2e=49.9, itl=46.0)))
-    assert found["verdict"] == "suspect"
-    assert {name: one["verdict"] for name, one in found["figures"].items()} == {"e2e": "valid", "itl": "suspect"}
-    (reason,) = found["reasons"]
-    assert (reason["code"], reason["figure"], reason["severity"]) == ("uncertain_figure", "itl_p99", "suspect")
-    assert reason["value"] == pytest.approx(4.0) and re.findall(r"\d+ (?:ms|%)", reason["text"]) == [
+    assert found.verdict == "suspect"
+    assert {name: one.verdict for name, one in found.figures.items()} == {"e2e": "valid", "itl": "suspect"}
+    (reason,) = found.reasons
+    assert (reason.code, reason.figure, reason.severity) == ("uncertain_figure", "itl_p99", "suspect")
+    assert reason.value == pytest.approx(4.0) and re.findall(r"\d+ (?:ms|%)", reason.text) == [
         "50 ms",
         "46 ms",
         "8 %",
     ]
-    assert judge_evidence(replace(clean(), figures=figures(itl=20.0)))["verdict"] == "invalid"
+    assert judge_evidence(replace(clean(), figures=figures(itl=20.0))).verdict == "invalid"
 
 
 def test_late_sends_make_figures_from_the_scheduled_instant_uncertain() -> None:
     """The same figure from the submission is certain, so late sends are the cause, and the generator may be the limit."""
     found = judge_evidence(replace(clean(), figures=figures(ttft=49.9, ttft_sched=40.0)))
-    (reason,) = found["reasons"]
-    assert reason["figure"] == "ttft_sched_p99" and "sent late" in reason["text"] and found["generator_limited"]
+    (reason,) = found.reasons
+    assert reason.figure == "ttft_sched_p99" and "sent late" in reason.text and found.generator_limited
     found = judge_evidence(replace(clean(), figures=figures(ttft=40.0, ttft_sched=40.0)))
-    assert all("read late" in reason["text"] for reason in found["reasons"]) and not found["generator_limited"]
+    assert all("read late" in reason.text for reason in found.reasons) and not found.generator_limited
 
 
 def stalled(ready_share: float, **host: Any) -> CertificateEvidence:
@@ -434,12 +436,12 @@ def test_the_cause_of_lateness(ready_share: float, host: dict[str, Any], cause: 
     """The host where the thread was ready without a processor, or the hypervisor took it; else the generator."""
     found = judge_evidence(stalled(ready_share, **host))
     assert causes(found)["uncertain_figure"] == cause
-    assert ("quota" in found["reasons"][0]["text"]) is bool(host.get("throttled"))
+    assert ("quota" in found.reasons[0].text) is bool(host.get("throttled"))
 
 
 def test_competing_processes_are_named() -> None:
     found = judge_evidence(stalled(0.9, competitors=("make (process 7) 3.2 s of CPU",)))
-    assert found["host"]["competitors"] == ["make (process 7) 3.2 s of CPU"]
+    assert found.host.competitors == ("make (process 7) 3.2 s of CPU",)
 
 
 def test_a_cpu_quota_also_stops_the_hiccup_meter() -> None:
@@ -450,7 +452,7 @@ def test_a_cpu_quota_also_stops_the_hiccup_meter() -> None:
     hiccups = np.column_stack([spans[:, 0], spans[:, 1] - spans[:, 0]])
     found = judge_evidence(replace(evidence, host=replace(evidence.host, stalls=hiccups)))
     assert {"host_hiccups", "uncertain_figure"} <= codes(found)
-    assert {reason["cause"] for reason in found["reasons"]} == {"generator"}
+    assert {reason.cause for reason in found.reasons} == {"generator"}
 
 
 def test_a_read_that_the_host_made_late_does_not_explain_a_longer_stop_elsewhere() -> None:
@@ -502,9 +504,9 @@ def test_a_figure_may_be_uncertain_although_nothing_was_late(
     found = judge_evidence(
         replace(clean(), stamps=Stamps("user", 1_000, requests=100, brackets=brackets), figures=(figure,))
     )
-    (reason,) = found["reasons"]
-    assert (reason["code"], reason["cause"]) == ("uncertain_figure", cause) and not found["generator_limited"]
-    assert ("read on time" in reason["text"]) is (cause == "timestamps")
+    (reason,) = found.reasons
+    assert (reason.code, reason.cause) == ("uncertain_figure", cause) and not found.generator_limited
+    assert ("read on time" in reason.text) is (cause == "timestamps")
 
 
 @pytest.mark.parametrize(("kernel", "why"), [(0, "neither the kernel nor"), (1_000, "the kernel stamps")])
@@ -515,7 +517,7 @@ def test_a_bound_without_a_late_read_says_which_stamps_were_missing(kernel: int,
     stamps = Stamps(user=1_000 - kernel, kernel=kernel, requests=100, brackets=brackets)
     found = judge_evidence(replace(clean(), stamps=stamps, figures=(FigureBound("itl", "p50", 0.1, 0.0, 0.3),)))
     assert causes(found)["uncertain_figure"] == "timestamps"
-    assert why in next(r["text"] for r in found["reasons"] if r["code"] == "uncertain_figure")
+    assert why in next(r.text for r in found.reasons if r.code == "uncertain_figure")
 
 
 @pytest.mark.parametrize(("batched", "cause"), [(450, "path"), (100, "generator")])

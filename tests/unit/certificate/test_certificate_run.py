@@ -78,28 +78,28 @@ def test_a_clean_folder_is_valid(tmp_path: Path) -> None:
     write_samples(tmp_path)
     found = judge(load(tmp_path))
     inside = int((t_sched >= START_NS + 0.1 * SECONDS * 1e9).sum())
-    assert found["verdict"] == "valid", found["reasons"]
-    assert found["schedule_lag_us"]["n"] == inside
-    assert found["schedule_lag_us"]["p50"] == found["schedule_lag_us"]["max"] == LAG_NS / 1e3
-    assert found["planned_rate"] == pytest.approx(inside / (0.9 * SECONDS))
-    assert found["offered_rate"] == pytest.approx(found["planned_rate"], rel=0.01)
+    assert found.verdict == "valid", found.reasons
+    assert found.schedule_lag_us.n == inside
+    assert found.schedule_lag_us.p50 == found.schedule_lag_us.max == LAG_NS / 1e3
+    assert found.planned_rate == pytest.approx(inside / (0.9 * SECONDS))
+    assert found.offered_rate == pytest.approx(found.planned_rate, rel=0.01)
     submitted = t_sched + LAG_NS + 10_000 - START_NS
-    assert found["kernel_share"] == 1.0
-    assert found["events"] == EVENTS * int(((submitted >= 0.1 * SECONDS * 1e9) & (submitted < SECONDS * 1e9)).sum())
-    assert found["workers"][0]["cpu_share"] == pytest.approx(0.2)
-    assert found["latency_error_bar_us"]["ttft"]["p99"] == 8  # the write took longer than the error of a kernel stamp
-    assert found["latency_error_bar_us"]["itl"]["max"] == 5
-    assert found["headroom"] is None
+    assert found.kernel_share == 1.0
+    assert found.events == EVENTS * int(((submitted >= 0.1 * SECONDS * 1e9) & (submitted < SECONDS * 1e9)).sum())
+    assert found.workers[0].cpu_share == pytest.approx(0.2)
+    assert found.latency_error_bar_us["ttft"].p99 == 8  # the write took longer than the error of a kernel stamp
+    assert found.latency_error_bar_us["itl"].max == 5
+    assert found.headroom is None
 
 
 def test_the_plan_was_ahead_by_the_time_to_the_first_release(tmp_path: Path) -> None:
     """The first release of the phase counts, also in its ramp; None without the plan's time."""
     t_sched = write_run(tmp_path)
-    assert judge(load(tmp_path))["plan_lead_s"] is None
+    assert judge(load(tmp_path)).plan_lead_s is None
     document = json.loads((tmp_path / "run.json").read_text())
     document["plan"] = {"whole_ns": START_NS - 250 * MS}
     (tmp_path / "run.json").write_text(json.dumps(document))
-    assert judge(load(tmp_path))["plan_lead_s"] == pytest.approx(0.25 + (t_sched[0] - START_NS) / 1e9, abs=1e-9)
+    assert judge(load(tmp_path)).plan_lead_s == pytest.approx(0.25 + (t_sched[0] - START_NS) / 1e9, abs=1e-9)
 
 
 def test_coalesced_events_widen_the_error_bar(tmp_path: Path) -> None:
@@ -107,12 +107,10 @@ def test_coalesced_events_widen_the_error_bar(tmp_path: Path) -> None:
     write_run(tmp_path, coalesced=True)
     write_samples(tmp_path)
     found = judge(load(tmp_path))
-    assert found["coalesced_read_share"] == pytest.approx(1 / EVENTS)
-    assert found["latency_error_bar_us"]["itl"]["max"] == (2 * ITL_NS + 5_000) / 1e3
-    assert (
-        found["latency_error_bar_us"]["itl"]["p50"] == (2 * ITL_NS + 5_000) / 1e3
-    )  # two of three gaps have it as an end
-    assert {r["code"] for r in found["reasons"]} == {"coalesced"}
+    assert found.coalesced_read_share == pytest.approx(1 / EVENTS)
+    assert found.latency_error_bar_us["itl"].max == (2 * ITL_NS + 5_000) / 1e3
+    assert found.latency_error_bar_us["itl"].p50 == (2 * ITL_NS + 5_000) / 1e3  # two of three gaps have it as an end
+    assert {r.code for r in found.reasons} == {"coalesced"}
 
 
 @pytest.mark.parametrize("stalled", [False, True])
@@ -140,7 +138,7 @@ def test_a_run_bounded_by_count_is_judged_over_its_releases(tmp_path: Path) -> N
     assert evidence.window.start_ns == START_NS
     assert t_sched[-1] < evidence.window.end_ns <= t_sched[-1] + LAG_NS + 1
     assert len(evidence.sends.t_sched) == len(t_sched)
-    assert judge(load(tmp_path))["verdict"] == "valid"
+    assert judge(load(tmp_path)).verdict == "valid"
 
 
 def test_the_files_of_the_watch_are_read(tmp_path: Path) -> None:
@@ -163,25 +161,25 @@ def test_the_files_of_the_watch_are_read(tmp_path: Path) -> None:
     manifest["workers"] = [{"worker": 0, "died": False}, {"worker": 1, "died": True}]
     (tmp_path / "run.json").write_text(json.dumps(manifest))
     found = judge(load(tmp_path))
-    assert {r["code"] for r in found["reasons"]} >= {
+    assert {r.code for r in found.reasons} >= {
         "worker_stall",
         "host_hiccups",
         "host_steal",
         "headroom",
         "worker_died",
     }
-    assert found["verdict"] == "invalid"
-    assert found["headroom"] == pytest.approx(1 / (800 / 1000 + 200 / 250))
-    assert found["host"]["stalls"] == 1
-    assert [worker["stall_max_us"] for worker in found["workers"]] == [45_000, 80_000]
-    assert found["workers"][0]["socket_to_user_us"]["max"] == pytest.approx(45_000, rel=0.01)
+    assert found.verdict == "invalid"
+    assert found.headroom == pytest.approx(1 / (800 / 1000 + 200 / 250))
+    assert found.host.stalls == 1
+    assert [worker.stall_max_us for worker in found.workers] == [45_000, 80_000]
+    assert found.workers[0].socket_to_user_us.max == pytest.approx(45_000, rel=0.01)
 
 
 def test_collections_and_a_missing_sample_file(tmp_path: Path) -> None:
     write_run(tmp_path)
-    assert {r["code"] for r in judge(load(tmp_path))["reasons"]} == {"no_samples"}
+    assert {r.code for r in judge(load(tmp_path)).reasons} == {"no_samples"}
     write_samples(tmp_path, gc_runs=2)
-    assert {r["code"] for r in judge(load(tmp_path))["reasons"]} == {"gc"}
+    assert {r.code for r in judge(load(tmp_path)).reasons} == {"gc"}
 
 
 @pytest.mark.parametrize(("edge", "seen"), [("begin", True), ("end", True), ("before", False)])
@@ -195,7 +193,7 @@ def test_a_step_between_two_samples_at_an_edge_of_the_window_is_seen(tmp_path: P
     after = int(np.searchsorted(samples["t_ns"], window.end_ns))
     samples["clock_steps"][{"begin": inside, "end": after, "before": inside - 1}[edge] :] = 1
     np.save(tmp_path / "samples.npy", samples)
-    assert [reason["code"] for reason in judge(load(tmp_path))["reasons"]] == ["clock_step"] * seen
+    assert [reason.code for reason in judge(load(tmp_path)).reasons] == ["clock_step"] * seen
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
@@ -203,7 +201,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / monitor.HICCUP).write_bytes(b"\\x93NUMPY")
     run = load(tmp_path)
     assert monitor.HICCUP in run.damaged and monitor.HICCUP in run.damage[0]
-    assert judge(run)["host"]["hiccup_p99_us"] is None
+    assert judge(run).host.hiccup_p99_us is None
 
 
 def test_a_closed_loop_and_a_cap_are_known_by_their_settings(tmp_path: Path) -> None:
@@ -217,7 +215,7 @@ def test_a_capped_open_loop_is_judged_as_such(tmp_path: Path) -> None:
     write_samples(tmp_path)
     found = judge(load(tmp_path))
     assert from_run(load(tmp_path)).sends.cap == 4
-    assert found["verdict"] == "valid"  # no request had to wait
+    assert found.verdict == "valid"  # no request had to wait
 
 
 def test_tokens_sent_together_are_distinguished_from_tokens_read_together(tmp_path: Path) -> None:
@@ -244,7 +242,7 @@ def test_tokens_sent_together_are_distinguished_from_tokens_read_together(tmp_pa
     recorder.finish_row(row, t_end=START_NS + 100 * MS)
     recorder.close()
     (tmp_path / "run.json").write_text(json.dumps({"schema_version": 1, "status": "done", "phases": []}))
-    assert judge(load(tmp_path))["batched_share"] == pytest.approx(2 / len(times))
+    assert judge(load(tmp_path)).batched_share == pytest.approx(2 / len(times))
 
 
 @pytest.mark.parametrize(("withheld_ms", "expected"), [(0, False), (59, False), (60, True), (180, True)])

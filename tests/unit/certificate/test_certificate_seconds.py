@@ -10,7 +10,9 @@ import pytest
 from evidence_maker import MS, START_NS, clean, with_worker
 
 from fastllmload.certificate.evidence import CertificateEvidence, Window
-from fastllmload.certificate.per_second import Second, lags_us, seconds_of, summarize
+from fastllmload.certificate.per_second import lags_us, seconds_of, summarize
+from fastllmload.documents.certificate import Second
+from fastllmload.documents.write import plain
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -34,7 +36,7 @@ def seconds(evidence: CertificateEvidence, run: Run | None = None) -> tuple[Seco
 def test_a_clean_run_has_no_bad_second() -> None:
     evidence = clean()
     found = summarize(seconds(evidence))
-    assert found == {"n": 20, "bad": 0, "worst": []}
+    assert plain(found) == {"n": 20, "bad": 0, "worst": []}
 
 
 def test_the_second_with_late_sends_is_found() -> None:
@@ -44,8 +46,8 @@ def test_the_second_with_late_sends_is_found() -> None:
     delayed = np.flatnonzero((evidence.sends.t_sched - START_NS) // SECOND == 7)[:10]
     late[delayed] = evidence.sends.t_sched[delayed] + 30 * MS
     found = summarize(seconds(replace(evidence, sends=replace(evidence.sends, t_dispatch=late))))
-    assert (found["bad"], found["worst"][0]["at_s"]) == (1, 7)
-    assert found["worst"][0]["lag_p99_us"] == pytest.approx(30_000, rel=0.01)
+    assert (found.bad, found.worst[0].at_s) == (1, 7)
+    assert found.worst[0].lag_p99_us == pytest.approx(30_000, rel=0.01)
 
 
 def test_brackets_and_coalesced_events_belong_to_their_second() -> None:
@@ -59,7 +61,7 @@ def test_brackets_and_coalesced_events_belong_to_their_second() -> None:
     assert found[5].bracket_p99_us == 0.0 and found[5].coalesced_share == 0.0
     assert found[6].bracket_p99_us == pytest.approx(3_000, rel=0.1) and found[6].coalesced_share == 1.0
     assert found[4].bracket_p99_us is None
-    assert [one["at_s"] for one in summarize(found)["worst"]] == [6]
+    assert [one.at_s for one in summarize(found).worst] == [6]
 
 
 def test_a_busy_second_is_bad_and_the_worst_come_first() -> None:
@@ -68,8 +70,8 @@ def test_a_busy_second_is_bad_and_the_worst_come_first() -> None:
     for second, share in ((3, 0.85), (9, 0.99)):  # four samples per second
         cpu[4 * second + 1 :] += int((share - 0.3) * SECOND)
     found = summarize(seconds(with_worker(evidence, cpu_ns=cpu)))
-    assert [one["at_s"] for one in found["worst"]] == [9, 3]
-    assert found["worst"][0]["cpu_share"] == pytest.approx(0.99)
+    assert [one.at_s for one in found.worst] == [9, 3]
+    assert found.worst[0].cpu_share == pytest.approx(0.99)
 
 
 def test_releases_without_planned_instants_have_no_lag() -> None:

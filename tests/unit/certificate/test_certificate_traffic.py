@@ -34,11 +34,11 @@ def test_turns_that_follow_replies_are_not_arrivals() -> None:
     """The schedule is judged by the first turns only; lag and rate include all turns."""
     plain, talking = clean(), with_turns(clean())
     alone, found = judge_evidence(plain), judge_evidence(talking)
-    assert found["arrival_tests"]["tested"] == len(plain.sends.t_sched) == found["arrival_tests"]["follow_replies"]
-    assert found["arrival_tests"]["schedule"] == alone["arrival_tests"]["schedule"]
-    assert found["schedule_lag_us"]["n"] == 2 * alone["schedule_lag_us"]["n"]
-    assert found["offered_rate"] == 2 * alone["offered_rate"] and found["rate_error"] == 0
-    assert not [reason for reason in found["reasons"] if reason["code"] == "schedule_shape"]
+    assert found.arrival_tests.tested == len(plain.sends.t_sched) == found.arrival_tests.follow_replies
+    assert found.arrival_tests.schedule == alone.arrival_tests.schedule
+    assert found.schedule_lag_us.n == 2 * alone.schedule_lag_us.n
+    assert found.offered_rate == 2 * alone.offered_rate and found.rate_error == 0
+    assert not [reason for reason in found.reasons if reason.code == "schedule_shape"]
 
 
 def mixture(processes: dict[str, tuple[str, float, str]], seed: int = 2) -> Sends:
@@ -58,19 +58,19 @@ def mixture(processes: dict[str, tuple[str, float, str]], seed: int = 2) -> Send
 def test_each_class_is_tested_against_its_own_process() -> None:
     """Poisson and constant arrivals together are neither; each class passes the test of its own process."""
     tests = arrival_tests(mixture({"a": ("poisson", 40.0, "poisson"), "b": ("constant", 20.0, "constant")}))
-    classes = tests["schedule"]["classes"]
-    assert classes["a"]["ks_p"] > 1e-3 and classes["b"]["gap_error_us"] < 1
-    assert classes["b"]["ks_p"] is None
-    assert schedule_surprise(tests["schedule"]) < 4
-    assert tests["sends"]["ks_p"] is None, "the sends of all classes together have no known distribution"
+    classes = tests.schedule.classes
+    assert classes["a"].ks_p > 1e-3 and classes["b"].gap_error_us < 1
+    assert classes["b"].ks_p is None
+    assert schedule_surprise(tests.schedule) < 4
+    assert tests.sends.ks_p is None, "the sends of all classes together have no known distribution"
 
 
 def test_a_class_with_another_process_than_requested_is_found() -> None:
     tests = arrival_tests(mixture({"a": ("poisson", 40.0, "poisson"), "b": ("poisson", 40.0, "uniform")}))
-    surprise = schedule_surprise(tests["schedule"])
+    surprise = schedule_surprise(tests.schedule)
     assert surprise is not None and surprise > 6
 
 
 def test_a_class_with_few_arrivals_is_not_tested() -> None:
     tests = arrival_tests(mixture({"a": ("poisson", 40.0, "poisson"), "b": ("poisson", 0.5, "poisson")}))
-    assert list(tests["schedule"]["classes"]) == ["a"]
+    assert list(tests.schedule.classes) == ["a"]

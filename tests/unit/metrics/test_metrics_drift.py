@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from fastllmload.documents.read import convert
-from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run import InFlightTrend, RunDocument
 from fastllmload.metrics.run.steadiness import drifted, queue
 from fastllmload.metrics.run.window import Window
 from fastllmload.records import layout
@@ -31,7 +30,7 @@ N = 756
 def steady(values: npt.NDArray[np.float64]) -> bool:
     found = drifted(Sample(values, np.sort(values)))
     assert found is not None
-    return bool(found["steady"])
+    return bool(found.steady)
 
 
 def test_ttft_that_doubles_over_the_run_is_not_steady() -> None:
@@ -76,7 +75,7 @@ def test_few_requests_say_nothing() -> None:
     assert drifted(Sample(values, values)) is None
 
 
-def flight(rate: float, taken_s: npt.NDArray[np.float64], loop: str = "open") -> dict[str, Any] | None:
+def flight(rate: float, taken_s: npt.NDArray[np.float64], loop: str = "open") -> InFlightTrend | None:
     """Requests at *rate* that take so long."""
     rows = np.zeros(len(taken_s), layout.REQUEST)
     rows["t_submit"] = S + (np.arange(len(rows)) / rate * S).astype(np.int64)
@@ -90,7 +89,7 @@ def flight(rate: float, taken_s: npt.NDArray[np.float64], loop: str = "open") ->
 def test_a_queue_that_grows_is_seen_and_one_that_does_not_is_not() -> None:
     rng = np.random.default_rng(4)
     growing = flight(100.0, np.linspace(0.2, 3.0, 800))
-    assert growing is not None and growing["growing"] and growing["second_half"] > 1.5 * growing["first_half"]
+    assert growing is not None and growing.growing and growing.second_half > 1.5 * growing.first_half
     alarms = [flight(100.0, rng.exponential(0.5, 800)) for _ in range(200)]
-    assert sum(found["growing"] for found in alarms if found is not None) <= 4
+    assert sum(found.growing for found in alarms if found is not None) <= 4
     assert flight(100.0, np.linspace(0.2, 3.0, 800), "closed") is None

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
+from fastllmload.documents.metric import Metric, WithUnfinished
+from fastllmload.documents.run import Objectives
 from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.objectives.report import attainment_bounds
+from fastllmload.metrics.objectives.report import with_bounds
 from fastllmload.metrics.run.measure import measure
 from fastllmload.metrics.run.steadiness import little
 from fastllmload.metrics.run.unfinished import bounds_in_place
@@ -73,7 +75,7 @@ def test_rates_and_shares_have_intervals(document: dict[str, Any]) -> None:
 
 
 def test_nothing_measured_has_neither() -> None:
-    assert distribution(np.empty(0), "ms")["ci95"] is None
+    assert distribution(np.empty(0), "ms").ci95 is None
 
 
 def test_a_steady_run_is_called_steady(document: dict[str, Any]) -> None:
@@ -200,18 +202,18 @@ def test_a_run_that_was_cut_states_bounds_that_hold_the_truth(tmp_path: Path) ->
 
 def test_a_handful_of_cut_requests_leaves_the_median_alone() -> None:
     times, ended = np.arange(1.0, 1001.0), np.arange(1000) > 1
-    figures = {"mean": 501.5, "max": 1000.0, "p50": 501.0, "p99": 990.5}
+    figures = Metric(mean=501.5, max=1000.0, p50=501.0, p99=990.5)
     least = {name: both[0] for name, q in (("p50", 0.5), ("p99", 0.99)) if (both := bounds(times, ended, q))}
     most = {name: both[1] for name, q in (("p50", 0.5), ("p99", 0.99)) if (both := bounds(times, ended, q))}
-    found = {"n": 1000, "n_unfinished": 2, "at_least": {**least, "mean": 500.5, "max": 1000.0}, "at_most": most}
-    assert bounds_in_place(found, figures) == {}
-    assert bounds_in_place({**found, "n_unfinished": 0}, {}) == {}
+    lowest = {**least, "mean": 500.5, "max": 1000.0}
+    assert bounds_in_place(WithUnfinished(n=1000, n_unfinished=2, at_least=lowest, at_most=most), figures) == {}
+    assert bounds_in_place(WithUnfinished(n=1000, n_unfinished=0, at_least=lowest, at_most=most), Metric()) == {}
 
 
 def test_attainment_has_bounds_where_requests_did_not_end() -> None:
-    found = {"met": 60, "submitted": 90}
-    assert attainment_bounds(found, 20, 10) == {"unfinished": 30, "slo_attainment_bounds": [0.6, 0.9]}
-    assert attainment_bounds(found, 0, 0) == {}
+    found = with_bounds(Objectives(met=60, submitted=90), 20, 10)
+    assert (found.unfinished, found.slo_attainment_bounds) == (30, (0.6, 0.9))
+    assert with_bounds(Objectives(met=60, submitted=90), 0, 0).unfinished is None
 
 
 def test_without_unfinished_requests_nothing_is_said_of_them(document: dict[str, Any]) -> None:
@@ -238,8 +240,8 @@ def test_littles_law_over_what_the_workers_counted(tmp_path: Path) -> None:
     there = np.array([np.count_nonzero((begun <= t) & (ended > t)) for t in at])
     right = replace(run, samples=counted(at, there))
     found = little(right, window_of(right))
-    assert found is not None and found["holds"] and found["residual"] == 0.0
-    assert found["in_flight"] == pytest.approx(found["rate_per_s"] * found["time_s"], rel=0.1)
+    assert found is not None and found.holds and found.residual == 0.0
+    assert found.in_flight == pytest.approx(found.rate_per_s * found.time_s, rel=0.1)
     lossy = replace(run, samples=counted(at, np.round(there * 0.9).astype(int)))
     found = little(lossy, window_of(lossy))
-    assert found is not None and not found["holds"]
+    assert found is not None and not found.holds

@@ -15,6 +15,7 @@ from real_run import real_run
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.certificate import error_bounds, judge
+from fastllmload.documents.write import plain
 from fastllmload.metrics.run import bounds
 from fastllmload.metrics.run.measure import measure
 from fastllmload.metrics.run.window import populations, window_of
@@ -81,10 +82,10 @@ def test_figures_and_certificate_in_pieces_are_those_of_the_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     run = made(tmp_path, SHAPES[name])
-    whole, verdict = measure(run), judge.judge(run)
+    whole, verdict = measure(run), plain(judge.judge(run))
     in_pieces(monkeypatch)
     same(whole, measure(run))
-    same(verdict, judge.judge(run))
+    same(verdict, plain(judge.judge(run)))
     gap = next(found for found in (whole["metrics"][key] for key in ("itl", "tbc", "itl_b")) if found["n"])
     assert gap["n"] > 1000 and gap["bounds"]["p99"][1] > gap["p99"]  # the comparison is of something
 
@@ -154,7 +155,7 @@ def test_memory_grows_with_requests_and_not_with_events(tmp_path: Path, monkeypa
         tracemalloc.start()
         try:
             assert measure(run)["metrics"]["itl"]["n"] > 80 * tokens
-            assert judge.judge(run)["events"] > 80 * tokens
+            assert judge.judge(run).events > 80 * tokens
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastllmload.documents.write import values
 from fastllmload.metrics.levels import fairness, guardrail, prefix_cache
 from fastllmload.metrics.request import network
 from fastllmload.metrics.request.durations import NULL
@@ -85,8 +86,8 @@ def test_tokens_per_second_and_watt() -> None:
 
 def test_network() -> None:
     found = network.rtt_ms(np.array([NULL, 1_000_000, 3_000_000]))
-    assert found["n"] == 2 and found["p50"] == 2 and found["p95"] == pytest.approx(2.9)
-    assert network.rtt_ms(np.array([NULL]))["p50"] is None
+    assert found.n == 2 and found.p50 == 2 and found.p95 == pytest.approx(2.9)
+    assert network.rtt_ms(np.array([NULL])).p50 is None
     assert network.ttft_net_adjusted(100, 2) == 98 and network.ttft_net_adjusted(100, None) is None
 
 
@@ -96,18 +97,19 @@ def test_a_round_trip_is_known_where_every_connection_was_open_before(tmp_path: 
     rows["t_dispatch"] = 1_000
     manifest = {"target": {"connect_ms": [0.4, 0.2, 0.3]}, "config": {"output": {"ttft_net_adjusted": True}}}
     run = Run(tmp_path, manifest, rows, np.zeros(0, layout.EVENT), np.zeros(4, np.int64))
-    found = network.network_metrics(run, np.ones(3, bool))
+    found = values(network.network_metrics(run, np.ones(3, bool)))
     beside = {"unit": "ms", "method": "connects before and after the run"}
     assert found["rtt_ms"] == {**beside, "n": 3, "p50": 0.3, "p95": pytest.approx(0.39)}
     assert found["ttft_net_adjusted"]["rtt_p50_ms"] == 0.3
     manifest["target"]["connect_after_ms"] = [0.1, 0.1]
     run = replace(run)
-    assert network.network_metrics(run, np.ones(3, bool))["rtt_ms"] == {**beside, "n": 5, "p50": 0.2, "p95": 0.38}
+    again = values(network.network_metrics(run, np.ones(3, bool)))
+    assert again["rtt_ms"] == {**beside, "n": 5, "p50": 0.2, "p95": 0.38}
     rows["t_connected"][1] = 8_001_000  # one that a request waited for
     waited = network.network_metrics(run, np.ones(3, bool))["rtt_ms"]
-    assert (waited["p50"], waited["method"]) == (8, "connects of requests")
+    assert (waited.p50, waited.method) == (8, "connects of requests")
     bare = Run(tmp_path, {}, np.zeros_like(rows), run.events, run.first_event)
-    assert network.network_metrics(bare, np.ones(3, bool))["rtt_ms"]["n"] == 0
+    assert network.network_metrics(bare, np.ones(3, bool))["rtt_ms"].n == 0
 
 
 def test_a_constant_power_is_exactly_that() -> None:

@@ -120,8 +120,8 @@ def test_jain_index_beside_isolated_runs() -> None:
     run = run_of([100, 150, 600, 400], [0, 0, 1, 1])
     chosen = populations(run, window_of(run))
     found = fairness_block(run, chosen, count_tokens(run), {0: 100.0, 1: 400.0})
-    assert found is not None and found["jain_index"]["value"] == pytest.approx(0.9615384615)
-    assert found["jain_index"]["significantly_unfair"] is False
+    assert found is not None and found.jain_index.value == pytest.approx(0.9615384615)
+    assert found.jain_index.significantly_unfair is False
 
 
 def test_a_request_that_never_got_out_can_starve() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from example_runs import MS, run_of, streamed, timed
 
+from fastllmload.documents.write import plain
 from fastllmload.metrics.distribution import shape
 from fastllmload.metrics.levels import asiai, fairness, guardrail, operating_points, prefix_cache
 from fastllmload.metrics.levels.scaling import scaling
@@ -118,7 +119,7 @@ def goodput_of(given: Found) -> Found:
         run.rows, tokens.timed, tokens.output, times, fluidity.fluidity_of(run, tokens, times), idle.Reader()
     )
     n_r = benefit.received(tokens, times, True)
-    return judge(run, [objective("reading", given["speed"])], judged, n_r, given["window_s"])
+    return plain(judge(run, [objective("reading", given["speed"])], judged, n_r, given["window_s"]))
 
 
 def smooth_of(given: Found) -> Found:

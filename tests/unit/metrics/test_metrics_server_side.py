@@ -46,7 +46,7 @@ def said(total: int, load: int, prompt: int, spent: int, tokens: int) -> dict[st
 def test_each_figure_is_the_servers_own() -> None:
     run = run_of([said(900 * MS, 10 * MS, 200 * MS, 500 * MS, 50), said(1100 * MS, 0, 300 * MS, 700 * MS, 35)])
     found = server_side_metrics(run, everyone(run))
-    means = {name: found[name]["mean"] for name in found}
+    means = {name: found[name].mean for name in found}
     assert means == {
         "server_total_duration": 1000.0,
         "server_load_duration": 10.0,
@@ -55,14 +55,14 @@ def test_each_figure_is_the_servers_own() -> None:
         "server_ttft": 250.0,
         "server_gen_tok_s": 75.0,
     }
-    assert (found["server_load_duration"]["n"], found["server_load_duration"]["n_null"]) == (1, 1)
-    assert "prompt_eval_duration" in found["server_ttft"]["note"]
+    assert (found["server_load_duration"].n, found["server_load_duration"].n_null) == (1, 1)
+    assert "prompt_eval_duration" in found["server_ttft"].note
 
 
 def test_a_silent_server_has_no_figure() -> None:
     run = run_of([{"completion_tokens": 9}, {}])
     for name, found in server_side_metrics(run, everyone(run)).items():
-        assert (found["n"], found["n_null"], found["mean"], found["p50"]) == (0, 2, None, None), name
+        assert (found.n, found.n_null, found.mean, found.p50) == (0, 2, None, None), name
 
 
 @pytest.mark.parametrize(("spent", "rate", "degenerate"), [(10 * MS, 1000.0, 0), (10 * MS - 1, None, 1)])
@@ -71,7 +71,7 @@ def test_less_than_ten_ms_of_generation_is_left_out_and_counted(
 ) -> None:
     run = run_of([said(1, 1, 1, spent, 10)])
     found = server_side_metrics(run, everyone(run))["server_gen_tok_s"]
-    assert (found["mean"], found["n_degenerate"], found["n_null"]) == (rate, degenerate, 0)
+    assert (found.mean, found.n_degenerate, found.n_null) == (rate, degenerate, 0)
 
 
 def test_server_figures_change_no_client_figure() -> None:

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.write import values
 from fastllmload.metrics.distribution import shape
 from fastllmload.statistics import order_statistics
 
@@ -143,10 +145,10 @@ def test_pieces_of_a_long_sample_have_the_same_shape(monkeypatch: pytest.MonkeyP
 
 def test_what_run_json_says() -> None:
     gaps = in_ns(np.random.default_rng(1).exponential(20, 6000))
-    found = shape.shape_metrics(gaps, "tbc", {"p50": 14.0, "p99": 91.0})
+    found = values(shape.shape_metrics(gaps, "tbc", Metric(p50=14.0, p99=91.0)))
     assert found["tail_ratio"] == {"unit": "ratio", "value": 6.5, "pooled_as": "tbc", "n": 6000, "enough": True}
     assert found["tail_index"]["label"] == "exponential" and found["tail_index"]["heavy_above"] == 0.15
     assert found["modality"]["label"] == "unimodal" and len(found["modality"]["peaks_ms"]) == 1
-    nothing = shape.shape_metrics(np.empty(0, np.int64), "itl", {"p50": None, "p99": None})
+    nothing = values(shape.shape_metrics(np.empty(0, np.int64), "itl", Metric()))
     assert {name: metric["value"] for name, metric in nothing.items()} == dict.fromkeys(found)
     assert nothing["modality"]["label"] is nothing["tail_index"]["label"] is None and not nothing["modality"]["enough"]

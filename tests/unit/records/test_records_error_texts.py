@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from refusals import raises_code
 
+from fastllmload.documents.write import plain
 from fastllmload.records.error_texts import LONGEST, NAME, encode_texts, message_of, read_texts
 from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.redact import Redactor
@@ -29,32 +30,32 @@ def test_equal_texts_of_workers_are_one_and_the_most_frequent_comes_first(tmp_pa
     worker(tmp_path, 0, (b"rare", 3), (b"often", 2), left_out=1)
     worker(tmp_path, 1, (b"often", 5), left_out=2)
     found = read_texts(tmp_path)
-    assert [(each["text"], each["requests"]) for each in found["texts"]] == [("often", 7), ("rare", 3)]
-    assert found["left_out"] == 3
-    assert found["texts"][0]["http_status"] == 500 and found["texts"][0]["error"] == "http_status"
+    assert [(each.text, each.requests) for each in found.texts] == [("often", 7), ("rare", 3)]
+    assert found.left_out == 3
+    assert found.texts[0].http_status == 500 and found.texts[0].error == "http_status"
 
 
 def test_unknown_finish_reasons_are_not_failures(tmp_path: Path) -> None:
     write(tmp_path, 0, [(200, 0, b"finish_reason: wandered", 3), (500, HTTP_STATUS, b"busy", 1)])
     found = read_texts(tmp_path)
-    assert found["finish_reasons"] == [{"word": "wandered", "requests": 3}]
-    assert [each["text"] for each in found["texts"]] == ["busy"]
+    assert plain(found)["finish_reasons"] == [{"word": "wandered", "requests": 3}]
+    assert [each.text for each in found.texts] == ["busy"]
 
 
 def test_a_folder_without_any_has_none(tmp_path: Path) -> None:
-    assert read_texts(tmp_path) == {"texts": [], "left_out": 0, "finish_reasons": []}
+    assert plain(read_texts(tmp_path)) == {"texts": [], "left_out": 0, "finish_reasons": []}
 
 
 @pytest.mark.parametrize("before", [0, LONGEST - 5])
 def test_no_part_of_a_key_is_kept(tmp_path: Path, before: int) -> None:
     worker(tmp_path, 0, (b"x" * before + f"wrong key {KEY}!".encode(), 1))
-    text = read_texts(tmp_path)["texts"][0]["text"]
+    text = read_texts(tmp_path).texts[0].text
     assert "sk-" not in text and len(text) <= LONGEST
 
 
 def test_control_characters_are_replaced(tmp_path: Path) -> None:
     worker(tmp_path, 0, (b"\x1b[31mred\x07 \xff\n", 1))
-    assert read_texts(tmp_path)["texts"][0]["text"] == "\ufffd[31mred\ufffd \ufffd\n"
+    assert read_texts(tmp_path).texts[0].text == "\ufffd[31mred\ufffd \ufffd\n"
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

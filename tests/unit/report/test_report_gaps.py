@@ -15,6 +15,7 @@ from typed_documents import typed
 from fastllmload.certificate.figures import describe_figures, headline_figures
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
+from fastllmload.documents.write import values
 from fastllmload.metrics.run.measure import measure
 from fastllmload.report.documents import minimum
 from fastllmload.report.documents.results import client_table, latency_table
@@ -34,7 +35,7 @@ def made(*requests: dict[str, Any], option: str = "auto") -> ReportContext:
     manifest = {"config": {"output": {"goodput": [], "itl_option": option}}, "status": "done"}
     run = run_of(list(requests), manifest)
     document = manifest | measure(run)
-    figures = describe_figures(headline_figures(convert(document, RunDocument)))
+    figures = values(describe_figures(headline_figures(convert(document, RunDocument))))
     return ReportContext(run, document | {"certificate": {"verdict": "valid", "figures": figures, "seconds": {}}})
 
 

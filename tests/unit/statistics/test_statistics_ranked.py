@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastllmload.metrics.distribution.percentiles import NAMED, percentile
-from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.distribution.summary import summarize
 from fastllmload.statistics import order_statistics
 from fastllmload.statistics.order_statistics import Ranked, collected, in_order, pieces
 
@@ -63,10 +63,10 @@ def test_prepared_ranks_need_no_pass_of_their_own(monkeypatch: pytest.MonkeyPatc
 def test_figures_of_many_values_are_those_of_a_sorted_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     values = RNG.lognormal(16, 0.5, 60_000).astype(np.int64)
     first = np.arange(0, len(values) + 1, 100)
-    sorted_copy = distribution(values, "ms", first=first)
+    sorted_copy = summarize(values, "ms", first=first)
     monkeypatch.setattr(order_statistics, "MANY", 1)
     assert isinstance(in_order(values), Ranked)
-    by_rank = distribution(values, "ms", first=first)
+    by_rank = summarize(values, "ms", first=first)
     for figure, ends in sorted_copy["ci95"].items():
         assert by_rank["ci95"][figure] == pytest.approx(ends, rel=1e-12), figure
     assert by_rank["std"] == pytest.approx(sorted_copy["std"], rel=1e-12)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.statistics.interval import ConfidenceInterval, Estimate, NotEstimable
+from fastllmload.statistics.interval import ConfidenceInterval, Estimate
 from fastllmload.statistics.order_statistics import Ordered
 
 NAMED = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -60,32 +60,11 @@ def interval(ordered: npt.NDArray[Any], q: float) -> list[float | None]:
     return [None if rank is None else float(ordered[rank - 1]) for rank in interval_ranks(len(ordered), q)]
 
 
-def insufficient(n: int) -> list[str]:
+def insufficient(n: int) -> tuple[str, ...]:
     """Names of the percentiles for which *n* samples are too few; their values are flagged."""
-    return [name for name, needed in NEEDED.items() if n < needed]
+    return tuple(name for name, needed in NEEDED.items() if n < needed)
 
 
-def ends(estimate: Estimate, scale: float = 1.0) -> list[float] | None:
-    """[low, high] divided by *scale*; None without an interval."""
-    return [estimate.low / scale, estimate.high / scale] if isinstance(estimate, ConfidenceInterval) else None
-
-
-def refused(estimate: NotEstimable) -> dict[str, Any]:
-    """Why the interval is missing, and how many requests of this kind it needs (None: more do not help)."""
-    return {"reason": estimate.reason, "requests_needed": estimate.needed}
-
-
-def stated(estimate: Estimate | None) -> dict[str, Any]:
-    """`ci95` of a single number, and why it is missing; None without a number."""
-    missing = {"not_estimable": refused(estimate)} if isinstance(estimate, NotEstimable) else {}
-    return {"ci95": None if estimate is None else ends(estimate), **missing}
-
-
-def stated_all(estimates: Mapping[str, Estimate] | None, scale: float) -> dict[str, Any]:
-    """`ci95` of the figures of a distribution by name, in units of *scale*; None without any value."""
-    if estimates is None:
-        return {"ci95": None, "not_estimable": {}}
-    return {
-        "ci95": {name: ends(found, scale) for name, found in estimates.items()},
-        "not_estimable": {name: refused(found) for name, found in estimates.items() if isinstance(found, NotEstimable)},
-    }
+def ends(estimate: Estimate | None, scale: float = 1.0) -> tuple[float, float] | None:
+    """(low, high) divided by *scale*; None without an interval."""
+    return (estimate.low / scale, estimate.high / scale) if isinstance(estimate, ConfidenceInterval) else None

@@ -6,14 +6,16 @@ All functions take gaps in ns in any order, because a sort would cost more than 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.distribution.summary import scalar
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric, Value
+from fastllmload.metrics.distribution.summary import number
 from fastllmload.statistics.order_statistics import in_order, pieces
 
 Floats = npt.NDArray[np.float64]
@@ -200,35 +202,53 @@ def variance(xi: float) -> float:
     )
 
 
-def shape_metrics(gaps_ns: Numbers, pooled_as: str, summary: Mapping[str, Any]) -> dict[str, Any]:
+class ModalityMetric(Value, frozen=True, kw_only=True):
+    WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "label", "peaks_ms", "bandwidth_ln")
+
+
+class TailIndexMetric(Value, frozen=True, kw_only=True):
+    WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "label", "standard_error", "k")
+
+
+def shape_metrics(gaps_ns: Numbers, pooled_as: str, summary: Metric) -> dict[str, Metric]:
     """`tail_ratio`, `modality`, `tail_index` of the gaps with the metric name *pooled_as*, with their thresholds.
 
     *summary* is the distribution of the same gaps. `enough` is false below the 5000 gaps that IETF 5.4.2 requires.
     """
     modes_found, tail_found = modality(gaps_ns), tail(gaps_ns)
-    of = {"pooled_as": pooled_as, "n": len(gaps_ns), "enough": len(gaps_ns) >= ENOUGH}
+    n, enough = len(gaps_ns), len(gaps_ns) >= ENOUGH
     return {
-        "tail_ratio": scalar(tail_ratio(summary["p50"], summary["p99"]), "ratio", **of),
-        "modality": scalar(
-            None if modes_found is None else len(modes_found.peaks_ms),
-            "modes",
+        "tail_ratio": Value(
+            unit="ratio",
+            value=number(tail_ratio(known(summary.p50), known(summary.p99))),
+            pooled_as=pooled_as,
+            n=n,
+            enough=enough,
+        ),
+        "modality": ModalityMetric(
+            unit="modes",
+            value=None if modes_found is None else float(len(modes_found.peaks_ms)),
             label=None if modes_found is None else modes_found.label,
-            peaks_ms=None if modes_found is None else list(modes_found.peaks_ms),
+            peaks_ms=None if modes_found is None else modes_found.peaks_ms,
             bandwidth_ln=None if modes_found is None else modes_found.bandwidth,
             gaps_at_least_ms=SHORTEST_NS / 1e6,
             peak_share=PEAK_SHARE,
             valley_share=VALLEY_SHARE,
-            **of,
+            pooled_as=pooled_as,
+            n=n,
+            enough=enough,
         ),
-        "tail_index": scalar(
-            None if tail_found is None else tail_found.xi,
-            "xi",
+        "tail_index": TailIndexMetric(
+            unit="xi",
+            value=None if tail_found is None else number(tail_found.xi),
             label=None if tail_found is None else tail_found.label,
             standard_error=None if tail_found is None else tail_found.standard_error,
             k=None if tail_found is None else tail_found.k,
             tail_share=TAIL_SHARE,
             light_below=LIGHT_BELOW,
             heavy_above=HEAVY_ABOVE,
-            **of,
+            pooled_as=pooled_as,
+            n=n,
+            enough=enough,
         ),
     }

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.distribution.percentiles import NAMED, insufficient, percentile, ranks_of, stated, stated_all
+from fastllmload.documents import metric
+from fastllmload.documents.metric import Distribution, EstimatedValue, Value
+from fastllmload.documents.write import plain
+from fastllmload.metrics.distribution.percentiles import NAMED, ends, insufficient, percentile, ranks_of
 from fastllmload.metrics.request.durations import NULL
-from fastllmload.statistics.interval import Estimate, Sample, intervals
+from fastllmload.statistics.interval import Estimate, NotEstimable, Sample, intervals
 from fastllmload.statistics.order_statistics import Ranked, in_order, pieces
 
 SCALES = {"ms": 1e6, "s": 1e9}  # ns per unit; other units are taken as they are
@@ -41,7 +44,7 @@ def std_of(ordered: npt.NDArray[Any] | Ranked) -> float:
 
 def distribution(
     values: npt.NDArray[Any], unit: str, n_null: int | None = None, first: npt.NDArray[np.int64] | None = None
-) -> dict[str, Any]:
+) -> Distribution:
     """`metrics.<name>` of run.json, from integer ns (NULL = null) or floats (NaN = null), in order of time.
 
     Request k has `values[first[k]:first[k + 1]]`, none of them null; without *first* it has one value.
@@ -60,25 +63,55 @@ def distribution(
     def scaled(value: float | None) -> float | None:
         return None if value is None else float(value) / scale
 
-    return {
-        "unit": unit,
-        "n": n,
-        "n_null": len(values) - n if n_null is None else n_null,
-        "mean": scaled(mean),
-        "std": scaled(std),
-        "min": scaled(float(ordered[0])) if n else None,
-        "max": scaled(float(ordered[-1])) if n else None,
-        **{name: scaled(percentile(ordered, q)) for name, q in NAMED.items()},
-        **stated_all(intervals(Sample(kept, ordered, first, std), NAMED) if n else None, scale),
-        "insufficient": insufficient(n),
-    }
+    at = {name: scaled(percentile(ordered, q)) for name, q in NAMED.items()}
+    found = intervals(Sample(kept, ordered, first, std), NAMED) if n else None
+    missing = {name: each for name, each in (found or {}).items() if isinstance(each, NotEstimable)}
+    return Distribution(
+        unit=unit,
+        n=n,
+        n_null=len(values) - n if n_null is None else n_null,
+        mean=scaled(mean),
+        std=scaled(std),
+        min=scaled(float(ordered[0])) if n else None,
+        max=scaled(float(ordered[-1])) if n else None,
+        p50=at["p50"],
+        p75=at["p75"],
+        p90=at["p90"],
+        p95=at["p95"],
+        p99=at["p99"],
+        p999=at["p999"],
+        ci95=None if found is None else {name: ends(each, scale) for name, each in found.items()},
+        not_estimable={
+            name: metric.NotEstimable(reason=each.reason, requests_needed=each.needed) for name, each in missing.items()
+        },
+        insufficient=insufficient(n),
+    )
 
 
-def scalar(value: float | None, unit: str, **more: Any) -> dict[str, Any]:
+def summarize(
+    values: npt.NDArray[Any], unit: str, n_null: int | None = None, first: npt.NDArray[np.int64] | None = None
+) -> dict[str, Any]:
+    """`distribution` as plain values."""
+    return plain(distribution(values, unit, n_null, first))
+
+
+def number(value: float | None) -> float | None:
+    """NaN becomes None."""
+    return None if value is None or np.isnan(value) else float(value)
+
+
+def scalar(value: float | None, unit: str) -> Value:
     """`metrics.<name>` of a single number; NaN becomes None."""
-    return {"unit": unit, "value": None if value is None or np.isnan(value) else float(value), **more}
+    return Value(unit=unit, value=number(value))
 
 
-def estimated(value: float | None, unit: str, estimate: Estimate | None, **more: Any) -> dict[str, Any]:
+def estimated(
+    value: float | None, unit: str, estimate: Estimate | None, input_counting: str | None = None
+) -> EstimatedValue:
     """`metrics.<name>` of a single number with its `ci95`, or the reason why it has none."""
-    return {**scalar(value, unit, **more), **stated(estimate)}
+    missing: dict[str, metric.Reason] = {}
+    if isinstance(estimate, NotEstimable):
+        missing = {"reason": estimate.reason, "requests_needed": estimate.needed}
+    return EstimatedValue(
+        unit=unit, value=number(value), input_counting=input_counting, ci95=ends(estimate), not_estimable=missing
+    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.run import ClassFairness, Fairness, JainIndex
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.objective import class_name
@@ -69,7 +69,7 @@ def starvation_rate(wait_ns: Numbers, ended_ns: Numbers) -> float | None:
 
 def fairness_block(
     run: Run, chosen: Populations, tokens: TokenCounts, isolated_p50_ms: Mapping[int, float] | None = None
-) -> dict[str, Any] | None:
+) -> Fairness | None:
     """`fairness` of run.json; None with fewer than two request classes.
 
     *isolated_p50_ms*: median TTFT of each class in a run of its own, by class number. A single run has none of them,
@@ -81,39 +81,39 @@ def fairness_block(
     served = run.rows[chosen.latency]
     by_class = normalised(to_float(ttft(served), 1e6), served["request_class"], dict(isolated_p50_ms or {}))
     by_tokens = to_float(norm_latency(served, tokens.output[chosen.latency]), 1e6)
-    return {
-        "jain_index": judged(by_class, "ttft / isolated median ttft of the class"),
-        "jain_norm_latency": judged(by_tokens, "e2e / output tokens"),
-        "unfair_below": UNFAIR_BELOW,
-        "starved_above_medians": STARVED_ABOVE,
-        "classes": {class_name(n, run.document): one_class(run, chosen, tokens, n) for n in numbers},
-    }
+    return Fairness(
+        jain_index=judged(by_class, "ttft / isolated median ttft of the class"),
+        jain_norm_latency=judged(by_tokens, "e2e / output tokens"),
+        unfair_below=UNFAIR_BELOW,
+        starved_above_medians=STARVED_ABOVE,
+        classes={class_name(n, run.document): one_class(run, chosen, tokens, n) for n in numbers},
+    )
 
 
-def judged(x: Floats, normalisation: str) -> dict[str, Any]:
+def judged(x: Floats, normalisation: str) -> JainIndex:
     """Jain's index of *x* with its verdict; both None without a value."""
     index = jain_index(x)
-    return {
-        "value": index,
-        "n": int((~np.isnan(x)).sum()),
-        "normalisation": normalisation,
-        "significantly_unfair": None if index is None else significant_unfairness(index),
-    }
+    return JainIndex(
+        value=index,
+        n=int((~np.isnan(x)).sum()),
+        normalisation=normalisation,
+        significantly_unfair=None if index is None else significant_unfairness(index),
+    )
 
 
-def one_class(run: Run, chosen: Populations, tokens: TokenCounts, number: int) -> dict[str, Any]:
+def one_class(run: Run, chosen: Populations, tokens: TokenCounts, number: int) -> ClassFairness:
     """Figures of one class: latencies of its successful requests, starvation among all submitted ones."""
     mine = run.rows["request_class"] == number
     submitted, kept = run.rows[chosen.submitted & mine], chosen.latency & mine
     served = run.rows[kept]
     ended = np.where(submitted["t_end"] > 0, submitted["t_end"] - committed(submitted), NULL)
-    return {
-        "submitted": len(submitted),
-        "ok": len(served),
-        "starvation_rate": starvation_rate(ttft(submitted), ended),
-        "ttft": distribution(ttft(served), "ms"),
-        "tpot": distribution(tpot(served, spaced(run, tokens.timed)[kept]), "ms"),
-    }
+    return ClassFairness(
+        submitted=len(submitted),
+        ok=len(served),
+        starvation_rate=starvation_rate(ttft(submitted), ended),
+        ttft=distribution(ttft(served), "ms"),
+        tpot=distribution(tpot(served, spaced(run, tokens.timed)[kept]), "ms"),
+    )
 
 
 STATISTICS = ("p50", "p95", "p99", "mean")  # the first is the primary one

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric, Value
 from fastllmload.documents.plan import WorkloadDescription
-from fastllmload.metrics.distribution.summary import scalar
 from fastllmload.records.run import Run
 
 Numbers = npt.NDArray[np.int64]
@@ -81,7 +81,7 @@ OTHER_UNIT = (
 )
 
 
-def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Any]:
+def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Metric]:
     """`cache_hit_rate` over successful *rows*: null when prompts share no prefix, the server does not report cached tokens
     or counts with another tokenizer than the plan. `cached_prompt_share`: of the prompt tokens, both counted by the server.
     """
@@ -90,15 +90,15 @@ def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Any]:
     prompts = int(rows["prompt_tokens"][counted].sum())
     unlike = other_unit(rows[sharing & counted & (rows["input_target"] > 0)])
     return {
-        "cache_hit_rate": scalar(
-            cache_hit_rate(cached, shared) if unlike is None else None,
-            "share",
+        "cache_hit_rate": Value(
+            unit="share",
+            value=cache_hit_rate(cached, shared) if unlike is None else None,
             n=int((sharing & (cached >= 0)).sum()),
             n_null=int((sharing & (cached < 0)).sum()),
-            **({} if unlike is None else {"note": unlike}),
+            note=unlike,
         ),
-        "cached_prompt_share": scalar(
-            float(cached[counted].sum() / prompts) if prompts else None, "share", n=int(counted.sum())
+        "cached_prompt_share": Value(
+            unit="share", value=float(cached[counted].sum() / prompts) if prompts else None, n=int(counted.sum())
         ),
     }
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from fastllmload.metrics.distribution.summary import distribution, scalar
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric, Value
+from fastllmload.metrics.distribution.summary import distribution, number
 from fastllmload.metrics.request.durations import Nanoseconds, committed, to_float
 from fastllmload.metrics.run.throughput import TimeBase, per_second
 from fastllmload.metrics.tokens.counts import TOKENIZER, USAGE, TokenCounts
@@ -20,6 +24,16 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
+class PresetFields(TypedDict):
+    """The settings, which are part of every value, because values with different settings cannot be compared."""
+
+    preset: str
+    alpha: float
+    speed_tok_s: float
+    d1_ms: float
+    f: str
+
+
 @dataclass(frozen=True)
 class Preset:
     """*alpha* tokens that one second of idling costs a *reader*. f(l) is l in seconds."""
@@ -27,9 +41,9 @@ class Preset:
     alpha: float
     reader: Reader
 
-    def described(self) -> dict[str, Any]:
-        """The settings, which are part of every value, because values with different settings cannot be compared."""
-        return {"alpha": self.alpha, **self.reader.described(), "f": "seconds"}
+    def described(self, name: str) -> PresetFields:
+        """The settings of the preset *name*."""
+        return {"preset": name, "alpha": self.alpha, **self.reader.described(), "f": "seconds"}
 
 
 PRESETS = {"sg-default": Preset(5.0, Reader(20.0)), "sg-fig6": Preset(10.0, Reader(5.0))}  # SG 5.1, SG 5.2
@@ -64,19 +78,19 @@ def benefits_by(run: Run, times: TokenTimes, n_r: Numbers, preset: Preset) -> Fl
     return benefit(n_r, idle_latency(late), preset.alpha)
 
 
-def benefit_metrics(run: Run, times: TokenTimes, n_r: Numbers, base: TimeBase) -> dict[str, Any]:
+def benefit_metrics(run: Run, times: TokenTimes, n_r: Numbers, base: TimeBase) -> dict[str, Metric]:
     """`benefit_<preset>` per submitted request and `smooth_goodput_<preset>`, each with its parameters."""
-    found: dict[str, Any] = {}
+    found: dict[str, Metric] = {}
     for name, preset in PRESETS.items():
         each = benefits_by(run, times, n_r, preset)
-        by, key = {"preset": name, **preset.described()}, name.replace("-", "_")
-        found[f"benefit_{key}"] = {**distribution(each, "tokens"), **by}
-        found[f"smooth_goodput_{key}"] = scalar(
-            smooth_goodput(each, base.seconds), "tokens/s", time_base=base.name, **by
+        by, key = preset.described(name), name.replace("-", "_")
+        found[f"benefit_{key}"] = replace(distribution(each, "tokens"), **by)
+        found[f"smooth_goodput_{key}"] = Value(
+            unit="tokens/s", value=number(smooth_goodput(each, base.seconds)), time_base=base.name, **by
         )
     return found
 
 
-def smooth_by_preset(metrics: dict[str, Any]) -> dict[str, float | None]:
+def smooth_by_preset(metrics: Mapping[str, Metric]) -> dict[str, float | None]:
     """Smooth goodput of each preset, from the result of `benefit_metrics`."""
-    return {name: metrics[f"smooth_goodput_{name.replace('-', '_')}"]["value"] for name in PRESETS}
+    return {name: known(metrics[f"smooth_goodput_{name.replace('-', '_')}"].value) for name in PRESETS}

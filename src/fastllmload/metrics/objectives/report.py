@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import ClassObjectives, ObjectiveResult, Objectives, WorstRequest
 from fastllmload.errors import InputError
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.evaluators import JudgedRequests, ObjectiveOutcome, evaluator, outcome
@@ -82,7 +85,7 @@ def objectives(
     fluid: Fluidity,
     n_r: Numbers,
     smooth: Mapping[str, float | None],
-) -> dict[str, Any] | None:
+) -> Objectives | None:
     """Judge the submitted requests, which all have *times*, by the objectives of --goodput; None without any.
 
     *n_r*: content tokens that each received; *smooth*: smooth goodput by preset. An objective that this version does
@@ -91,60 +94,56 @@ def objectives(
     asked = asked_of(run.document)
     if not asked:
         return None
-    stated = {
-        "objectives_ms": dict(asked),
-        "smooth_goodput": dict(smooth),
-        "time_base": base.name,
-        "seconds": base.seconds,
-    }
     try:
         wanted = objectives_of(asked)
     except InputError as problem:
-        return {**stated, **dict.fromkeys(FIGURES), "problem": str(problem)}
-    return {**stated, **judge(run, wanted, judged_of(run, tokens, times, fluid), n_r, base.seconds)}
-
-
-FIGURES = ("met", "submitted", "slo_attainment", "request_goodput", "token_goodput", "each", "objectives", "classes")
+        found = Objectives(problem=str(problem))
+    else:
+        found = judge(run, wanted, judged_of(run, tokens, times, fluid), n_r, base.seconds)
+    return replace(
+        found, objectives_ms=dict(asked), smooth_goodput=dict(smooth), time_base=base.name, seconds=base.seconds
+    )
 
 
 def judge(
     run: Run, wanted: Sequence[Objective], judged: JudgedRequests, n_r: Numbers, seconds: float | None
-) -> dict[str, Any]:
-    """The keys of FIGURES. A request whose class has no objective meets all when it is ok."""
+) -> Objectives:
+    """Who met the objectives. A request whose class has no objective meets all when it is ok."""
     results = [outcome(judged, asked.metric, asked.limit) for asked in wanted]
     ok = meeting(run, wanted, judged, results)
     classes = judged.rows["request_class"]
-    found = [
+    found = tuple(
         one_objective(run, asked, judged, result, subject(asked, wanted, classes, run.document))
         for asked, result in zip(wanted, results, strict=True)
-    ]
-    return {
-        "evaluator": evaluator({asked.metric for asked in wanted}),
-        "met": int(ok.sum()),
-        "submitted": len(ok),
-        "slo_attainment": slo_attainment(ok),
-        "request_goodput": request_goodput(ok, seconds),
-        "token_goodput": token_goodput(ok, n_r, seconds),
-        "each": {entry["objective"]: entry["met"] for entry in found},
-        "objectives": found,
-        "classes": by_class(run, classes, ok),
-    }
+    )
+    return Objectives(
+        evaluator=evaluator({asked.metric for asked in wanted}),
+        met=int(ok.sum()),
+        submitted=len(ok),
+        slo_attainment=slo_attainment(ok),
+        request_goodput=request_goodput(ok, seconds),
+        token_goodput=token_goodput(ok, n_r, seconds),
+        each={asked.name: each.met for asked, each in zip(wanted, found, strict=True)},
+        objectives=found,
+        classes=by_class(run, classes, ok),
+    )
 
 
-def attainment_bounds(found: Mapping[str, Any], among: int, beyond: int) -> dict[str, Any]:
-    """`unfinished` and `slo_attainment_bounds`: as if none, or all, of the unfinished requests had met the objectives; {}
-    without any. *among*: those in `submitted`, counted as failed; *beyond*: in flight when the run was killed, not in it.
+def with_bounds(found: Objectives, among: int, beyond: int) -> Objectives:
+    """*found* with `unfinished` and `slo_attainment_bounds`: as if none, or all, of the unfinished requests had met the
+    objectives. *among*: those in `submitted`, counted as failed; *beyond*: in flight when the run was killed, not in it.
     """
-    submitted, met = found["submitted"], found["met"]
+    submitted, met = known(found.submitted), known(found.met)
     if submitted is None or met is None or not among + beyond:
-        return {}
+        return found
     every = submitted + beyond
-    return {"unfinished": among + beyond, "slo_attainment_bounds": [met / every, (met + among + beyond) / every]}
+    ends = (met / every, (met + among + beyond) / every)
+    return replace(found, unfinished=among + beyond, slo_attainment_bounds=ends)
 
 
 def one_objective(
     run: Run, asked: Objective, judged: JudgedRequests, result: ObjectiveOutcome, whom: Mask
-) -> dict[str, Any]:
+) -> ObjectiveResult:
     """How many met and missed it, or failed, and by how much; names the worst requests first."""
     late, failed = whom & judged.ok & ~result.met, whom & ~judged.ok
     met, unit = int((whom & result.met).sum()), asked.unit if asked.unit in ("share", "count") else "ms"
@@ -153,25 +152,29 @@ def one_objective(
     beyond = np.nan_to_num(result.excess[late], nan=np.inf)  # a missing value is the worst
     by_excess = np.flatnonzero(late)[np.argsort(-beyond, kind="stable")][:WORST]
     unknown = asked.request_class is not None and class_number(asked.request_class, run.document) is None
-    return {
-        "objective": asked.name,
-        "metric": asked.metric,
-        "class": asked.request_class,
-        "limit": asked.limit,
-        "unit": asked.unit,
-        "submitted": int(whom.sum()),
-        "met": met,
-        "attainment": slo_attainment(result.met[whom]),
-        "missed": int(late.sum()),
-        "failed": int(failed.sum()),
-        "excess": distribution(np.where(late, result.excess, np.nan)[late], unit),
-        "worst": [
-            {"request_id": names.request_id(judged.rows[k]), "excess": excess_of(result, k, scale)} for k in by_excess
-        ],
-        "failed_requests": [names.request_id(judged.rows[k]) for k in np.flatnonzero(failed)[:WORST]],
-        **settings_of(run, asked),
-        **({"problem": f"the plan has no class {asked.request_class!r}"} if unknown else {}),
-    }
+    found = ObjectiveResult(
+        objective=asked.name,
+        metric=asked.metric,
+        class_=asked.request_class,
+        limit=asked.limit,
+        unit=asked.unit,
+        submitted=int(whom.sum()),
+        met=met,
+        attainment=slo_attainment(result.met[whom]),
+        missed=int(late.sum()),
+        failed=int(failed.sum()),
+        excess=distribution(np.where(late, result.excess, np.nan)[late], unit),
+        worst=tuple(
+            WorstRequest(request_id=names.request_id(judged.rows[k]), excess=excess_of(result, k, scale))
+            for k in by_excess
+        ),
+        failed_requests=tuple(names.request_id(judged.rows[k]) for k in np.flatnonzero(failed)[:WORST]),
+        problem=f"the plan has no class {asked.request_class!r}" if unknown else None,
+    )
+    # Other settings that the outcome depends on.
+    if asked.metric == "fluidity":
+        return replace(found, **targets_of(run.document.config.output).described())
+    return replace(found, **reader_of(run.document.config.output).described()) if asked.metric == "idle" else found
 
 
 def excess_of(result: ObjectiveOutcome, number: int, scale: float) -> float | None:
@@ -180,20 +183,13 @@ def excess_of(result: ObjectiveOutcome, number: int, scale: float) -> float | No
     return None if np.isnan(excess) else excess / scale
 
 
-def settings_of(run: Run, asked: Objective) -> dict[str, Any]:
-    """Other settings that the outcome depends on."""
-    if asked.metric == "fluidity":
-        return targets_of(run.document.config.output).described()
-    return reader_of(run.document.config.output).described() if asked.metric == "idle" else {}
-
-
-def by_class(run: Run, classes: npt.NDArray[Any], ok: Mask) -> dict[str, Any]:
+def by_class(run: Run, classes: npt.NDArray[Any], ok: Mask) -> dict[str, ClassObjectives]:
     """Met, submitted and attainment of each class of requests."""
     return {
-        class_name(int(number), run.document): {
-            "met": int(ok[classes == number].sum()),
-            "submitted": int((classes == number).sum()),
-            "slo_attainment": slo_attainment(ok[classes == number]),
-        }
+        class_name(int(number), run.document): ClassObjectives(
+            met=int(ok[classes == number].sum()),
+            submitted=int((classes == number).sum()),
+            slo_attainment=slo_attainment(ok[classes == number]),
+        )
         for number in np.unique(classes)
     }

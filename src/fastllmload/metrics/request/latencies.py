@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request import e2e as ends
 from fastllmload.metrics.request import token_rate, ttft
@@ -25,18 +28,18 @@ UNSTREAMED = "the answers were not streamed: what counts as the first token is t
 LIMITED_ABOVE_MS = 1.0  # a higher P99 of dispatch_lag: the generator was measured, not the target (spec/metrics 5.1)
 
 
-def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
+def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Metric]:
     """Distributions over the latency population; `_sched` counts from the scheduled instant."""
     mine = in_time(run.rows, chosen.latency)
     rows, output, timed = run.rows[mine], tokens.output[mine], spaced(run, tokens.timed)[mine]
     in_ms = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
     in_ms["tpot_any"] = per_token.tpot_any(rows, spaced(run, tokens.output)[mine])
-    found = {name: distribution(values, "ms") for name, values in in_ms.items()}
-    lag = found["dispatch_lag"]
-    lag["generator_limited"] = lag["p99"] is not None and lag["p99"] > LIMITED_ABOVE_MS
+    found: dict[str, Metric] = {name: distribution(values, "ms") for name, values in in_ms.items()}
+    limited = (known(found["dispatch_lag"].p99) or 0.0) > LIMITED_ABOVE_MS
+    found["dispatch_lag"] = replace(found["dispatch_lag"], generator_limited=limited)
     found |= token_rates(rows, output, timed)
     notes = notes_of(int(came_whole(run)[mine].sum()), len(mine))
-    return {**found, **{name: {**found[name], "note": note} for name, note in notes.items()}}
+    return found | {name: replace(found[name], note=note) for name, note in notes.items()}
 
 
 def notes_of(unstreamed: int, answers: int) -> dict[str, str]:
@@ -100,7 +103,7 @@ def per_token_times(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, np
     }
 
 
-def token_rates(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, Any]:
+def token_rates(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, Metric]:
     """The tok/s family. Degenerate rates (ASIAI-M1) are left out of the distribution, and counted."""
     degenerate = token_rate.degenerate(rows)
     generated = np.where(degenerate, np.nan, token_rate.gen_tok_s(rows, output))
@@ -112,5 +115,5 @@ def token_rates(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, Any]:
     }
     return {
         **{name: distribution(values, "tokens/s") for name, values in rates.items()},
-        "gen_tok_s": {**distribution(generated, "tokens/s", n_null), "degenerate": int(degenerate.sum())},
+        "gen_tok_s": replace(distribution(generated, "tokens/s", n_null), degenerate=int(degenerate.sum())),
     }

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
+from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.request.token_rate import SHORTEST_NS
@@ -23,23 +25,21 @@ NOTE = "the server's own clock; not comparable with client figures of another se
 TTFT_NOTE = "prompt_eval_duration of the server: without queueing, model loading and the network; not a client's ttft"
 
 
-def server_side_metrics(run: Run, chosen: Populations) -> dict[str, Any]:
+def server_side_metrics(run: Run, chosen: Populations) -> dict[str, Metric]:
     """`server_*` of run.json over the latency population; empty distributions where the server reports none."""
     rows = run.rows[chosen.latency]
     found = {f"server_{name}_duration": duration(rows, name) for name in DURATIONS}
-    reported = {name: {**distribution(values, "ms"), "note": NOTE} for name, values in found.items()}
+    reported = {name: replace(distribution(values, "ms"), note=NOTE) for name, values in found.items()}
     rates = gen_tok_s(rows)
     short = degenerate(rows)
     kept = np.where(short, np.nan, rates)
     n_null = int((np.isnan(kept) & ~short).sum())
     return {
         **reported,
-        "server_ttft": {**distribution(duration(rows, "prompt_eval"), "ms"), "note": TTFT_NOTE},
-        "server_gen_tok_s": {
-            **distribution(kept, "tokens/s", n_null=n_null),
-            "n_degenerate": int(short.sum()),
-            "note": NOTE,
-        },
+        "server_ttft": replace(distribution(duration(rows, "prompt_eval"), "ms"), note=TTFT_NOTE),
+        "server_gen_tok_s": replace(
+            distribution(kept, "tokens/s", n_null=n_null), n_degenerate=int(short.sum()), note=NOTE
+        ),
     }
 
 

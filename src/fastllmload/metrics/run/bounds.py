@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import regroup, tokenline
+from fastllmload.documents.metric import Ends
 from fastllmload.metrics.distribution.percentiles import percentile, ranks_of
 from fastllmload.metrics.distribution.summary import mean_of
 from fastllmload.metrics.request.tpot import spaced
@@ -51,7 +52,9 @@ def earliest(run: Run) -> Earliest:
     return Earliest(columns[0], columns[1], columns[2])
 
 
-def bounds_of(run: Run, population: npt.NDArray[np.bool_], tokens: TokenCounts, gaps: PooledGaps) -> dict[str, Any]:
+def bounds_of(
+    run: Run, population: npt.NDArray[np.bool_], tokens: TokenCounts, gaps: PooledGaps
+) -> dict[str, dict[str, Ends]]:
     """By metric: `bounds` of run.json, {statistic: [low, high]} in ms, of the latency *population*."""
     of_requests = {
         name: (np.maximum(least - STAMP_NS, 0), most + STAMP_NS)
@@ -61,10 +64,10 @@ def bounds_of(run: Run, population: npt.NDArray[np.bool_], tokens: TokenCounts, 
     return {name: in_ms(least, most) for name, (least, most) in found.items() if len(least)}
 
 
-def in_ms(least: Values | Ranked, most: Values | Ranked) -> dict[str, list[float]]:
+def in_ms(least: Values | Ranked, most: Values | Ranked) -> dict[str, Ends]:
     """The figures of the lower and of the upper values, in ms."""
     low, high = figures_of(least), figures_of(most)
-    return {name: [low[name] / NS_PER_MS, high[name] / NS_PER_MS] for name in low}
+    return {name: (low[name] / NS_PER_MS, high[name] / NS_PER_MS) for name in low}
 
 
 def figures_of(values: Values | Ranked) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import scalar
 from fastllmload.metrics.request.ttft import ttft
 from fastllmload.records.run import Run
@@ -20,7 +21,7 @@ def declared_cold(declarations: Mapping[str, Any]) -> bool:
     return str(declarations.get(DECLARED, "")).lower() in YES
 
 
-def cold_start_metrics(run: Run) -> dict[str, Any]:
+def cold_start_metrics(run: Run) -> dict[str, Metric]:
     """`cold_start_latency`: ttft of the very first request, warm-up included; null in other runs and without a token."""
     sent = np.flatnonzero(run.rows["t_submit"] > 0)
     if not declared_cold(run.document.declarations) or len(sent) == 0:

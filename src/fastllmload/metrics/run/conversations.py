@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.documents.fields import known
+from fastllmload.documents.run import Conversations, TurnResult
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.ttft import ttft
 from fastllmload.metrics.run.window import Populations
@@ -18,7 +19,7 @@ Rows = npt.NDArray[Any]
 MOST_TURNS = 32
 
 
-def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
+def conversations_block(run: Run, chosen: Populations) -> Conversations | None:
     """`conversations` of run.json; None without any. *tool_call_replies*: replies with tool calls before another turn."""
     description = run.document.plan.description
     planned = [one.conversations for one in (description, *description.classes) if one.conversations is not None]
@@ -28,17 +29,17 @@ def conversations_block(run: Run, chosen: Populations) -> dict[str, Any] | None:
     rows = run.rows[sent]
     last = last_turns(rows)
     ended_badly = last[last["status"] != layout.OK]
-    return {
-        "planned": sum(int(known(one.conversations) or 0) for one in planned),
-        "begun": len(last),
-        "turns_sent": len(rows),
-        "turns_planned": sum(int(known(one.requests) or 0) for one in planned),
-        "ended_by_failure": int(np.count_nonzero(ended_badly["status"] != layout.CANCELLED)),
-        "ended_by_leaving": int(np.count_nonzero(ended_badly["status"] == layout.CANCELLED)),
-        "tool_call_replies": int(np.count_nonzero(rows["flags"] & layout.FLAG_TOOL))
+    return Conversations(
+        planned=sum(int(known(one.conversations) or 0) for one in planned),
+        begun=len(last),
+        turns_sent=len(rows),
+        turns_planned=sum(int(known(one.requests) or 0) for one in planned),
+        ended_by_failure=int(np.count_nonzero(ended_badly["status"] != layout.CANCELLED)),
+        ended_by_leaving=int(np.count_nonzero(ended_badly["status"] == layout.CANCELLED)),
+        tool_call_replies=int(np.count_nonzero(rows["flags"] & layout.FLAG_TOOL))
         - int(np.count_nonzero(last["flags"] & layout.FLAG_TOOL)),
-        "turns": by_turn(run.rows[chosen.latency & conversing(run)]),
-    }
+        turns=by_turn(run.rows[chosen.latency & conversing(run)]),
+    )
 
 
 def conversing(run: Run) -> npt.NDArray[np.bool_]:
@@ -56,21 +57,20 @@ def last_turns(rows: Rows) -> Rows:
     return last
 
 
-def by_turn(rows: Rows) -> list[dict[str, Any]]:
-    """One entry per turn: requests, TTFT, prompt tokens and the cached share of them."""
-    return [one_turn(rows[rows["turn"] == turn], turn) for turn in np.unique(rows["turn"]).tolist()[:MOST_TURNS]]
+def by_turn(rows: Rows) -> tuple[TurnResult, ...]:
+    """One entry per turn."""
+    turns = np.unique(rows["turn"]).tolist()[:MOST_TURNS]
+    return tuple(one_turn(rows[rows["turn"] == turn], turn) for turn in turns)
 
 
-def one_turn(rows: Rows, turn: int) -> dict[str, Any]:
-    """Figures of turn *turn* (from 0). Prompt tokens, and their *cached_share*, as the server reports them; else None."""
+def one_turn(rows: Rows, turn: int) -> TurnResult:
     counted = rows[rows["prompt_tokens"] > 0]
     reported = counted[counted["cached_tokens"] >= 0]
-    return {
-        "turn": turn,
-        "requests": len(rows),
-        "ttft": distribution(ttft(rows), "ms"),
-        "prompt_tokens_mean": float(counted["prompt_tokens"].mean()) if len(counted) else None,
-        "cached_share": float(reported["cached_tokens"].sum() / reported["prompt_tokens"].sum())
-        if len(reported)
-        else None,
-    }
+    cached = float(reported["cached_tokens"].sum() / reported["prompt_tokens"].sum()) if len(reported) else None
+    return TurnResult(
+        turn=turn,
+        requests=len(rows),
+        ttft=distribution(ttft(rows), "ms"),
+        prompt_tokens_mean=float(counted["prompt_tokens"].mean()) if len(counted) else None,
+        cached_share=cached,
+    )

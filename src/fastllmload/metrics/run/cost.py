@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.distribution.summary import scalar
+from fastllmload.documents.metric import Metric, Value
+from fastllmload.metrics.distribution.summary import number
 from fastllmload.settings import Output
 
 SECONDS_PER_HOUR = 3600
@@ -32,15 +33,22 @@ def tokens_per_dollar(output_tok_s: float | None, price_per_hour: float | None) 
     return None if each is None else SECONDS_PER_HOUR * each
 
 
-def cost_metrics(output: Output, output_tok_s: float | None) -> dict[str, Any]:
+class PerGpu(Value, frozen=True, kw_only=True):
+    WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "gpus")
+
+
+class PerPrice(Value, frozen=True, kw_only=True):
+    WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "price_per_hour")
+
+
+def cost_metrics(output: Output, output_tok_s: float | None) -> dict[str, Metric]:
     """Figures from the GPUs and the price that the user declared; null without them."""
     gpus, price = output.gpus, output.price_per_hour
+    rate, bought = tok_s_per_dollar_hour(output_tok_s, price), tokens_per_dollar(output_tok_s, price)
     return {
-        "tok_per_gpu_s": scalar(tok_per_gpu_s(output_tok_s, gpus), "tokens/s/GPU", gpus=gpus),
-        "tok_s_per_dollar_hour": scalar(
-            tok_s_per_dollar_hour(output_tok_s, price), "tokens/s per price/h", price_per_hour=price
-        ),
-        "tokens_per_dollar": scalar(tokens_per_dollar(output_tok_s, price), "tokens/price", price_per_hour=price),
+        "tok_per_gpu_s": PerGpu(unit="tokens/s/GPU", value=number(tok_per_gpu_s(output_tok_s, gpus)), gpus=gpus),
+        "tok_s_per_dollar_hour": PerPrice(unit="tokens/s per price/h", value=number(rate), price_per_hour=price),
+        "tokens_per_dollar": PerPrice(unit="tokens/price", value=number(bought), price_per_hour=price),
     }
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.run import Counts
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import NULL, Mask, Nanoseconds
 from fastllmload.metrics.request.tpot import came_whole
@@ -20,7 +20,7 @@ from fastllmload.records.layout import CUT_AFTER_END, FINISH_OTHER, OK
 from fastllmload.records.run import Run
 
 
-def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
+def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> Counts:
     """`counts` of run.json: requests by status, tokens of the successful ones, and the sources of the token counts."""
     rows = run.rows[chosen.measured]
     statuses = success.by_status(rows)
@@ -28,25 +28,36 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, A
     ok = chosen.measured & (run.rows["status"] == OK)
     unsent = never_reached(run, len(rows))
     sources = np.bincount(tokens.source[ok], minlength=len(SOURCES))
-    return {
-        "planned": len(rows) + unsent,
-        "dispatched": len(rows) - statuses["not_sent"],
-        **statuses,
-        "not_sent": statuses["not_sent"] + unsent,
-        "cut_after_end": int((rows["error"] == CUT_AFTER_END).sum()),
-        "unknown_finish": int(((rows["finish"] == FINISH_OTHER) & (rows["status"] == OK)).sum()),
-        "failed": len(rows) - statuses["ok"] - statuses["not_sent"] - statuses["in_flight"] - left,
-        "left": left,
-        "explicit_errors": success.explicit_errors(rows),
-        "submitted_in_window": int(chosen.submitted.sum()),
-        "latency_population": int(chosen.latency.sum()),
-        "came_whole": int((chosen.latency & came_whole(run)).sum()),
-        "input_tokens": int(np.maximum(tokens.input[ok], 0).sum()),
-        "output_tokens": int(np.maximum(tokens.output[ok], 0).sum()),
-        "output_tokens_source": {name or "none": int(sources[n]) for n, name in enumerate(SOURCES)},
+    return Counts(
+        planned=len(rows) + unsent,
+        dispatched=len(rows) - statuses["not_sent"],
+        not_sent=statuses["not_sent"] + unsent,
+        in_flight=statuses["in_flight"],
+        ok=statuses["ok"],
+        empty=statuses["empty"],
+        refused=statuses["refused"],
+        http_error=statuses["http_error"],
+        rate_limited=statuses["rate_limited"],
+        truncated=statuses["truncated"],
+        timeout=statuses["timeout"],
+        connection_error=statuses["connection_error"],
+        protocol_error=statuses["protocol_error"],
+        cancelled=statuses["cancelled"],
+        stream_error=statuses["stream_error"],
+        cut_after_end=int((rows["error"] == CUT_AFTER_END).sum()),
+        unknown_finish=int(((rows["finish"] == FINISH_OTHER) & (rows["status"] == OK)).sum()),
+        failed=len(rows) - statuses["ok"] - statuses["not_sent"] - statuses["in_flight"] - left,
+        left=left,
+        explicit_errors=success.explicit_errors(rows),
+        submitted_in_window=int(chosen.submitted.sum()),
+        latency_population=int(chosen.latency.sum()),
+        came_whole=int((chosen.latency & came_whole(run)).sum()),
+        input_tokens=int(np.maximum(tokens.input[ok], 0).sum()),
+        output_tokens=int(np.maximum(tokens.output[ok], 0).sum()),
+        output_tokens_source={name or "none": int(sources[n]) for n, name in enumerate(SOURCES)},
         **reasoning_counts(run, chosen, tokens),
-        "events": len(run.events),
-    }
+        events=len(run.events),
+    )
 
 
 def never_reached(run: Run, sent: int) -> int:
@@ -79,6 +90,6 @@ def usage_less_tokenizer(run: Run, population: Mask) -> Nanoseconds:
     return found[population]
 
 
-def consistency_metrics(run: Run, population: Mask) -> dict[str, Any]:
+def consistency_metrics(run: Run, population: Mask) -> dict[str, Metric]:
     """`usage_less_tokenizer`: one value per request of the latency population whose text was recorded."""
     return {"usage_less_tokenizer": distribution(usage_less_tokenizer(run, population), "tokens")}

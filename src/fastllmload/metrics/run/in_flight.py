@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.distribution.summary import scalar
+from fastllmload.documents.metric import Metric, Value
+from fastllmload.metrics.distribution.summary import number
 from fastllmload.metrics.run.window import Window
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.metrics.tokens.timeline import BEARING
@@ -206,8 +207,12 @@ def received(run: Run, tokens: TokenCounts, alive: InFlight, begin: int, after: 
     return Arrivals(t_ns, ends, weight, begin, np.bincount(row, weight, len(count)).astype(np.float64))
 
 
-def in_flight_metrics(run: Run, window: Window | None, tokens: TokenCounts, measured: Mask) -> dict[str, Any]:
+class InFlightMetric(Value, frozen=True, kw_only=True):
+    WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "max")
+
+
+def in_flight_metrics(run: Run, window: Window | None, tokens: TokenCounts, measured: Mask) -> dict[str, Metric]:
     """`tokens_in_flight` of the *measured* rows: time average over the window, and its maximum."""
     found = None if window is None else tokens_in_flight(run, window, tokens, measured)
     mean, most = (None, None) if found is None else (found.mean, found.max)
-    return {"tokens_in_flight": scalar(mean, "tokens", max=most)}
+    return {"tokens_in_flight": InFlightMetric(unit="tokens", value=number(mean), max=most)}

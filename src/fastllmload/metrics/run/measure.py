@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.run import Counts, Objectives, WindowTimes
+from fastllmload.documents.write import values
 from fastllmload.metrics.distribution.shape import shape_metrics
 from fastllmload.metrics.levels.fairness import fairness_block
 from fastllmload.metrics.levels.prefix_cache import cache_metrics
 from fastllmload.metrics.objectives.benefit import benefit_metrics, received, smooth_by_preset
-from fastllmload.metrics.objectives.report import attainment_bounds, objectives
+from fastllmload.metrics.objectives.report import objectives, with_bounds
 from fastllmload.metrics.request.latencies import latency_metrics
 from fastllmload.metrics.request.network import network_metrics
 from fastllmload.metrics.request.server_side import server_side_metrics
@@ -45,26 +51,26 @@ FLAT = {"mean": "mean", "median": "p50", "std": "std", "p90": "p90", "p95": "p95
 
 
 def flat_keys(
-    metrics: dict[str, Any], counts: dict[str, Any], slo: dict[str, Any] | None, window: Window | None
+    metrics: dict[str, Metric], counts: Counts, slo: Objectives | None, window: Window | None
 ) -> dict[str, Any]:
     """vLLM's keys, and those of REASONING where answers reason. `itl` are the gaps by the chosen option: vLLM's are gaps
     between chunks.
     """
-    output, taken = metrics["output_tok_s"]["value"], metrics["input_tok_s"]["value"]
+    output, taken = known(metrics["output_tok_s"].value), known(metrics["input_tok_s"].value)
     flat: dict[str, Any] = {
         "duration": None if window is None else window.seconds,
-        "completed": counts["ok"],
-        "failed": counts["failed"],
-        "total_input_tokens": counts["input_tokens"],
-        "total_output_tokens": counts["output_tokens"],
-        "request_throughput": metrics["req_s"]["value"],
+        "completed": counts.ok,
+        "failed": counts.failed,
+        "total_input_tokens": counts.input_tokens,
+        "total_output_tokens": counts.output_tokens,
+        "request_throughput": metrics["req_s"].value,
         "output_throughput": output,
         "total_token_throughput": None if output is None or taken is None else output + taken,
-        "request_goodput": None if slo is None else slo["request_goodput"],
+        "request_goodput": None if slo is None else slo.request_goodput,
     }
-    for name, metric in (VLLM | REASONING if counts["reasoned"] else VLLM).items():
-        chosen = metrics[metrics["share_single"]["pooled_as"] if metric == "itl" else metric]
-        flat.update({f"{key}_{name}_ms": chosen[field] for key, field in FLAT.items()})
+    for name, metric in (VLLM | REASONING if counts.reasoned else VLLM).items():
+        chosen = metrics[str(metrics["share_single"].pooled_as) if metric == "itl" else metric]
+        flat.update({f"{key}_{name}_ms": chosen.statistic(field) for key, field in FLAT.items()})
     return flat
 
 
@@ -72,11 +78,11 @@ def measure(run: Run) -> dict[str, Any]:
     """`metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `steadiness`, `window` and flat keys of run.json, with
     None for null, also for figures that need damaged files.
     """
-    return without_lost(measure_intact(run.intact), run)
+    return without_lost(values(measure_intact(run.intact)), run)
 
 
 def measure_intact(run: Run) -> dict[str, Any]:
-    """The same for a run without damaged files."""
+    """The same as documents, for a run without damaged files."""
     window = window_of(run)
     chosen = populations(run, window)
     tokens = count_tokens(run)
@@ -86,7 +92,7 @@ def measure_intact(run: Run) -> dict[str, Any]:
     fluid = fluidity_of(run, tokens, times)
     n_r = received(tokens, times, gaps.option == "direct")
     base = time_base(run, window, chosen.submitted)
-    metrics = {
+    metrics: dict[str, Metric] = {
         **latency_metrics(run, chosen, tokens),
         **reasoning_metrics(run, chosen.latency, tokens),
         **server_side_metrics(run, chosen),
@@ -104,19 +110,21 @@ def measure_intact(run: Run) -> dict[str, Any]:
     }
     metrics |= in_flight_metrics(run, window, tokens, chosen.measured)
     metrics |= shape_metrics(gaps.gaps.ns, gaps.name, metrics[gaps.name])
-    metrics |= cost_metrics(run.document.config.output, metrics["output_tok_s"]["value"])
+    metrics |= cost_metrics(run.document.config.output, known(metrics["output_tok_s"].value))
     metrics |= cache_metrics(run, run.rows[chosen.latency])
     for name, found in with_unfinished(run, window, chosen.measured).items():
-        metrics[name]["with_unfinished"] = found
-        metrics[name]["unfinished_bounds"] = bounds_in_place(found, metrics[name])
-    for name, found in bounds_of(run, chosen.latency, tokens, gaps).items():
-        metrics[name]["bounds"] = found
+        replaced = bounds_in_place(found, metrics[name])
+        metrics[name] = replace(metrics[name], with_unfinished=found, unfinished_bounds=replaced)
+    for name, bounds in bounds_of(run, chosen.latency, tokens, gaps).items():
+        metrics[name] = replace(metrics[name], bounds=bounds)
     counts = counts_of(run, chosen, tokens)
     slo = objectives(run, base, tokens, times, fluid, n_r, smooth_by_preset(metrics))
     if slo is not None:
-        slo |= attainment_bounds(slo, *unfinished_in_window(run, window, chosen))
+        slo = with_bounds(slo, *unfinished_in_window(run, window, chosen))
     return {
-        "window": window_block(window),
+        "window": None
+        if window is None
+        else WindowTimes(w0_ns=window.w0_ns, w1_ns=window.w1_ns, seconds=window.seconds),
         "metrics": metrics,
         "counts": counts,
         "errors": success.error_groups(run.rows[chosen.measured]),
@@ -129,8 +137,3 @@ def measure_intact(run: Run) -> dict[str, Any]:
         "steadiness": steadiness(run, window, chosen, gaps),
         **flat_keys(metrics, counts, slo, window),
     }
-
-
-def window_block(window: Window | None) -> dict[str, Any] | None:
-    """[w0, w1) in CLOCK_MONOTONIC ns, and its length."""
-    return None if window is None else {"w0_ns": window.w0_ns, "w1_ns": window.w1_ns, "seconds": window.seconds}

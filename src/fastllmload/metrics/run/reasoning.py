@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.fields import Number
+from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import Mask, between, to_float
 from fastllmload.metrics.request.token_rate import per_second
@@ -54,10 +56,19 @@ def reasoning_of(run: Run, tokens: TokenCounts) -> Reasoning:
     return Reasoning(found, source)
 
 
-def reasoning_counts(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
-    """Part of `counts`. `reasoned` and `all_reasoning` are answers of the latency population: those with streamed reasoning,
+class ReasoningCounts(TypedDict):
+    """Part of `counts`. *reasoned* and *all_reasoning* are answers of the latency population: those with streamed reasoning,
     and those without an answer token. Tokens are those of all successful requests, like `output_tokens`.
     """
+
+    reasoned: int
+    all_reasoning: int
+    reasoning_tokens: int
+    answer_tokens: int
+    reasoning_tokens_source: dict[str, Number]
+
+
+def reasoning_counts(run: Run, chosen: Populations, tokens: TokenCounts) -> ReasoningCounts:
     ok = chosen.measured & (run.rows["status"] == layout.OK)
     found = reasoning_of(run, tokens)
     selected = ok & ((run.rows["reasoning_events"] > 0) | (found.tokens > 0))
@@ -72,7 +83,7 @@ def reasoning_counts(run: Run, chosen: Populations, tokens: TokenCounts) -> dict
     }
 
 
-def reasoning_metrics(run: Run, population: Mask, tokens: TokenCounts) -> dict[str, Any]:
+def reasoning_metrics(run: Run, population: Mask, tokens: TokenCounts) -> dict[str, Metric]:
     """`reasoning_tok_s` of the requests in *population* that streamed reasoning."""
     reasoned = population & (run.rows["reasoning_events"] > 0)
     selected = np.flatnonzero(reasoned)

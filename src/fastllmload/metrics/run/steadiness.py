@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents import run as documents
 from fastllmload.metrics.distribution.summary import without_nulls
 from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.request.e2e import e2e
@@ -21,7 +21,7 @@ from fastllmload.records.run import Run
 from fastllmload.statistics.batches import BATCHES
 from fastllmload.statistics.interval import Sample
 from fastllmload.statistics.little import TOLERANCE, littles_law
-from fastllmload.statistics.trend import DRIFTED, Drift, drift, mser5
+from fastllmload.statistics.trend import DRIFTED, drift, mser5
 
 Rows = npt.NDArray[Any]
 MEASURED = {"ttft": ttft, "e2e": e2e}
@@ -31,18 +31,26 @@ LEAST_CHANGE = 0.2  # relative change of a level; smaller ones are not reported
 LEAST_GROWTH, LEAST_RISE = 0.2, 2.0  # of requests in flight: share, number
 
 
-def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: PooledGaps) -> dict[str, Any]:
+def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: PooledGaps) -> documents.Steadiness:
     """`steadiness` of run.json: the transient and the drift by metric, the queue, Little's law, and `steady`: False where
     a level drifts or the queue grows, None where neither could be judged. MSER-5 does not decide it, because it calls too
     many steady runs unsteady (docs/statistics.md).
     """
-    found = {**over_phase(run, window), "drift": drifts(run, chosen, gaps), "in_flight": queue(run, window, chosen)}
-    decisions = [one["steady"] for one in found["drift"].values() if one is not None]
-    decisions += [not found["in_flight"]["growing"]] if found["in_flight"] is not None else []
-    return {**found, "steady": all(decisions) if decisions else None}
+    drifting, in_flight = drifts(run, chosen, gaps), queue(run, window, chosen)
+    decisions = [one.steady for one in drifting.values() if one is not None]
+    decisions += [not in_flight.growing] if in_flight is not None else []
+    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] == layout.OK)]
+    rows = rows[np.argsort(rows["t_sched"], kind="stable")]
+    return documents.Steadiness(
+        transient={name: transient(rows, of(rows), window) for name, of in MEASURED.items()},
+        littles_law=little(run, window),
+        drift=drifting,
+        in_flight=in_flight,
+        steady=all(decisions) if decisions else None,
+    )
 
 
-def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, Any]:
+def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, documents.Drift | None]:
     """By metric: the drift of the level over STRETCHES of equally many requests of the window. TTFT any is included only
     where answers reason, because it equals TTFT elsewhere.
     """
@@ -53,7 +61,7 @@ def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, Any]:
     return {**found, "itl": drifted(Sample(gaps.gaps.ns, gaps.gaps.ns, gaps.gaps.first))}
 
 
-def drifted(sample: Sample) -> dict[str, Any] | None:
+def drifted(sample: Sample) -> documents.Drift | None:
     """ms of both halves, and on both sides of the most likely step; None for too few requests or an empty stretch."""
     if sample.units < LEAST_REQUESTS:
         return None
@@ -63,22 +71,19 @@ def drifted(sample: Sample) -> dict[str, Any] | None:
         return None
     sums = [sample.values[begin:end].sum(dtype=np.float64) for begin, end in pairwise(edges.tolist())]
     found = drift(np.array(sums) / sizes / 1e6)
-    return {**stated(found), "steady": not found.moved(LEAST_CHANGE)}
+    return documents.Drift(
+        first_half=found.first,
+        second_half=found.second,
+        p=found.p,
+        step_at=found.at,
+        before_step=found.before,
+        after_step=found.after,
+        p_step=found.p_step,
+        steady=not found.moved(LEAST_CHANGE),
+    )
 
 
-def stated(found: Drift) -> dict[str, float]:
-    return {
-        "first_half": found.first,
-        "second_half": found.second,
-        "p": found.p,
-        "step_at": found.at,
-        "before_step": found.before,
-        "after_step": found.after,
-        "p_step": found.p_step,
-    }
-
-
-def queue(run: Run, window: Window | None, chosen: Populations) -> dict[str, Any] | None:
+def queue(run: Run, window: Window | None, chosen: Populations) -> documents.InFlightTrend | None:
     """Requests in flight over the window of an open loop: `growing` where each fifth has more than the one before, and the
     second half significantly more than the first, by LEAST_GROWTH and LEAST_RISE. None for a closed loop, where slots fix
     the number, and for too few requests.
@@ -94,20 +99,10 @@ def queue(run: Run, window: Window | None, chosen: Populations) -> dict[str, Any
     found, rising = drift(means), bool((np.diff(means.reshape(5, -1).mean(axis=1)) > 0).all())
     rise = found.second - found.first
     grown = rising and found.p < DRIFTED and rise >= max(LEAST_RISE, LEAST_GROWTH * found.first)
-    return {"first_half": found.first, "second_half": found.second, "p": found.p, "growing": grown}
+    return documents.InFlightTrend(first_half=found.first, second_half=found.second, p=found.p, growing=grown)
 
 
-def over_phase(run: Run, window: Window | None) -> dict[str, Any]:
-    """The checks over the complete measure phase."""
-    rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] == layout.OK)]
-    rows = rows[np.argsort(rows["t_sched"], kind="stable")]
-    return {
-        "transient": {name: transient(rows, of(rows), window) for name, of in MEASURED.items()},
-        "littles_law": little(run, window),
-    }
-
-
-def transient(rows: Rows, values: npt.NDArray[np.int64], window: Window | None) -> dict[str, Any] | None:
+def transient(rows: Rows, values: npt.NDArray[np.int64], window: Window | None) -> documents.Transient | None:
     """Where MSER-5 would begin to measure in the measure phase, and where the window begins, for comparison.
 
     *rows* in order of t_sched. None for too few requests. `steady` false: the best cut leaves less than half.
@@ -118,16 +113,16 @@ def transient(rows: Rows, values: npt.NDArray[np.int64], window: Window | None) 
         return None
     at = rows["t_sched"][known]
     begin = int(at[0])
-    return {
-        "cut_requests": found.cut,
-        "cut_share": found.share,
-        "cut_seconds": float(at[min(found.cut, len(at) - 1)] - begin) / 1e9,
-        "window_cut_seconds": max(0.0, (window.w0_ns - begin) / 1e9),
-        "steady": found.steady,
-    }
+    return documents.Transient(
+        cut_requests=found.cut,
+        cut_share=found.share,
+        cut_seconds=float(at[min(found.cut, len(at) - 1)] - begin) / 1e9,
+        window_cut_seconds=max(0.0, (window.w0_ns - begin) / 1e9),
+        steady=found.steady,
+    )
 
 
-def little(run: Run, window: Window | None) -> dict[str, Any] | None:
+def little(run: Run, window: Window | None) -> documents.LittlesLaw | None:
     """Requests in flight as the workers counted them against those computed from the rows; None without counts."""
     counted = in_flight_counted(run)
     if window is None or counted is None:
@@ -136,7 +131,13 @@ def little(run: Run, window: Window | None) -> dict[str, Any] | None:
     law = littles_law(*counted, rows["t_dispatch"], rows["t_end"], window.w0_ns, window.w1_ns)
     if law is None:
         return None
-    return {**asdict(law), "holds": None if law.residual is None else law.residual <= TOLERANCE}
+    return documents.LittlesLaw(
+        in_flight=law.in_flight,
+        rate_per_s=law.rate_per_s,
+        time_s=law.time_s,
+        residual=law.residual,
+        holds=None if law.residual is None else law.residual <= TOLERANCE,
+    )
 
 
 def in_flight_counted(run: Run) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:

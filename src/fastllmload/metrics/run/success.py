@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.metric import Metric
+from fastllmload.documents.run import ErrorCount, TargetCounts
 from fastllmload.metrics.distribution.summary import estimated, scalar
 from fastllmload.metrics.run.users import gave_up, left_by_plan
 from fastllmload.records import layout
@@ -42,7 +44,7 @@ def explicit_errors(rows: Rows) -> int:
     return int(np.isin(rows["status"], EXPLICIT).sum())
 
 
-def success_metrics(rows: Rows) -> dict[str, Any]:
+def success_metrics(rows: Rows) -> dict[str, Metric]:
     """Rates over the *rows* of the attainment population. completion_rate (IETF 5.5, 5.8) is the same quotient as
     success_rate; `errors` is another number, see EXPLICIT."""
     rate = success_rate(rows)
@@ -57,7 +59,7 @@ def success_metrics(rows: Rows) -> dict[str, Any]:
     }
 
 
-def fail_rates(rows: Rows, rate: float | None, estimate: Estimate | None) -> dict[str, Any]:
+def fail_rates(rows: Rows, rate: float | None, estimate: Estimate | None) -> dict[str, Metric]:
     """fail_rate and abandon_rate, which sum to 1 with success_rate; abandon_rate only where users could give up."""
     gone = int(gave_up(rows).sum())
     if not gone and not (rows["client"] & layout.CLIENT_ABANDONS).any():
@@ -78,7 +80,7 @@ def complement(estimate: Estimate | None) -> Estimate | None:
     )
 
 
-def error_groups(rows: Rows) -> list[dict[str, Any]]:
+def error_groups(rows: Rows) -> tuple[ErrorCount, ...]:
     """Failed requests by (status, error class, HTTP status, errno), the most frequent first."""
     names = ["status", "error", "http_status", "error_number"]
     rows = rows[~left_by_plan(rows) & ~gave_up(rows)]
@@ -86,34 +88,28 @@ def error_groups(rows: Rows) -> list[dict[str, Any]]:
     groups, counts = np.unique(
         np.stack([failed[name].astype(np.int64) for name in names], axis=1), axis=0, return_counts=True
     )
-    found = [
-        {
-            "status": layout.STATUS_NAMES[status],
-            "error": layout.ERROR_NAMES[error] if error else None,
-            "http_status": http_status or None,
-            "errno": number or None,
-            "count": count,
-        }
-        for (status, error, http_status, number), count in zip(groups.tolist(), counts.tolist(), strict=True)
-    ]
-    return sorted(found, key=lambda group: -group["count"])
+    found = zip(groups.tolist(), counts.tolist(), strict=True)
+    return tuple(
+        ErrorCount(
+            status=layout.STATUS_NAMES[status],
+            error=layout.ERROR_NAMES[error] if error else None,
+            http_status=http_status or None,
+            errno=number or None,
+            count=count,
+        )
+        for (status, error, http_status, number), count in sorted(found, key=lambda group: -group[1])
+    )
 
 
-def by_target(run: Run, rows: Rows) -> list[dict[str, Any]]:
+def by_target(run: Run, rows: Rows) -> tuple[TargetCounts, ...]:
     """`by_target` of run.json over the measured *rows*, in the order of `target.urls`; empty with one URL."""
     urls = run.document.target.urls
-    return [one_target(url, rows[rows["url"] == number]) for number, url in enumerate(urls)] if len(urls) > 1 else []
+    return tuple(one_target(url, rows[rows["url"] == k]) for k, url in enumerate(urls)) if len(urls) > 1 else ()
 
 
-def one_target(url: str, rows: Rows) -> dict[str, Any]:
+def one_target(url: str, rows: Rows) -> TargetCounts:
     """The counts of one URL, as in `counts`; a request that was never sent has no URL."""
     sent = rows[rows["status"] != layout.NOT_SENT]
     ok = int(np.count_nonzero(sent["status"] == layout.OK))
     others = int((sent["status"] == layout.IN_FLIGHT).sum() + (left_by_plan(sent) | gave_up(sent)).sum())
-    return {
-        "url": url,
-        "dispatched": len(sent),
-        "ok": ok,
-        "failed": len(sent) - ok - others,
-        "errors": error_groups(sent),
-    }
+    return TargetCounts(url=url, dispatched=len(sent), ok=ok, failed=len(sent) - ok - others, errors=error_groups(sent))

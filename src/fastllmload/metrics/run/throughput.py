@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import estimated, scalar
 from fastllmload.metrics.run.users import gave_up, left_by_plan
 from fastllmload.metrics.run.window import Populations, Window
@@ -30,10 +31,7 @@ WINDOWED = {
     "input_tok_s_cache_misses": "tokens/s",  # null where the target does not report cached tokens
     "failed_output_tok_s": "tokens/s",
 }
-COUNTING = {
-    "input_tok_s": {"input_counting": "all"},
-    "input_tok_s_cache_misses": {"input_counting": "cache_misses_only"},
-}
+COUNTING = {"input_tok_s": "all", "input_tok_s_cache_misses": "cache_misses_only"}
 
 
 def share_in_window(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> Floats:
@@ -170,7 +168,7 @@ def per_second(amount: float, seconds: float | None) -> float | None:
     return None if seconds is None or seconds <= 0 else amount / seconds
 
 
-def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tokens: TokenCounts) -> dict[str, Any]:
+def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tokens: TokenCounts) -> dict[str, Metric]:
     """Window form (primary) and makespan form (BLOG), over the measure phase."""
     ok = chosen.measured & (run.rows["status"] == layout.OK)
     failed = chosen.measured & ~ok & ~left_by_plan(run.rows) & ~gave_up(run.rows)
@@ -192,7 +190,7 @@ def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tok
         estimates = {name: rate_estimate(inside[name], amounts, window, lasting) for name, amounts in varying.items()}
     return {
         **{
-            name: estimated(value, WINDOWED[name], estimates.get(name), **COUNTING.get(name, {}))
+            name: estimated(value, WINDOWED[name], estimates.get(name), COUNTING.get(name))
             for name, value in inside.items()
         },
         "req_s_makespan": scalar(per_second(float(np.count_nonzero(ok)), span), "requests/s"),

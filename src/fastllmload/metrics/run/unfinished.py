@@ -7,12 +7,13 @@ are left out here as in every latency.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Bounds, Metric, WithUnfinished
 from fastllmload.metrics.distribution.percentiles import NAMED
 from fastllmload.metrics.run.users import excluded
 from fastllmload.metrics.run.window import Mask, Populations, Window
@@ -33,7 +34,7 @@ NAMES = {  # metric: from, to, and whether a request that was cut off after *to*
 }
 
 
-def with_unfinished(run: Run, window: Window | None, measured: Mask) -> dict[str, dict[str, Any]]:
+def with_unfinished(run: Run, window: Window | None, measured: Mask) -> dict[str, WithUnfinished]:
     """By metric: `with_unfinished` of run.json; {} where no request was cut off."""
     if window is None:
         return {}
@@ -56,7 +57,7 @@ def unfinished_in_window(run: Run, window: Window | None, chosen: Populations) -
     return int(cancelled.sum()), int((in_flight & ~excluded(run.rows)).sum())
 
 
-def one_metric(rows: npt.NDArray[Any], start: str, end: str, kept_if_cut: bool, last_seen: int) -> dict[str, Any]:
+def one_metric(rows: npt.NDArray[Any], start: str, end: str, kept_if_cut: bool, last_seen: int) -> WithUnfinished:
     """`p50` ... in ms by Kaplan and Meier, None where too few ended. `at_least`: as if the others had ended when last
     observed; `at_most`: as if they had never ended, None where they are too many for the percentile. A complete answer
     without *end*, such as one that is all reasoning and has no answer token, is left out.
@@ -67,31 +68,40 @@ def one_metric(rows: npt.NDArray[Any], start: str, end: str, kept_if_cut: bool, 
     times = np.where(ended, rows[end], observed) - rows[start]
     curve = survival(times, ended)
     least = {name: bounds(times, ended, q) for name, q in NAMED.items()}
-    found = {name: curve.percentile(q) for name, q in NAMED.items()}
-    return {
-        "n": len(rows),
-        "n_unfinished": int((~ended).sum()),
-        **{name: None if value is None else value / 1e6 for name, value in found.items()},
-        "at_least": {name: None if both is None else both[0] / 1e6 for name, both in least.items()}
-        | {"mean": float(times.mean()) / 1e6, "max": float(times.max()) / 1e6},
-        "at_most": {name: None if both is None or both[1] is None else both[1] / 1e6 for name, both in least.items()},
-    }
+    at = {name: None if (ns := curve.percentile(q)) is None else ns / 1e6 for name, q in NAMED.items()}
+    return WithUnfinished(
+        n=len(rows),
+        n_unfinished=int((~ended).sum()),
+        p50=at["p50"],
+        p75=at["p75"],
+        p90=at["p90"],
+        p95=at["p95"],
+        p99=at["p99"],
+        p999=at["p999"],
+        at_least={
+            **{name: None if both is None else both[0] / 1e6 for name, both in least.items()},
+            "mean": float(times.mean()) / 1e6,
+            "max": float(times.max()) / 1e6,
+        },
+        at_most={name: None if both is None or both[1] is None else both[1] / 1e6 for name, both in least.items()},
+    )
 
 
-def bounds_in_place(found: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+def bounds_in_place(found: WithUnfinished, figures: Metric) -> dict[str, Bounds | None]:
     """By statistic, the bounds `low` and `high` in ms that replace a figure which unfinished requests can change.
 
     *found*: `with_unfinished` of the metric whose *figures* are those of ended requests. A figure is kept where its upper
     bound is known and the lower one is hardly above the figure. The upper bound of the mean and of the maximum is never
     known; they are replaced where more than a hundredth did not end, or where the lower bound is above the figure.
     """
-    if not found["n_unfinished"]:
+    unfinished, n = known(found.n_unfinished), known(found.n) or 0
+    if not unfinished:
         return {}
-    replaced = {}
-    for name, low in found["at_least"].items():
-        figure, high = figures.get(name), found["at_most"].get(name)
+    replaced: dict[str, Bounds | None] = {}
+    for name, least in found.at_least.items():
+        figure, low, high = known(figures.statistic(name)), known(least), found.at_most.get(name)
         of_all = name in ("mean", "max")
-        open_end = high is None and (not of_all or found["n_unfinished"] > NEGLIGIBLE * found["n"])
+        open_end = high is None and (not of_all or unfinished > NEGLIGIBLE * n)
         if low is not None and (figure is None or open_end or low > (1 + NEGLIGIBLE) * figure):
-            replaced[name] = {"low": low, "high": high}
+            replaced[name] = Bounds(low=low, high=high)
     return replaced

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.run import Users
 from fastllmload.records import layout
 
 Rows = npt.NDArray[Any]
@@ -39,22 +40,22 @@ def excluded(rows: Rows) -> Mask:
     return left_by_plan(rows) | read_slowly(rows)
 
 
-def users_block(rows: Rows) -> dict[str, Any] | None:
+def users_block(rows: Rows) -> Users | None:
     """`users` of run.json, over the *rows* of the measure phase; None when all of them waited for the end."""
     if not rows["client"].any():
         return None
     left, gone, slow = left_by_plan(rows), gave_up(rows), read_slowly(rows)
     chosen = (rows["client"] & layout.CLIENT_CANCELS) != 0
     heard = left & (rows["content_events"] > 0)
-    return {
-        "chosen_to_leave": int(chosen.sum()),
-        "left_by_plan": int(left.sum()),
-        "ended_before_leaving": int((chosen & (rows["status"] == layout.OK)).sum()),
-        "events_until_they_left": float(rows["content_events"][heard].mean()) if heard.any() else None,
-        "gave_up": int(gone.sum()),
-        "slow_readers": int(slow.sum()),
-        "denominators": (
+    return Users(
+        chosen_to_leave=int(chosen.sum()),
+        left_by_plan=int(left.sum()),
+        ended_before_leaving=int((chosen & (rows["status"] == layout.OK)).sum()),
+        events_until_they_left=float(rows["content_events"][heard].mean()) if heard.any() else None,
+        gave_up=int(gone.sum()),
+        slow_readers=int(slow.sum()),
+        denominators=(
             "requests that users left by plan or read slowly count in no latency, success rate or attainment; requests that "
             "users gave up count in success_rate, fail_rate and attainment as neither ok nor failed"
         ),
-    }
+    )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from fastllmload._ext import deadlines
-from fastllmload.metrics.distribution.summary import distribution, scalar
+from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric, Value
+from fastllmload.metrics.distribution.summary import distribution, number
 from fastllmload.metrics.request.durations import Mask, Nanoseconds, committed
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.metrics.tokens.times import TokenTimes
@@ -31,14 +34,14 @@ def stream_rate(p99_ms: float | None) -> float | None:
     return None if p99_ms is None or p99_ms <= 0 else 1000.0 / p99_ms
 
 
-def deadline_metrics(population: Mask, times: TokenTimes) -> dict[str, Any]:
+def deadline_metrics(population: Mask, times: TokenTimes) -> dict[str, Metric]:
     """`min_tbt_deadline` over the latency *population* and `fluid_token_rate_stream` (etalon's
     deadline_based_throughput)."""
     found = distribution(min_tbt_deadline(times)[population[times.rows]], "ms")
-    by = {"miss_rate_at_most": 1 / deadlines.MISS_SHARE, "to_ms": STEP_NS / 1e6}
+    rate, most, to_ms = stream_rate(known(found.p99)), 1 / deadlines.MISS_SHARE, STEP_NS / 1e6
     return {
-        "min_tbt_deadline": {**found, **by},
-        "fluid_token_rate_stream": scalar(stream_rate(found["p99"]), "tokens/s", **by),
+        "min_tbt_deadline": replace(found, miss_rate_at_most=most, to_ms=to_ms),
+        "fluid_token_rate_stream": Value(unit="tokens/s", value=number(rate), miss_rate_at_most=most, to_ms=to_ms),
     }
 
 
@@ -47,6 +50,13 @@ Floats = npt.NDArray[np.float64]
 
 MS = 1_000_000
 FLUID_ABOVE = 0.9  # a request is fluid from this index on (spec/metrics 6.6)
+
+
+class DeadlineFields(TypedDict):
+    """Deadlines, which are printed with every value."""
+
+    d_p_ms: float | list[list[float]]
+    d_d_ms: float
 
 
 @dataclass(frozen=True)
@@ -63,8 +73,7 @@ class TokenDeadlines:
         table = np.array(sorted(self.d_p), np.float64)
         return np.rint(np.interp(input_tokens, table[:, 0], table[:, 1]) * MS).astype(np.int64)
 
-    def described(self) -> dict[str, Any]:
-        """The settings that are printed with every value."""
+    def described(self) -> DeadlineFields:
         constant = self.d_p[0][1] if len(self.d_p) == 1 else [list(pair) for pair in sorted(self.d_p)]
         return {"d_p_ms": constant, "d_d_ms": self.d_d}
 
@@ -130,7 +139,7 @@ def fluid_share(found: Fluidity, ok: Mask) -> float | None:
     return float(np.count_nonzero(ok & (found.index >= FLUID_ABOVE))) / len(ok) if len(ok) else None
 
 
-def fluidity_metrics(run: Run, population: Mask, times: TokenTimes, found: Fluidity) -> dict[str, Any]:
+def fluidity_metrics(run: Run, population: Mask, times: TokenTimes, found: Fluidity) -> dict[str, Metric]:
     """The three indices and the miss rate over the latency *population*, and the share of fluid requests of all."""
     kept = population[times.rows]
     by = targets_of(run.document.config.output).described()
@@ -141,6 +150,8 @@ def fluidity_metrics(run: Run, population: Mask, times: TokenTimes, found: Fluid
         "deadline_miss_rate": found.miss_rate,
     }
     return {
-        **{name: {**distribution(value[kept], "share"), **by} for name, value in values.items()},
-        "fluid_share": scalar(fluid_share(found, kept), "share", fluidity_index_at_least=FLUID_ABOVE, **by),
+        **{name: replace(distribution(value[kept], "share"), **by) for name, value in values.items()},
+        "fluid_share": Value(
+            unit="share", value=number(fluid_share(found, kept)), fluidity_index_at_least=FLUID_ABOVE, **by
+        ),
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from fastllmload._ext import deadlines
+from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import NULL, Mask, Nanoseconds, committed
 from fastllmload.metrics.tokens.times import TokenTimes
@@ -19,6 +21,13 @@ from fastllmload.settings import Output
 Rows = npt.NDArray[Any]
 
 DEFAULT_SPEED = 20.0  # tokens/s (SG 5.1)
+
+
+class ReaderFields(TypedDict):
+    """The settings of a reader, which are printed with every value."""
+
+    speed_tok_s: float
+    d1_ms: float
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,7 @@ class Reader:
         """D_1 in ns."""
         return self.per_token_ns if self.d1_ns is None else self.d1_ns
 
-    def described(self) -> dict[str, Any]:
-        """The settings that are printed with every value."""
+    def described(self) -> ReaderFields:
         return {"speed_tok_s": self.speed, "d1_ms": self.first_ns / 1e6}
 
 
@@ -78,14 +86,14 @@ def idle_latency(lateness: Nanoseconds) -> Nanoseconds:
     return np.where(lateness == NULL, NULL, np.maximum(lateness, 0))
 
 
-def idle_metrics(run: Run, times: TokenTimes) -> dict[str, Any]:
+def idle_metrics(run: Run, times: TokenTimes) -> dict[str, Metric]:
     """Over all submitted requests, failed ones with their lower bounds; `n_censored` is their number."""
     rows, reader = run.rows[times.rows], reader_of(run.document.config.output)
     late = max_lateness(rows, times, reader, committed(rows))
     sched = max_lateness(rows, times, reader, np.ascontiguousarray(rows["t_sched"]))
-    by = {**reader.described(), "n_censored": int(unfinished(rows).sum())}
+    values = {"idle_latency": idle_latency(late), "idle_latency_sched": idle_latency(sched), "max_lateness": late}
+    censored = int(unfinished(rows).sum())
     return {
-        "idle_latency": {**distribution(idle_latency(late), "ms"), **by},
-        "idle_latency_sched": {**distribution(idle_latency(sched), "ms"), **by},
-        "max_lateness": {**distribution(late, "ms"), **by},
+        name: replace(distribution(each, "ms"), **reader.described(), n_censored=censored)
+        for name, each in values.items()
     }

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from fastllmload._ext import tokenline
-from fastllmload.metrics.distribution.summary import distribution, scalar
+from fastllmload.documents.metric import Metric, Value
+from fastllmload.metrics.distribution.summary import distribution, number
 from fastllmload.metrics.request.durations import Mask
 from fastllmload.metrics.request.tpot import came_whole
 from fastllmload.metrics.tokens.counts import ESTIMATE, TokenCounts
@@ -117,7 +119,11 @@ def token_gaps(times: TokenTimes, kept: Mask, folder: Path | None = None) -> Tok
     return gaps_of(times.t_ns, times.first, kept, folder)
 
 
-def empty_chunks(run: Run, found: PooledGaps, times: TokenTimes, tokens: TokenCounts) -> dict[str, Any]:
+class EmptyChunks(Value, frozen=True, kw_only=True):
+    WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "itl_mean_least")
+
+
+def empty_chunks(run: Run, found: PooledGaps, times: TokenTimes, tokens: TokenCounts) -> dict[str, Metric]:
     """`empty_chunks`: the share of chunks without text, between the first and the last token, that may or may not carry a
     token. `n_carrying`: how many of them the token counts of their answers leave tokens for, all without such a count;
     `itl_mean_least`: the mean gap in ms if that many do. `n_said`: chunks without text that carry a token by the server.
@@ -135,7 +141,9 @@ def empty_chunks(run: Run, found: PooledGaps, times: TokenTimes, tokens: TokenCo
     least = float(found.gaps.ns.sum()) / 1e6 / (gaps + carrying) if gaps else None
     share = n / chunks if chunks else None
     return {
-        "empty_chunks": scalar(share, "share", n=n, n_carrying=carrying, n_said=reported, itl_mean_least=least),
+        "empty_chunks": EmptyChunks(
+            unit="share", value=number(share), n=n, n_carrying=carrying, n_said=reported, itl_mean_least=least
+        ),
     }
 
 
@@ -156,27 +164,22 @@ def figures(gaps: TokenGaps) -> tuple[Floats, Floats]:
     return deviation, longest
 
 
-def gap_metrics(times: TokenTimes, found: PooledGaps) -> dict[str, Any]:
+def gap_metrics(times: TokenTimes, found: PooledGaps) -> dict[str, Metric]:
     """Pooled gaps under the name of their option; the other names are null. Jitter and pauses are one value per
     request.
     """
-    nothing, borders = np.empty(0, np.int64), {found.name: found.gaps.first}
     deviation, longest = figures(found.gaps)
     taken = np.bincount(times.source, minlength=len(TIMES_SOURCES))
-    caveat = {"itl_b": {"caveat": "gaps inside a chunk are 0: variance is understated"}}
+    caveat = "gaps inside a chunk are 0: variance is understated" if found.name == "itl_b" else None
+    chosen = replace(distribution(found.gaps.ns, "ms", first=found.gaps.first), caveat=caveat)
+    nothing = distribution(np.empty(0, np.int64), "ms")
     return {
-        **{
-            name: {
-                **distribution(found.gaps.ns if name == found.name else nothing, "ms", first=borders.get(name)),
-                **(caveat.get(name, {}) if name == found.name else {}),
-            }
-            for name in NAMES.values()
-        },
+        **{name: chosen if name == found.name else nothing for name in NAMES.values()},
         "jitter": distribution(deviation, "ms", found.unstreamed + int(np.isnan(deviation).sum())),
         "max_pause": distribution(longest, "ms", found.unstreamed + int(np.isnan(longest).sum())),
-        "share_single": scalar(
-            found.share_single,
-            "share",
+        "share_single": Value(
+            unit="share",
+            value=number(found.share_single),
             itl_option=found.option,
             pooled_as=found.name,
             itl_option_asked=found.requested,

@@ -13,7 +13,6 @@ from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.procedure import FairnessFindings
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import ClassFairness, Fairness
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import Level
@@ -207,8 +206,7 @@ def analyze(done: Done, given: Conditions[Parameters]) -> None:
 
 
 def block_of(run: Run, isolated_p50: dict[int, float]) -> Fairness | None:
-    found = fairness_block(run, populations(run, window_of(run)), count_tokens(run), isolated_p50)
-    return None if found is None else convert(found, Fairness)
+    return fairness_block(run, populations(run, window_of(run)), count_tokens(run), isolated_p50)
 
 
 def class_of(block: Fairness, name: str) -> ClassFairness:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.documents.fields import WITHHELD, known
-from fastllmload.documents.metric import Metric
+from fastllmload.documents.metric import Metric, WithUnfinished
 from fastllmload.documents.redaction import OF_LOAD
 from fastllmload.documents.run import RunDocument, TelemetryFacts
 from fastllmload.errors import RunFolderError
@@ -46,7 +46,7 @@ def blocks(subject: Subject) -> Iterator[Block]:
     found = figures(subject)
     yield from map(Paragraph, [*map(str, headlines(subject)), *doubt_texts(document)])
     if document.metric("e2e").unfinished_bounds:
-        cut = document.metric("e2e").with_unfinished or Metric()
+        cut = document.metric("e2e").with_unfinished or WithUnfinished()
         yield Paragraph(
             f"{count(cut.n_unfinished)} of {count(cut.n)} requests did not end: figures with >= are lower bounds, which "
             "count each of them with the time it had waited; all other figures, also those of prompt types, are of the "

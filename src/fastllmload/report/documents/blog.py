@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.run.window import populations, window_of
@@ -96,8 +95,8 @@ def token_lengths(subject: Subject) -> dict[str, Metric]:
     chosen = populations(run, window_of(run)).latency
     tokens = count_tokens(run)
     return {
-        "input_tokens": convert(distribution(tokens.input[chosen].astype(np.float64), "tokens"), Metric),
-        "output_tokens": convert(distribution(tokens.output[chosen].astype(np.float64), "tokens"), Metric),
+        "input_tokens": distribution(tokens.input[chosen].astype(np.float64), "tokens"),
+        "output_tokens": distribution(tokens.output[chosen].astype(np.float64), "tokens"),
     }
 
 

@@ -15,6 +15,7 @@ from fastllmload.documents.fields import known
 from fastllmload.documents.procedure import ProcedureDocument, experiment_document
 from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import RunDocument
+from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records.integrity import EVENTS
@@ -35,7 +36,7 @@ def document_of(folder: Path) -> dict[str, Any]:
     run = load(folder)
     measured = measure(run)
     # The certificate needs all rows and events; without them no verdict is computed.
-    judged = {} if run.lost(EVENTS) else {"certificate": judge(run)}
+    judged = {} if run.lost(EVENTS) else {"certificate": plain(judge(run))}
     return {**document, **measured, **added(run.intact, measured), **judged}
 
 

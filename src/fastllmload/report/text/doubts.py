@@ -5,7 +5,7 @@ requests that did not end, chunks with an unknown number of tokens.
 from __future__ import annotations
 
 from fastllmload.documents.fields import WITHHELD, known
-from fastllmload.documents.metric import Metric
+from fastllmload.documents.metric import Metric, WithUnfinished
 from fastllmload.documents.run import Drift, RunDocument
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
 
@@ -33,7 +33,7 @@ def unfinished_text(document: RunDocument) -> str | None:
     for name in ("ttft", "e2e"):
         metric = document.metric(name)
         if metric.unfinished_bounds:
-            cut = metric.with_unfinished or Metric()
+            cut = metric.with_unfinished or WithUnfinished()
             return (
                 f"{count(cut.n_unfinished)} of {count(cut.n)} requests "
                 f"{'had no first token' if name == 'ttft' else 'did not end'}: figures "

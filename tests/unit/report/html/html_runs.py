@@ -12,6 +12,7 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload.certificate.judge import judge
 from fastllmload.certificate.monitor import STALLS, WORKER_STALLS
+from fastllmload.documents.write import plain
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import Run, load
 from fastllmload.report.html import page as html
@@ -69,6 +70,6 @@ def write(folder: Path, shape: Shape | None = None, status: str = "done", **more
     ]  # in the warm-up, in the run, too short to be shown
     np.save(folder / WORKER_STALLS, np.array([[0, ORIGIN_NS + int(s * 1e9), ns] for s, ns in stalls], np.int64))
     run = load(folder)
-    document = {**run.manifest, **measure(run), "certificate": judge(run)}
+    document = {**run.manifest, **measure(run), "certificate": plain(judge(run))}
     html.write(run, document)
     return Written(run, document)
