@@ -24,11 +24,6 @@ SHAPES = {
 HIGHEST = 1e7
 
 
-def is_curve(text: str) -> bool:
-    """Whether *text* names a shape; a plain rate does not."""
-    return text.partition(":")[0].strip().lower() in SHAPES
-
-
 def read_curve(text: str, seconds: float | None) -> RateCurve:
     """The curve that *text* names. *seconds*: duration of sending, None when only a count bounds the run.
 

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 from fastllmload.metrics.distribution.summary import summarize
 from fastllmload.metrics.objectives.report import request_goodput, slo_attainment, slo_ok
-from fastllmload.metrics.request.durations import NULL
-from fastllmload.metrics.request.e2e import (
+from fastllmload.metrics.request.durations import (
+    NULL,
+    dispatch_lag,
     e2e,
     e2e_dispatch,
     e2e_sched,
     final_silence,
     gen_duration,
+    send_time,
     total_duration,
     total_duration_sched,
-)
-from fastllmload.metrics.request.token_rate import decode_tok_s, gen_tok_s, request_tok_s, request_tok_s_dispatch
-from fastllmload.metrics.request.tpot import norm_latency, norm_latency_sched, tpot, tpot_any, tpot_n
-from fastllmload.metrics.request.ttft import (
-    dispatch_lag,
-    send_time,
     ttfb,
     ttfb_sched,
     ttft,
@@ -31,6 +27,17 @@ from fastllmload.metrics.request.ttft import (
     ttft_any_sched,
     ttft_dispatch,
     ttft_sched,
+)
+from fastllmload.metrics.request.tpot import (
+    decode_tok_s,
+    gen_tok_s,
+    norm_latency,
+    norm_latency_sched,
+    request_tok_s,
+    request_tok_s_dispatch,
+    tpot,
+    tpot_any,
+    tpot_n,
 )
 from fastllmload.metrics.run.measure import measure
 from fastllmload.metrics.run.throughput import input_tok_s, output_tok_s, req_s

@@ -8,14 +8,12 @@ percentile are enough.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.statistics.batches import BATCHES, batch_edges
 from fastllmload.statistics.student import t_quantile
 
 Floats = npt.NDArray[np.float64]
@@ -73,18 +71,3 @@ def _grid(ordered: Floats, edges: npt.NDArray[np.int64], q: float) -> Floats:
     low, high = max(0, math.floor((q - reach) * n)), min(n - 1, math.ceil((q + reach) * n))
     ranks = np.unique(np.round(np.linspace(low, high, GRID)).astype(np.int64))
     return ordered[ranks].astype(np.float64)
-
-
-def block_bootstrap(
-    values: npt.NDArray[Any],
-    statistic: Callable[[npt.NDArray[Any]], float],
-    blocks: int = BATCHES,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Floats:
-    """float64[resamples] of any *statistic* of *values* in order of time; slow, because each resample is built."""
-    edges = batch_edges(len(values), blocks)
-    parts = np.split(values, edges[1:-1])
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(0, blocks, (resamples, blocks))
-    return np.array([statistic(np.concatenate([parts[k] for k in chosen])) for chosen in drawn.tolist()])

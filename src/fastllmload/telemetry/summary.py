@@ -20,7 +20,7 @@ from fastllmload.documents.run import RunDocument, TelemetryFacts, TelemetrySour
 from fastllmload.documents.write import values
 from fastllmload.errors import RunFolderError, coded
 from fastllmload.metrics.distribution.summary import number
-from fastllmload.metrics.request.token_rate import gen_tok_s
+from fastllmload.metrics.request.tpot import gen_tok_s
 from fastllmload.metrics.run.cost import power_w, tok_s_per_w
 from fastllmload.metrics.run.window import Window, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens

@@ -17,7 +17,7 @@ from fastllmload.metrics.objectives import benefit
 from fastllmload.metrics.objectives.evaluators import EVALUATORS, JudgedRequests, evaluator
 from fastllmload.metrics.objectives.objective import objective
 from fastllmload.metrics.objectives.report import judge
-from fastllmload.metrics.request import e2e, token_rate, tpot, ttft
+from fastllmload.metrics.request import durations, tpot
 from fastllmload.metrics.request.durations import NULL, committed
 from fastllmload.metrics.run import measure
 from fastllmload.metrics.run.throughput import makespan_s, per_second
@@ -49,15 +49,15 @@ def figures(run: Run) -> dict[str, Any]:
     chunks, spread = itl.chunk_gaps(times, kept), itl.token_gaps(times, kept)
     rows, counted, output = run.rows, tokens.timed, tokens.output
     in_ms = {
-        "ttft": ttft.ttft(rows), "ttft_any": ttft.ttft_any(rows), "ttft_dispatch": ttft.ttft_dispatch(rows),
-        "ttft_sched": ttft.ttft_sched(rows), "ttfb": ttft.ttfb(rows), "dispatch_lag": ttft.dispatch_lag(rows),
-        "send_time": ttft.send_time(rows), "tpot": tpot.tpot(rows, counted), "tpot_n": tpot.tpot_n(rows, counted),
-        "norm_latency": tpot.norm_latency(rows, output), "e2e": e2e.e2e(rows), "total_duration": e2e.total_duration(rows),
-        "final_silence": e2e.final_silence(rows), "jitter": itl.jitter(chunks), "max_pause": itl.max_pause(chunks),
+        "ttft": durations.ttft(rows), "ttft_any": durations.ttft_any(rows), "ttft_dispatch": durations.ttft_dispatch(rows),
+        "ttft_sched": durations.ttft_sched(rows), "ttfb": durations.ttfb(rows), "dispatch_lag": durations.dispatch_lag(rows),
+        "send_time": durations.send_time(rows), "tpot": tpot.tpot(rows, counted), "tpot_n": tpot.tpot_n(rows, counted),
+        "norm_latency": tpot.norm_latency(rows, output), "e2e": durations.e2e(rows), "total_duration": durations.total_duration(rows),
+        "final_silence": durations.final_silence(rows), "jitter": itl.jitter(chunks), "max_pause": itl.max_pause(chunks),
     }  # fmt: skip
     rates = {
-        "decode_tok_s": token_rate.decode_tok_s(rows, counted), "gen_tok_s": token_rate.gen_tok_s(rows, output),
-        "request_tok_s": token_rate.request_tok_s(rows, output),
+        "decode_tok_s": tpot.decode_tok_s(rows, counted), "gen_tok_s": tpot.gen_tok_s(rows, output),
+        "request_tok_s": tpot.request_tok_s(rows, output),
     }  # fmt: skip
     return {
         **{name: plain(values, MS) for name, values in in_ms.items()},
@@ -114,11 +114,11 @@ def test_asiai(example: dict[str, Any]) -> None:
     given = example["in"]
     request = streamed([given["ttft_ms"]], ended=given["total_ms"], output_tokens=given["tokens"])
     rows, output = run_of([request]).rows, np.array([given["tokens"]])
-    naive = output * 1e9 / e2e.total_duration(rows)
-    found = {"gen_tok_s": plain(token_rate.gen_tok_s(rows, output)), "naive_tok_s": plain(naive),
-             "gen_duration_ms": plain(e2e.gen_duration(rows), MS)}  # fmt: skip
+    naive = output * 1e9 / durations.total_duration(rows)
+    found = {"gen_tok_s": plain(tpot.gen_tok_s(rows, output)), "naive_tok_s": plain(naive),
+             "gen_duration_ms": plain(durations.gen_duration(rows), MS)}  # fmt: skip
     check(found, example)
-    assert token_rate.degenerate(rows)[0] == (found["gen_tok_s"] == 0.0)
+    assert tpot.degenerate(rows)[0] == (found["gen_tok_s"] == 0.0)
 
 
 @of_kind("fluidity")

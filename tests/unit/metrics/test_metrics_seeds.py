@@ -20,7 +20,7 @@ from fastllmload.metrics.objectives import benefit
 from fastllmload.metrics.objectives.evaluators import JudgedRequests
 from fastllmload.metrics.objectives.objective import objective
 from fastllmload.metrics.objectives.report import judge, slo_ok
-from fastllmload.metrics.request import e2e, server_side, token_rate, tpot, ttft
+from fastllmload.metrics.request import durations, server_side, tpot
 from fastllmload.metrics.request.durations import committed
 from fastllmload.metrics.run import cost, throughput
 from fastllmload.metrics.run.cost import power_w, tok_s_per_w
@@ -46,15 +46,15 @@ def request_of(given: Found) -> Found:
     gaps = itl.token_gaps(times, np.ones(1, bool))
     late = idle.max_lateness(rows, times, idle.Reader(given.get("speed", 20)), committed(rows))
     ms = {
-        "ttft": ttft.ttft(rows), "ttft_dispatch": ttft.ttft_dispatch(rows), "ttft_sched": ttft.ttft_sched(rows),
-        "e2e": e2e.e2e(rows), "e2e_dispatch": e2e.e2e_dispatch(rows), "total_duration": e2e.total_duration(rows),
-        "gen_duration": e2e.gen_duration(rows), "tpot": tpot.tpot(rows, counted), "tpot_n": tpot.tpot_n(rows, counted),
+        "ttft": durations.ttft(rows), "ttft_dispatch": durations.ttft_dispatch(rows), "ttft_sched": durations.ttft_sched(rows),
+        "e2e": durations.e2e(rows), "e2e_dispatch": durations.e2e_dispatch(rows), "total_duration": durations.total_duration(rows),
+        "gen_duration": durations.gen_duration(rows), "tpot": tpot.tpot(rows, counted), "tpot_n": tpot.tpot_n(rows, counted),
         "norm_latency": tpot.norm_latency(rows, output), "max_pause": itl.max_pause(gaps),
         "idle_latency": idle.idle_latency(late),
     }  # fmt: skip
     rates = {
-        "gen_tok_s": token_rate.gen_tok_s(rows, output), "request_tok_s": token_rate.request_tok_s(rows, output),
-        "request_tok_s_dispatch": token_rate.request_tok_s_dispatch(rows, output),
+        "gen_tok_s": tpot.gen_tok_s(rows, output), "request_tok_s": tpot.request_tok_s(rows, output),
+        "request_tok_s_dispatch": tpot.request_tok_s_dispatch(rows, output),
     }  # fmt: skip
     return {**{name: float(value[0]) / MS for name, value in ms.items()},
             **{name: float(value[0]) for name, value in rates.items()}, "itl": list(gaps.ns / MS)}  # fmt: skip
@@ -79,7 +79,7 @@ def server_of(given: Found) -> Found:
     run.rows["server_prompt_eval_ns"] = given["prompt_eval_ms"] * MS
     run.rows["server_eval_ns"] = given["eval_ms"] * MS
     assert server_side.gen_tok_s(run.rows)[0] == given["tokens"] * 1000 / given["eval_ms"]
-    return {"ttft_dispatch": ttft.ttft_dispatch(run.rows)[0] / MS,
+    return {"ttft_dispatch": durations.ttft_dispatch(run.rows)[0] / MS,
             "server_ttft": server_side.duration(run.rows, "prompt_eval")[0] / MS}  # fmt: skip
 
 

@@ -20,9 +20,7 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload._ext import histogram
 from fastllmload.certificate.monitor import HICCUP_INTERVALS, Intervals
-from fastllmload.metrics.request.durations import NULL
-from fastllmload.metrics.request.e2e import e2e
-from fastllmload.metrics.request.ttft import dispatch_lag, ttft, ttft_any
+from fastllmload.metrics.request.durations import NULL, dispatch_lag, e2e, ttft, ttft_any
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.itl import pooled

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from fastllmload.statistics.batches import batch_edges
 from fastllmload.statistics.bootstrap import (
-    block_bootstrap,
     block_weights,
     resampled_means,
     resampled_percentiles,
@@ -45,12 +44,6 @@ def test_the_spread_of_the_mean_is_that_of_its_blocks() -> None:
     values = np.random.default_rng(2).normal(0, 1, 4000)
     spread = resampled_means(values, batch_edges(4000, 40), block_weights(40)).std()
     assert spread * widened(40) / widened(10_000) == pytest.approx(1 / 4000**0.5, rel=0.25)
-
-
-def test_any_statistic() -> None:
-    values = np.random.default_rng(3).exponential(1, 500)
-    found = block_bootstrap(values, lambda sample: float(np.max(sample)), resamples=200)
-    assert len(found) == 200 and found.max() == values.max() and found.min() < values.max()
 
 
 def test_few_blocks_widen() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fastllmload.metrics.run.steadiness import littles_law
 from fastllmload.statistics.kaplan_meier import bounds, survival
-from fastllmload.statistics.little import littles_law
 from fastllmload.statistics.trend import mann_kendall, mser5, slope
 
 S = 1_000_000_000

@@ -15,8 +15,7 @@ from fastllmload.experiment.level.client_lateness import client_limits, is_close
 from fastllmload.experiment.level.criteria import waiting
 from fastllmload.experiment.level.margins import BEST, WORST, Figures, may_be_in_time
 from fastllmload.metrics.distribution.percentiles import percentile
-from fastllmload.metrics.request.durations import committed
-from fastllmload.metrics.request.ttft import ttft
+from fastllmload.metrics.request.durations import committed, ttft
 from fastllmload.metrics.run.window import Populations, Window, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.timeline import BEARING, stated_tokens

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.request.durations import NULL
-from fastllmload.metrics.request.e2e import gen_duration, total_duration
-from fastllmload.metrics.request.token_rate import SHORTEST_NS
-from fastllmload.metrics.request.ttft import ttft, ttft_any
+from fastllmload.metrics.request.durations import NULL, gen_duration, total_duration, ttft, ttft_any
+from fastllmload.metrics.request.tpot import SHORTEST_NS
 from fastllmload.metrics.run.cost import tok_s_per_w
 from fastllmload.records.layout import OK
 

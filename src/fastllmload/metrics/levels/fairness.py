@@ -11,9 +11,8 @@ from fastllmload.documents.run import ClassFairness, Fairness, JainIndex
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.objective import class_name
-from fastllmload.metrics.request.durations import NULL, committed, to_float
+from fastllmload.metrics.request.durations import NULL, committed, to_float, ttft
 from fastllmload.metrics.request.tpot import norm_latency, spaced, tpot
-from fastllmload.metrics.request.ttft import ttft
 from fastllmload.metrics.run.window import Populations
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.records.run import Run

@@ -10,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import tokenline
-from fastllmload.metrics.request.durations import NULL, Mask, committed
-from fastllmload.metrics.request.e2e import e2e, e2e_sched
+from fastllmload.metrics.request.durations import NULL, Mask, committed, e2e, e2e_sched, ttft, ttft_any, ttft_sched
 from fastllmload.metrics.request.tpot import tpot, tpot_any
-from fastllmload.metrics.request.ttft import ttft, ttft_any, ttft_sched
 from fastllmload.metrics.tokens.fluidity import Fluidity
 from fastllmload.metrics.tokens.idle import Reader, idle_latency, max_lateness
 from fastllmload.metrics.tokens.times import TokenTimes

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.request import e2e as ends
-from fastllmload.metrics.request import token_rate, ttft
+from fastllmload.metrics.request import durations as times
 from fastllmload.metrics.request import tpot as per_token
 from fastllmload.metrics.request.tpot import came_whole, spaced
 from fastllmload.metrics.run.window import Mask, Populations
@@ -67,28 +66,28 @@ def in_time(rows: Rows, population: Mask) -> Numbers:
 def starts(rows: Rows) -> dict[str, npt.NDArray[Any]]:
     """First-token latencies and durations before the answer, in ns."""
     return {
-        "ttft": ttft.ttft(rows),
-        "ttft_sched": ttft.ttft_sched(rows),
-        "ttft_any": ttft.ttft_any(rows),
-        "ttft_any_sched": ttft.ttft_any_sched(rows),
-        "ttft_dispatch": ttft.ttft_dispatch(rows),
-        "ttfb": ttft.ttfb(rows),
-        "ttfb_sched": ttft.ttfb_sched(rows),
-        "dispatch_lag": ttft.dispatch_lag(rows),
-        "send_time": ttft.send_time(rows),
+        "ttft": times.ttft(rows),
+        "ttft_sched": times.ttft_sched(rows),
+        "ttft_any": times.ttft_any(rows),
+        "ttft_any_sched": times.ttft_any_sched(rows),
+        "ttft_dispatch": times.ttft_dispatch(rows),
+        "ttfb": times.ttfb(rows),
+        "ttfb_sched": times.ttfb_sched(rows),
+        "dispatch_lag": times.dispatch_lag(rows),
+        "send_time": times.send_time(rows),
     }
 
 
 def durations(rows: Rows) -> dict[str, npt.NDArray[Any]]:
     """Durations of complete requests, in ns."""
     return {
-        "e2e": ends.e2e(rows),
-        "e2e_sched": ends.e2e_sched(rows),
-        "e2e_dispatch": ends.e2e_dispatch(rows),
-        "total_duration": ends.total_duration(rows),
-        "total_duration_sched": ends.total_duration_sched(rows),
-        "gen_duration": ends.gen_duration(rows),
-        "final_silence": ends.final_silence(rows),
+        "e2e": times.e2e(rows),
+        "e2e_sched": times.e2e_sched(rows),
+        "e2e_dispatch": times.e2e_dispatch(rows),
+        "total_duration": times.total_duration(rows),
+        "total_duration_sched": times.total_duration_sched(rows),
+        "gen_duration": times.gen_duration(rows),
+        "final_silence": times.final_silence(rows),
     }
 
 
@@ -105,13 +104,13 @@ def per_token_times(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, np
 
 def token_rates(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, Metric]:
     """The tok/s family. Degenerate rates (ASIAI-M1) are left out of the distribution, and counted."""
-    degenerate = token_rate.degenerate(rows)
-    generated = np.where(degenerate, np.nan, token_rate.gen_tok_s(rows, output))
+    degenerate = per_token.degenerate(rows)
+    generated = np.where(degenerate, np.nan, per_token.gen_tok_s(rows, output))
     n_null = int((np.isnan(generated) & ~degenerate).sum())
     rates = {
-        "decode_tok_s": token_rate.decode_tok_s(rows, timed),
-        "request_tok_s": token_rate.request_tok_s(rows, output),
-        "request_tok_s_dispatch": token_rate.request_tok_s_dispatch(rows, output),
+        "decode_tok_s": per_token.decode_tok_s(rows, timed),
+        "request_tok_s": per_token.request_tok_s(rows, output),
+        "request_tok_s_dispatch": per_token.request_tok_s_dispatch(rows, output),
     }
     return {
         **{name: distribution(values, "tokens/s") for name, values in rates.items()},

@@ -12,8 +12,7 @@ from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Distribution, Metric
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.distribution.summary import distribution, without_nulls
-from fastllmload.metrics.request.durations import NULL, Mask, between
-from fastllmload.metrics.request.ttft import ttft
+from fastllmload.metrics.request.durations import NULL, Mask, between, ttft
 from fastllmload.records.run import Run
 
 OF_REQUESTS, OUTSIDE_THE_RUN = "connects of requests", "connects before and after the run"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import NULL
-from fastllmload.metrics.request.token_rate import SHORTEST_NS
+from fastllmload.metrics.request.tpot import SHORTEST_NS
 from fastllmload.metrics.run.window import Populations
 from fastllmload.records.run import Run
 

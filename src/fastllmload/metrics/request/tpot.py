@@ -1,4 +1,6 @@
-"""Computes time per output token of each request, and variants (spec/metrics 5.4, 5.5): float ns per row, NaN for null."""
+"""Computes time per output token of each request in float ns (spec/metrics 5.4, 5.5), and its tokens per second by three
+definitions with three names (5.6). NaN for null.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.request.durations import Mask, between, to_float
-from fastllmload.metrics.request.e2e import e2e, e2e_sched
+from fastllmload.metrics.request.durations import (
+    NULL,
+    Mask,
+    between,
+    e2e,
+    e2e_dispatch,
+    e2e_sched,
+    gen_duration,
+    to_float,
+)
 from fastllmload.metrics.tokens.counts import UNKNOWN
 from fastllmload.records.layout import FLAG_STREAM
 from fastllmload.records.run import Run
@@ -16,6 +26,8 @@ from fastllmload.records.run import Run
 Rows = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
+
+SHORTEST_NS = 10_000_000  # below 10 ms of generation the rate is degenerate: 0.0 (ASIAI-M1)
 
 
 def divide(numerator: Floats, count: Numbers, least: int) -> Floats:
@@ -64,3 +76,39 @@ def norm_latency(rows: Rows, output: Numbers) -> Floats:
 def norm_latency_sched(rows: Rows, output: Numbers) -> Floats:
     """e2e_sched / output tokens."""
     return divide(to_float(e2e_sched(rows)), output, 1)
+
+
+def per_second(tokens: Numbers, duration_ns: Floats) -> Floats:
+    """tokens / duration in 1/s, NaN for no duration or one of 0."""
+    usable = duration_ns > 0
+    return np.where(usable, tokens * 1e9 / np.where(usable, duration_ns, 1), np.nan)
+
+
+def gen_tok_s(rows: Rows, output: Numbers) -> Floats:
+    """output tokens / gen_duration; 0.0, *degenerate*, when that is below 10 ms (ASIAI-M1: n, not n - 1)."""
+    duration = gen_duration(rows)
+    rate = per_second(output, to_float(duration))
+    return np.where(duration == NULL, np.nan, np.where(duration < SHORTEST_NS, 0.0, rate))
+
+
+def degenerate(rows: Rows) -> Mask:
+    """Rows whose gen_tok_s is 0.0 by rule; averages leave them out, and their number is reported."""
+    duration = gen_duration(rows)
+    found: Mask = (duration != NULL) & (duration < SHORTEST_NS)
+    return found
+
+
+def decode_tok_s(rows: Rows, timed: Numbers) -> Floats:
+    """1 / tpot."""
+    each = tpot(rows, timed)
+    return np.where(each > 0, 1e9 / np.where(each > 0, each, 1), np.nan)
+
+
+def request_tok_s(rows: Rows, output: Numbers) -> Floats:
+    """output tokens / e2e."""
+    return per_second(output, to_float(e2e(rows)))
+
+
+def request_tok_s_dispatch(rows: Rows, output: Numbers) -> Floats:
+    """output tokens / e2e_dispatch (BLOG)."""
+    return per_second(output, to_float(e2e_dispatch(rows)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import scalar
-from fastllmload.metrics.request.ttft import ttft
+from fastllmload.metrics.request.durations import ttft
 from fastllmload.records.run import Run
 
 DECLARED = "cold_start"  # --declare cold_start=yes

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import Conversations, TurnResult
 from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.request.ttft import ttft
+from fastllmload.metrics.request.durations import ttft
 from fastllmload.metrics.run.window import Populations
 from fastllmload.records import layout
 from fastllmload.records.run import Run

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from fastllmload.documents.run import ClassResult, RunDocument
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.objective import class_name
-from fastllmload.metrics.request import e2e as ends
-from fastllmload.metrics.request import ttft as starts
+from fastllmload.metrics.request import durations
 from fastllmload.metrics.request.latencies import in_time
 from fastllmload.metrics.request.tpot import came_whole, spaced, tpot, tpot_any
 from fastllmload.metrics.run import success
@@ -69,13 +68,13 @@ def one_class(
         output_tok_s=None if window is None else output_tok_s(run, window, tokens, ok),
         input_tokens_mean=mean(tokens.input[kept]),
         output_tokens_mean=mean(tokens.output[kept]),
-        ttft=distribution(starts.ttft(rows), "ms"),
-        ttft_sched=distribution(starts.ttft_sched(rows), "ms"),
+        ttft=distribution(durations.ttft(rows), "ms"),
+        ttft_sched=distribution(durations.ttft_sched(rows), "ms"),
         tpot=distribution(tpot(rows, spaced(run, tokens.timed)[kept]), "ms"),
-        ttft_any=distribution(starts.ttft_any(rows), "ms") if reasoned else None,
+        ttft_any=distribution(durations.ttft_any(rows), "ms") if reasoned else None,
         tpot_any=distribution(tpot_any(rows, spaced(run, tokens.output)[kept]), "ms") if reasoned else None,
-        e2e=distribution(ends.e2e(rows), "ms"),
-        e2e_sched=distribution(ends.e2e_sched(rows), "ms"),
+        e2e=distribution(durations.e2e(rows), "ms"),
+        e2e_sched=distribution(durations.e2e_sched(rows), "ms"),
         itl=gaps["itl"],
         tbc=gaps["tbc"],
         itl_b=gaps["itl_b"],

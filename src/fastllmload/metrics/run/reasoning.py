@@ -12,8 +12,7 @@ from fastllmload.documents.fields import Number
 from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import Mask, between, to_float
-from fastllmload.metrics.request.token_rate import per_second
-from fastllmload.metrics.request.tpot import came_whole
+from fastllmload.metrics.request.tpot import came_whole, per_second
 from fastllmload.metrics.run.window import Populations
 from fastllmload.metrics.tokens.counts import UNKNOWN, TokenCounts, all_reasoning, leading_tokens, reasoning_tokens
 from fastllmload.metrics.tokens.timeline import of_kind

@@ -10,25 +10,25 @@ import numpy.typing as npt
 
 from fastllmload.documents import run as documents
 from fastllmload.metrics.distribution.summary import without_nulls
-from fastllmload.metrics.request.durations import NULL
-from fastllmload.metrics.request.e2e import e2e
+from fastllmload.metrics.request.durations import NULL, e2e, ttft, ttft_any
 from fastllmload.metrics.request.latencies import in_time
-from fastllmload.metrics.request.ttft import ttft, ttft_any
 from fastllmload.metrics.run.window import Populations, Window
 from fastllmload.metrics.tokens.itl import PooledGaps
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.statistics.batches import BATCHES
 from fastllmload.statistics.interval import Sample
-from fastllmload.statistics.little import TOLERANCE, littles_law
 from fastllmload.statistics.trend import DRIFTED, drift, mser5
 
 Rows = npt.NDArray[Any]
+Instants = npt.NDArray[np.int64]
 MEASURED = {"ttft": ttft, "e2e": e2e}
 STRETCHES, INSTANTS = BATCHES, 20  # parts of the window; instants in each at which requests in flight are counted
 LEAST_REQUESTS = 10 * BATCHES
 LEAST_CHANGE = 0.2  # relative change of a level; smaller ones are not reported
 LEAST_GROWTH, LEAST_RISE = 0.2, 2.0  # of requests in flight: share, number
+TOLERANCE = 0.01  # of Little's law; with a larger residual requests were lost or counted twice
+LEAST_IN_FLIGHT = 100.0  # summed over the samples; below it one request more or less exceeds the tolerance
 
 
 def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: PooledGaps) -> documents.Steadiness:
@@ -128,15 +128,34 @@ def little(run: Run, window: Window | None) -> documents.LittlesLaw | None:
     if window is None or counted is None:
         return None
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
-    law = littles_law(*counted, rows["t_dispatch"], rows["t_end"], window.w0_ns, window.w1_ns)
-    if law is None:
+    return littles_law(*counted, rows["t_dispatch"], rows["t_end"], window.w0_ns, window.w1_ns)
+
+
+def littles_law(
+    t_ns: Instants, counted: npt.NDArray[np.float64], begun: Instants, ended: Instants, w0_ns: int, w1_ns: int
+) -> documents.LittlesLaw | None:
+    """Mean number in flight = arrival rate x mean time in flight: *counted* in flight at instants *t_ns*; *begun* and *ended* in
+    ns of every request, *ended* 0 = not yet. None without a count or a request in the window.
+
+    The rate and the time are of requests that began in the window. Their product differs from the number by requests that
+    cross the window's borders and by changes between the counts. The residual has neither: it is the relative difference
+    between the counts and the number in flight by the requests' own times at the same instants; None if too few were.
+    """
+    seen = (t_ns >= w0_ns) & (t_ns < w1_ns)
+    inside = (begun >= w0_ns) & (begun < w1_ns) & (ended > 0)
+    if not seen.any() or not inside.any():
         return None
+    at, there = t_ns[seen], counted[seen]
+    entered = np.searchsorted(np.sort(begun[begun > 0]), at, "right")
+    left = np.searchsorted(np.sort(ended[ended > 0]), at, "right")
+    total = float((entered - left).sum())
+    residual = abs(float(there.sum()) - total) / total if total >= LEAST_IN_FLIGHT else None
     return documents.LittlesLaw(
-        in_flight=law.in_flight,
-        rate_per_s=law.rate_per_s,
-        time_s=law.time_s,
-        residual=law.residual,
-        holds=None if law.residual is None else law.residual <= TOLERANCE,
+        in_flight=float(there.mean()),
+        rate_per_s=float(np.count_nonzero(inside)) / ((w1_ns - w0_ns) / 1e9),
+        time_s=float((ended - begun)[inside].mean()) / 1e9,
+        residual=residual,
+        holds=None if residual is None else residual <= TOLERANCE,
     )
 
 

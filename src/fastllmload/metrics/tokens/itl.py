@@ -26,7 +26,6 @@ Floats = npt.NDArray[np.float64]
 
 DIRECT_ABOVE = 0.90  # IETF B.2.1
 NAMES = {"direct": "itl", "A": "tbc", "B": "itl_b"}  # name in reports, by option
-ASKED = ("auto", "A", "B")
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,8 @@ import numpy.typing as npt
 from fastllmload._ext import histogram, intervals
 from fastllmload.certificate.monitor import HICCUP_INTERVAL, HICCUP_INTERVALS
 from fastllmload.errors import RunFolderError
-from fastllmload.metrics.request.durations import NULL
-from fastllmload.metrics.request.e2e import e2e
+from fastllmload.metrics.request.durations import NULL, dispatch_lag, e2e, ttft, ttft_any
 from fastllmload.metrics.request.tpot import came_whole
-from fastllmload.metrics.request.ttft import dispatch_lag, ttft, ttft_any
 from fastllmload.metrics.run.window import Populations, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.itl import pooled
