@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from fastllmload.compliance.outcome import DECLARED, INAPPLICABLE, STATES, UNDECLARED
+from fastllmload.compliance.outcome import DECLARED, FALSE, INAPPLICABLE, STATES, UNCHECKED, UNDECLARED
 from fastllmload.compliance.statement import Statement
-from fastllmload.compliance.verdict import ComplianceJudgement, RequirementFinding, scope, summary
+from fastllmload.compliance.verdict import ComplianceJudgement, RequirementFinding, document, scope
 from fastllmload.declarations import by_key
 
 LABEL = 13
-LEVELS = (("MUST", "must"), ("SHOULD", "should"))
 NOT_VERIFIED = "declared: stated by the user and not verified"
 
 
@@ -31,7 +31,7 @@ def lines(judgement: ComplianceJudgement, everything: bool = False, width: int =
         remedy = f"; do: {finding.outcome.remedy}" if finding.outcome.remedy else ""
         text = f"{finding.requirement.id} {finding.outcome.state}: {finding.outcome.reason}{remedy}"
         yield from paragraph("", text, width)
-    deviations = summary(judgement)["deviations"]
+    deviations = document(judgement).deviations
     if deviations:
         yield ""
     for text in deviations:
@@ -47,15 +47,15 @@ def labelled(label: str, text: str) -> str:
 
 def counted(judgement: ComplianceJudgement, width: int) -> Iterator[str]:
     """How many requirements hold, of those that enter the verdict and of all, by state."""
-    found = summary(judgement)
-    for label, key in LEVELS:
-        tally = found[key]
-        unmet = [f"{len(tally[state])} {state}" for state in STATES if tally.get(state)]
+    found, counts = document(judgement), Counter(each.outcome.state for each in judgement.findings)
+    for label, tally in (("MUST", found.must), ("SHOULD", found.should)):
+        broken = ((FALSE, tally.false), (UNDECLARED, tally.undeclared), (UNCHECKED, tally.unchecked))
+        unmet = [f"{len(ids)} {state}" for state, ids in broken if ids]
         suffix = f"; {', '.join(unmet)}" if unmet else ""
-        yield from paragraph(label, f"{tally['hold']} of {tally['of']} hold{suffix}", width)
-    parts = [f"{number} {state}" for state, number in found["counts"].items() if number]
-    yield from paragraph("all", f"{sum(found['counts'].values())} statements: {', '.join(parts)}", width)
-    if found["counts"][DECLARED]:
+        yield from paragraph(label, f"{tally.hold} of {tally.of} hold{suffix}", width)
+    parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
+    yield from paragraph("all", f"{counts.total()} statements: {', '.join(parts)}", width)
+    if counts[DECLARED]:
         yield labelled("", NOT_VERIFIED)
 
 

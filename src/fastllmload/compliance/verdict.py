@@ -29,6 +29,8 @@ from fastllmload.compliance.outcome import (
     inapplicable,
 )
 from fastllmload.compliance.statement import AllOf, Check, Statement
+from fastllmload.documents.run import Compliance, Requirement, Requirements
+from fastllmload.documents.write import plain, values
 
 
 def deviations(evidence: ComplianceEvidence) -> list[str]:
@@ -78,18 +80,17 @@ class RequirementFinding:
     requirement: Statement
     outcome: RequirementOutcome
 
-    def entry(self) -> dict[str, Any]:
-        """The finding as plain values."""
+    def entry(self) -> Requirement:
         asked, found = self.requirement, self.outcome
-        return {
-            "id": asked.id,
-            "level": asked.level,
-            "basis": asked.basis,
-            "state": found.state,
-            "statement": asked.text,
-            "reason": found.reason,
-            "remedy": found.remedy,
-        }
+        return Requirement(
+            id=asked.id,
+            level=asked.level,
+            basis=asked.basis,
+            state=found.state,
+            statement=asked.text,
+            reason=found.reason,
+            remedy=found.remedy,
+        )
 
 
 @dataclass(frozen=True)
@@ -212,19 +213,26 @@ def checked(evidence: ComplianceEvidence, check: Check) -> RequirementOutcome:
     return evidence.outcomes[check]
 
 
-def summary(judgement: ComplianceJudgement) -> dict[str, Any]:
-    """The `compliance` entry of run.json and procedure.json: verdict, counts, ids of unmet requirements."""
+def document(judgement: ComplianceJudgement) -> Compliance:
+    """The `compliance` entry of run.json and procedure.json."""
     counts = Counter(found.outcome.state for found in judgement.findings)
     evidence = judgement.evidence
-    return {
-        "verdict": judgement.verdict,
-        "test": evidence.test or None,
-        "scope": scope(evidence),
-        "counts": {state: counts.get(state, 0) for state in STATES},
-        "must": tally(judgement.of(lambda one: one.must)),
-        "should": tally(judgement.of(lambda one: one.should)),
-        "deviations": [*judgement.unfinished, *judgement.deviations],
-    }
+    return Compliance(
+        verdict=judgement.verdict,
+        test=evidence.test or None,
+        scope=scope(evidence),
+        counts={state: counts[state] for state in STATES},
+        must=tally(judgement.of(lambda one: one.must)),
+        should=tally(judgement.of(lambda one: one.should)),
+        deviations=(*judgement.unfinished, *judgement.deviations),
+        unmet=tuple(each.entry() for each in judgement.unmet),
+        beside=tuple(each.entry() for each in judgement.informative),  # prose: allow, a key of the document
+    )
+
+
+def document_with_all(judgement: ComplianceJudgement) -> dict[str, Any]:
+    """The same as plain values, with every requirement."""
+    return {**plain(document(judgement)), "requirements": values([each.entry() for each in judgement.findings])}
 
 
 def scope(evidence: ComplianceEvidence) -> str:
@@ -234,34 +242,26 @@ def scope(evidence: ComplianceEvidence) -> str:
     return "what the IETF draft asks of every test; a single run is not a complete test of the draft"
 
 
-def tally(findings: Sequence[RequirementFinding]) -> dict[str, Any]:
+def tally(findings: Sequence[RequirementFinding]) -> Requirements:
     """Number of findings that hold, and the ids of those that do not."""
-    return {
-        "hold": sum(found.outcome.holds and found.outcome.state != INAPPLICABLE for found in findings),
-        "of": sum(found.outcome.state != INAPPLICABLE for found in findings),
-        **{
-            state: [found.requirement.id for found in findings if found.outcome.state == state]
-            for state in (FALSE, UNDECLARED, UNCHECKED)
-        },
-    }
+
+    def ids(state: str) -> tuple[str, ...]:
+        return tuple(found.requirement.id for found in findings if found.outcome.state == state)
+
+    return Requirements(
+        hold=sum(found.outcome.holds and found.outcome.state != INAPPLICABLE for found in findings),
+        of=sum(found.outcome.state != INAPPLICABLE for found in findings),
+        false=ids(FALSE),
+        undeclared=ids(UNDECLARED),
+        unchecked=ids(UNCHECKED),
+    )
 
 
-def document(judgement: ComplianceJudgement, everything: bool = False) -> dict[str, Any]:
-    """The summary with the unmet requirements and the informative findings; *everything* adds all requirements."""
-    found = summary(judgement) | {
-        "unmet": [each.entry() for each in judgement.unmet],
-        "beside": [each.entry() for each in judgement.informative],  # prose: allow, a key of the document
-    }
-    if everything:
-        found["requirements"] = [each.entry() for each in judgement.findings]
-    return found
-
-
-def compliance_of(evidence: ComplianceEvidence) -> dict[str, Any]:
+def compliance_of(evidence: ComplianceEvidence) -> Compliance:
     """The `compliance` entry for a document that is being written.
 
     A single level of a procedure is not judged: what it lacks, such as a warm-up, belongs to the procedure.
     """
     if evidence.procedure is None and any("level" in run.document.metadata for run in evidence.runs):
-        return {"verdict": None, "scope": "a level of a procedure, judged with it"}
+        return Compliance(scope="a level of a procedure, judged with it")
     return document(judge(evidence))

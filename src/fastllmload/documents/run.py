@@ -592,6 +592,10 @@ class Compliance(Document, frozen=True, kw_only=True):
     unmet: tuple[Requirement, ...] = ()
     beside: tuple[Requirement, ...] = ()  # without a key word of the draft: they decide nothing; prose: allow
 
+    def optional(self) -> tuple[str, ...]:
+        """Of what is not judged by itself there is only the scope."""
+        return () if self.counts else tuple(name for name in self.__struct_fields__ if name not in ("verdict", "scope"))
+
 
 class RunDocument(Document, frozen=True, kw_only=True):
     """run.json."""

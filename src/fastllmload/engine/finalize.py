@@ -77,7 +77,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     folder.manifest["status"] = run_status.status
     folder.save()  # the measurements are saved before the compliance checks run
     run = replace(run)
-    folder.manifest["compliance"] = compliance_of(of_run(run))
+    folder.manifest["compliance"] = plain(compliance_of(of_run(run)))
     folder.save()
     run = replace(run)
     problems = write_reports(run, folder.manifest)

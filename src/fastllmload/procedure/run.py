@@ -12,8 +12,6 @@ import msgspec
 from fastllmload.compliance.evidence import read
 from fastllmload.compliance.verdict import NOT, compliance_of
 from fastllmload.documents.procedure import ProcedureDocument
-from fastllmload.documents.read import convert
-from fastllmload.documents.run import Compliance
 from fastllmload.engine.public_settings import redactor
 from fastllmload.engine.simulated_target import check_engine_options
 from fastllmload.errors import InputError
@@ -249,7 +247,7 @@ def write_report(experiment: Experiment, book: Journal[ProcedureDocument], found
     if experiment.simulated:
         found.deviate(SIMULATED, public=True)
     book.put(status=status, ended_utc=journal.utc(), **found.entries(book.document))
-    compliance = convert(compliance_of(read(experiment.folder)), Compliance)
+    compliance = compliance_of(read(experiment.folder))
     book.put(compliance=compliance)
     write(experiment.folder, book.document)
     return compliance.verdict != NOT

@@ -25,10 +25,12 @@ from fastllmload.compliance.verdict import (
     ComplianceJudgement,
     compliance_of,
     document,
+    document_with_all,
     joined,
     judge,
     outcome_of,
 )
+from fastllmload.documents.write import values
 from fastllmload.records import layout
 
 pytestmark = pytest.mark.slow
@@ -61,10 +63,10 @@ def test_a_broken_must_is_not_compliant(tmp_path: Path) -> None:
     judgement = judged(cases, tmp_path)
     assert judgement.verdict == NOT
     told = document(judgement)
-    (entry,) = [entry for entry in told["unmet"] if entry["id"] == "IETF-4.1-a"]
-    assert entry["state"] == "undeclared"
-    assert entry["remedy"].startswith("--declare sut.boundary=")
-    assert told["must"]["undeclared"] == ["IETF-4.1-a"]
+    (entry,) = [entry for entry in told.unmet if entry.id == "IETF-4.1-a"]
+    assert entry.state == "undeclared"
+    assert entry.remedy is not None and entry.remedy.startswith("--declare sut.boundary=")
+    assert told.must.undeclared == ("IETF-4.1-a",)
 
 
 def test_a_quick_procedure_never_complies(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_a_quick_procedure_never_complies(tmp_path: Path) -> None:
     cases.procedure["quick"] = True
     judgement = judged(cases, tmp_path)
     assert judgement.verdict == NOT
-    assert "--quick" in document(judgement)["deviations"][0]
+    assert "--quick" in document(judgement).deviations[0]
 
 
 @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
@@ -85,7 +87,7 @@ def test_a_procedure_that_did_not_end_never_complies(status: str, tmp_path: Path
     cases.procedure["status"] = status
     judgement = judged(cases, tmp_path)
     assert judgement.verdict == NOT
-    assert status in document(judgement)["deviations"][0]
+    assert status in document(judgement).deviations[0]
 
 
 def test_a_level_whose_folder_is_gone(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_a_level_whose_folder_is_gone(tmp_path: Path) -> None:
     whole = ttft().evidence(tmp_path)
     judgement = judge(ComplianceEvidence(whole.folder, whole.runs, whole.procedure, absent=("levels/001-gone",)))
     assert judgement.verdict == NOT
-    assert "levels/001-gone" in document(judgement)["deviations"][0]
+    assert "levels/001-gone" in document(judgement).deviations[0]
 
 
 def test_a_procedure_without_a_level_is_not_compliant(tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ def test_other_tests_do_not_apply(tmp_path: Path) -> None:
     """A plain run is judged by what is asked of every test."""
     judgement = judged(plain(), tmp_path)
     assert state(judgement, "IETF-5.2.2.1-b") == INAPPLICABLE
-    assert "a single run" in document(judgement)["scope"]
+    assert "a single run" in document(judgement).scope
 
 
 def test_a_statement_that_is_not_covered_is_unchecked(tmp_path: Path) -> None:
@@ -151,7 +153,10 @@ def test_a_level_of_a_procedure_is_judged_with_it(tmp_path: Path) -> None:
     """By itself it would lack the warm-up that the procedure has."""
     cases = plain()
     cases.run.manifest["metadata"]["level"] = "abc"
-    assert compliance_of(cases.evidence(tmp_path))["verdict"] is None
+    assert values(compliance_of(cases.evidence(tmp_path))) == {
+        "verdict": None,
+        "scope": "a level of a procedure, judged with it",
+    }
 
 
 def test_deviations_are_named_where_no_key_word_is_broken(tmp_path: Path) -> None:
@@ -167,7 +172,7 @@ def test_deviations_are_named_where_no_key_word_is_broken(tmp_path: Path) -> Non
 
 def test_the_document_is_json_and_whole(tmp_path: Path) -> None:
     """With everything asked for, all 653 are in it."""
-    told = json.loads(json.dumps(document(judged(plain(), tmp_path), everything=True)))
+    told = json.loads(json.dumps(document_with_all(judged(plain(), tmp_path))))
     assert len(told["requirements"]) == 653 == sum(told["counts"].values())
 
 

@@ -44,7 +44,8 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     from fastllmload.cli.commands.run import current_redactor
     from fastllmload.compliance.evidence import read
     from fastllmload.compliance.text import lines
-    from fastllmload.compliance.verdict import NOT, document, judge
+    from fastllmload.compliance.verdict import NOT, document, document_with_all, judge
+    from fastllmload.documents.write import plain
     from fastllmload.records.folder_lock import describe_leftover_files
 
     evidence = replace(read(folder), others=tuple(read(other) for other in against))
@@ -52,7 +53,8 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     judgement = judge(evidence)
     redact = current_redactor()
     if as_json:
-        text = msgspec.json.format(msgspec.json.encode(document(judgement, everything))).decode()
+        found = document_with_all(judgement) if everything else plain(document(judgement))
+        text = msgspec.json.format(msgspec.json.encode(found)).decode()
     else:
         text = "\n".join(lines(judgement, everything, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)))
     show(redact(text))
