@@ -39,6 +39,7 @@ from fastllmload.documents.fields import known
 from fastllmload.documents.plan import LoadDescription, PlanDescription
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import Watch
+from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest
 from fastllmload.metrics.run.users import read_slowly
@@ -81,7 +82,7 @@ def from_run(run: Run) -> CertificateEvidence:
         workers=records,
         seconds=summarize(seconds_of(run, window, released, records)),
         host=host_record(run, facts),
-        ceiling=None if facts.ceiling is None else msgspec.convert(run.manifest["watch"]["ceiling"], Ceiling),
+        ceiling=None if facts.ceiling is None else msgspec.convert(plain(facts.ceiling), Ceiling),
         no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
         no_port=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_port"))),
         disk_full=bool(run.document.disk_full),

@@ -20,7 +20,7 @@ from fastllmload._ext import recorder, regroup
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.scratch import zeros
-from fastllmload.records.tap_times import join_tap
+from fastllmload.records.tap_times import TapJoin, join_tap
 from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
 
 Numbers = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class Merged:
     first_event: Numbers
     text: Bytes
     damage: dict[str, str] = field(default_factory=dict)
-    tap: dict[str, Any] | None = None
+    tap: TapJoin | None = None
 
 
 def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles]) -> Rows:
@@ -182,7 +182,7 @@ def merge_workers(
     counts = len(merged.rows), len(merged.events)
     with_text = len(merged.text) > 0
     if tap is not None and merged.tap is not None:
-        tap.update(merged.tap)
+        tap.update({**merged.tap})
     del merged
     if with_text:
         unfinished(folder, "text.bin").replace(folder / "text.bin")

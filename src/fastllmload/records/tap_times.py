@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -36,7 +36,7 @@ def write_watched(folder: Path, watched: Watched) -> None:
     (folder / WATCHED).write_bytes(msgspec.json.encode(watched))
 
 
-def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> dict[str, Any] | None:
+def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> TapJoin | None:
     """Set the times of *rows* and *events* from the segments in *folder*. Returns the result, None without a tap.
 
     RunFolderError when the files contradict each other.
@@ -118,8 +118,33 @@ def connections(
     return order, chains, key[begins].astype(np.int64), encrypted[target[order[new_key]]], places
 
 
-def joined(join: tapjoin.Join, events: int, wires: int, difference: Numbers) -> dict[str, Any]:
-    """The join's part of `tap` in run.json."""
+class StampDifference(TypedDict):
+    """`documents.run.TapError`."""
+
+    n: int
+    p50: float | None
+    p99: float | None
+    max: float | None
+
+
+class TapJoin(TypedDict):
+    """The join's part of `tap` in run.json, `documents.run.Tap`."""
+
+    events: int
+    joined: int
+    narrowed: int
+    matched_share: float | None
+    unmatched: dict[str, int]
+    before_bracket: int
+    requests_timed: int
+    retransmitted: int
+    out_of_order: int
+    gaps: int
+    other_connections: int
+    against_kernel_stamps_us: StampDifference
+
+
+def joined(join: tapjoin.Join, events: int, wires: int, difference: Numbers) -> TapJoin:
     unmatched = {
         "lost": join.lost_events,
         "gap": join.unsure,

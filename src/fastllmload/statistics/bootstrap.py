@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.statistics.student import t_quantile
+from fastllmload.statistics.student import CONFIDENCE, t_quantile
 
 Floats = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float64]
@@ -31,10 +31,10 @@ def block_weights(blocks: int, resamples: int = RESAMPLES, seed: int = 0) -> Wei
     return drawn
 
 
-def widened(blocks: int, confidence: float = 0.95) -> float:
+def widened(blocks: int) -> float:
     """Correction factor on bootstrap deviations for few blocks: Student's t for the normal, n - 1 for n."""
-    normal = t_quantile((1 + confidence) / 2, math.inf)
-    return t_quantile((1 + confidence) / 2, blocks - 1) / normal * math.sqrt(blocks / (blocks - 1))
+    normal = t_quantile((1 + CONFIDENCE) / 2, math.inf)
+    return t_quantile((1 + CONFIDENCE) / 2, blocks - 1) / normal * math.sqrt(blocks / (blocks - 1))
 
 
 def resampled_means(values: npt.NDArray[Any], edges: npt.NDArray[np.int64], weights: Weights) -> Floats:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fastllmload.statistics.batches import BATCHES, LongRun, batch_edges, long_run
 from fastllmload.statistics.order_statistics import Ordered
-from fastllmload.statistics.student import beta_quantile, t_quantile
+from fastllmload.statistics.student import CONFIDENCE, beta_quantile, t_quantile
 
 Values = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
@@ -89,12 +89,12 @@ class Sample:
 
 
 @cache
-def t_of(confidence: float, batches: int = BATCHES) -> float:
+def t_of(batches: int = BATCHES) -> float:
     """Student's t quantile for two-sided intervals from *batches* batches."""
-    return t_quantile((1 + confidence) / 2, batches - 1)
+    return t_quantile((1 + CONFIDENCE) / 2, batches - 1)
 
 
-def intervals(sample: Sample, levels: Mapping[str, float], confidence: float = 0.95) -> dict[str, Estimate]:
+def intervals(sample: Sample, levels: Mapping[str, float]) -> dict[str, Estimate]:
     """Intervals of the percentiles *levels* (name: share below), and of the mean under the name "mean"."""
     if sample.units < LEAST_INDEPENDENT:
         reason = f"{sample.units} requests are too few to see how they depend on each other"
@@ -105,8 +105,8 @@ def intervals(sample: Sample, levels: Mapping[str, float], confidence: float = 0
     bulk = max(1.0, *(inflation(shares[q], len(sample.values), q) for q in BULK))
     found: dict[str, Estimate] = {}
     for name, q in levels.items():
-        found[name] = too_few(sample, bulk, q) or percentile_interval(sample, shares[q], q, confidence)
-    found["mean"] = mean_interval(sample, edges, bulk, confidence)
+        found[name] = too_few(sample, bulk, q) or percentile_interval(sample, shares[q], q)
+    found["mean"] = mean_interval(sample, edges, bulk)
     return found
 
 
@@ -143,10 +143,10 @@ def too_few(sample: Sample, bulk: float, q: float) -> NotEstimable | None:
     return NotEstimable(f"P{100 * q:g} needs about {needed:,} requests like these; {worth}", needed)
 
 
-def percentile_interval(sample: Sample, share: LongRun, q: float, confidence: float) -> Estimate:
+def percentile_interval(sample: Sample, share: LongRun, q: float) -> Estimate:
     """Interval of the share above the percentile (1 - q), with the skewness of rare counts, read back as values."""
     n = len(sample.values) / max(inflation(share, len(sample.values), q), NARROWEST)
-    t = t_of(confidence)
+    t = t_of()
     beyond, spread = n * (1 - q), t * math.sqrt(n * q * (1 - q))
     skew = (t * t - 1) * (2 * q - 1) / 6
     low, high = 1 - (beyond + spread + skew) / n, 1 - (beyond - spread + skew) / n
@@ -159,7 +159,7 @@ def percentile_interval(sample: Sample, share: LongRun, q: float, confidence: fl
     return ConfidenceInterval(sample.at(low), sample.at(high))
 
 
-def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float) -> Estimate:
+def mean_interval(sample: Sample, edges: Counts, bulk: float) -> Estimate:
     """Interval of the mean of the values; of a ratio if units have several values each."""
     n, sizes = len(sample.values), np.diff(edges)
     # Whole ns stay whole: 2^63 ns are 292 years. A batch may be empty: requests whose events were lost have no gaps.
@@ -170,12 +170,12 @@ def mean_interval(sample: Sample, edges: Counts, bulk: float, confidence: float)
     if n < LEAST_INDEPENDENT * inflated:
         needed = math.ceil(LEAST_INDEPENDENT * inflated / n * sample.units)
         return NotEstimable(f"the mean needs about {needed:,} requests like these", needed)
-    return skewed_interval(mean, spread, confidence)
+    return skewed_interval(mean, spread)
 
 
-def skewed_interval(mean: float, spread: LongRun, confidence: float) -> ConfidenceInterval:
+def skewed_interval(mean: float, spread: LongRun) -> ConfidenceInterval:
     """Student's t after Hall's (1992) cubic, which takes the skewness of the batch means out."""
-    t, error = t_of(confidence, spread.batches), math.sqrt(spread.variance)
+    t, error = t_of(spread.batches), math.sqrt(spread.variance)
     g = spread.skewness / math.sqrt(spread.batches)
     return ConfidenceInterval(mean - error * _unskewed(t, g), mean - error * _unskewed(-t, g))
 
@@ -186,20 +186,20 @@ def _unskewed(t: float, g: float) -> float:
     return float(3 / g * (np.cbrt(1 + g * (t - g / 6)) - 1))
 
 
-def share_interval(outcomes: npt.NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
+def share_interval(outcomes: npt.NDArray[np.bool_]) -> Estimate:
     """Of the share of true *outcomes*, in order of time: Clopper and Pearson's, on as many independent ones as these
     are worth (Korn and Graubard 1998). Where all are alike nothing is known of their dependence: taken for independent.
     """
     n, true = len(outcomes), int(np.count_nonzero(outcomes))
     if n < LEAST_INDEPENDENT:
         return NotEstimable(f"{n} requests are too few to see how they depend on each other", LEAST_INDEPENDENT)
-    share, tail = true / n, (1 - confidence) / 2
+    share, tail = true / n, (1 - CONFIDENCE) / 2
     worth = float(n)
     if 0 < true < n:
         sizes = np.diff(batch_edges(n))
         sums = np.add.reduceat(outcomes.astype(np.int64), batch_edges(n)[:-1])
         spread = long_run((sums - share * sizes) / sizes.mean(), share * (1 - share))
-        normal = t_quantile(1 - tail, math.inf) / t_of(confidence)  # few batches: as if there were fewer requests
+        normal = t_quantile(1 - tail, math.inf) / t_of()  # few batches: as if there were fewer requests
         worth = n / max(1.0, inflation(spread, n, share)) * normal**2
     hits, misses = worth * share, worth * (1 - share)
     low = beta_quantile(tail, hits, misses + 1) if hits > 0 else 0.0
@@ -207,9 +207,7 @@ def share_interval(outcomes: npt.NDArray[np.bool_], confidence: float = 0.95) ->
     return ConfidenceInterval(low, high)
 
 
-def rate_interval(
-    amounts: npt.NDArray[np.float64], seconds: float, lasting_s: float = 0.0, confidence: float = 0.95
-) -> Estimate:
+def rate_interval(amounts: npt.NDArray[np.float64], seconds: float, lasting_s: float = 0.0) -> Estimate:
     """Interval of a rate per second, from the *amounts* of BATCHES equal stretches of a window of *seconds*.
 
     *lasting_s*: duration over which events are correlated, such as the mean time of a request. If neighbouring
@@ -223,5 +221,5 @@ def rate_interval(
     for stretches in (BATCHES, BATCHES // 2):
         spread = long_run(amounts.reshape(stretches, -1).sum(axis=1) / (seconds / stretches))
         if spread.correlation < DRIFTING:
-            return skewed_interval(float(amounts.sum()) / seconds, spread, confidence)
+            return skewed_interval(float(amounts.sum()) / seconds, spread)
     return NotEstimable("the rate drifts: neighbouring tenths of the window are alike; run longer", None)

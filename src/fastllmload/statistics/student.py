@@ -10,6 +10,7 @@ import numpy as np
 TINY = 1e-300
 PRECISION = 1e-15
 STEPS = 10_000
+CONFIDENCE = 0.95  # of every interval
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
@@ -94,12 +95,12 @@ def _root(rising: Callable[[float], float]) -> float:
     return (low + high) / 2
 
 
-def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
+def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Interval of the mean of independent *values*, such as one figure per run; None for fewer than 2."""
     n = len(values)
     if n < 2:
         return None
     sample = np.asarray(values, np.float64)
-    half = t_quantile((1 + confidence) / 2, n - 1) * float(sample.std(ddof=1)) / math.sqrt(n)
+    half = t_quantile((1 + CONFIDENCE) / 2, n - 1) * float(sample.std(ddof=1)) / math.sqrt(n)
     mean = float(sample.mean())
     return mean - half, mean + half

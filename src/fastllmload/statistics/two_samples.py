@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.statistics.student import t_quantile, t_two_sided
+from fastllmload.statistics.student import CONFIDENCE, t_quantile, t_two_sided
 
 Floats = npt.NDArray[np.float64]
 EXACT_UP_TO = 400  # n x m up to which Mann-Whitney's distribution is exact
@@ -30,32 +30,32 @@ class Difference:
     df: float | None
 
 
-def _by_t(test: str, value: float, error: float, df: float, confidence: float) -> Difference:
+def _by_t(test: str, value: float, error: float, df: float) -> Difference:
     """Difference by Student's t. Without any spread p is 1 for no difference and 0 for any."""
     if error == 0:
         return Difference(test, value, value, value, 1.0 if value == 0 else 0.0, df)
-    half = t_quantile((1 + confidence) / 2, df) * error
+    half = t_quantile((1 + CONFIDENCE) / 2, df) * error
     return Difference(test, value, value - half, value + half, t_two_sided(value / error, df), df)
 
 
-def welch(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Difference:
+def welch(a: Sequence[float], b: Sequence[float]) -> Difference:
     """Welch's t: unequal variances allowed. ValueError with fewer than 2 figures on a side."""
     x, y = _samples(a, b, 2)
     of_x, of_y = float(x.var(ddof=1)) / len(x), float(y.var(ddof=1)) / len(y)
     error = math.sqrt(of_x + of_y)
     spread = of_x**2 / (len(x) - 1) + of_y**2 / (len(y) - 1)
     df = (of_x + of_y) ** 2 / spread if spread > 0 else float(len(x) + len(y) - 2)
-    return _by_t("welch", float(y.mean() - x.mean()), error, df, confidence)
+    return _by_t("welch", float(y.mean() - x.mean()), error, df)
 
 
-def paired_t(a: Sequence[float], b: Sequence[float], confidence: float = 0.95) -> Difference:
+def paired_t(a: Sequence[float], b: Sequence[float]) -> Difference:
     """Student's t of the differences of pairs, a[i] with b[i]. ValueError unless there are 2 pairs or more."""
     x, y = _samples(a, b, 2)
     if len(x) != len(y):
         raise ValueError(f"pairs need as many figures on both sides, not {len(x)} and {len(y)}")
     gaps = y - x
     error = float(gaps.std(ddof=1)) / math.sqrt(len(gaps))
-    return _by_t("paired t", float(gaps.mean()), error, len(gaps) - 1, confidence)
+    return _by_t("paired t", float(gaps.mean()), error, len(gaps) - 1)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from golden_file import GOLDEN
 
 from fastllmload.documents.fields import WITHHELD
 from fastllmload.documents.read import DocumentError, convert, fitted
-from fastllmload.documents.run import Phase, RunDocument
+from fastllmload.documents.run import Phase, RunDocument, TelemetrySeries
+from fastllmload.documents.write import plain
 
 DOCUMENT: dict[str, Any] = json.loads((GOLDEN / "report" / "run.json").read_text())
 # Facts of a plan's classes, deadlines and parts of `not_estimable` have several shapes; metadata is the user's.
@@ -106,3 +107,13 @@ def test_a_bool_is_not_a_number() -> None:
         convert({"counts": {"ok": True}}, RunDocument)
     with pytest.raises(DocumentError):
         convert({"number": 0}, Phase)
+
+
+def test_a_series_with_labels_is_read_as_it_was_written() -> None:
+    """The labels of a server's own series are one text."""
+    series = TelemetrySeries(name="queue", kind="gauge", labels="model='a'", mean=2.0)
+    found = convert({"telemetry": {"series": [plain(series)]}}, RunDocument)
+    assert found.telemetry is not None and found.telemetry.series == (series,)
+    assert list(plain(series)) == [
+        *("name", "source", "origin", "unit", "kind", "n", "n_failed", "labels", "mean", "min", "max")
+    ]

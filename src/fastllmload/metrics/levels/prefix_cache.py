@@ -27,11 +27,9 @@ def ttft_reduction(off: float | None, on: float | None) -> float | None:
     return None if change is None else -change
 
 
-def ttft_reductions(
-    off: Mapping[str, float | None], on: Mapping[str, float | None], names: tuple[str, ...] = ("p50", "p95", "p99")
-) -> dict[str, float | None]:
+def ttft_reductions(off: Mapping[str, float | None], on: Mapping[str, float | None]) -> dict[str, float | None]:
     """`ttft_reduction` of each percentile of two `metrics.request.ttft` of run.json."""
-    return {name: ttft_reduction(off.get(name), on.get(name)) for name in names}
+    return {name: ttft_reduction(off.get(name), on.get(name)) for name in ("p50", "p95", "p99")}
 
 
 def throughput_improvement(off: float | None, on: float | None) -> float | None:

@@ -1,5 +1,5 @@
-"""Computes durations of each request (spec/metrics 5.1, 5.2): differences of two of its times in ns, NULL where one of them did
-not happen.
+"""Computes durations of each request (spec/metrics 5.1, 5.2): differences of two of its times in ns, NULL where one of
+them did not happen.
 """
 
 from __future__ import annotations
