@@ -134,8 +134,8 @@ def little(run: Run, window: Window | None) -> documents.LittlesLaw | None:
 def littles_law(
     t_ns: Instants, counted: npt.NDArray[np.float64], begun: Instants, ended: Instants, w0_ns: int, w1_ns: int
 ) -> documents.LittlesLaw | None:
-    """Mean number in flight = arrival rate x mean time in flight: *counted* in flight at instants *t_ns*; *begun* and *ended*
-    in ns of every request, *ended* 0 = not yet. None without a count or a request in the window.
+    """Mean number in flight = arrival rate x mean time in flight: *counted* in flight at instants *t_ns*; *begun* and
+    *ended* in ns of every request, *ended* 0 = not yet. None without a count or a request in the window.
 
     The rate and the time are of requests that began in the window. Their product differs from the number by requests that
     cross the window's borders and by changes between the counts. The residual has neither: it is the relative difference
