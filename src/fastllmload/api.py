@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastllmload.compare.comparison import Comparison
-from fastllmload.errors import (
-    FastLLMLoadError,
-    HostLimitError,
-    InputError,
-    InternalError,
-    Interrupted,
-    RunFolderError,
-    TargetError,
-)
-from fastllmload.plan.archive import load_plan, save_plan
-from fastllmload.plan.plan import Plan
-from fastllmload.records.run import Run
+# `X as X`: for `fastllmload/__init__.py`, whose `__all__` has what is public
+from fastllmload.compare.comparison import Comparison as Comparison
+from fastllmload.errors import FastLLMLoadError as FastLLMLoadError
+from fastllmload.errors import HostLimitError as HostLimitError
+from fastllmload.errors import InputError as InputError
+from fastllmload.errors import InternalError as InternalError
+from fastllmload.errors import Interrupted as Interrupted
+from fastllmload.errors import RunFolderError as RunFolderError
+from fastllmload.errors import TargetError as TargetError
+from fastllmload.plan.archive import load_plan as load_plan
+from fastllmload.plan.archive import save_plan as save_plan
+from fastllmload.plan.plan import Plan as Plan
+from fastllmload.records.run import Run as Run
 from fastllmload.redact import Redactor
 
 if TYPE_CHECKING:
@@ -34,27 +34,6 @@ if TYPE_CHECKING:
     from fastllmload.report.terminal.view import Ui
     from fastllmload.settings import RunSettings, Secret
 
-__all__ = [
-    "Comparison",
-    "FastLLMLoadError",
-    "HostLimitError",
-    "InputError",
-    "InternalError",
-    "Interrupted",
-    "Plan",
-    "Run",
-    "RunFolderError",
-    "SearchResult",
-    "TargetError",
-    "build_plan",
-    "compare",
-    "load",
-    "load_plan",
-    "read_settings",
-    "run",
-    "save_plan",
-    "search",
-]
 RunPath = str | os.PathLike[str]
 
 

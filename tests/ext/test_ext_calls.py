@@ -283,7 +283,7 @@ def test_synthetic_tool_turns_bring_the_result_of_the_first_call(tmp_path_factor
 
 def test_a_conversation_cannot_begin_with_an_answer():
 
-    with raises_code("dataset-field-invalid", "line 3"):
+    with raises_code("dataset-field-invalid", "line 3", "role tool"):
         with_planned_calls(
             DatasetRequest("line 3", [{"role": "tool", "content": "x"}]), TurnTemplate("", "", "", messages=True), 0
         )

@@ -27,7 +27,7 @@ LOAD = ("--rate", "20", "--duration", "1")
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (("--rate", "many"), ("--rate 'many'", "[rate-invalid]")),
+        (("--rate", "many"), ("--rate 'many'", "[rate-invalid]", "requests per second")),
         (("--rat", "5"), ("--rat", "--rate")),
         (("--rate", "5", "--concurrency", "4", "--duration", "1"), ("--rate", "--concurrency", "contradict")),
         ((), ("--rate is missing", "--rate 500 --duration 30")),

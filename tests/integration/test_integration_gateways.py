@@ -150,10 +150,12 @@ def test_a_200_that_is_no_answer_is_refused(
 def test_errors_inside_a_200_stream_are_failures(tmp_path: Path, real_servers: Path) -> None:
     """A third of the streams end with an error event behind a gateway: none of them is a success."""
     options = SimulatorOptions(ttft_ms=20.0, itl_ms=5.0, faults=("error_event:0.33",))
-    with SimulatorProcess(options) as server, nginx(tmp_path / "nginx", server.port) as port:
-        code, said, document = run(f"http://127.0.0.1:{port}/v1", tmp_path / "run", *LOAD)
-    if code == 3:
-        pytest.skip("the fault met the probe before the run")
+    for attempt in range(3):  # once in 250 runs the fault meets each of the five probes
+        place = tmp_path / str(attempt)
+        with SimulatorProcess(options) as server, nginx(place / "nginx", server.port) as port:
+            code, said, document = run(f"http://127.0.0.1:{port}/v1", place / "run", *LOAD)
+        if code != 3:
+            break
     counts = document["counts"]
     assert conserved(document) and counts["stream_error"] > 15 and counts["ok"] > 50, (said, counts)
     assert counts["stream_error"] + counts["ok"] == counts["planned"]

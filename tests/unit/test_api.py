@@ -96,7 +96,7 @@ def test_a_killed_run_is_measured_when_loaded() -> None:
 
 
 def test_no_run_folder(tmp_path: Path) -> None:
-    with raises_code("not-a-run-folder"):
+    with raises_code("not-a-run-folder", tmp_path):
         fastllmload.load(tmp_path)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from fastllmload.documents.fields import (
     Count,
     Document,
+    File,
     Limit,
     Load,
     Ms,
@@ -35,7 +36,7 @@ class Manifest(Document, frozen=True, kw_only=True):
     simulated: bool = False  # the target was the simulated engine
     workload: str | None = None
     seed: int | None = None
-    tokenizer: str | None = None
+    tokenizer: File = None
     streaming: bool | None = None
     endpoint_type: str | None = None
     urls: Names = ()

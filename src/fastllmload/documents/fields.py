@@ -28,6 +28,10 @@ class Reveals(enum.Enum):
     ENGINE = "engine"  # memory, batch size or another limit of the server
     NAME = "name"  # a host, URL, address, path or process; a command or its output
     SENTENCE = "sentence"  # may quote any of these
+    # Texts that are withheld only if they are a path, see `documents.redaction.is_path`
+    FILE = "file"  # a name such as cl100k_base, or a path
+    MODEL = "model"  # a name such as org/model, or a path
+    CURVE = "curve"  # a load over time, or the path of a file with one
 
 
 WITHHELD = Withheld.WITHHELD
@@ -82,5 +86,7 @@ Limit = Annotated[Number, field("", Reveals.ENGINE)]
 # Texts
 Name = Annotated[str | None, field("", Reveals.NAME)]
 Names = Annotated[tuple[str, ...], field("", Reveals.NAME)]
+File = Annotated[str | None, field("", Reveals.FILE)]
+Model = Annotated[str | None, field("", Reveals.MODEL)]
 Sentence = Annotated[str | None, field("", Reveals.SENTENCE)]
 Sentences = Annotated[tuple[str, ...], field("", Reveals.SENTENCE)]

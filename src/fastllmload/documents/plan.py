@@ -8,7 +8,9 @@ from fastllmload.documents.fields import (
     WITHHELD,
     Count,
     Document,
+    File,
     Load,
+    Model,
     Ns,
     Plain,
     Ratio,
@@ -38,7 +40,7 @@ class ArrivalProcess(Document, frozen=True, kw_only=True):
     burstiness: Plain = None
     on_s: Seconds = None
     off_s: Seconds = None
-    changes: Annotated[str | None, field("", Reveals.LOAD)] = None  # the curve as it was written
+    changes: Annotated[str | None, field("", Reveals.CURVE)] = None  # the curve as it was written
     curve: Curve | None = None
 
 
@@ -70,7 +72,7 @@ class ExactPrompts(Document, frozen=True, kw_only=True):
 class TokenizerFacts(Document, frozen=True, kw_only=True):
     """A tokenizer with its source."""
 
-    name: str | None = None
+    name: File = None
     source: str | None = None
     version: str | None = None
     vocabulary: Plain = None
@@ -104,7 +106,7 @@ class WorkloadDescription(Document, frozen=True, kw_only=True):
     name: str | None = None
     isl: str | None = None
     osl: str | None = None
-    tokenizer: str | None = None
+    tokenizer: File = None
     prompt: str | None = None
     prompt_form: str | None = None
     counting: str | None = None
@@ -153,7 +155,7 @@ class PlanDescription(Document, frozen=True, kw_only=True):
     """What a plan contains; with several classes of traffic *classes* describes each."""
 
     endpoint: str | None = None
-    model: str | None = None
+    model: Model = None
     phase: str | None = None
     requests: Count = None
     seed: int | None = None
@@ -202,7 +204,7 @@ class PlanSummary(Document, frozen=True, kw_only=True):
 
     digest: str | None = None  # SHA-256 of everything that was sent
     schedule_hash: str | None = None
-    model: str | None = None
+    model: Model = None
     requests: Count = None
     whole_ns: Ns = None  # CLOCK_MONOTONIC when it was complete
     description: PlanDescription = PlanDescription()

@@ -1,8 +1,8 @@
 """Redacts a document for publication (IETF 7.1), field by field, by what each field's type declares it to reveal.
 
-Nothing is searched in texts: a text that could quote a load or a name is withheld as a whole. A field that the types do not
-declare is left out. A withheld value is `withheld`, in contrast to `n/a`: it was measured. Latencies are kept, and so is the
-throughput at a declared rate.
+Nothing is searched in texts: a text that could quote a load or a name is withheld as a whole, and a text that is either a name
+or a path if it is a path. A field that the types do not declare is left out. A withheld value is `withheld`, in contrast to
+`n/a`: it was measured. Latencies are kept, and so is the throughput at a declared rate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fastllmload.settings import Load, Output, Target, Telemetry, TrafficClass, 
 
 HIDDEN = WITHHELD.value
 ALWAYS = frozenset((Reveals.NAME, Reveals.ENGINE))
-WITH_LOAD = ALWAYS | {Reveals.LOAD, Reveals.SHARE, Reveals.SENTENCE}
+WITH_LOAD = ALWAYS | {Reveals.LOAD, Reveals.SHARE, Reveals.SENTENCE, Reveals.CURVE}
 OF_NAMES = "names of hosts, URLs, paths and processes, memory figures of the server, settings of a simulated engine"
 OF_LOAD = f"the load, throughput and every count of requests or tokens, which reveal the capacity; {OF_NAMES}"
 # Settings have no annotations of their own: the command line must start without these types.
@@ -33,12 +33,20 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
             Reveals.NAME,
         ),
         "simulate": Reveals.ENGINE,
+        "model": Reveals.MODEL,
     },
-    Load: dict.fromkeys(("rate", "rate_curve", "concurrency", "max_concurrency", "num_requests"), Reveals.LOAD),
-    Workload: {**dict.fromkeys(("extra_body", "dataset_path"), Reveals.NAME), "stream": Reveals.LOAD},
+    Load: {
+        **dict.fromkeys(("rate", "concurrency", "max_concurrency", "num_requests"), Reveals.LOAD),
+        "rate_curve": Reveals.CURVE,
+    },
+    Workload: {
+        **dict.fromkeys(("extra_body", "dataset_path"), Reveals.NAME),
+        "stream": Reveals.LOAD,
+        "tokenizer": Reveals.FILE,
+    },
     Output: dict.fromkeys(("directory", "metadata", "declare", "save_plan", "plan", "plan_urls"), Reveals.NAME),
     Telemetry: dict.fromkeys(("urls", "power_command", "prometheus"), Reveals.NAME),
-    TrafficClass: dict.fromkeys(("urls", "headers", "endpoint_path"), Reveals.NAME),
+    TrafficClass: {**dict.fromkeys(("urls", "headers", "endpoint_path"), Reveals.NAME), "model": Reveals.MODEL},
 }  # fmt: skip
 # Parts of a run that say how much was sent over its whole length: sums, series, what was in flight
 CLIENT_UNITS = (
@@ -102,7 +110,7 @@ class Redaction:
 
     def field(self, value: Any, kind: Any, what: Reveals) -> Any:
         """One value that reveals *what*."""
-        if what in self.hidden and not (isinstance(value, Mapping) and struct_of(kind)):
+        if (what in self.hidden or is_path(value, what)) and not (isinstance(value, Mapping) and struct_of(kind)):
             if what is Reveals.SHARE:
                 return coarse(value)
             return self.withheld(value, what)
@@ -185,6 +193,19 @@ def declared(kind: Any) -> Reveals:
     return Reveals.NOTHING
 
 
+def is_path(value: object, what: Reveals) -> bool:
+    """Whether a text that may be a name or a path is a path. A model's name may have slashes, a tokenizer's has none."""
+    if not isinstance(value, str):
+        return False
+    if what is Reveals.CURVE:
+        return value.lower().startswith("series:")
+    if what is Reveals.FILE:
+        return "/" in value or value.endswith(".json")
+    return what is Reveals.MODEL and (
+        value.startswith(("/", "./", "../", "~")) or "\\" in value or ("/" in value and value.endswith(MODEL_FILES))
+    )
+
+
 def coarse(value: Any) -> Any:
     """A share to three decimals, as all of its digits would reveal its denominator, a count."""
     if isinstance(value, Mapping):
@@ -192,6 +213,7 @@ def coarse(value: Any) -> Any:
     return round(value, 3) if isinstance(value, float) else value
 
 
+MODEL_FILES = (".gguf", ".bin", ".safetensors", ".json")
 COMMANDS = frozenset(
     ("fastllmload", "run", "quick", "procedure", "search", "sweep", "ttft", "throughput", "tradeoff", "itl", "capacity",
      "fairness", "prefix-cache", "memory-pressure", "long-context", "guardrail")
@@ -199,7 +221,7 @@ COMMANDS = frozenset(
 # Options of a command line whose values reveal nothing
 PUBLIC_OPTIONS = frozenset(
     ("--duration", "-d", "--warmup", "--ramp-share", "--timeout", "--grace", "--arrival", "--burstiness", "--workload",
-     "--isl", "--osl", "--prompt-form", "--counting", "--context-limit", "--continuous-usage",
+     "--isl", "--osl", "--tokenizer", "--prompt-form", "--counting", "--context-limit", "--continuous-usage",
      "--temperature", "--prefix-len", "--num-prefixes", "--prefix-share", "--prefix-zipf", "--image", "--turns",
      "--think-time", "--history", "--tool-turns", "--cancel-share", "--cancel-after", "--slow-readers", "--abandon",
      "--workers", "--timestamps", "--transport", "--decode", "--record-text", "--spin-budget", "--seed", "--goodput",
@@ -209,6 +231,12 @@ PUBLIC_OPTIONS = frozenset(
 )  # fmt: skip
 # Those whose value is the load: a declared rate is public, a capacity is not
 LOAD_OPTIONS = frozenset(("-r", "--rate", "-c", "--concurrency", "--max-concurrency", "-n", "--num-requests"))
+# Those whose value may be a path
+PATH_OPTIONS = {
+    "--tokenizer": Reveals.FILE,
+    **dict.fromkeys(("--model", "-m"), Reveals.MODEL),
+    **dict.fromkeys(("--rate", "-r"), Reveals.CURVE),
+}
 
 
 def command_without_values(command: Sequence[str], with_load: bool) -> list[str]:
@@ -217,14 +245,17 @@ def command_without_values(command: Sequence[str], with_load: bool) -> list[str]
 
 
 def _words(command: Sequence[str], public: frozenset[str]) -> Iterator[str]:
+    def shown(option: str, value: str) -> bool:
+        return option in public and not is_path(value, PATH_OPTIONS.get(option, Reveals.NOTHING))
+
     option = ""
     for word in command:
-        name, equals, _ = word.partition("=")
+        name, equals, value = word.partition("=")
         if not word.startswith("-"):
-            yield word if option in public or (not option and word in COMMANDS) else HIDDEN
+            yield word if shown(option, word) or (not option and word in COMMANDS) else HIDDEN
             continue
         option = name
         if word.startswith("--"):
-            yield f"{name}={HIDDEN}" if equals and name not in public else word
+            yield f"{name}={HIDDEN}" if equals and not shown(name, value) else word
         else:  # -r500
-            yield f"{word[:2]}{HIDDEN}" if len(word) > 2 and word[:2] not in public else word
+            yield f"{word[:2]}{HIDDEN}" if len(word) > 2 and not shown(word[:2], word[2:]) else word

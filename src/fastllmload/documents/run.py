@@ -11,6 +11,7 @@ from fastllmload.documents.fields import (
     Document,
     Events,
     Load,
+    Model,
     Ms,
     Name,
     Names,
@@ -95,7 +96,7 @@ class ClassTarget(Document, frozen=True, kw_only=True):
     name: str | None = None
     endpoint_type: str | None = None
     urls: Names = ()
-    model: str | None = None
+    model: Model = None
 
 
 class TargetFacts(Document, frozen=True, kw_only=True):
@@ -105,7 +106,7 @@ class TargetFacts(Document, frozen=True, kw_only=True):
     addresses: Names = ()
     endpoint_type: str | None = None
     classes: tuple[ClassTarget, ...] = ()
-    model: str | None = None
+    model: Model = None
     simulated: bool | None = None
     usage_reported: bool | None = None
     continuous_usage: bool | None = None  # every event reports its usage, as the run asks; None: not asked
@@ -386,7 +387,7 @@ class ClassResult(Document, frozen=True, kw_only=True):
 
     endpoint_type: str | None = None  # this and the following two: of classes of the run, not of a data set
     urls: Names = ()
-    model: str | None = None
+    model: Model = None
     planned: Count = None
     ok: Count
     failed: Count
@@ -523,7 +524,7 @@ class TelemetrySeries(Document, frozen=True, kw_only=True):
     kind: str | None = None
     n: Samples = None
     n_failed: Samples = None
-    labels: Name = None  # of one of a server's own series
+    labels: Name = None  # of one of a server's own series, as a="x",b="y"
     first: Plain = None
     last: Plain = None
     delta: Plain = None

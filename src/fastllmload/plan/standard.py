@@ -49,7 +49,8 @@ def _prompts(workload: Workload) -> list[str]:
     elif drawn and workload.prompt_form == "words":
         found.append("prompts of random words instead of random token ids (--prompt-form text has those)")
     elif drawn and workload.prompt_form == "native":
-        found.append(f"token ids of {workload.tokenizer}'s own range instead of cl100k_base's")
+        named = "a tokenizer.json" if "/" in workload.tokenizer else workload.tokenizer
+        found.append(f"token ids of {named}'s own range instead of cl100k_base's")
     if workload.prefix_len:
         found.append(f"prefixes of {workload.prefix_len} tokens, where the workload shares none")
     if workload.image is not None:

@@ -73,12 +73,12 @@ def test_an_unwritable_folder_is_reported_before_the_calibration(
 ) -> None:
     (tmp_path / "fastllmload" / "calibration.json").mkdir(parents=True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with raises_code("calibration-not-stored"):
+    with raises_code("calibration-not-stored", "calibration.json", "a folder"):
         next(calibrate())
 
 
 def test_a_host_that_is_too_slow_is_not_an_internal_error() -> None:
-    with raises_code("calibration-failed") as found:
+    with raises_code("calibration-failed", "no CPU") as found:
         wait_for_run([sys.executable, "-c", REFUSING])
     assert "fastllmload:" not in str(found.value)
 
@@ -87,7 +87,7 @@ def test_a_run_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     """SIGTERM ends it: it has cleaned up when the wait returns."""
     monkeypatch.setattr("fastllmload.certificate.calibration.RUN_TIMEOUT_S", 2)
     cleared = tmp_path / "cleared"
-    with raises_code("calibration-failed", "2"):
+    with raises_code("calibration-failed", "within 2 s"):
         wait_for_run([sys.executable, "-c", HANGING, str(cleared)])
     assert cleared.exists()
 

@@ -104,11 +104,15 @@ def test_every_file_in_every_way(tmp_path: Path, killed: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("run.json", b'{"schema_version": 1, "status": "do', ("run-file-damaged", "run.json")),
-        ("run.json", b'{"schema_version": 2}', ("schema-version", "2", "1")),
-        ("run.json", b'{"schema_version": 1, "phases": {}}', ("run-file-damaged", "run.json")),
-        ("run.json", b'{"schema_version": 1, "config": {"load": 3}}', ("run-file-damaged",)),
-        ("requests.npy", b"", ("run-file-damaged", "requests.npy", "0")),
+        ("run.json", b'{"schema_version": 1, "status": "do', ("run-file-damaged", "run.json", "not JSON")),
+        ("run.json", b'{"schema_version": 2}', ("schema-version", "schema_version 2", "reads 1")),
+        ("run.json", b'{"schema_version": 1, "phases": {}}', ("run-file-damaged", "run.json", "`phases`")),
+        (
+            "run.json",
+            b'{"schema_version": 1, "config": {"load": 3}}',
+            ("run-file-damaged", "run.json", "`config.load`"),
+        ),
+        ("requests.npy", b"", ("run-file-damaged", "requests.npy", "0 bytes")),
         ("requests.npy", saved(np.zeros(3)), ("run-file-layout", "requests.npy")),
     ],
 )
@@ -161,7 +165,7 @@ def test_every_command_says_which_file_is_not_whole(tmp_path: Path, name: str, h
         code, out, err = said_by(f"compare {whole}" if command == "compare" else command, folder)
         assert "Traceback" not in out + err and code in (0, 2), (command, err)
         if command == "compare" and name in EVIDENCE[:2]:
-            assert "could be tested" in out
+            assert "No figure could" in out
         if command.startswith("export") and name in EVIDENCE[:2]:
             assert name in err
 

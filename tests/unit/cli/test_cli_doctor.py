@@ -147,4 +147,4 @@ def test_a_disk_that_cannot_be_written(monkeypatch, tmp_path):
 def test_a_file_where_runs_should_go_is_no_good_disk(tmp_path, below):
     (tmp_path / "runs").touch()
     finding = doctor.disk(tmp_path / "runs" / below)
-    assert (finding.verdict, "is a file" in finding.text) == (BAD, True)
+    assert (finding.verdict, "a file, not" in finding.text) == (BAD, True)

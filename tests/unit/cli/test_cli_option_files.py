@@ -127,7 +127,7 @@ def test_an_encrypted_plan_file(tmp_path: Path) -> None:
         data[place + 8] |= 1
         place = data.find(b"PK\x01\x02", place + 1)
     (tmp_path / "one.plan").write_bytes(data)
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", "one.plan", "encrypted"):
         load_plan(tmp_path / "one.plan", tmp_path / "to")
 
 

@@ -175,7 +175,7 @@ def test_a_report_file_of_a_run_replaces_no_such_thing(
     before = left(folder / "report.md")
     run = load(folder)
     (problem,) = write_reports(run, run.manifest)
-    assert says(problem, "report-not-written") and "move it away" in problem
+    assert says(problem, "report-not-written", "report.md") and "move it away" in problem
     assert left(folder / "report.md") == before
     assert not list(folder.glob("*.part"))
 

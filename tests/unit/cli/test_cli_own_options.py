@@ -63,10 +63,10 @@ def test_a_sweep_reads_its_own_from_the_file(conducted: list[tuple[Any, ...]], t
 @pytest.mark.parametrize(
     ("words", "text", "said"),
     [
-        (["procedure", "capacity"], "initail = 4", ("option-unknown", "'initail'")),
-        (["run", "--rate", "1"], "initial = 4", ("option-unknown", "'initial'")),
+        (["procedure", "capacity"], "initail = 4", ("option-unknown", "'initail'", "initial?")),
+        (["run", "--rate", "1"], "initial = 4", ("option-unknown", "'initial'", "of a run")),
         (["procedure", "capacity"], 'initial = "x"', ("count-invalid", "initial in ", "'x'")),
-        (["procedure", "capacity"], "quick = 1", ("option-value-type",)),
+        (["procedure", "capacity"], "quick = 1", ("option-value-type", "quick in ", "true or false")),
     ],
 )
 def test_what_the_file_has_wrong_is_one_sentence(

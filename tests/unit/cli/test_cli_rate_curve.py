@@ -54,19 +54,22 @@ def test_series_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--rate", "ramp:10"], ("rate-curve-invalid", "--rate", "'ramp:10'", "1")),
-        (["--rate", "ramp:a,b"], ("rate-curve-invalid", "'a'")),
-        (["--rate", "ramp:0,0"], ("schedule-empty",)),
-        (["--rate", "steps:1x5,2"], ("rate-curve-invalid",)),
-        (["--rate", "spikes:1,2,5,9"], ("rate-curve-invalid",)),
-        (["--rate", "day:9,3"], ("rate-curve-invalid", "9", "3")),
-        (["--rate", "exponential:0,3"], ("rate-curve-invalid", "0")),
-        (["--rate", "ramp:1,2", "--num-requests", "5"], ("rate-curve-invalid", "--duration")),
-        (["--rate", "steps:0x10,5x10", "--duration", "5"], ("schedule-empty",)),
-        (["--rate", "ramp:1,2", "--concurrency", "5"], ("options-conflict",)),
-        (["--rate", "5", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "2"], ("options-conflict",)),
-        (["--ramp-up-start-rps", "1"], ("option-missing",)),
-        (["--arrival", "ramp", "--rate", "5"], ("option-missing", "--arrival")),
+        (["--rate", "ramp:10"], ("rate-curve-invalid", "--rate", "'ramp:10'", "1 values")),
+        (["--rate", "ramp:a,b"], ("rate-curve-invalid", "'ramp:a,b'", "'a'")),
+        (["--rate", "ramp:0,0"], ("schedule-empty", "'ramp:0,0'")),
+        (["--rate", "steps:1x5,2"], ("rate-curve-invalid", "'steps:1x5,2'", "or none")),
+        (["--rate", "spikes:1,2,5,9"], ("rate-curve-invalid", "'spikes:1,2,5,9'", "not fit")),
+        (["--rate", "day:9,3"], ("rate-curve-invalid", "low rate 9", "high rate 3")),
+        (["--rate", "exponential:0,3"], ("rate-curve-invalid", "'exponential:0,3'", "above 0")),
+        (["--rate", "ramp:1,2", "--num-requests", "5"], ("rate-curve-invalid", "add --duration")),
+        (["--rate", "steps:0x10,5x10", "--duration", "5"], ("schedule-empty", "steps:0x10,5x10", "--duration 5 s")),
+        (["--rate", "ramp:1,2", "--concurrency", "5"], ("options-conflict", "--concurrency", "give one")),
+        (
+            ["--rate", "5", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "2"],
+            ("options-conflict", "--rate", "--ramp-up-start-rps", "give one"),
+        ),
+        (["--ramp-up-start-rps", "1"], ("option-missing", "--ramp-up-start-rps", "--ramp-up-end-rps")),
+        (["--arrival", "ramp", "--rate", "5"], ("option-missing", "--arrival ramp", "--ramp-up-start-rps")),
     ],
 )
 def test_one_sentence(arguments: list[str], sentence: tuple[str, ...]) -> None:
@@ -76,9 +79,9 @@ def test_one_sentence(arguments: list[str], sentence: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", ("rate-curve-invalid",)),
-        ("0,1\n5,2\n4,3\n", ("rate-curve-invalid", "line 3", "4", "5")),
-        ("0,1\n5\n", ("rate-curve-invalid", "line 2", "1")),
+        ("", ("rate-curve-invalid", "no rate")),
+        ("0,1\n5,2\n4,3\n", ("rate-curve-invalid", "line 3", "time 4", "line's 5")),
+        ("0,1\n5\n", ("rate-curve-invalid", "line 2", "1 values")),
         ("0,nan\n", ("rate-curve-invalid", "line 1", "'nan'")),
         ("0,1\nx,y\n", ("rate-curve-invalid", "line 2", "'x'")),
     ],

@@ -232,15 +232,15 @@ def test_the_command_line_displaces_the_configs_other_loop(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("reqest-rate = 5", ("option-unknown", "'reqest-rate'")),
-        ("zzz = 5", ("option-unknown", "--help")),
-        ("rate = [1, 2]", ("option-repeated", "2")),
-        ("rate = true", ("option-value-type",)),
-        ("strict = 1", ("option-value-type",)),
-        ("rate = ", ("config-invalid",)),
-        ("rate = 5\nrequest-rate = 6", ("option-repeated",)),
-        ('config = "x"', ("option-unknown",)),
-        ('duration = "soon"', ("time-invalid",)),
+        ("reqest-rate = 5", ("option-unknown", "'reqest-rate'", "request-rate?")),
+        ("zzz = 5", ("option-unknown", "'zzz'", "fastllmload run --help")),
+        ("rate = [1, 2]", ("option-repeated", "rate in ", "2 values")),
+        ("rate = true", ("option-value-type", "rate in ", "number or a")),
+        ("strict = 1", ("option-value-type", "strict in ", "true or false")),
+        ("rate = ", ("config-invalid", "not TOML")),
+        ("rate = 5\nrequest-rate = 6", ("option-repeated", "given twice")),
+        ('config = "x"', ("option-unknown", "'config'")),
+        ('duration = "soon"', ("time-invalid", "duration in ", "'soon'")),
     ],
 )
 def test_a_wrong_config_is_one_sentence(tmp_path, text, words):
@@ -260,11 +260,11 @@ def test_a_missing_config(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-u", "http://a:1", "--cacert", "c"], ("option-not-applicable", "--cacert", "(http://a:1)")),
+        (["-u", "http://a:1", "--cacert", "c"], ("option-not-applicable", "--cacert has", "(http://a:1)", "write https://")),
         (["--cert", "c", "--key", "k", "--server-name", "n"],
-         ("option-not-applicable", "--cert", "--key", "--server-name")),
-        (["--unix-socket", "/s", "--insecure"], ("option-not-applicable", "--url")),
-        (["--class", "a rate=1 url=http://b:2", "--insecure"], ("option-not-applicable", "(http://b:2)")),
+         ("option-not-applicable", "--cert and --key and --server-name", "simulated engine")),
+        (["--unix-socket", "/s", "--insecure"], ("option-not-applicable", "--insecure", "--url https://NAME")),
+        (["--class", "a rate=1 url=http://b:2", "--insecure"], ("option-not-applicable", "--insecure", "(http://b:2)")),
         (["--plan", "p", "-u", "http://a:1", "--class", "a url=http://b:2", "--insecure"],
          ("option-not-applicable", "(http://a:1, http://b:2)")),
     ],
@@ -389,19 +389,19 @@ def test_labels_keep_blanks_and_commas():
     [
         (
             "",
-            ("load-missing", "--rate", "--rate 500", "--duration 30"),
+            ("load-missing", "--rate is missing", "--rate 500", "--duration 30"),
         ),
-        ("--rate 5 --concurrency 3", ("rate-and-concurrency", "--rate 5", "--concurrency 3")),
-        ("--rate 0", ("rate-invalid", "--rate", "'0'")),
-        ("--rate=-1", ("rate-invalid", "--rate", "'-1'")),
-        ("--rate 5 --duration 0", ("time-invalid", "--duration", "'0'", "0")),
-        ("--rate 5 --isl lots", ("length-invalid", "--isl", "'lots'")),
+        ("--rate 5 --concurrency 3", ("rate-and-concurrency", "--rate 5 (open loop)", "--concurrency 3 (closed loop)")),
+        ("--rate 0", ("rate-invalid", "--rate '0'")),
+        ("--rate=-1", ("rate-invalid", "--rate '-1'")),
+        ("--rate 5 --duration 0", ("time-invalid", "--duration '0'", "above 0")),
+        ("--rate 5 --isl lots", ("length-invalid", "--isl 'lots'")),
         ("--rate inf", ("run-without-end", "--num-requests")),
         ("--rate inf --duration 5", ("run-without-end", "--num-requests")),
         ("--rate inf -n 5 --arrival gamma", ("option-not-applicable", "--arrival")),
-        ("--concurrency 0", ("count-invalid", "--concurrency", "'0'", "0")),
-        ("--concurrency 5 --arrival gamma", ("option-not-applicable", "--arrival")),
-        ("--concurrency 5 --max-concurrency 6", ("option-not-applicable", "--max-concurrency")),
+        ("--concurrency 0", ("count-invalid", "--concurrency '0'", "above 0")),
+        ("--concurrency 5 --arrival gamma", ("option-not-applicable", "--arrival", "open loop")),
+        ("--concurrency 5 --max-concurrency 6", ("option-not-applicable", "--max-concurrency", "open loop")),
         ("--plan p --rate 5", ("option-prescribed", "--rate")),
         ("--plan p --seed 5", ("option-prescribed", "--seed")),
         (
@@ -418,38 +418,56 @@ def test_labels_keep_blanks_and_commas():
         ),
         ("--rate 5 --cert c", ("option-missing", "--cert", "--key")),
         ("--rate 5 --key c", ("option-missing", "--key", "--cert")),
-        ("--rate 5 --insecure --cacert c", ("options-conflict", "--insecure")),
-        ("--rate 5 --prompt-form ids", ("protocol-unsupported", "--endpoint-type")),
-        ("--rate 5 --workers 3 --pin 0,1", ("options-conflict", "--workers 3", "--pin", "2")),
-        ("--rate 5 --num-prefixes 3", ("option-missing", "--prefix-len")),
+        ("--rate 5 --insecure --cacert c", ("options-conflict", "--insecure", "--cacert")),
+        (
+            "--rate 5 --prompt-form ids",
+            ("protocol-unsupported", "--prompt-form ids", "--endpoint-type openai-completions"),
+        ),
+        ("--rate 5 --workers 3 --pin 0,1", ("options-conflict", "--workers 3", "--pin with 2 CPUs")),
+        ("--rate 5 --num-prefixes 3", ("option-missing", "--num-prefixes", "--prefix-len")),
         ("--rate 5 --prefix-share 0.5", ("option-missing", "--prefix-share", "--prefix-len")),
-        ("--rate 5 --prefix-len 5 --prefix-share 1.5", ("share-invalid", "0", "1", "0.8", "80")),
-        ("--rate 5 --image 0x5", ("image-invalid", "--image", "'0x5'")),
-        ("--rate 5 --image 5x5 --backend openai", ("protocol-unsupported", "--image", "--endpoint-type")),
-        ("--rate 5 --image 5x5 --prompt-form text", ("option-not-applicable", "--image", "--prompt-form")),
-        ("--rate 5 --workload conversation --isl 5", ("option-not-applicable", "--isl", "--workload")),
-        ("--rate 5 --counting B --tokenizer none", ("options-conflict", "--counting")),
+        (
+            "--rate 5 --prefix-len 5 --prefix-share 1.5",
+            ("share-invalid", "--prefix-share '1.5'", "0 to 1", "0.8", "80%"),
+        ),
+        ("--rate 5 --image 0x5", ("image-invalid", "--image '0x5'")),
+        ("--rate 5 --image 5x5 --backend openai", ("protocol-unsupported", "--image", "--endpoint-type openai-chat")),
+        ("--rate 5 --image 5x5 --prompt-form text", ("option-not-applicable", "--image", "--prompt-form words")),
+        ("--rate 5 --workload conversation --isl 5", ("option-not-applicable", "--isl", "--workload conversation")),
+        ("--rate 5 --counting B --tokenizer none", ("options-conflict", "--counting B", "reference tokenizer")),
         ("--rate 5 --ui live --disable-tqdm", ("options-conflict", "--ui", "--disable-tqdm")),
         ("--rate 5 --goodput ttft:1 ttft:2", ("option-repeated", "--goodput", "'ttft'")),
-        ("--rate 5 --gpus 0", ("count-invalid", "--gpus", "'0'", "0")),
-        ("--rate 5 --price-per-hour -3", ("number-invalid", "--price-per-hour", "'-3'", "0")),
+        ("--rate 5 --gpus 0", ("count-invalid", "--gpus '0'", "above 0")),
+        ("--rate 5 --price-per-hour -3", ("number-invalid", "--price-per-hour '-3'", "above 0")),
         ("--rate 5 --metadata a=1 a=2", ("option-repeated", "--metadata", "'a'")),
-        ("--rate 5 --backend tgi-native", ("choice-unknown",)),
-        ("--rate 5 --arrival tracy", ("choice-unknown", "--arrival", "'tracy'")),
-        ("--rate 5 --arrival trace", ("option-not-applicable", "--arrival", "--workload")),
+        ("--rate 5 --backend tgi-native", ("choice-unknown", "'tgi-native'", "openai-chat, openai-completions")),
+        ("--rate 5 --arrival tracy", ("choice-unknown", "--arrival 'tracy'", "poisson")),
+        ("--rate 5 --arrival trace", ("option-not-applicable", "--arrival trace", "add --workload")),
         (
             "--workload azure --dataset-path f --dataset-class a",
-            ("option-not-applicable", "--workload"),
+            ("option-not-applicable", "--dataset-class", "--workload azure", "no classes"),
         ),
-        ("--rate 5 --dataset-class a", ("option-not-applicable", "--workload")),
-        ("--rate 5 --workload batch --dataset-path f --dataset-class a", ("option-not-applicable", "--workload")),
-        ("--workload azure --dataset-path f --trace-speed 1e12", ("number-invalid",)),
-        ("--workload azure --dataset-path f --trace-speed 1e-300", ("number-invalid",)),
-        ("--workload azure --dataset-path f --rate 5 --arrival trace", ("option-not-applicable", "--rate")),
-        ("--rate 5 --declare sut.model.nam=m", ("declaration-invalid",)),
-        ("--rate 5 --declare prefix_cache.enabled=perhaps", ("declaration-invalid", "'perhaps'")),
-        ("--rate 5 --workload moonpie", ("choice-unknown", "--workload", "'moonpie'")),
-        ("--rate 5 --output=", ("option-value-missing", "--output")),
+        ("--rate 5 --dataset-class a", ("option-not-applicable", "--dataset-class", "--workload custom", "csv")),
+        (
+            "--rate 5 --workload batch --dataset-path f --dataset-class a",
+            ("option-not-applicable", "--workload custom", "csv"),
+        ),
+        (
+            "--workload azure --dataset-path f --trace-speed 1e12",
+            ("number-invalid", "--trace-speed", "0.001 to 1000000"),
+        ),
+        (
+            "--workload azure --dataset-path f --trace-speed 1e-300",
+            ("number-invalid", "--trace-speed", "0.001 to 1000000"),
+        ),
+        (
+            "--workload azure --dataset-path f --rate 5 --arrival trace",
+            ("option-not-applicable", "--arrival trace", "no --rate"),
+        ),
+        ("--rate 5 --declare sut.model.nam=m", ("declaration-invalid", "sut.model.nam", "sut.model.name?")),
+        ("--rate 5 --declare prefix_cache.enabled=perhaps", ("declaration-invalid", "'perhaps'", "yes, no")),
+        ("--rate 5 --workload moonpie", ("choice-unknown", "--workload 'moonpie'", "synthetic-uniform")),
+        ("--rate 5 --output=", ("option-value-missing", "--output ''")),
     ],
 )
 def test_contradictions_and_wrong_values_are_one_sentence(arguments, words):
@@ -491,7 +509,7 @@ def test_zero_is_a_seed():
 
 @pytest.mark.parametrize(
     ("option", "words"),
-    [("--api-key-file", ("file-unreadable",)), ("--rate-series", ("rate-curve-invalid",))],
+    [("--api-key-file", ("file-unreadable", "a device")), ("--rate-series", ("rate-curve-invalid", "a device"))],
 )
 def test_a_device_without_end_is_no_file_of_an_option(
     option: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -509,4 +527,4 @@ def test_nested_brackets_are_no_config(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "deep.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
     assert main(["run", "--config", str(tmp_path / "deep.toml")]) == 2
     said = capsys.readouterr().err
-    assert says(said, "config-invalid") and len(said.splitlines()) == 1
+    assert says(said, "config-invalid", "not TOML", "nested too deeply") and len(said.splitlines()) == 1

@@ -66,21 +66,24 @@ def test_switches_are_varied_by_true_and_false() -> None:
     """Values are read as in a config file; the same option outside of --vary contradicts it."""
     found = cell_options({}, {"ignore-eos": "false", "rate": "5"})
     assert found["ignore_eos"].state is False and found["rate"].texts == ("5",)
-    with raises_code("options-conflict"):
+    with raises_code("options-conflict", "rate of --vary", "--vary rate"):
         cell_options(found, {"rate": "7"})
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["search", "--rate", "5"], ("option-prescribed",)),
-        (["search", "--what", "concurrency", "--arrival", "constant"], ("option-not-applicable",)),
+        (["search", "--rate", "5"], ("option-prescribed", "--rate")),
+        (
+            ["search", "--what", "concurrency", "--arrival", "constant"],
+            ("option-not-applicable", "--arrival", "open loop"),
+        ),
         (["search", "--min", "9", "--max", "3"], ("range-empty", "--min 9", "--max 3")),
-        (["search", "--objective", "p99"], ("objective-invalid",)),
-        (["search", "--objective", "best"], ("objective-invalid",)),
+        (["search", "--objective", "p99"], ("objective-invalid", "'p99'", "needs limits")),
+        (["search", "--objective", "best"], ("objective-invalid", "'best'", "not known")),
         (["sweep", "--duration", "1"], ("option-missing", "--vary")),
-        (["sweep", "--vary", "rat=5"], ("option-unknown",)),
-        (["sweep", "--vary", "rate=5", "--concurrency", "3"], ("rate-and-concurrency",)),
+        (["sweep", "--vary", "rat=5"], ("option-unknown", "rat", "rate?")),
+        (["sweep", "--vary", "rate=5", "--concurrency", "3"], ("rate-and-concurrency", "--rate 5", "--concurrency 3")),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(

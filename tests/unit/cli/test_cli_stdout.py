@@ -127,7 +127,7 @@ def test_where_standard_output_has_no_room(arguments: str) -> None:
     command = f'"$0" -m fastllmload {arguments} > /dev/full'
     ended = subprocess.run(["/bin/sh", "-c", command, sys.executable], capture_output=True, check=False, text=True)
     assert ended.returncode == 2
-    assert says(ended.stderr, "output-not-writable")
+    assert says(ended.stderr, "output-not-writable", "standard output", "No space left")
     assert len(ended.stderr.splitlines()) == 1
 
 

@@ -47,7 +47,7 @@ def test_a_difference_that_the_times_leave_open_is_not_claimed(tmp_path: Path) -
     assert results(found) == {"mean_ttft_ms": "not shown", "mean_e2e_ms": "worse"}
     change = found.rows[0].change
     assert change.open_by_clocks and change.p == 1.0 and change.interval is not None and change.interval[0] < 0
-    assert "mean_ttft_ms +" in " ".join(lines(found, [], 300))
+    assert "a difference: mean_ttft_ms +" in " ".join(lines(found, [], 300))
     assert document(found, [])["figures"]["mean_ttft_ms"]["clocks"][0] > 0
 
 
@@ -64,7 +64,7 @@ def test_a_first_token_of_a_starved_server_is_not_compared(tmp_path: Path, addre
     found = compared(tmp_path, target=target, certificate={"verdict": "suspect", "reasons": [LATE]})
     assert results(found) == {"mean_ttft_ms": "worse" if judged else "not estimable", "mean_e2e_ms": "worse"}
     if not judged:
-        assert "2.836 ms" in str(found.rows[0].change.why_not) and "P99" in str(found.rows[0].change.why_not)
+        assert "2.836 ms late" in str(found.rows[0].change.why_not) and "P99" in str(found.rows[0].change.why_not)
 
 
 def test_a_unix_socket_is_on_this_host() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from made_runs import plan, write_run
+from refusals import says
 
 from fastllmload.cli.main import main
 
@@ -55,12 +56,12 @@ def test_the_forest_shows_where_the_change_is(pages: dict[str, str]) -> None:
 
 
 def test_unlike_workloads_are_said_first(pages: dict[str, str]) -> None:
-    assert "DIFFERENT WORKLOADS" in pages["c"]
+    assert "DIFFERENT WORKLOADS" in pages["c"] and "not comparable" in pages["c"]
 
 
 def test_a_side_with_damaged_files_is_not_drawn(pages: dict[str, str]) -> None:
     page = pages["cut"]
-    assert "cut is not plotted" in page and "tokens.npy is cut: " in page
+    assert "is not plotted" in page and "are damaged" in page and "tokens.npy is cut: " in page
     assert "NOT ESTIMABLE" in page
 
 
@@ -68,4 +69,4 @@ def test_several_systems_have_no_such_page(tmp_path: Path, capsys: pytest.Captur
     runs = [str(write_run(tmp_path / name, 1)) for name in "abc"]
     command = ["compare", runs[0], "--against", runs[1], "--against", runs[2], "-o", str(tmp_path / "x.html")]
     assert main(command) == 2
-    assert "[options-conflict]" in capsys.readouterr().err
+    assert says(capsys.readouterr().err, "options-conflict", "--html", "--systems")

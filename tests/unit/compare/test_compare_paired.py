@@ -200,11 +200,11 @@ def test_the_comparison_says_that_requests_were_paired_and_by_what(tmp_path: Pat
     assert rows["req_s"].change.pairs is None
     written = document(found, [])
     pairs = rows["mean_e2e_ms"].change.pairs
-    assert "d" * 12 in written["paired"]["by"]
+    assert f"plan {'d' * 12}" in written["paired"]["by"]
     assert written["paired"]["pairs"]["mean_e2e_ms"] == written["figures"]["mean_e2e_ms"]["pairs"] == pairs
     told = " ".join(" ".join(lines(found, [], 80)).split())
     assert f"{'d' * 12}: {pairs:,} pairs in 20 blocks" in told
-    assert "0.5 %" in told
+    assert "0.5 % standard error" in told
 
 
 def test_runs_of_two_plans_are_not_paired(tmp_path: Path) -> None:

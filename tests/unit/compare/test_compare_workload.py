@@ -119,12 +119,12 @@ def test_the_numbers_of_a_run_without_any_are_computed(tmp_path: Path) -> None:
 
 
 def test_bad_folders(tmp_path: Path) -> None:
-    with raises_code("not-a-run-folder"):
+    with raises_code("not-a-run-folder", tmp_path / "none", "not exist"):
         read_side([str(tmp_path / "none")])
-    with raises_code("not-a-run-folder"):
+    with raises_code("not-a-run-folder", tmp_path, "contains none"):
         read_side([str(tmp_path)])
     folder = str(write_run(tmp_path / "r", 1, n=5))
-    with raises_code("run-repeated"):
+    with raises_code("run-repeated", folder, "given twice"):
         read_side([folder, folder])
 
 
@@ -137,7 +137,7 @@ def test_a_copy_of_a_run_is_no_other_run(tmp_path: Path) -> None:
     """It began at the same instant. Twice the same spread of nothing would make every difference significant."""
     folder = write_run(tmp_path / "a", 1, n=5)
     copy = shutil.copytree(folder, tmp_path / "b")
-    with raises_code("run-repeated"):
+    with raises_code("run-repeated", f"{copy} is a copy", folder):
         read_side([str(folder), str(copy)])
 
 
@@ -145,7 +145,7 @@ def test_a_run_on_both_sides_is_told(tmp_path: Path) -> None:
     """Its difference to itself is 0, and means nothing."""
     folder = str(write_run(tmp_path / "a", 1, n=50))
     found = compare(*distinct_names([read_side([folder]), read_side([folder])]))
-    assert any("both sides: " in note for note in found.notes)
+    assert any("the same run" in note and "both sides: " in note for note in found.notes)
 
 
 def brief(difference: SetupDifference) -> str:

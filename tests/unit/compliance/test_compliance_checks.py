@@ -87,7 +87,7 @@ def test_a_closed_loop_that_only_finds_the_capacity_breaks_no_open_loop() -> Non
     ("cached", "state", "words"),
     [
         ([192], TRUE, "0 of 400"),
-        ([0, 192], FALSE, "200 of 400"),
+        ([0, 192], FALSE, "200 of 400 requests"),
         ([99], FALSE, "400 of 400"),  # less than half of a prefix is another one's beginning
         ([-1, 192], FALSE, "for 200 requests"),
     ],
@@ -115,7 +115,9 @@ def test_short_answers_are_those_that_the_procedure_says_it_left_out(tmp_path: P
     rows["completion_tokens"][rows["phase"] == layout.MEASURE] = np.where(np.arange(100) < 7, 20, 60)
     cases.levels[1].remeasured()
     found = said(cases, tmp_path / "untold", tests.long_enough_outputs(50))
-    assert found.state == FALSE and ("7 requests" in found.reason and "50 tokens" in found.reason)
+    assert found.state == FALSE and (
+        "7 requests" in found.reason and "50 tokens" in found.reason and "0 were excluded" in found.reason
+    )
     document(cases)["findings"]["levels"] = [{"short": 0}, {"short": 7}, {"short": 0}, {"short": 0}]
     assert said(cases, tmp_path / "told", tests.long_enough_outputs(50)).state == TRUE
     rows["completion_tokens"][rows["phase"] == layout.MEASURE] = 20
@@ -160,7 +162,7 @@ ENOUGH = {"requests": 120, "tokens": 12_000, "probe_before": {}, "probes": probe
     [
         (SHORT, warmup.enough, "warm-up 2 of 2 had 12 successful requests and 1,200 output tokens"),
         ({"probe_before": None}, warmup.probed, "0 probe before and 5 after"),
-        ({"probes": probe_series(1, 2, 1, 2, 1)}, warmup.stable, "at most 100.0%"),
+        ({"probes": probe_series(1, 2, 1, 2, 1)}, warmup.stable, "by at most 100.0%"),
         ({"probes": probe_series(1, 1)}, warmup.stable, "2 probes"),
     ],
 )

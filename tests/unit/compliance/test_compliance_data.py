@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
 import pytest
 from compliance_scenes import plain
@@ -13,7 +17,12 @@ from fastllmload.compliance.coverage import by_id, coverage, how_met, statements
 from fastllmload.compliance.draft import STATEMENTS
 from fastllmload.compliance.statement import AllOf, Statement
 from fastllmload.declarations import STANDARD, by_key, workload_kind
+from fastllmload.documents.procedure import FINDINGS, ProcedureDocument
+from fastllmload.documents.read import fields, members
+from fastllmload.documents.redaction import struct_of
+from fastllmload.documents.run import RunDocument
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
+from fastllmload.settings import RunSettings
 from fastllmload.workload.dataset import DATASETS
 from fastllmload.workload.trace import TRACES
 
@@ -62,6 +71,39 @@ def test_every_row_of_the_coverage_table_has_a_reason(tmp_path: Path) -> None:
     assert not any("tests/" in row or "test_" in row for row in rows)
     evidence = plain(10).evidence(tmp_path)
     assert all(one.judged_by(evidence).reason for one in coverage() if not isinstance(one.judged_by, AllOf))
+
+
+def has(kind: Any, path: Sequence[str]) -> bool:
+    """Whether a value of *kind* may have the key *path*."""
+    if not path:
+        return True
+    struct = struct_of(kind)
+    if struct is not None:
+        return path[0] in fields(struct) and has(fields(struct)[path[0]], path[1:])
+    tables = [get_args(one)[1] for one in members(kind) if get_origin(one) is dict]
+    lists = [get_args(one)[0] for one in members(kind) if get_origin(one) is tuple]
+    return any(has(one, path[1:]) for one in tables) or any(has(one, path) for one in lists)
+
+
+def test_keys_and_metrics_that_a_reason_names_exist() -> None:
+    """A statement that is met by design says where; the place must be there."""
+    measured = {*plain().run.manifest["metrics"], "power_w", "tok_s_per_w"}  # the last two with telemetry
+    wrong = []
+    with (SOURCES / "compliance/coverage.csv").open(encoding="utf-8") as table:
+        rows = [row for row in csv.DictReader(table) if row["how"] == "design"]
+    for row in rows:
+        test = re.search(r"test ([\w-]+)", row["applies"])
+        for key in re.findall(r"`([a-z_]+(?:\.[a-z0-9_]+)+)`", row["reason"]):
+            head, *path = key.split(".")
+            known = head == "findings" and test is not None and has(FINDINGS[test[1]], path)
+            known |= head == "metrics" and path[0] in measured
+            known |= head not in ("findings", "metrics") and any(
+                has(kind, [head, *path]) for kind in (RunDocument, ProcedureDocument, RunSettings)
+            )
+            wrong += [] if known else [(row["id"], key)]
+        for names in re.findall(r"the metrics? ([\w, ]+) of run\.json", row["reason"]):
+            wrong += [(row["id"], name) for name in names.split(", ") if name not in measured]
+    assert wrong == [] and len(rows) > 400
 
 
 def test_declarations_of_the_table_are_asked_for_by_something() -> None:

@@ -16,12 +16,15 @@ from fastllmload.documents.redaction import (
     SETTINGS,
     command_without_values,
     declared,
+    is_path,
     redacted,
     struct_of,
 )
 from fastllmload.documents.run import RunDocument
 
 NUMBER, TEXT = 918273, "canary-text"
+PATHS = {Reveals.FILE: "canary/tokenizer", Reveals.MODEL: "/canary/model", Reveals.CURVE: "series:canary.csv"}
+PUBLIC = {Reveals.FILE: "cl100k_base", Reveals.MODEL: "org/model", Reveals.CURVE: "ramp:1,5"}
 OPEN = {"config": {"load": {"rate": 5.0}}}  # a declared rate: names are withheld, the load is not
 
 
@@ -51,7 +54,7 @@ def example(kind: Any, reveals: Reveals, wanted: frozenset[Reveals], inside: tup
     if int in kinds or float in kinds:
         return NUMBER if canary else 3
     if str in kinds or Any in kinds:
-        return TEXT if canary else "open"
+        return PATHS.get(reveals, TEXT) if canary else PUBLIC.get(reveals, "open")
     return None
 
 
@@ -69,7 +72,7 @@ def canaries(value: Any, path: str = "") -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for inner in value:
             yield from canaries(inner, f"{path}[]")
-    elif value in (NUMBER, TEXT):
+    elif value in (NUMBER, TEXT, *PATHS.values()):
         yield path
 
 
@@ -77,13 +80,41 @@ def leaked(document: dict[str, Any], limit: bool) -> list[str]:
     return list(canaries(redacted(document, limit)))
 
 
-@pytest.mark.parametrize("reveals", [Reveals.NAME, Reveals.ENGINE])
+@pytest.mark.parametrize("reveals", [Reveals.NAME, Reveals.ENGINE, *PATHS])
 @pytest.mark.parametrize("limit", [False, True])
 def test_no_name_and_no_limit_of_the_server_is_left_in_any_document(reveals: Reveals, limit: bool) -> None:
     document = example(RunDocument, Reveals.NOTHING, frozenset((reveals,)))
     document["config"]["load"] = OPEN["config"]["load"]
     assert len(list(canaries(document))) > (10 if reveals is Reveals.NAME else 1)
     assert leaked(document, limit) == []
+
+
+@pytest.mark.parametrize("reveals", PUBLIC)
+def test_a_name_that_is_no_path_is_kept(reveals: Reveals) -> None:
+    """A tokenizer of a list, a public model; a curve, which is the load, where the load is declared."""
+    document = example(RunDocument, Reveals.NOTHING, frozenset())
+    document["config"]["load"] = {"rate": 5.0, "rate_curve": PUBLIC[Reveals.CURVE]}
+    document["plan"]["description"]["load"] = {"loop": "open", "arrivals": {"rate": 5.0, "changes": "ramp:1,5"}}
+    kept, hidden = (str(redacted(document, limit)).count(PUBLIC[reveals]) for limit in (False, True))
+    assert kept == str(document).count(PUBLIC[reveals]) >= 2
+    assert hidden == (0 if reveals is Reveals.CURVE else kept)
+
+
+@pytest.mark.parametrize(
+    ("what", "path", "name"),
+    [
+        (Reveals.FILE, "tokenizers/mine", "o200k_base"),
+        (Reveals.FILE, "tokenizer.json", "gpt-4"),
+        (Reveals.MODEL, "/models/mine", "meta-llama/Llama-3.1-8B"),
+        (Reveals.MODEL, "~/mine", "@cf/meta/llama-3.1-8b-instruct"),
+        (Reveals.MODEL, "models/mine/q4.gguf", "accounts/fireworks/models/qwen3"),
+        (Reveals.MODEL, "C:\\models\\mine", "llama-3-8b.gguf"),
+        (Reveals.CURVE, "series:rates.csv", "steps:1x5,2x5"),
+        (Reveals.NOTHING, "", "/open"),
+    ],
+)
+def test_paths_are_told_from_names(what: Reveals, path: str, name: str) -> None:
+    assert is_path(path, what) is (path != "") and not is_path(name, what)
 
 
 def test_no_load_and_no_sentence_is_left_where_the_load_is_a_capacity() -> None:
@@ -114,7 +145,7 @@ def test_unknown_keys_are_left_out() -> None:
 def test_every_text_of_settings_that_can_be_a_name_is_declared() -> None:
     """What a user may write freely into a setting: texts, less those that the program itself gives a list of values."""
     closed = re.compile(
-        r"name|endpoint_type|model|arrival|isl|osl|tokenizer|prompt_form|continuous_usage|dataset_class|counting|turns"
+        r"name|endpoint_type|arrival|isl|osl|prompt_form|continuous_usage|dataset_class|counting|turns"
         r"|think_time|history|prefix_stream|timestamps|transport|decode|record_text|ui|itl_option|power|metrics"
         r"|cancel_after|slow_readers|abandon|goodput"
     )
@@ -145,6 +176,15 @@ def test_a_command_keeps_the_values_of_public_options_only() -> None:
               "--class", "withheld"]  # fmt: skip
     assert command_without_values(words, with_load=False) == hidden
     assert command_without_values(words, with_load=True)[3:5] == ["--rate=5", "-n100"]
+
+
+def test_a_command_keeps_names_of_tokenizers_models_and_curves_but_no_path() -> None:
+    public = ["run", "--tokenizer", "gpt-4", "--model=org/m", "-m", "org/m", "-morg/m", "--rate", "ramp:1,5"]
+    private = ["run", "--tokenizer", "a/tok", "--model=/m/m", "-m", "~/m", "-m/m/m", "--rate", "series:a.csv"]
+    assert command_without_values(public, with_load=True) == public
+    assert command_without_values(private, with_load=True) == [
+        "run", "--tokenizer", "withheld", "--model=withheld", "-m", "withheld", "-mwithheld", "--rate", "withheld",
+    ]  # fmt: skip
 
 
 def test_types_of_run_documents_are_structs_of_this_package() -> None:

@@ -35,7 +35,7 @@ def test_a_standard_workload_needs_no_note(tmp_path: Path) -> None:
 
 def test_deviations_are_one_line(tmp_path: Path) -> None:
     (line,) = [line for line in plan_notes(tmp_path, isl="9") if code_of(line) == "workload-not-standard"]
-    assert line.startswith("note: ") and "9 instead of uniform:128,512; " in line
+    assert line.startswith("note: ") and "input lengths 9 instead of uniform:128,512; " in line
 
 
 @pytest.mark.parametrize(("share", "noted"), [(0.9989, True), (0.999, False), (1.0, False)])
@@ -60,4 +60,4 @@ def test_what_the_rate_counts(described: dict[str, Any], what: str) -> None:
 
 def test_conversations_are_what_arrives(tmp_path: Path) -> None:
     line = plan_notes(tmp_path, turns="3")[0]
-    assert "10 conversations/s; 9 requests" in line
+    assert line.startswith("load: open loop") and "poisson, 10 conversations/s; 9 requests" in line

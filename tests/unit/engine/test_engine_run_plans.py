@@ -106,8 +106,8 @@ def test_classes_of_a_plan_go_to_the_urls_of_the_command_line(tmp_path, classes_
     ("urls", "target", "said"),
     [
         ([], {}, ("class-without-url", "'b'", "--plan", "--class", "'b url=URL'")),
-        ([("c", ("http://x",))], {}, ("class-unknown", "--class", "'c'", "--plan")),
-        ([("a", ("http://x",)), ("b", ("http://y",))], {"urls": ("http://z",)}, ("url-unused", "--url")),
+        ([("c", ("http://x",))], {}, ("class-unknown", "--class 'c'", "--plan", "are a, b")),
+        ([("a", ("http://x",)), ("b", ("http://y",))], {"urls": ("http://z",)}, ("url-unused", "--url; leave")),
     ],
 )
 def test_urls_that_do_not_match_the_classes_of_a_plan(tmp_path, classes_saved, urls, target, said):
@@ -118,7 +118,7 @@ def test_urls_that_do_not_match_the_classes_of_a_plan(tmp_path, classes_saved, u
 
 def test_a_plan_without_classes_rejects_the_url_of_a_class(tmp_path, saved):
     file, _ = saved(Load(rate=50.0, duration=1.0))
-    with raises_code("class-unknown", "--class", "'a'", "--plan"):
+    with raises_code("class-unknown", "--class 'a'", "--plan", "no classes"):
         replayed(file, tmp_path / "w", ("a", ("http://x",)))
 
 

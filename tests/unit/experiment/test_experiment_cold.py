@@ -28,7 +28,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
 
 def test_only_the_test_of_ttft_starts_cold() -> None:
     """Others need a warm system, whatever can restart it."""
-    with raises_code("option-not-applicable"):
+    with raises_code("option-not-applicable", "test ttft", "test throughput needs"):
         cold_start.refuse("throughput", COLD, True)
     cold_start.refuse("throughput", {}, False)
     cold_start.refuse("ttft", COLD, True)
@@ -36,7 +36,7 @@ def test_only_the_test_of_ttft_starts_cold() -> None:
 
 def test_somebody_must_know_how_long_the_model_takes_to_load() -> None:
     """A hook, an operator, our own engine, or the tester's word."""
-    with raises_code("hook-missing", "--hook"):
+    with raises_code("hook-missing", "--hook restart=COMMAND", "sut.load_time_s=SECONDS"):
         cold_start.refuse("ttft", COLD, False)
     cold_start.refuse("ttft", {**COLD, "sut.load_time_s": "93"}, False)
 
@@ -44,7 +44,7 @@ def test_somebody_must_know_how_long_the_model_takes_to_load() -> None:
 @pytest.mark.parametrize("text", ["abc", "", "-1", "nan", "inf", "1e999"])
 def test_a_load_time_is_a_number_of_seconds(text: str) -> None:
     """It is an error before anything is measured."""
-    with raises_code("declaration-invalid"):
+    with raises_code("declaration-invalid", "sut.load_time_s=", "number of seconds"):
         cold_start.refuse("ttft", {**COLD, "sut.load_time_s": text}, False)
     cold_start.refuse("ttft", {**COLD, "sut.load_time_s": "93 s"}, False)
     assert cold_start.entry({"sut.load_time_s": "93 s"}, (), ()).model_load_time_s == 93.0

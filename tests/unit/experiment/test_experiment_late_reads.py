@@ -98,7 +98,7 @@ def test_latency_alone_does_not_saturate_a_level_after_a_stall(
     """P99 above ten times the P50 of the lowest level: one worker's stall must not make that."""
     found = judge_level(level(tmp_path, stall).run, Lowest(1.0, p50, p50, 0.1))
     assert (found.saturated, found.generator_limited) == (saturated, limited)
-    assert [limit for limit in found.limits if "first tokens arrived" in limit] == list(found.limits)
+    assert [limit for limit in found.limits if "stalled while first" in limit] == list(found.limits)
 
 
 def test_a_stall_excuses_no_level_that_another_criterion_fails(tmp_path: Path) -> None:

@@ -76,5 +76,5 @@ def test_the_wait_ends_when_the_model_is_loaded() -> None:
 
 
 def test_a_wait_in_vain_says_why() -> None:
-    with raises_code("target-not-ready", "0", "503"):
+    with raises_code("target-not-ready", "within 0 s", "answers 503"):
         await_answer(lambda: "it answers 503", print, most_s=0.0)

@@ -60,7 +60,7 @@ def test_a_killed_procedure_shows_its_levels_and_how_to_go_on(
     said = capsys.readouterr().out
     assert "Concurrent Request Capacity" in said and "5.5 capacity" not in said
     assert "8 slots" in said and "379.2" in said
-    assert "2 levels" in said and "--output continues" in said
+    assert "2 levels are finished" in said and "measured again" in said and "same --output continues" in said
     assert "simulated engine" in said or "SIMULATED ENGINE" in said
     assert "INCOMPLETE" in said
 

@@ -71,7 +71,7 @@ def test_too_few_files_is_one_sentence(proc):
     proc()
     both = [to("http://a", 4_000), to("http://b", 6_000)]
     (problem,) = check_capacity(both, 1, limit=FileLimit(1024, 4096))
-    assert "4,096" in problem and "10,064" in problem
+    assert "open files is 4,096" in problem and "needs 10,064" in problem and "raise it" in problem
     assert check_capacity(both, 1, workers=3, limit=FileLimit(1024, 4096)) == []
     assert check_capacity(both, 1, limit=FileLimit(1024, None)) == []
 
@@ -103,7 +103,7 @@ def test_closed_connections_hold_ports_for_a_minute_or_the_runs_length(proc):
     proc()
     churning = [to(churn_per_s=1000.0)]
     (problem,) = check_capacity(churning, 1, limit=PLENTY)
-    assert "60,100" in problem and "60,000" in problem and "http://a:8000" in problem
+    assert "60,100 local ports" in problem and "http://a:8000, 60,000 of them" in problem
     assert check_capacity(churning, 1, seconds=20.0, limit=PLENTY) == []
     assert check_capacity(churning, 3, limit=PLENTY) == []
 

@@ -116,13 +116,13 @@ def test_slo_ok_of_chosen_rows() -> None:
     run = run_of(STREAMS)
     chosen = run.rows["request"] != 1
     assert slo_ok(run, chosen, {"ttft": 200, "tbt": 60}).tolist() == [True, False, False, False]
-    with raises_code("objective-invalid", "'speed:5'"):
+    with raises_code("objective-invalid", "'speed:5'", "[CLASS/]NAME:LIMIT"):
         slo_ok(run, chosen, {"speed": 5})
 
 
 def test_python_objectives_out_of_range_are_one_sentence() -> None:
     for limit in (0.0, -1.0, float("nan"), float("inf")):
-        with raises_code("objective-invalid"):
+        with raises_code("objective-invalid", "out of range"):
             objectives_of([("ttft", limit)])
 
 
@@ -150,9 +150,13 @@ def test_a_request_that_failed_at_the_connection_waits_from_its_dispatch() -> No
 @pytest.mark.parametrize(
     ("asked", "names", "said"),
     [
-        ("chad/ttft", ["chat", "batch"], ("class-unknown", "--goodput", "chad/ttft", "9", "'chad'")),
+        (
+            "chad/ttft",
+            ["chat", "batch"],
+            ("class-unknown", "--goodput chad/ttft:9", "'chad'", "are chat, batch"),
+        ),
         ("2/ttft", ["chat", "batch"], ("class-unknown", "'2'")),
-        ("chat/ttft", [], ("class-unknown",)),
+        ("chat/ttft", [], ("class-unknown", "'chat'", "no classes")),
     ],
 )
 def test_an_objective_for_nobody_is_refused_and_not_met_by_all(

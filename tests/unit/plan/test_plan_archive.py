@@ -96,14 +96,14 @@ def test_changed_document(tmp_path):
     build(tmp_path)
     text = (tmp_path / "plan.json").read_text()
     (tmp_path / "plan.json").write_text(text.replace('"seed": 42', '"seed": 43'))
-    with raises_code("plan-changed"):
+    with raises_code("plan-changed", "the digest"):
         Plan.open(tmp_path)
     (tmp_path / "plan.json").write_text(text)
     rewrite(tmp_path, schema_version=2)
-    with raises_code("schema-version", "2"):
+    with raises_code("schema-version", "schema version 2"):
         Plan.open(tmp_path)
     rewrite(tmp_path, schema_version=1, members={"../../secret": ""})
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", "members"):
         Plan.open(tmp_path)
 
 
@@ -111,10 +111,10 @@ def test_inconsistent_arrays_are_refused(tmp_path):
     """Another length or type of an array is refused, even where its own file is sound."""
     plan = build(tmp_path)
     np.save(tmp_path / "output_tokens.npy", np.zeros(plan.requests + 1, dtype=np.int32))
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", "inconsistent"):
         Plan.open(tmp_path)
     np.save(tmp_path / "output_tokens.npy", np.zeros(plan.requests))
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", "int32"):
         Plan.open(tmp_path)
 
 
@@ -130,7 +130,7 @@ def damaged(source, target, *, drop=(), add=(), compress=zipfile.ZIP_STORED):
 def test_errors_inside_a_plan_file_name_that_file(tmp_path):
     save_plan(build(tmp_path / "a"), tmp_path / "good.plan")
     damaged(tmp_path / "good.plan", tmp_path / "bad.plan", drop=("t_sched.npy",), add=("t_sched.npy",))
-    with raises_code("plan-file-invalid", "t_sched.npy") as caught:
+    with raises_code("plan-file-invalid", "bad.plan", "t_sched.npy") as caught:
         load_plan(tmp_path / "bad.plan", tmp_path / "unpacked")
     assert "unpacked" not in str(caught.value)
 
@@ -141,22 +141,22 @@ def test_invalid_plan_files_are_refused(tmp_path):
     """
     good, bad, into = tmp_path / "good.plan", tmp_path / "bad.plan", tmp_path / "deep" / "into"
     save_plan(build(tmp_path / "a"), good)
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", bad, "not exist"):
         load_plan(bad, into)
     bad.write_bytes(b"PK not a zip")
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", bad, "complete plan file"):
         load_plan(bad, into)
     bad.write_bytes(good.read_bytes()[:-2000])
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", bad, "complete plan file"):
         load_plan(bad, into)
     damaged(good, bad, drop=("bodies.bin",))
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", bad, "members"):
         load_plan(bad, into)
     damaged(good, bad, add=("../outside",))
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", bad, "members"):
         load_plan(bad, into)
     damaged(good, bad, compress=zipfile.ZIP_DEFLATED)
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", bad, "compressed"):
         load_plan(bad, into)
     assert not into.exists()
     assert not (tmp_path / "deep" / "outside").exists()
@@ -164,10 +164,10 @@ def test_invalid_plan_files_are_refused(tmp_path):
 
 def test_a_folder_in_place_of_a_plan_file(tmp_path):
     """The folder plan/ of a run holds the plan's record, not a plan that can be sent."""
-    with raises_code("plan-file-invalid", "--save-plan"):
+    with raises_code("plan-file-invalid", tmp_path, "a folder", "--save-plan"):
         load_plan(tmp_path, tmp_path / "b")
     (tmp_path / "file").touch()
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", tmp_path / "file" / "plan", "Not a directory"):
         load_plan(tmp_path / "file" / "plan", tmp_path / "b")
 
 
@@ -177,7 +177,7 @@ def test_flipped_bit_in_a_plan_file(tmp_path):
     data = bytearray((tmp_path / "one.plan").read_bytes())
     data[data.index(b'"max_tokens"') + 15] ^= 1
     (tmp_path / "one.plan").write_bytes(data)
-    with raises_code("plan-file-invalid"):
+    with raises_code("plan-file-invalid", "one.plan", "complete plan file"):
         load_plan(tmp_path / "one.plan", tmp_path / "b")
 
 
@@ -188,13 +188,13 @@ def test_consistent_forgery_of_a_body(tmp_path):
         for entry in old.infolist():
             data = old.read(entry.filename)
             new.writestr(entry.filename, data[:-1] + b"]" if entry.filename == "bodies.bin" else data)
-    with raises_code("plan-changed", "bodies.bin"):
+    with raises_code("plan-changed", "SHA-256 of bodies.bin"):
         load_plan(tmp_path / "two.plan", tmp_path / "b")
 
 
 def test_saving_where_nothing_can_be_written(tmp_path):
     """A missing folder is one sentence, and no part of a file stays."""
-    with raises_code("output-not-writable", "--save-plan"):
+    with raises_code("output-not-writable", tmp_path / "missing" / "one.plan", "--save-plan"):
         save_plan(build(tmp_path / "a"), tmp_path / "missing" / "one.plan")
 
 

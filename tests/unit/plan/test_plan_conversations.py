@@ -147,12 +147,12 @@ def test_lines_that_share_a_session(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"session": ["a"], "prompt": "x"}, ("dataset-field-invalid", "line 1")),
-        ({"session": True, "prompt": "x"}, ("dataset-field-invalid", "line 1")),
-        ({"session": 1, "delay": "soon", "prompt": "x"}, ("dataset-field-invalid", "line 1", "'soon'")),
-        ({"session": 1, "delay": -1, "prompt": "x"}, ("dataset-field-invalid", "0")),
-        ({"session": 1, "prompt": [1, 2]}, ("dataset-field-invalid",)),
-        ({"session": 1, "prompt": "x"}, ("output-length-missing",)),
+        ({"session": ["a"], "prompt": "x"}, ("dataset-field-invalid", "line 1: session is")),
+        ({"session": True, "prompt": "x"}, ("dataset-field-invalid", "line 1: session is True")),
+        ({"session": 1, "delay": "soon", "prompt": "x"}, ("dataset-field-invalid", "line 1: delay is 'soon'")),
+        ({"session": 1, "delay": -1, "prompt": "x"}, ("dataset-field-invalid", "line 1: delay is -1", "from 0")),
+        ({"session": 1, "prompt": [1, 2]}, ("dataset-field-invalid", "token ids", "be turns")),
+        ({"session": 1, "prompt": "x"}, ("output-length-missing", "line 1")),
     ],
 )
 def test_wrong_lines_are_named(tmp_path, line, said):
@@ -165,7 +165,7 @@ def test_wrong_lines_are_named(tmp_path, line, said):
 def test_a_data_set_with_sessions_requires_turns(tmp_path):
     file = tmp_path / "c.jsonl"
     file.write_text(json.dumps(CUSTOM[0]))
-    with raises_code("option-not-applicable", "--turns"):
+    with raises_code("option-not-applicable", "add --turns all"):
         planned(tmp_path / "plan", workload__name="custom", workload__dataset_path=str(file))
 
 
@@ -248,8 +248,8 @@ def test_a_plan_shows_its_conversations(tmp_path):
     plan = synthetic(tmp_path, workload__think_time="2s", behaviour__abandon="ttft:5s")
     text = describe_as_text(describe(plan))
     assert "load           open loop, poisson, 20 conversations/s\n" in text
-    assert "conversations  40 of " in text and ("2 s" in text and "(2s); history" in text)
-    assert "ttft:5s" in text
+    assert "conversations  40 of " in text and ("2 s to think" in text and "(2s); history real" in text)
+    assert "users " in text and "up at ttft:5s" in text
 
 
 @pytest.mark.parametrize("kind", [{}, {"workload__tool_turns": 0.6}, {"workload__name": "conversation"}])
@@ -269,5 +269,5 @@ def test_a_written_sequence_is_the_same_conversations(tmp_path, kind):
 
 def test_a_planned_history_has_no_sequence(tmp_path):
     plan = synthetic(tmp_path / "plan", workload__history="planned")
-    with raises_code("output-length-missing", "--history"):
+    with raises_code("output-length-missing", "use --history real"):
         write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")

@@ -85,10 +85,12 @@ def test_native_ids_are_sent_as_ids_if_the_protocol_allows(tmp_path):
 @pytest.mark.parametrize(
     ("workload", "sentence"),
     [
-        ({"prompt_form": "text", "tokenizer": "o200k_base"}, ("option-not-applicable", "--prompt-form")),
-        ({"name": "long-context", "isl": "list:9000,8192", "context_limit": 500}, ("context-exceeded", "9000,8192")),
-        ({"name": "long-context", "isl": "choice:"}, ("length-invalid", "--isl", "'choice:'")),
-        ({"prefix_len": 5, "prefix_share": 1.5}, ("value-out-of-range", "--prefix-share", "0", "1")),
+        ({"prompt_form": "text", "tokenizer": "o200k_base"},
+         ("option-not-applicable", "--prompt-form text", "use --prompt-form native")),
+        ({"name": "long-context", "isl": "list:9000,8192", "context_limit": 500},
+         ("context-exceeded", "of list:9000,8192", "500")),
+        ({"name": "long-context", "isl": "choice:"}, ("length-invalid", "--isl 'choice:'")),
+        ({"prefix_len": 5, "prefix_share": 1.5}, ("value-out-of-range", "--prefix-share", "0 to 1")),
     ],
 )  # fmt: skip
 def test_refusals(tmp_path, workload, sentence):
@@ -130,7 +132,7 @@ def test_lengths_beyond_the_context(tmp_path):
     whole = plan.input_tokens.astype(int) + plan.output_tokens
     check_context_limit(plan, int(whole.max()))
     check_context_limit(plan, None)
-    with raises_code("context-exceeded", whole.max() - 1, whole.argmax()):
+    with raises_code("context-exceeded", f"of {whole.max() - 1} tokens", f"request {whole.argmax()} has"):
         check_context_limit(plan, int(whole.max()) - 1)
     check_context_limit(planned(tmp_path / "b", 20, tokenizer="none"), 5)
 
@@ -141,11 +143,11 @@ def test_lengths_beyond_the_context(tmp_path):
         ({"prompt_form": "text"}, []),
         ({}, ["random words"]),
         ({"prompt_form": "text", "isl": "9"}, ["input lengths 9 instead of uniform:128,512"]),
-        ({"prompt_form": "text", "temperature": None}, ["temperature not sent"]),
+        ({"prompt_form": "text", "temperature": None}, ["temperature not sent", "instead of 0"]),
         ({"prompt_form": "text", "prefix_len": 3}, ["prefixes of 3 tokens"]),
         ({"name": "conversation"}, ["conversation without ShareGPT"]),
         ({"name": "conversation", "osl": "5"}, ["conversation without ShareGPT", "output lengths 5"]),
-        ({"name": "code-completion"}, ["code-completion without"]),
+        ({"name": "code-completion"}, ["code-completion without", "The Stack"]),
         ({"image": (9, 9, 2)}, ["random words", "2 images of 9x9"]),
     ],
 )

@@ -113,7 +113,7 @@ def test_without_a_tokenizer_lengths_are_the_files(tmp_path):
 def test_a_full_disk(tmp_path):
     from pathlib import Path
 
-    with raises_code("output-not-writable"):
+    with raises_code("output-not-writable", "/dev", "No space left"):
         write_sequence(planned(tmp_path / "a", 5), ENDPOINTS, Path("/dev/full"))
 
 
@@ -175,12 +175,12 @@ def test_a_sequence_of_several_protocols_is_replayed_class_by_class(tmp_path):
 def test_a_line_of_another_protocol_is_refused(tmp_path):
     plan = plan_of(tmp_path / "a", [{"name": "a", "rate": 5, "isl": 9}, APART[2]], num_requests=12)
     write_sequence(plan, ENDPOINTS, tmp_path / "s.jsonl")
-    with raises_code("protocol-unsupported"):
+    with raises_code("protocol-unsupported", "line ", "request of ollama-chat", "uses openai-chat"):
         planned(tmp_path / "b", name="custom", dataset_path=str(tmp_path / "s.jsonl"))
     mine = planned(tmp_path / "c", 5, name="custom", dataset_path=str(tmp_path / "s.jsonl"), dataset_class="a")
     facts = mine.description["workload"]["dataset"]
     assert facts["subset"] == "entries of class a" and facts["requests"] + facts["left_out"] == 12
-    with raises_code("class-unknown", "--dataset-class", "'x'"):
+    with raises_code("class-unknown", "--dataset-class 'x'", "classes are a"):
         planned(tmp_path / "d", 5, name="custom", dataset_path=str(tmp_path / "s.jsonl"), dataset_class="x")
 
 

@@ -37,5 +37,5 @@ def test_one_behavior_does_not_change_another():
 
 
 def test_invalid_behavior_is_refused():
-    with raises_code("time-invalid"):
+    with raises_code("time-invalid", "ttft:5s"):
         drawn_users(UserBehavior(abandon="soon"), "s", 3)

@@ -105,7 +105,7 @@ def test_other_options_are_named_with_both_values(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"test": msgspec.to_builtins(CAPACITY.parameters()), "run": {"load": {"rate": 5.0}}}
     journal.Journal(tmp_path, ProcedureDocument, "capacity", asked).save()
     changed = {"test": {**asked["test"], "initial": 4}, "run": {"load": {"rate": 7.0}}}
-    with raises_code("experiment-changed", "5.0", "7.0", "8", "4"):
+    with raises_code("experiment-changed", "(run.load.rate 5.0, now 7.0; test.initial 8, now 4)"):
         journal.Journal(tmp_path, ProcedureDocument, "capacity", changed)
 
 
@@ -118,7 +118,7 @@ def test_strict_may_be_added_when_it_is_started_again(tmp_path: Path) -> None:
 
     told_journal().save()
     assert told_journal(strict=True, ui="none").resumed
-    with raises_code("experiment-changed", "4"):
+    with raises_code("experiment-changed", "run.output.gpus null, now 4"):
         told_journal(gpus=4)
 
 
@@ -138,5 +138,5 @@ def test_a_new_credential_is_no_other_parameter(tmp_path: Path) -> None:
     assert "sk-first" not in (tmp_path / journal.FILE).read_text()
     assert told_journal(asked("sk-second")).resumed
     assert digest(asked("sk-first")) == digest(asked("sk-second")) != digest(asked("sk-first", 6))
-    with raises_code("experiment-changed"):
+    with raises_code("experiment-changed", "run.workload.extra_body "):
         told_journal(asked("sk-first", 6))

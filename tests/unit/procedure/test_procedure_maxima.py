@@ -41,12 +41,12 @@ def level_result(load: float, tok_s: float, said: LevelVerdict, ttft: float = 80
 @pytest.mark.parametrize(
     ("said", "values"),
     [
-        (verdict(LATENCY), ["latency", "812 ms", "400 ms"]),
-        (verdict(COMPLETION), ["completion", "71.0%", "90%"]),
-        (verdict(QUEUE), ["queue growing", "30 ", "90 "]),
-        (verdict(NO_GAIN), ["no gain", "639 ", "5%"]),
+        (verdict(LATENCY), ["latency", "P99 TTFT 812 ms", "above 400 ms, 10 x"]),
+        (verdict(COMPLETION), ["completion", "71.0% of", "below 90%"]),
+        (verdict(QUEUE), ["queue growing", "30 on average", "90 at the end"]),
+        (verdict(NO_GAIN), ["no gain", "639 output tok/s", "less than 5%"]),
         (verdict(), ["throughput drifts"]),
-        (verdict(LATENCY, limited=True), ["the client", "3 ms"]),
+        (verdict(LATENCY, limited=True), ["the client", "dispatch lag is 3 ms"]),
     ],
 )
 def test_a_level_that_does_not_hold_names_criterion_value_and_limit(said: LevelVerdict, values: list[str]) -> None:
@@ -101,7 +101,7 @@ def test_the_maximum_concurrency_names_what_ended_it() -> None:
 def test_itl_refuses_answers_that_have_too_few_gaps(osl: str) -> None:
     """They were raised to 51 tokens without a word."""
     settings = RunSettings(workload=Workload(osl=osl))
-    with raises_code("output-too-short", "--osl", osl, "51"):
+    with raises_code("output-too-short", f"--osl {osl}", "51 tokens"):
         itl.TEST.refuse(itl.Parameters(), settings)
 
 

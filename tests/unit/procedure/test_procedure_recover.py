@@ -72,7 +72,7 @@ def test_a_hook_that_fails_after_the_last_level_keeps_its_figures(runs: FakeRuns
     """The report says that the system was not brought back. The next start finds the level and tries the hook again."""
     found = Findings()
     with made(tmp_path / "p", commands={"recover": "exit 3"}, warm=False) as experiment:
-        with raises_code("hook-failed", "--hook", "'exit 3'", "3"):
+        with raises_code("hook-failed", "--hook recover='exit 3'", "status 3"):
             memory_pressure.TEST.run(experiment, LAST, found)
         assert experiment.journal.document.levels[1].died
     assert found.sentences[-1].endswith("not brought back")
@@ -85,7 +85,7 @@ def test_without_the_hook_it_ends_there(runs: FakeRuns, tmp_path: Path) -> None:
     """The measured part of the level is kept under another name."""
     with (
         made(tmp_path / "p", warm=False) as experiment,
-        raises_code("target-lost"),
+        raises_code("target-lost", "cut-1"),
     ):
         memory_pressure.TEST.run(experiment, ASKED, Findings())
     assert [settings.load.concurrency for settings in runs.asked] == [4, 6]

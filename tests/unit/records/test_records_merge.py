@@ -146,7 +146,7 @@ def test_a_full_disk_leaves_the_worker_files(tmp_path: Path, monkeypatch: pytest
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", no_room)
-    with raises_code("disk-full"):
+    with raises_code("disk-full", "No space left"):
         merge_workers(tmp_path)
     assert len(load(tmp_path).rows) == 20
 
@@ -158,7 +158,7 @@ def test_events_of_rows_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     recorder.add_event(10, 5, layout.EVENT_CONTENT)
     recorder.close()
     write_manifest(tmp_path)
-    with raises_code("run-file-damaged", "5", "0"):
+    with raises_code("run-file-damaged", "row 5", "0 rows"):
         load(tmp_path)
 
 
@@ -189,9 +189,9 @@ def break_folder(folder: Path, how: str) -> None:
     ("how", "sentence"),
     [
         ("manifest missing", ("not-a-run-folder", "run.json")),
-        ("manifest cut", ("run-file-damaged",)),
-        ("old schema", ("schema-version", "0", "1")),
-        ("other layout", ("run-file-layout",)),
+        ("manifest cut", ("run-file-damaged", "run.json", "not JSON")),
+        ("old schema", ("schema-version", "schema_version 0", "reads 1")),
+        ("other layout", ("run-file-layout", "requests.npy")),
         ("nothing measured", ("run-file-missing", "requests.npy")),
     ],
 )
@@ -207,10 +207,10 @@ def test_a_broken_folder_is_named_in_one_sentence(tmp_path: Path, how: str, sent
 @pytest.mark.parametrize(
     ("how", "sentence", "rows", "whole"),
     [
-        ("rows cut", "8,916 bytes where 9,216", 18, 18),
+        ("rows cut", "requests.npy is cut: 8,916 bytes where 9,216", 18, 18),
         ("header cut", "its 100 bytes", 20, 1),
         ("events missing", "tokens.npy is missing", 20, 1),
-        ("events of other rows", "requests.npy", 3, 0),
+        ("events of other rows", "to requests.npy", 3, 0),
     ],
 )
 def test_the_intact_part_of_a_damaged_folder_is_read(
@@ -230,5 +230,5 @@ def test_the_intact_part_of_a_damaged_folder_is_read(
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    with raises_code("not-a-run-folder"):
+    with raises_code("not-a-run-folder", tmp_path / "nothing", "not exist"):
         load(tmp_path / "nothing")

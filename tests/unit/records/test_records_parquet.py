@@ -91,6 +91,6 @@ def test_kinds_that_have_no_name_have_none(tmp_path: Path) -> None:
 
 def test_without_duckdb_a_message_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with raises_code("package-missing"):
+    with raises_code("package-missing", "extra `parquet`"):
         export_parquet(recorded(tmp_path, Shape(requests=1)), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -225,16 +225,19 @@ def test_a_procedure_without_a_level(tmp_path: Path) -> None:
     for form in TEXTS:
         shown = forms.text_of(subject_of(tmp_path), form)
         assert "INCOMPLETE (interrupted)" in shown
-    with raises_code("run-not-begun"):
+    with raises_code("run-not-begun", "no finished level"):
         blog.render(subject_of(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"{", ("run-file-damaged", "procedure.json")),
-        (b"[]", ("schema-version",)),
-        (b'{"schema_version": 99, "procedure": "ttft"}', ("schema-version", "99", "1")),
+        (b"{", ("run-file-damaged", "procedure.json", "not JSON")),
+        (b"[]", ("schema-version", "procedure.json", "schema_version None")),
+        (
+            b'{"schema_version": 99, "procedure": "ttft"}',
+            ("schema-version", "procedure.json", "schema_version 99", "reads 1"),
+        ),
     ],
 )
 def test_a_broken_procedure_is_one_sentence(tmp_path: Path, content: bytes, words: tuple[str, ...]) -> None:
@@ -401,7 +404,7 @@ def doubtful(rows: Subject) -> Subject:
 @pytest.mark.parametrize("form", ["full", "blog", "asiai", "minimum", "markdown", "html"])
 def test_every_form_reports_doubts(rows: Subject, form: str) -> None:
     text = forms.text_of(doubtful(rows), form)
-    assert "12.00 requests" in text and "30.00" in text
+    assert "queue was growing: 12.00 requests" in text and "window, 30.00 in" in text
     assert "217 of 656 requests " in text
     assert "queue was growing" not in forms.text_of(rows, form)
 
@@ -412,7 +415,7 @@ def test_short_reports_have_bounds_in_place_of_figures(rows: Subject) -> None:
     row = next(line for line in blog.render(subject).splitlines() if line.startswith("Time to First Token"))
     assert ">=4,129" in row and "3,000-3,100" in row
     block = asiai.render(subject)
-    assert "217 of 656 requests" in block and "too low" not in block
+    assert "217 of 656 requests" in block and "lower bounds" in block and "too low" not in block
     total = next(line for line in block.splitlines() if line.startswith("Total duration"))
     assert ">=5,200 ms median" in total
 

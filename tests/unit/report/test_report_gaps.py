@@ -78,7 +78,7 @@ def test_the_error_of_a_figure_is_not_that_of_a_request() -> None:
     assert rows["Stamp error of one gap, P99 over gaps (us)"] == "244.1"
     assert rows["P99 of TTFT is known within (us, share)"] == "70.00, 0.1 %"
     stamps = next(line.text for line in summary_lines(document, 120) if line.text.startswith("stamps"))
-    assert "P99 known" in stamps and "70.00" in stamps
+    assert "P99 known" in stamps and "us: ttft 70.00" in stamps
 
 
 def test_the_end_of_an_answer_that_is_all_reasoning_is_explained() -> None:

@@ -49,7 +49,7 @@ def test_the_summary_has_both_and_labels_them() -> None:
     assert "ttft_any, tpot_any: with" in text
     assert "10 reasoning" in " ".join(text.split()) and "7 answer" in " ".join(text.split())
     assert "100.0 reasoning tok/s per request (P50)" in " ".join(text.split())
-    assert "1 of 3 answers" in " ".join(text.split())
+    assert "1 of 3 answers were all" in " ".join(text.split())
 
 
 def test_a_run_without_reasoning_does_not_mention_it() -> None:
@@ -70,7 +70,7 @@ def test_tables_name_both() -> None:
     assert {LABELS[name] for name in ("ttft", "ttft_any", "tpot", "tpot_any")} <= set(named)
     n, null = named["TTFT (first answer token)"][1:3]
     assert (n, null) == ("4", "1") and named[LABELS["ttft_any"]][1] == "5"
-    assert "1 of 5 answers" in " ".join(table.notes)
+    assert "1 of 5 answers were all" in " ".join(table.notes)
     intervals = interval_table(typed(document))
     assert intervals is not None and LABELS["ttft_any"] in [row[0] for row in intervals.rows]
 

@@ -287,7 +287,7 @@ def test_tool_calls(quick: int) -> None:
 @pytest.mark.parametrize(
     ("messages", "said"),
     [
-        ([{"role": "tool", "tool_call_id": "a", "content": "x"}], "the message before"),
+        ([{"role": "tool", "tool_call_id": "a", "content": "x"}], "answers no call"),
         ([{"role": "assistant", "tool_calls": [CALL]}, {"role": "user", "content": "x"}], "none for a"),
         ([{"role": "assistant", "tool_calls": [CALL]}], "none for a"),
     ],
@@ -338,7 +338,7 @@ def test_the_header_wins_over_chance(simulator: Callable[..., SimulatorProcess])
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("nope:0.5", "'nope'"),
+        ("nope:0.5", "called 'nope'"),
         ("status:0.5:99", "an HTTP status from 200 to 599"),
         ("status:0.5:600", "an HTTP status from 200 to 599"),
         ("reset:2", "from 0 to 1"),

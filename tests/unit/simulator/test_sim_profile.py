@@ -45,8 +45,8 @@ def test_a_file_is_a_profile_too(tmp_path: Path) -> None:
     [
         ("step_ms = -1", "step_ms=-1"),
         ("step_ms = 'fast'", "step_ms"),
-        ("stepms = 1", "[simulator-option-unknown]"),
-        ("zzz = 1", "[simulator-option-unknown]"),
+        ("stepms = 1", "step_ms?"),
+        ("zzz = 1", "description, cadence"),
         ("max_running = 0", "max_running=0"),
         ("jitter = 1.0", "jitter=1"),
         ("cadence = 'sometimes'", "cadence='sometimes'"),
@@ -64,7 +64,7 @@ def test_wrong_profiles_are_named(tmp_path: Path, text: str, word: str) -> None:
 
 
 def test_an_unknown_profile_is_named_with_the_known_ones() -> None:
-    with raises_code("profile-unknown", "'nope'"):
+    with raises_code("profile-unknown", "'nope'", ".toml file", "default"):
         load_profile("nope")
 
 

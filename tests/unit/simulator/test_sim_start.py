@@ -16,8 +16,8 @@ from fastllmload.simulator.serve import serve
     ("script", "kind", "words"),
     [
         ("kill -9 $$", HostLimitError, ("simulator-killed", "signal 9")),
-        ("kill -11 $$", InternalError, ("internal-error", "stderr")),
-        ("exec sleep 60", HostLimitError, ("simulator-stalled", "0.2 s")),
+        ("kill -11 $$", InternalError, ("internal-error", "nothing on stderr")),
+        ("exec sleep 60", HostLimitError, ("simulator-stalled", "within 0.2 s")),
         ("echo broken >&2; exit 1", InternalError, ("internal-error", ": broken")),
     ],
 )
@@ -36,6 +36,6 @@ def test_an_engine_that_does_not_start(
 
 def test_signals_are_as_they_were_where_nothing_could_be_served(tmp_path: Path) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    with raises_code("output-not-writable"):
+    with raises_code("output-not-writable", "truth log"):
         serve(SimulatorOptions(port=0, truth=str(tmp_path / "none" / "log")), ready=lambda url: None)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before

@@ -227,18 +227,18 @@ def test_a_log_that_was_cut_off_is_read_up_to_the_cut(
         part = load(path)
         assert len(part.events) <= 27 and (part.events["index"] < 9).all()
     path.write_bytes(data[:15])
-    with raises_code("truth-log-damaged"):
+    with raises_code("truth-log-damaged", path):
         load(path)
 
 
 def test_another_file_is_reported_as_not_a_truth_log(tmp_path: Path) -> None:
-    with raises_code("file-unreadable"):
+    with raises_code("file-unreadable", tmp_path / "absent"):
         load(tmp_path / "absent")
     (tmp_path / "other").write_bytes(b"something else entirely")
-    with raises_code("truth-log-damaged", "3"):
+    with raises_code("truth-log-damaged", tmp_path / "other", "version 3"):
         load(tmp_path / "other")
     (tmp_path / "other").write_bytes(b"FLLTRUTH" + (3).to_bytes(8, "little") + (9).to_bytes(8, "little"))
-    with raises_code("truth-log-damaged", "9"):
+    with raises_code("truth-log-damaged", "unknown kind 9"):
         load(tmp_path / "other")
 
 

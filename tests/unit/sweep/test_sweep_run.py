@@ -175,7 +175,7 @@ def test_a_run_of_other_settings_is_no_refusal_of_its_cell(monkeypatch: pytest.M
     assert sweep(monkeypatch, target, cells(), terms(tmp_path / "s")) == 0
     run = next((tmp_path / "s/levels").glob("001*/run.json"))
     run.write_text(json.dumps({**json.loads(run.read_text()), "metadata": {"level": "another"}}))
-    with raises_code("experiment-changed"):
+    with raises_code("experiment-changed", "other settings"):
         sweep(monkeypatch, target, cells(), terms(tmp_path / "s"))
 
 
@@ -199,5 +199,5 @@ def test_a_dead_target_leaves_a_partial_table(monkeypatch: pytest.MonkeyPatch, t
 
 def test_the_same_combination_twice_is_refused(tmp_path: Path) -> None:
     """It would be measured twice under one name."""
-    with raises_code("value-repeated"):
+    with raises_code("value-repeated", "twice"):
         run_sweep([*cells((5,)), *cells((5,))], None, terms(tmp_path / "s"), Console(str, quiet=True))

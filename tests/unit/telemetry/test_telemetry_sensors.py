@@ -87,19 +87,13 @@ def test_psys_alone_is_the_power(tmp_path, ticking):
 
 
 def test_no_rapl_says_why(tmp_path):
-    assert "RAPL energy" in open_rapl(tmp_path / "nothing").why
+    assert "RAPL energy counter" in open_rapl(tmp_path / "nothing").why
     assert "RAPL energy" in open_rapl(tmp_path).why
     write_zone(tmp_path, "intel-rapl:0", "package-0", "garbage")
     assert open_rapl(tmp_path).why.endswith("not a number")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_rapl_for_root_only_says_so(tmp_path):
-    write_zone(tmp_path, "intel-rapl:0", "package-0", 5).chmod(0)
-    assert "only for root" in open_rapl(tmp_path).why
-
-
-def test_rapl_for_root_only_says_so_to_everybody(tmp_path, monkeypatch):
+def test_rapl_for_root_only_says_so(tmp_path, monkeypatch):
     write_zone(tmp_path, "intel-rapl:0", "package-0", 5)
 
     def refuse(*_):
@@ -427,7 +421,7 @@ def test_clock_and_thermal_counters_of_all_cores(tmp_path):
 
 
 def test_a_host_that_cannot_be_read_has_a_sentence(tmp_path):
-    with pytest.raises(SensorError, match="FileNotFoundError"):
+    with pytest.raises(SensorError, match="/proc or /sys .*FileNotFoundError"):
         Host(None, tmp_path).read()
 
 

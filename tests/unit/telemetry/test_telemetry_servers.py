@@ -133,13 +133,13 @@ def test_label_sets_are_bounded_and_their_texts_redacted():
         (response(b"", "500 Oops"), "HTTP status 500"),
         (
             response(b"", "302 Found", "Location: http://elsewhere/sk-1"),
-            "HTTP status 302",
+            "HTTP status 302, a redirect",
         ),
         (
             response(b"\x1f\x8b", "200 OK", "Content-Encoding: gzip"),
             "compressed",
         ),
-        (response(b"<html>hello</html>"), "wanted metrics"),
+        (response(b"<html>hello</html>"), "of the wanted"),
     ],
 )
 def test_pages_that_are_no_use_have_a_sentence(answer, sentence):

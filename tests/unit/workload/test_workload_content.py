@@ -113,5 +113,5 @@ def test_images_of_a_data_set():
     assert image["url"].startswith("data:image/png;base64,") and image["detail"] == "low"
     assert message["content"][2] == remote and plain == {"role": "user", "content": "x"}
     for url in ("synthetic:", "synthetic:0x5", "synthetic:5", "synthetic:5x99999"):
-        with raises_code("image-invalid"):
+        with raises_code("image-invalid", repr(url)):
             image_size({"image_url": {"url": url}})

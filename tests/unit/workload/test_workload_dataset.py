@@ -95,7 +95,7 @@ def test_token_ids_need_completions(tmp_path: Path) -> None:
     file = lines(tmp_path, [{"prompt": [5, 6, 7], "output_tokens": 1}])
     plan = planned(tmp_path, "custom", file, 1, endpoint="openai-completions")
     assert json.loads(plan.body(0))["prompt"] == [5, 6, 7] and plan.input_tokens.tolist() == [3]
-    with raises_code("protocol-unsupported", "line 1", "--prompt-form"):
+    with raises_code("protocol-unsupported", "line 1", "--prompt-form ids", "openai-chat"):
         planned(tmp_path, "custom", file, 1)
 
 
@@ -137,23 +137,27 @@ def test_the_same_set_gives_the_same_digest(tmp_path: Path) -> None:
     ("name", "text", "sentence"),
     [
         ("custom", "", ("dataset-empty",)),
-        ("custom", '{"prompt": "a"}\n{"prompt": }\n', ("dataset-invalid", "line 2", "12")),
-        ("custom", "[1]\n", ("dataset-field-invalid", "line 1")),
+        ("custom", '{"prompt": "a"}\n{"prompt": }\n', ("dataset-invalid", "line 2 column 12", "invalid character")),
+        ("custom", "[1]\n", ("dataset-field-invalid", "line 1", "JSON object")),
         ("custom", '{"prompt": "a", "lenght": 5}\n', ("dataset-field-invalid", "line 1", "'lenght'")),
-        ("custom", '{"prompt": "a", "messages": []}\n', ("dataset-field-invalid",)),
-        ("custom", '{"prompt": ""}\n', ("dataset-field-invalid",)),
-        ("custom", '{"prompt": [1, -2]}\n', ("dataset-field-invalid",)),
-        ("custom", '{"messages": [{"role": "user"}]}\n', ("dataset-field-invalid",)),
-        ("custom", '{"prompt": "a", "output_tokens": 0}\n', ("dataset-field-invalid", "0")),
+        ("custom", '{"prompt": "a", "messages": []}\n', ("dataset-field-invalid", "prompt or messages")),
+        ("custom", '{"prompt": ""}\n', ("dataset-field-invalid", "prompt is ''")),
+        ("custom", '{"prompt": [1, -2]}\n', ("dataset-field-invalid", "prompt is ", "token ids")),
+        (
+            "custom",
+            '{"messages": [{"role": "user"}]}\n',
+            ("dataset-field-invalid", "messages must be", "role and content"),
+        ),
+        ("custom", '{"prompt": "a", "output_tokens": 0}\n', ("dataset-field-invalid", "output length 0")),
         ("custom", '{"prompt": "a", "body": {"model": "x"}}\n', ("extra-body-reserved", "'model'")),
-        ("custom", '{"prompt": "a", "class": 5}\n', ("dataset-field-invalid", "5")),
-        ("custom", '{"prompt": "a", "body": {"n": 2}}\n', ("extra-body-reserved", "line 1", "2")),
-        ("batch", '{"prompt": "a"}\n', ("dataset-field-invalid", "line 1")),
-        ("batch", '{"body": {"prompt": "a", "n": "2"}}\n', ("extra-body-reserved", "line 1", "'2'")),
-        ("sharegpt", "{}", ("dataset-invalid",)),
+        ("custom", '{"prompt": "a", "class": 5}\n', ("dataset-field-invalid", "class is 5")),
+        ("custom", '{"prompt": "a", "body": {"n": 2}}\n', ("extra-body-reserved", "line 1: n is 2")),
+        ("batch", '{"prompt": "a"}\n', ("dataset-field-invalid", "line 1: body")),
+        ("batch", '{"body": {"prompt": "a", "n": "2"}}\n', ("extra-body-reserved", "line 1: n is '2'")),
+        ("sharegpt", "{}", ("dataset-invalid", "ShareGPT")),
         ("sharegpt", "[]", ("dataset-empty",)),
-        ("csv", "text\na\n", ("dataset-invalid", "line 1", "'prompt'")),
-        ("csv", "prompt,output_tokens\na,many\n", ("dataset-field-invalid", "line 2", "'many'")),
+        ("csv", "text\na\n", ("dataset-invalid", "line 1", "'prompt'", "has text")),
+        ("csv", "prompt,output_tokens\na,many\n", ("dataset-field-invalid", "line 2", "output_tokens 'many'")),
     ],
 )
 def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: tuple[str, ...]) -> None:
@@ -167,20 +171,20 @@ def test_one_sentence(tmp_path: Path, name: str, text: str, sentence: tuple[str,
 def test_invalid_utf8_is_reported_by_line_and_column(tmp_path):
     file = tmp_path / "data.jsonl"
     file.write_bytes('{"prompt": "é"}\n{"prompt": "é'.encode() + b'\xff"}\n')
-    with raises_code("dataset-invalid", "data.json", "line 2", "14"):
+    with raises_code("dataset-invalid", "data.jsonl line 2 column 14", "not UTF-8"):
         read_dataset("custom", file, None)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("prompt\nHello, world\n", ("dataset-field-invalid", "line 2", "2", "1")),
-        ("prompt,output_tokens\na,\u00b2\n", ("dataset-field-invalid", "line 2", "'²'")),
-        ('prompt,output_tokens\n"abc,5\nd,6\n', ("dataset-invalid",)),
+        ("prompt\nHello, world\n", ("dataset-field-invalid", "line 2: 2 values", "has 1", "a comma")),
+        ("prompt,output_tokens\na,\u00b2\n", ("dataset-field-invalid", "line 2", "output_tokens '²'")),
+        ('prompt,output_tokens\n"abc,5\nd,6\n', ("dataset-invalid", "not CSV")),
         ("prompt,output_tokens,Output_Tokens\na,5,6\n", ("option-repeated", "'output_tokens'")),
-        ('prompt,output_tokens\n"a\nb",5\nc,x\n', ("dataset-field-invalid", "line 4", "'x'")),
-        (b"\x1f\x8b\x08\x00", ("dataset-invalid",)),
-        ("prompt\n".encode("utf-16"), ("dataset-invalid",)),
+        ('prompt,output_tokens\n"a\nb",5\nc,x\n', ("dataset-field-invalid", "line 4", "output_tokens 'x'")),
+        (b"\x1f\x8b\x08\x00", ("dataset-invalid", "gzip file")),
+        ("prompt\n".encode("utf-16"), ("dataset-invalid", "UTF-16")),
     ],
 )
 def test_a_table_that_would_be_misread_is_refused(tmp_path, text, said):

@@ -56,7 +56,7 @@ def test_a_vocabulary_without_words(tmp_path):
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     made.save(str(tmp_path / "tokenizer.json"))
     found = load_tokenizer(str(tmp_path))
-    with raises_code("tokenizer-unsuitable", "--prompt-form"):
+    with raises_code("tokenizer-unsuitable", "too few", "use --prompt-form native"):
         text_table(found)
     assert id_table(found).span == 2
 
@@ -66,8 +66,8 @@ def test_a_vocabulary_without_words(tmp_path):
     [
         ("", ("tokenizer-invalid", "tokenizer.json")),
         ("{", ("tokenizer-invalid", "tokenizer.json")),
-        ("[]", ("tokenizer-invalid",)),
-        ('{"model": 5}', ("tokenizer-invalid",)),
+        ("[]", ("tokenizer-invalid", "no model")),
+        ('{"model": 5}', ("tokenizer-invalid", "no model")),
         ("\x00\x01", ("tokenizer-invalid", "tokenizer.json")),
     ],
 )
@@ -101,7 +101,11 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("path", "sentence"), [("{}/none.json", ("tokenizer-invalid",)), ("{}", ("tokenizer-invalid", "tokenizer.json"))]
+    ("path", "sentence"),
+    [
+        ("{}/none.json", ("tokenizer-invalid", "none.json", "not exist")),
+        ("{}", ("tokenizer-invalid", "no tokenizer.json")),
+    ],
 )
 def test_a_missing_file_is_named(tmp_path, path, sentence):
     with raises_code(*sentence):
@@ -159,9 +163,9 @@ def test_an_encoding_of_tiktoken(tiktoken):
 
 
 def test_an_encoding_that_cannot_be_fetched(tiktoken):
-    with raises_code("tokenizer-invalid"):
+    with raises_code("tokenizer-invalid", "far", "not fetch its"):
         load_tokenizer("far")
-    with raises_code("tokenizer-unknown"):
+    with raises_code("tokenizer-unknown", "near", "encodings are bytes, far"):
         load_tokenizer("near")
 
 

@@ -47,7 +47,7 @@ def test_every_address_of_a_name_is_kept_once_and_numeric():
 
 
 def test_a_name_that_cannot_be_resolved_is_a_target_error():
-    with raises_code("host-unresolved"):
+    with raises_code("host-unresolved", "'no-such-host.invalid'"):
         addresses(parse_base("http://no-such-host.invalid"))
 
 

@@ -80,7 +80,7 @@ def test_round_trips_are_also_measured_after_a_run():
         first = check([server.url]).first
         first.round_trips(behind)
     assert len(behind) == 20 and min(behind) > 0
-    with raises_code("target-unreachable"):
+    with raises_code("target-unreachable", first.base.public_url, "no longer accepts", "connection refused"):
         first.round_trips(behind)
     assert len(behind) == 20
 
@@ -167,7 +167,7 @@ def test_errors_at_the_url_of_a_class_name_the_class(own, code, said):
     there = {MODELS: models("n"), CHAT: stream(TOKEN, USAGE, b"[DONE]")}
     with canned(GOOD) as one, canned(there) as two, raises_code(code, "class 'b': ", said) as caught:
         with_classes([one.url], ("a", {}), ("b", {"urls": (two.url,), **own}), model="m")
-    assert two.url in caught.value.message
+    assert caught.value.message.startswith("class 'b': ") and two.url in caught.value.message
 
 
 def test_a_stream_without_usage_is_reported():
@@ -176,18 +176,19 @@ def test_a_stream_without_usage_is_reported():
 
 
 def test_several_models_require_a_choice():
-    assert "[model-ambiguous]" in refused(InputError, {**GOOD, MODELS: models("a", "b")})
+    said = refused(InputError, {**GOOD, MODELS: models("a", "b")})
+    assert says(said, "model-ambiguous", "'a', 'b'", "-m")
 
 
 def test_a_model_that_is_not_offered_is_rejected_with_the_list():
-    assert code_of(refused(InputError, GOOD, model="x")) == "model-not-offered"
+    assert says(refused(InputError, GOOD, model="x"), "model-not-offered", "-m 'x'", "offers 'm'")
 
 
 @pytest.mark.parametrize(
     "answer", [(404, "application/json", b"{}"), models(), (200, "text/html", b"<html>"), (200, "a/b", b"[" * 9999)]
 )
 def test_without_a_list_the_model_must_be_named(answer):
-    assert "[model-missing]" in refused(InputError, {**GOOD, MODELS: answer})
+    assert says(refused(InputError, {**GOOD, MODELS: answer}), "model-missing", "-m")
     with canned({**GOOD, MODELS: answer}) as server:
         assert check([server.url], model="mine").model == "mine"
 
@@ -196,7 +197,7 @@ def test_without_a_list_the_model_must_be_named(answer):
 @pytest.mark.parametrize("path", [MODELS, CHAT])
 def test_a_refused_key_is_reported_without_the_key(status, path):
     denied = (status, "application/json", json.dumps({"error": f"bad key {KEY}"}).encode())
-    assert "[unauthorized]" in refused(TargetError, {**GOOD, path: denied})
+    assert says(refused(TargetError, {**GOOD, path: denied}), "unauthorized", path, status, "--api-key")
 
 
 def test_a_missing_key_is_requested():
@@ -207,11 +208,15 @@ def test_a_missing_key_is_requested():
     ("answer", "code", "said"),
     [
         ((404, "application/json", b'{"detail":"Not Found"}'), "request-refused", "with 404"),
-        ((400, "application/json", b'{"error":"unknown field ignore_eos"}'), "request-refused", "ignore_eos"),
-        ((400, "application/json", b"{}"), "request-refused", "400"),
+        (
+            (400, "application/json", b'{"error":"unknown field ignore_eos"}'),
+            "request-refused",
+            "unknown field ignore_eos",
+        ),
+        ((400, "application/json", b"{}"), "request-refused", "with 400: is the"),
         ((500, "text/plain", b"x" * 999), "server-error", "with 500"),
-        ((503, "application/json", b"{}"), "server-error", "503"),
-        ((307, "text/plain", b"moved"), "target-redirects", "307"),
+        ((503, "application/json", b"{}"), "server-error", "loading its model?"),
+        ((307, "text/plain", b"moved"), "target-redirects", "with 307"),
         ((200, "text/html", b"<html>hello</html>"), "answer-not-understood", "a web page"),
         ((200, "text/event-stream", b""), "answer-not-understood", "no body"),
         (stream(b'{"error":{"message":"out of memory","code":500}}'), "error-in-answer", "out of memory"),
@@ -251,7 +256,7 @@ def test_token_id_prompts_are_probed_as_such(form):
 def test_a_closed_port_is_reported_with_address_and_reason():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with raises_code("target-unreachable", "127.0.0.1"):
+    with raises_code("target-unreachable", "127.0.0.1 (connection refused)"):
         check([url])
 
 
@@ -261,7 +266,7 @@ def test_an_unknown_host_is_named():
 
 
 def test_https_to_a_port_without_tls():
-    with canned(GOOD) as server, raises_code("tls-failed"):
+    with canned(GOOD) as server, raises_code("tls-failed", server.url.partition(":")[2], "speak https"):
         check([server.url.replace("http:", "https:")])
 
 
@@ -334,7 +339,7 @@ def test_an_endless_slow_answer_times_out(head):
         dripping = threading.Thread(target=drip, args=(listener, f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode(), ended))
         dripping.start()
         try:
-            with raises_code("answer-timeout", "/v1/models", "0.3", "--preflight-timeout"):
+            with raises_code("answer-timeout", "GET /v1/models within 0.3 s", "--preflight-timeout"):
                 check([f"http://127.0.0.1:{listener.getsockname()[1]}/v1"], preflight_timeout=0.3)
         finally:
             ended.set()
@@ -389,21 +394,23 @@ def test_a_server_that_accepts_one_connection_only(monkeypatch):
     monkeypatch.setattr(ServerProbe, "_connect", first_only)
     with (
         canned(GOOD) as server,
-        raises_code("target-unreachable"),
+        raises_code("target-unreachable", "no longer accepts", "connection refused"),
     ):
         check([server.url])
 
 
 def test_an_error_event_of_the_probes_answer_is_reported_whatever_its_data():
     page = 200, "text/event-stream", b"event: error\ndata: out of memory\n\n"
-    assert says(refused(TargetError, {**GOOD, CHAT: page}), "error-in-answer", "200")
+    assert says(
+        refused(TargetError, {**GOOD, CHAT: page}), "error-in-answer", "a 200: event: error data: out of memory"
+    )
 
 
 def test_an_error_event_after_others_is_reported():
     """Not the start of the answer, which may be of any length."""
     page = stream(*[TOKEN] * 9, b'{"error":{"message":"out of memory"}}', b"[DONE]")
     assert says(
-        refused(TargetError, {**GOOD, CHAT: page}), "error-in-answer", ': {"error":{"message":"out of memory"}}'
+        refused(TargetError, {**GOOD, CHAT: page}), "error-in-answer", 'a 200: {"error":{"message":"out of memory"}}'
     )
 
 
@@ -492,7 +499,7 @@ def secured(connection, tls):
 def test_a_truncated_answer_is_reported():
     """The connection ends within a chunk of the body."""
     cut = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{"data"'
-    with spoken_by(cut) as url, raises_code("answer-broken"):
+    with spoken_by(cut) as url, raises_code("answer-broken", "GET /v1/models", "within the body"):
         check([url])
 
 
@@ -515,7 +522,7 @@ def test_an_answer_that_is_cut_after_its_end_is_complete(ends, framing, reset):
         if ends:
             assert check([url], model="m").model == "m"
         else:
-            with raises_code("answer-broken"):
+            with raises_code("answer-broken", "POST /v1/chat/completions", "within the body"):
                 check([url], model="m")
 
 
@@ -531,7 +538,7 @@ def test_interim_responses_before_the_answer_are_skipped():
 
 def test_endless_interim_responses_are_an_error():
     endless = b"HTTP/1.1 102 Processing\r\n\r\n" * 200
-    with spoken_by(endless) as url, raises_code("answer-broken", "100"):
+    with spoken_by(endless) as url, raises_code("answer-broken", "100 interim responses"):
         check([url])
 
 
@@ -539,7 +546,7 @@ def test_endless_interim_responses_are_an_error():
 def test_a_non_http_answer_is_printed_without_control_characters(raw):
     with (
         spoken_by(raw) as url,
-        raises_code("answer-broken") as it,
+        raises_code("answer-broken", "HTTP status line") as it,
     ):
         check([url])
     assert str(it.value).isprintable()
@@ -585,7 +592,7 @@ def test_an_occasional_failure_is_retried_and_noted(monkeypatch, bad, seen):
     with canned(answers) as server:
         found = check([server.url])
     (note,) = found.notes
-    assert "[probe-repeated]" in note and seen in note
+    assert says(note, "probe-repeated", "2 times", seen)
 
 
 def test_a_server_that_always_fails_is_rejected_after_five_tries(monkeypatch):
@@ -622,8 +629,8 @@ MESSAGES = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta
     [
         (stream(RESPONSES), "OpenAI Responses"),
         (stream(MESSAGES), "Anthropic Messages"),
-        (stream(TEXT), "--endpoint-type openai-completions"),
-        ((200, "application/x-ndjson", OLLAMA), "--endpoint-type ollama-chat"),
+        (stream(TEXT), "give --endpoint-type openai-completions"),
+        ((200, "application/x-ndjson", OLLAMA), "give --endpoint-type ollama-chat"),
         ((200, "application/x-ndjson", b'{"model":"o","response":"hi","done":false}\n'), "--endpoint-type ollama-generate"),
         (stream(b'{"token":{"id":3,"text":"a","logprob":-1,"special":false},"generated_text":null}'), "TGI"),
         ((200, "application/json", b'[{"generated_text":"hi"}]'), "TGI"),
@@ -637,18 +644,18 @@ MESSAGES = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta
 )  # fmt: skip
 def test_an_answer_of_another_protocol_is_rejected_by_name(answer, words):
     said = refused(TargetError, {MODELS: GOOD[MODELS], CHAT: answer})
-    assert words in said and code_of(said) == "answer-not-understood"
+    assert says(said, "answer-not-understood", words, "not of openai-chat")
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ((200, "application/octet-stream", b"\0\1"), "application/octet-stream"),
-        ((200, "text/plain", b"Hello, I am a proxy"), "text/plain: Hello, I am a proxy"),
-        ((200, "text/plain", WHOLE), "text/plain"),  # all of a run's answers would fail
+        ((200, "application/octet-stream", b"\0\1"), "body of application/octet-stream"),
+        ((200, "text/plain", b"Hello, I am a proxy"), "body of text/plain: Hello, I am a proxy"),
+        ((200, "text/plain", WHOLE), "body of text/plain"),  # all of a run's answers would fail
         ((200, "text/plain", b" <!DOCTYPE html>\n<html>log in</html>"), "a web page"),
-        ((200, "application/json", b'{"status":"ok"}'), "openai-chat"),
-        (stream(b'{"status":"ok"}', b'{"status":"done"}'), "openai-chat"),
+        ((200, "application/json", b'{"status":"ok"}'), "openai-chat has no"),
+        (stream(b'{"status":"ok"}', b'{"status":"done"}'), "openai-chat has no"),
     ],
 )  # fmt: skip
 def test_an_answer_that_a_run_would_count_as_failed_is_rejected(monkeypatch, answer, words):
@@ -663,7 +670,7 @@ def test_an_answer_that_a_run_would_count_as_failed_is_rejected(monkeypatch, ans
         (
             b"200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip",
             "answer-compressed",
-            "gzip",
+            "Content-Encoding gzip",
         ),
         (
             b"302 Found\r\nLocation: https://login.example/?next=%2Fv1",
@@ -674,9 +681,9 @@ def test_an_answer_that_a_run_would_count_as_failed_is_rejected(monkeypatch, ans
         (
             b"200 OK\r\nContent-Type: application/json\r\nContent-Length: 2",
             "answer-head-refused",
-            "Duplicate Content-Length",
+            "(bad_head): Duplicate Content-Length",
         ),
-        (b"101 Switching Protocols\r\nUpgrade: websocket", "request-refused", "websocket"),
+        (b"101 Switching Protocols\r\nUpgrade: websocket", "request-refused", "speak websocket"),
     ],
 )
 def test_problems_in_the_head_are_reported(monkeypatch, head, code, words):
@@ -742,7 +749,7 @@ def test_a_port_that_speaks_only_h2c_is_named(silent):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve, args=(listener,), daemon=True)
         thread.start()
-        with raises_code("http2-only", "HTTP/2"):
+        with raises_code("http2-only", "HTTP/2 without TLS (h2c)"):
             check([f"http://127.0.0.1:{listener.getsockname()[1]}"])
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(5)
@@ -836,22 +843,37 @@ def test_token_counts_are_not_requested_when_impossible_or_disabled(workload, wa
 
 
 @pytest.mark.parametrize(
-    ("answers", "workload", "kind", "code"),
+    ("answers", "workload", "kind", "said"),
     [
-        (GOOD, Workload(continuous_usage="on"), TargetError, "continuous-usage-unsupported"),
-        (GOOD, Workload(continuous_usage="token-ids"), TargetError, "continuous-usage-unsupported"),
-        (Refusing(GOOD, (USAGE,)), Workload(continuous_usage="on"), TargetError, "request-refused"),
-        (GOOD, Workload(continuous_usage="on", streaming=False), InputError, "continuous-usage-unsupported"),
+        (GOOD, Workload(continuous_usage="on"), TargetError, ("continuous-usage-unsupported", "their usage")),
+        (
+            GOOD,
+            Workload(continuous_usage="token-ids"),
+            TargetError,
+            ("continuous-usage-unsupported", "their token ids"),
+        ),
+        (
+            Refusing(GOOD, (USAGE,)),
+            Workload(continuous_usage="on"),
+            TargetError,
+            ("request-refused", "Unknown parameter"),
+        ),
+        (
+            GOOD,
+            Workload(continuous_usage="on", streaming=False),
+            InputError,
+            ("continuous-usage-unsupported", "not streamed"),
+        ),
         (
             GOOD,
             Workload(continuous_usage="on", extra_body='{"stream_options":{}}'),
             InputError,
-            "continuous-usage-unsupported",
+            ("continuous-usage-unsupported", "sets stream_options"),
         ),
     ],
 )
-def test_token_counts_that_the_user_requires_and_events_lack_are_an_error(answers, workload, kind, code):
-    with canned(answers) as server, raises_code(code) as caught:
+def test_token_counts_that_the_user_requires_and_events_lack_are_an_error(answers, workload, kind, said):
+    with canned(answers) as server, raises_code(*said) as caught:
         check([server.url], workload=workload)
     assert isinstance(caught.value, kind)
 

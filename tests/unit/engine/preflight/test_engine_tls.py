@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from certificates import certificate, needs_openssl
-from refusals import code_of, raises_code
+from refusals import code_of, raises_code, says
 
 from fastllmload.engine.preflight.check import preflight
 from fastllmload.engine.preflight.client import ProbeSettings
@@ -84,7 +84,7 @@ def shaking(files: dict[str, Files], version: ssl.TLSVersion, wants: str | None)
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize(
     ("given", "advice"),
-    [(None, "(--cert, --key)?"), ("stranger", "--cert?")],
+    [(None, "a client certificate (--cert, --key)?"), ("stranger", "certificate of --cert?")],
 )
 def test_a_client_certificate_that_is_missing_or_not_accepted(
     files: dict[str, Files], version: ssl.TLSVersion, given: str | None, advice: str
@@ -99,14 +99,13 @@ def test_a_client_certificate_that_is_missing_or_not_accepted(
 
 def test_a_server_that_hangs_up_in_the_handshake() -> None:
     with listening(lambda connection: None) as port:
-        assert code_of(refused(port)) == "tls-failed"
+        assert says(refused(port), "tls-failed", "speak https", "a client certificate")
 
 
 @pytest.mark.parametrize(
     ("alert", "advice"),
-    [(70, "version of TLS"), (112, "--server-name"),
-     (116, "client certificate")],
-)  # fmt: skip
+    [(70, "no version of TLS"), (112, "another with --server-name"), (116, "a client certificate")],
+)
 def test_alerts_of_a_server_are_explained(alert: int, advice: str) -> None:
     """RFC 8446 6: protocol_version, unrecognized_name, certificate_required."""
 
@@ -136,7 +135,7 @@ def test_a_locked_key_is_rejected_without_a_prompt_for_its_phrase(tmp_path: Path
         ["openssl", "rsa", "-in", key, "-aes128", "-passout", "pass:word", "-out", locked],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
-    with raises_code("tls-key-locked"):
+    with raises_code("tls-key-locked", locked, "unlock a copy"):
         tls_context(Target(client_cert=str(mine), client_key=str(locked)))
 
 

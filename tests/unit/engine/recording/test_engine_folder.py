@@ -37,7 +37,7 @@ def test_an_unnamed_folder_gets_a_unique_name_from_time_and_digest(tmp_path, mon
 
 def test_a_folder_that_is_not_empty_is_rejected(tmp_path):
     (tmp_path / "file").touch()
-    with raises_code("output-not-empty"):
+    with raises_code("output-not-empty", tmp_path, "not empty"):
         Folder.create(str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -150,7 +150,7 @@ def test_every_command_reports_the_same_of_a_run_that_was_killed_at_its_start(tm
     with pytest.raises(RunFolderError, match=words):
         clean_up_killed(folder.path)
     assert not (folder.path / ".work").exists()
-    with pytest.raises(RunFolderError, match=words if begun else "no run.json"):
+    with pytest.raises(RunFolderError, match=words if begun else "has no run.json"):
         load(folder.path)
 
 

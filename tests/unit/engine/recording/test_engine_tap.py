@@ -49,5 +49,5 @@ def test_without_permission_auto_uses_no_tap_and_tap_is_an_error(monkeypatch: py
     monkeypatch.setattr(tap, "permitted", lambda: False)
     assert Client().timestamps == "auto"
     assert tap.open_tap(Client(), [ENCRYPTED], demand(), 1, 4) is None
-    with raises_code("tap-unavailable", "--timestamps", "CAP_NET_RAW"):
+    with raises_code("tap-unavailable", "--timestamps tap", "CAP_NET_RAW is missing", "setcap"):
         tap.open_tap(Client(timestamps="tap"), [PLAIN], demand(), 1, 4)

@@ -101,7 +101,7 @@ def test_bars_are_side_by_side_and_have_whiskers() -> None:
 def test_a_plot_without_values_has_a_sentence() -> None:
     nothing = Plot("line", "Curve", [PlotSeries("A", y=[math.nan], x=[1])], note="No rate was sustained.")
     page = page_of(nothing)
-    assert page.text("s0-0").startswith("Curve ")
+    assert page.text("s0-0").startswith("Curve No rate")
     assert page.numbers["charts"] == {}
 
 
