@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fastllmload.endpoint.body import LENGTHS, NUMBER, OLLAMA_MESSAGES, TEXT, extra_fields
@@ -67,16 +68,11 @@ OLLAMA_CHAT = Endpoint(
     text_only=TEXT_ONLY,
     without_ignore_eos=NO_IGNORE_EOS,
 )
-OLLAMA_GENERATE = Endpoint(
+OLLAMA_GENERATE = replace(
+    OLLAMA_CHAT,
     name="ollama-generate",
     aliases=("ollama-completions",),
     dialect=3,  # DIALECT_OLLAMA_GENERATE
     joint=TEXT,
     resource="api/generate",
-    models="api/tags",
-    version="api/version",
-    root=api_path,
-    fields=sampling_fields,
-    text_only=TEXT_ONLY,
-    without_ignore_eos=NO_IGNORE_EOS,
 )

@@ -56,8 +56,8 @@ run = RunCommand("run", run_once, help="One run: offer the load, measure, judge 
     "--redact",
     is_flag=True,
     help="For publication (IETF 7.1): without capacity limits, knees, memory thresholds, host names, URLs and paths; of a "
-    "closed loop, a test or a search also without loads, rates and counts. Kept: latencies, model, hardware, --metadata, "
-    "--declare, --price-per-hour.",
+    "closed loop, a test or a search also without loads, rates and counts. Kept: latencies, model, hardware, --declare, "
+    "--price-per-hour.",
 )
 def report(run_folder: Path, form: str, output: Path | None, redact: bool) -> int:
     """Report again on the run, or the procedure, in folder RUN; also on one that did not finish."""
