@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from fastllmload.report.documents.hlog import write_log
 pytestmark = pytest.mark.slow
 
 SECOND = 1_000_000_000
-JAR = os.environ.get("FASTLLMLOAD_HDRHISTOGRAM_JAR")
+JAR = Path(os.environ.get("FASTLLMLOAD_HDRHISTOGRAM_JAR", "/usr/share/java/hdrhistogram.jar"))
 
 
 def folder(path: Path, shape: Shape, seconds_: float = 3.0, seed: int = 3) -> Run:
@@ -187,7 +188,10 @@ def test_logs_of_two_runs_merge(tmp_path: Path) -> None:
     assert read[0]["ttft"].get_value_at_percentile(99.0) == histogram.percentile(together, 0.99)
 
 
-@pytest.mark.skipif(JAR is None, reason="FASTLLMLOAD_HDRHISTOGRAM_JAR names no HdrHistogram.jar")
+@pytest.mark.skipif(
+    not JAR.exists() or shutil.which("java") is None,
+    reason="no Java, or no hdrhistogram.jar (Debian: apt-get install libhdrhistogram-java)",
+)
 def test_the_java_tool_reads_it(tmp_path: Path) -> None:
     run = folder(tmp_path, SHAPES["tokens"])
     hlog.write(run, run.manifest)
