@@ -81,7 +81,7 @@ def test_mooncake(tmp_path: Path) -> None:
         (
             "mooncake",
             '{"timestamp": 0, "input_length": 99999999, "output_length": 1, "hash_ids": [1]}',
-            ("dataset-field-invalid", "line 1", "input_length 99999999"),
+            ("dataset-field-invalid", "line 1: its length", "16000000 tokens"),
         ),
         (
             "mooncake",
