@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fastllmload import errors
 from fastllmload.cli.commands.explain import explanations
 from fastllmload.errors import InputError, InvalidValue, coded
 
@@ -54,6 +55,20 @@ def test_every_code_in_use_is_catalogued_and_every_catalogued_code_is_in_use() -
     found = used()
     assert {code: place for code, place in found.items() if code not in catalogued()} == {}
     assert catalogued() - found.keys() == set()
+
+
+def test_a_code_has_one_exit_code() -> None:
+    """So a test that asserts a code asserts the branch of the error."""
+    kinds = [each for each in vars(errors).values() if isinstance(each, type) and hasattr(each, "exit_code")]
+    exits = {kind.__name__: kind.exit_code for kind in kinds}
+    found: dict[str, set[int]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and node.args and (name := ast.unparse(node.func)) in exits:
+                for code in strings(node.args[0]) if isinstance(node.args[0], ast.Constant | ast.IfExp) else ():
+                    found.setdefault(code, set()).add(exits[name])
+    assert {code for code, each in found.items() if len(each) > 1} == set()
+    assert len(found) > 140
 
 
 def test_codes_are_words_joined_by_hyphens_with_a_cause_and_a_remedy_of_one_sentence_each() -> None:
