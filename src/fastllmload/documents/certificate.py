@@ -44,6 +44,10 @@ class ScheduleLag(Document, frozen=True, kw_only=True):
 
     n: Samples = None
     min: Us = None
+    p50: Us = None
+    p99: Us = None
+    p999: Us = None
+    max: Us = None
     early_share: Ratio = None
     drift_us_per_s: Us = None
     drift_us: Us = None
