@@ -52,7 +52,8 @@ def figures(run: Run) -> dict[str, Any]:
         "ttft": durations.ttft(rows), "ttft_any": durations.ttft_any(rows), "ttft_dispatch": durations.ttft_dispatch(rows),
         "ttft_sched": durations.ttft_sched(rows), "ttfb": durations.ttfb(rows), "dispatch_lag": durations.dispatch_lag(rows),
         "send_time": durations.send_time(rows), "tpot": tpot.tpot(rows, counted), "tpot_n": tpot.tpot_n(rows, counted),
-        "norm_latency": tpot.norm_latency(rows, output), "e2e": durations.e2e(rows), "total_duration": durations.total_duration(rows),
+        "norm_latency": tpot.norm_latency(rows, output), "e2e": durations.e2e(rows),
+        "total_duration": durations.total_duration(rows),
         "final_silence": durations.final_silence(rows), "jitter": itl.jitter(chunks), "max_pause": itl.max_pause(chunks),
     }  # fmt: skip
     rates = {

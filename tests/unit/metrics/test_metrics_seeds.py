@@ -46,8 +46,10 @@ def request_of(given: Found) -> Found:
     gaps = itl.token_gaps(times, np.ones(1, bool))
     late = idle.max_lateness(rows, times, idle.Reader(given.get("speed", 20)), committed(rows))
     ms = {
-        "ttft": durations.ttft(rows), "ttft_dispatch": durations.ttft_dispatch(rows), "ttft_sched": durations.ttft_sched(rows),
-        "e2e": durations.e2e(rows), "e2e_dispatch": durations.e2e_dispatch(rows), "total_duration": durations.total_duration(rows),
+        "ttft": durations.ttft(rows), "ttft_dispatch": durations.ttft_dispatch(rows),
+        "ttft_sched": durations.ttft_sched(rows),
+        "e2e": durations.e2e(rows), "e2e_dispatch": durations.e2e_dispatch(rows),
+        "total_duration": durations.total_duration(rows),
         "gen_duration": durations.gen_duration(rows), "tpot": tpot.tpot(rows, counted), "tpot_n": tpot.tpot_n(rows, counted),
         "norm_latency": tpot.norm_latency(rows, output), "max_pause": itl.max_pause(gaps),
         "idle_latency": idle.idle_latency(late),
