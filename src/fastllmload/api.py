@@ -60,7 +60,8 @@ def run(settings: RunSettings | None = None, /, **options: object) -> Run:
 def read_settings(**options: object) -> RunSettings:
     """The settings that `run` uses for *options*, parsed and checked, without the API key. InputError.
 
-    `run(settings)` and `build_plan(folder, settings)` take them. Values that are replaced in them are not checked again.
+    `run(settings)` and `build_plan(folder, settings)` take them. Of values that are replaced in them, only load and workload
+    are checked again, for contradictions.
     """
 
     return _settings_and_key(None, options, Redactor([]))[0]
