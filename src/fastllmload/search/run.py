@@ -68,7 +68,7 @@ def run_search(
         with conclude_when_stopped(book, "search", found.finalize), experiment:
             if terms.warm:
                 warm_up(experiment, settings)
-            found.run()
+            found.strategy.walk()
         answer = found.finalize(journal.DONE)
         complete = answer.low is not None and answer.high is not None
         known = answer.level is not None and answer.ended_by != CHANGED
@@ -145,26 +145,19 @@ class Search:
         lo, hi = parameters.minimum, parameters.maximum
         shuffle = experiment.base.client.seed if parameters.interleave else None
         plan, width = self.runner.plan, parameters.width
-        self.peak = (
+        self.strategy: PeakSearch | IntervalSearch = (
             PeakSearch(lo, hi, width, PeakTrialRunner(self.runner), plan, shuffle)
             if requested.objective is None
-            else None
+            else IntervalSearch(lo, hi, width, self.runner, plan, shuffle)
         )
-        self.threshold = IntervalSearch(lo, hi, width, self.runner, plan, shuffle)
         self.runner.before_trial = self.save_progress
-
-    def run(self) -> None:
-        if self.peak is not None:
-            self.peak.run()
-        else:
-            self.threshold.run()
 
     def found(self) -> tuple[Answer, tuple[LevelDecision, ...]]:
         """The answer and the levels so far."""
-        if self.peak is not None:
-            peak = self.peak.peak()
+        if isinstance(self.strategy, PeakSearch):
+            peak = self.strategy.peak()
             return report.peak_answer(peak, self.runner), report.peak_rows(peak, self.runner)
-        interval = self.threshold.interval()
+        interval = self.strategy.interval()
         return report.interval_answer(interval, self.runner), report.interval_rows(interval, self.runner)
 
     def save_progress(self) -> Answer:
