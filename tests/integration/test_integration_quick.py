@@ -25,7 +25,7 @@ def test_the_block_of_one_engine(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert entry.main(["quick", "-o", str(folder), "--endpoint-type", protocol, *SHORT, *simulated]) == 0
     out = capsys.readouterr().out
     assert "tok/s" in out and "(pooled), CV" in out and "TTFT median (ms)" in out
-    assert "one request 'Hello' with max_tokens 1" in out and "Power           not measured" in out
+    assert "one request 'Hello' with max_tokens 1" in out and "Power               not measured" in out
     assert ("by the server:" in out) == protocol.startswith("ollama")
     assert ("model_format        simulated" in out) == protocol.startswith("ollama")
     rows = load(folder).rows

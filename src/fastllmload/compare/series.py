@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.compare.figure import GAPS, ComparedFigure
-from fastllmload.metrics.distribution.summary import SCALES, known, without_nulls
+from fastllmload.metrics.distribution.summary import known, without_nulls
 from fastllmload.metrics.request.latencies import durations, in_time, per_token_times, starts
 from fastllmload.metrics.request.tpot import spaced, tpot_any
 from fastllmload.metrics.run.throughput import amounts_by_stretch, mean_time_s, stretches
@@ -115,8 +115,3 @@ class RunSeries:
         total = np.bincount(row, weight, len(ok))
         each = np.maximum(self.tokens.output, 0) / np.maximum(total, 1)
         return amounts_by_stretch(events["t_ns"][chosen], weight * each[row], window)
-
-
-def in_unit(figure: ComparedFigure, ns: float, unit: str) -> float:
-    """A value of the series in the unit of the figure; *unit* is that of run.json."""
-    return ns / SCALES.get(unit, 1.0) * figure.scale

@@ -275,6 +275,14 @@ def test_the_most_severe_reason_comes_first():
     assert reasons[1].startswith("- note: ") and reasons[1].endswith("[gc]")
 
 
+@pytest.mark.parametrize("cause", ["host", "generator"])
+def test_other_processes_are_named_where_the_host_was_the_cause(cause):
+    found = document()
+    found["certificate"]["reasons"] = [{"severity": "suspect", "text": "late", "cause": cause}]
+    found["certificate"]["host"] = {"competitors": ["gcc", "make\x1b[2J"]}
+    assert ("           - note: also running: gcc, make\ufffd[2J\n" in text_of(found)) is (cause == "host")
+
+
 def test_the_run_folder_is_never_truncated():
     folder = "/a/very/long/path/" + "x" * 100
     assert f"run        {folder}" in text_of(document(), 40, folder)

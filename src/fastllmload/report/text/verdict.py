@@ -118,6 +118,9 @@ def verdict(document: RunDocument) -> Verdict:
         VerdictReason(one.severity or "note", reason_text(one), remedy(one.code, one.cause))
         for one in reasons_of(document)
     ]
+    competitors = certificate.host.competitors
+    if competitors and any(one.cause == "host" for one in certificate.reasons):
+        reasons.append(VerdictReason("note", f"also running: {', '.join(competitors)}"))
     return Verdict(word, meaning, reasons, "" if word in MEANINGS else "invalid")
 
 
