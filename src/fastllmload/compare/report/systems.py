@@ -24,8 +24,8 @@ PAIR = ["figure", "change", "95 % interval", "p Holm", "effect", "result"]
 
 def lines(found: Systems, width: int) -> list[str]:
     """For a terminal of *width* columns."""
-    *body, summary = blocks(found)
-    return list(as_text.lines([*body, *differences_in_brief(found.manifest), summary], width))
+    sides, *rest = blocks(found)
+    return list(as_text.lines([sides, *differences_in_brief(found.manifest), *rest], width))
 
 
 def markdown(found: Systems) -> str:
@@ -37,7 +37,6 @@ def markdown(found: Systems) -> str:
 
 
 def blocks(found: Systems) -> Iterator[Block]:
-    """The summary, with the claims, is the last."""
     yield Items([side_text(side) for side in found.sides])
     yield Paragraph("Median over runs, and 95 % interval of the mean:")
     yield Table(
@@ -53,6 +52,7 @@ def blocks(found: Systems) -> Iterator[Block]:
         yield Table("", PAIR, [[row.figure.name, *change_cells(row, True)] for row in pair.rows])
     yield Heading("Checklist (IETF 6.4)", 3)
     yield Facts([(item.name, f"{item.state}: {item.evidence}") for item in found.checklist])
+    yield Heading("Notes and claims", 3)
     yield Items(list(summary(found)))
 
 
