@@ -311,8 +311,9 @@ class ObjectiveResult(Document, frozen=True, kw_only=True, rename={"class_": "cl
     excess: Metric = NO_METRIC  # distribution of what was too much
     worst: tuple[WorstRequest, ...] = ()
     failed_requests: tuple[str, ...] = ()
-    d_p_ms: Any = None  # of fluidity: deadline of the first token, one number or pairs (input tokens, ms)
-    d_d_ms: Ms = None  # and of each further token
+    # Of fluidity: deadlines of the first token, one number or pairs (input tokens, ms), and of each further token.
+    d_p_ms: Annotated[float | tuple[tuple[float, float], ...] | None, field("ms")] = None
+    d_d_ms: Ms = None
     speed_tok_s: Plain = None  # of idle: reading speed
     d1_ms: Ms = None
     problem: Sentence = None
