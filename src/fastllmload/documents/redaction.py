@@ -1,8 +1,8 @@
 """Redacts a document for publication (IETF 7.1), field by field, by what each field's type declares it to reveal.
 
-Nothing is searched in texts: a text that could quote a load or a name is withheld as a whole, and a text that is either
-a name or a path if it is a path. A field that the types do not declare is left out. A withheld value is `withheld`, in contrast
-to `n/a`: it was measured. Latencies are kept, and so is the throughput at a declared rate.
+Nothing is searched in texts: a text that could quote a load or a name is withheld as a whole, and a text that is either a
+name or a path if it is a path. A field that the types do not declare is left out. A withheld value is `withheld`, in
+contrast to `n/a`: it was measured. Latencies are kept, and so is the throughput at a declared rate.
 """
 
 from __future__ import annotations
