@@ -62,6 +62,7 @@ class Metric(Document, frozen=True, kw_only=True):
     WRITTEN: ClassVar[tuple[str, ...]] = ("unit",)  # also as null
 
     unit: str = ""
+    title: str | None = None  # of one that the headline table has in a row after the latencies
     value: Plain = None
     time_base: str | None = None
     input_counting: str | None = None

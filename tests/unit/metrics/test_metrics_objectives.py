@@ -11,11 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import raises_code
 
-from fastllmload.metrics.objectives.evaluators import METRICS, evaluator
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
+from fastllmload.metrics.objectives.evaluators import METRICS, JudgedRequests, RequestMetric, evaluator
 from fastllmload.metrics.objectives.objective import objective, objectives_of, read_objective, refuse_unknown
 from fastllmload.metrics.objectives.report import WORST, slo_ok
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
+from fastllmload.report.blocks import Stacked
+from fastllmload.report.documents.headlines import headline_table
 
 
 def slo(requests: list[dict[str, Any]], goodput: list[tuple[str, float]], **manifest: Any) -> dict[str, Any]:
@@ -165,3 +169,38 @@ def test_an_objective_for_nobody_is_refused_and_not_met_by_all(
     refuse_unknown([("ttft", 5), ("0/ttft", 5), *((f"{name}/e2el", 5) for name in names)], names, [0, 1])
     with raises_code(*said):
         refuse_unknown([(asked, 9.0)], names, [0, 1])
+
+
+def long_pauses(judged: JudgedRequests) -> Any:
+    """Gaps of more than 100 ms of each request."""
+    long = np.flatnonzero(np.diff(judged.times.t_ns) > 100_000_000)  # the gap after each of these tokens
+    request = np.searchsorted(judged.times.first, long, side="right") - 1
+    inside = long + 1 < judged.times.first[request + 1]
+    return np.bincount(request[inside], minlength=len(judged.rows)).astype(float)
+
+
+def test_a_metric_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worked example of CONTRIBUTING: it is in `metrics`, in the headline table and an objective; none may be allowed."""
+    entry = RequestMetric("count", long_pauses, title="Pauses over 100 ms")
+    monkeypatch.setitem(METRICS, "long_pauses", entry)
+    streams = [streamed([100, 150, 251]), streamed([100, 150, 200]), streamed([10, 300, 500, 550])]
+    config = {"output": {"goodput": [list(read_objective("long_pauses:0"))]}}
+    run = run_of(streams, {"config": config, "run_id": "r"})
+    found = measure(run)
+    metric = found["metrics"]["long_pauses"]
+    assert (metric["unit"], metric["title"], metric["n"]) == ("count", "Pauses over 100 ms", 3)
+    assert (metric["mean"], metric["min"], metric["max"]) == (1.0, 0.0, 2.0)
+    (objective_of_it,) = found["slo"]["objectives"]
+    assert (objective_of_it["met"], objective_of_it["missed"]) == (1, 2)
+    assert [each["excess"] for each in objective_of_it["worst"]] == [2.0, 1.0]
+    document = convert({**run.manifest, **found}, RunDocument)
+    rows = {cells[0].text: cells for cells in headline_table(document).rows if isinstance(cells[0], Stacked)}
+    assert rows["Pauses over 100 ms"][0].short == "long_pauses (count)"
+    assert str(rows["Pauses over 100 ms"][-1].text).startswith("2")
+
+
+@pytest.mark.parametrize("text", ["long_pauses:-1", "long_pauses:2ms"])
+def test_a_count_has_a_limit_of_zero_or_more(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setitem(METRICS, "long_pauses", RequestMetric("count", long_pauses))
+    with raises_code("objective-invalid"):
+        read_objective(text)

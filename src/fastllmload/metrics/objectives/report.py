@@ -10,10 +10,11 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from fastllmload.documents.fields import known
+from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import ClassObjectives, ObjectiveResult, Objectives, WorstRequest
 from fastllmload.errors import InputError
 from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.objectives.evaluators import JudgedRequests, ObjectiveOutcome, evaluator, outcome
+from fastllmload.metrics.objectives.evaluators import METRICS, JudgedRequests, ObjectiveOutcome, evaluator, outcome
 from fastllmload.metrics.objectives.objective import (
     Objective,
     asked_of,
@@ -67,6 +68,15 @@ def judged_of(run: Run, tokens: TokenCounts, times: TokenTimes, fluid: Fluidity)
     """The requests of *times*, with the reader of the run."""
     timed, output = tokens.timed[times.rows], tokens.output[times.rows]
     return JudgedRequests(run.rows[times.rows], timed, output, times, fluid, reader_of(run.document.config.output))
+
+
+def titled_metrics(judged: JudgedRequests, chosen: Mask) -> dict[str, Metric]:
+    """`metrics` of run.json: the METRICS with a title, over the judged requests whose rows are *chosen*."""
+    return {
+        name: replace(distribution(metric.value(judged)[chosen[judged.times.rows]], metric.unit), title=metric.title)
+        for name, metric in METRICS.items()
+        if metric.title
+    }
 
 
 def meeting(run: Run, wanted: Sequence[Objective], judged: JudgedRequests, found: Sequence[ObjectiveOutcome]) -> Mask:

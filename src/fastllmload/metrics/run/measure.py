@@ -18,7 +18,7 @@ from fastllmload.metrics.distribution.shape import shape_metrics
 from fastllmload.metrics.levels.fairness import fairness_block
 from fastllmload.metrics.levels.prefix_cache import cache_metrics
 from fastllmload.metrics.objectives.benefit import benefit_metrics, received, smooth_by_preset
-from fastllmload.metrics.objectives.report import objectives, with_bounds
+from fastllmload.metrics.objectives.report import judged_of, objectives, titled_metrics, with_bounds
 from fastllmload.metrics.request.latencies import latency_metrics
 from fastllmload.metrics.request.network import network_metrics
 from fastllmload.metrics.request.server_side import server_side_metrics
@@ -107,6 +107,7 @@ def measure_intact(run: Run) -> dict[str, Any]:
         **network_metrics(run, chosen.latency),
         **cold_start_metrics(run),
         **consistency_metrics(run, chosen.latency),
+        **titled_metrics(judged_of(run, tokens, times, fluid), chosen.latency),
     }
     metrics |= in_flight_metrics(run, window, tokens, chosen.measured)
     metrics |= shape_metrics(gaps.gaps.ns, gaps.name, metrics[gaps.name])

@@ -54,10 +54,15 @@ def headline_table(document: RunDocument) -> Table:
 
 
 def headline_names(document: RunDocument) -> list[str]:
-    return [gap_name(document, name) for name in headlines(document, LATENCIES)]
+    titled = [name for name, metric in (document.metrics or {}).items() if metric is not None and metric.title]
+    return [*(gap_name(document, name) for name in headlines(document, LATENCIES)), *titled]
 
 
 def name_cell(document: RunDocument, name: str) -> Stacked:
+    metric = document.metric(name)
+    if metric.title:
+        unit = "" if metric.unit == "ms" else f" ({metric.unit})"
+        return Stacked(metric.title, f"one value per request{unit}", f"{name}{unit}")
     label, meaning = LABELS[name]
     return Stacked(OF_ANSWER.get(name, label) if reasoned(document) else label, meaning, name)
 
