@@ -180,7 +180,7 @@ def long_pauses(judged: JudgedRequests) -> Any:
 
 
 def test_a_metric_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worked example of CONTRIBUTING: it is in `metrics`, in the headline table and an objective; none may be allowed."""
+    """The worked example of CONTRIBUTING: in `metrics`, in the headline table and an objective; none may be allowed."""
     entry = RequestMetric("count", long_pauses, title="Pauses over 100 ms")
     monkeypatch.setitem(METRICS, "long_pauses", entry)
     streams = [streamed([100, 150, 251]), streamed([100, 150, 200]), streamed([10, 300, 500, 550])]
