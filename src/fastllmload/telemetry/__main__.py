@@ -28,9 +28,7 @@ NICENESS = 10
 
 
 def sources(spec: SamplerSpec, index: Index) -> list[Sensor]:
-    """All sources that are there, each with its entry in *index*; why the others are not is in
-    `index.absent`.
-    """
+    """All sources that are there, each with its entry in *index*; why the others are not is in `index.absent`."""
     found: list[Sensor] = []
     redact = Redactor(spec.secrets)
 

@@ -22,9 +22,7 @@ HEADER_BYTES = 256
 
 
 class SeriesEntry(msgspec.Struct, frozen=True):
-    """One series. *name* is ours, *source_name* what the source calls it; *kind*: gauge, or counter since its
-    start.
-    """
+    """One series. *name* is ours, *source_name* what the source calls it; *kind*: gauge, or counter since its start."""
 
     name: str
     source_name: str

@@ -1,5 +1,4 @@
-"""GET one page again and again: one kept connection, a deadline for the whole exchange, a bound on what is
-read.
+"""GET one page again and again: one kept connection, a deadline for the whole exchange, a bound on what is read.
 
 The peer may be anything: it may send for ever, a byte a second, garbage, or nothing. Every case ends as a
 `SensorError` in our words within the deadline.
@@ -25,8 +24,7 @@ FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_
 
 
 class PageSpec(msgspec.Struct, frozen=True):
-    """Where a page is and how to ask for it. *head*: request line and headers, CRLF-ended each, secrets
-    included.
+    """Where a page is and how to ask for it. *head*: request line and headers, CRLF-ended each, secrets included.
 
     *origin* is the URL without credentials, for people.
     """

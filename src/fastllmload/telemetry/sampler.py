@@ -1,7 +1,6 @@
 """Asks every source once a tick, each on a thread of its own, so that one that hangs delays no other.
 
-The ticks are absolute (CLOCK_MONOTONIC), so a slow read does not shift the later ones; ticks that it missed
-are counted.
+The ticks are absolute (CLOCK_MONOTONIC), so a slow read does not shift the later ones; ticks that it missed are counted.
 """
 
 from __future__ import annotations

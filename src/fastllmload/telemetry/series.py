@@ -124,9 +124,7 @@ def read_index(path: Path) -> Index:
 
 
 def read_rows(path: Path) -> npt.NDArray[np.void]:
-    """All whole rows; of a process that was killed between a row and the header, one read more than the
-    header says.
-    """
+    """All whole rows; of a process that was killed between a row and the header, one read more than the header says."""
     try:
         data = read_regular(path)
     except FileNotFoundError:

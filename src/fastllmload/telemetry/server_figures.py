@@ -1,6 +1,4 @@
-"""Figures that only the server knows (spec/metrics 7.7, 7.11), from its own metrics page; "not measured"
-without one.
-"""
+"""Figures that only the server knows (spec/metrics 7.7, 7.11), from its own metrics page; "not measured" without one."""
 
 from __future__ import annotations
 
@@ -34,8 +32,7 @@ class Spans:
     def counter(self, series: TelemetrySeries) -> tuple[float, float, float, float] | None:
         """(first, last, increment, seconds between); None without two different samples.
 
-        A counter that falls was started again: what it had grown to since then is counted, what was lost
-        before is not.
+        A counter that falls was started again: what it had grown to since then is counted, what was lost before is not.
         """
         seen = ~np.isnan(series.value)
         t, value = series.t_ns[seen], series.value[seen]
@@ -75,9 +72,7 @@ class Spans:
         return [series for series in self._found.named(name) if series.source_kind == "server"]
 
     def increment(self, name: str) -> tuple[float, str] | None:
-        """Increment of the counter *name* over all servers, and the server's name for it; None when one has
-        none.
-        """
+        """Increment of the counter *name* over all servers, and the server's name for it; None when one has none."""
         parts = [self.counter(series) for series in self.server(name)]
         grown = [part[2] for part in parts if part is not None]
         if not grown or len(grown) < len(parts):

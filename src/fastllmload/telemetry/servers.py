@@ -14,9 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class KnownMetric:
-    """One figure. Of *sources* the first that a page has is taken. *combine*: what its label sets make
-    together.
-    """
+    """One figure. Of *sources* the first that a page has is taken. *combine*: what its label sets make together."""
 
     name: str
     unit: str
@@ -72,9 +70,7 @@ SOURCES: frozenset[str] = frozenset(source for known in KNOWN for source in know
 
 @dataclass(frozen=True)
 class Engine:
-    """A server that its page gives away. *pages*: where it tells its version, with the keys of version and
-    batch limit.
-    """
+    """A server that its page gives away. *pages*: where it tells its version, with the keys of version and batch limit."""
 
     name: str
     mark: re.Pattern[bytes]  # begins one of its series

@@ -18,9 +18,7 @@ POWER = ("command", "nvml", "powermetrics", "rapl")
 
 
 class SamplerSpec(msgspec.Struct, frozen=True):
-    """*power*: names out of POWER, in that order. *interface*: the network device towards the target, None
-    when unknown.
-    """
+    """*power*: names out of POWER, in that order. *interface*: the network device towards the target, None when unknown."""
 
     folder: str
     interval_s: float = 1.0

@@ -1,9 +1,7 @@
-"""What telemetry adds to run.json: each series over the window, the server-only figures, the power of the
-run.
+"""What telemetry adds to run.json: each series over the window, the server-only figures, the power of the run.
 
-A gauge is averaged over its samples in the window. A counter's increment is taken between the samples nearest
-to the window's two ends, because the server tells it only once a tick; the span between them is given with
-it.
+A gauge is averaged over its samples in the window. A counter's increment is taken between the samples nearest to the
+window's two ends, because the server tells it only once a tick; the span between them is given with it.
 """
 
 from __future__ import annotations
@@ -145,9 +143,7 @@ def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, 
 
 
 def power_series(found: Telemetry) -> TelemetrySeries | None:
-    """The total of the first sensor in the order of POWER: totals of different sensors overlap and are never
-    added.
-    """
+    """The total of the first sensor in the order of POWER: totals of different sensors overlap and are never added."""
     totals = {series.origin: series for series in found.named("power_w")}
     return next((totals[origin] for origin in POWER if origin in totals), None)
 

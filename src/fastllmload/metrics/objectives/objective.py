@@ -108,9 +108,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def class_number(name: str, document: RunDocument) -> int | None:
-    """Number of a class in rows, from its name in the plan or from the number itself; None when there is no such
-    class.
-    """
+    """Number of a class in rows, from its name in the plan or from the number itself; None when there is no such class."""
     names = document.plan.classes
     if name in names:
         return names.index(name)

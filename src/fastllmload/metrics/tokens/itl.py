@@ -164,9 +164,7 @@ def figures(gaps: TokenGaps) -> tuple[Floats, Floats]:
 
 
 def gap_metrics(times: TokenTimes, found: PooledGaps) -> dict[str, Metric]:
-    """Pooled gaps under the name of their option; the other names are null. Jitter and pauses are one value per
-    request.
-    """
+    """Pooled gaps under the name of their option; the other names are null. Jitter and pauses are one value per request."""
     deviation, longest = figures(found.gaps)
     taken = np.bincount(times.source, minlength=len(TIMES_SOURCES))
     caveat = "gaps inside a chunk are 0: variance is understated" if found.name == "itl_b" else None

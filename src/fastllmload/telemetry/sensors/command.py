@@ -37,9 +37,7 @@ def watts(line: str) -> list[tuple[Key, float]]:
 
 
 class Command:
-    """Sensor over *arguments*, a program and its words. Its output is read on a thread that does nothing
-    else.
-    """
+    """Sensor over *arguments*, a program and its words. Its output is read on a thread that does nothing else."""
 
     def __init__(self, arguments: Sequence[str], parse: Parse = watts, origin: str = "command") -> None:
         self.origin = origin

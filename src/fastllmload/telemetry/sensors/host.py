@@ -46,9 +46,7 @@ class Host:
         """Nothing is held open between reads."""
 
     def _cpu(self) -> Iterator[Reading]:
-        """Busy share of all cores (`cpu`) and of each one since the read before, and what the hypervisor
-        took.
-        """
+        """Busy share of all cores (`cpu`) and of each one since the read before, and what the hypervisor took."""
         for line in (self._root / "proc/stat").read_text().splitlines():
             name, _, rest = line.partition(" ")
             if not name.startswith("cpu"):

@@ -1,8 +1,7 @@
 """NVIDIA GPUs by NVML (nvidia-ml-py, extra `gpu`): power, energy, utilisation, memory, temperature, clock,
 throttle reasons.
 
-What a GPU or its driver does not tell is left out, never 0. The module is imported only when GPUs are asked
-for.
+What a GPU or its driver does not tell is left out, never 0. The module is imported only when GPUs are asked for.
 """
 
 from __future__ import annotations
@@ -59,9 +58,7 @@ FIGURES: tuple[GpuFigure, ...] = (
 
 
 class Nvml:
-    """Sensor over GPUs. Series `gpu<N>.<figure>`, and `power_w`, the sum over the GPUs when each one tells
-    its own.
-    """
+    """Sensor over GPUs. Series `gpu<N>.<figure>`, and `power_w`, the sum over the GPUs when each one tells its own."""
 
     origin = "nvml"
 

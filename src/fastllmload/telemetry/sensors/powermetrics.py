@@ -15,9 +15,7 @@ LINE = re.compile(r"(CPU|GPU|ANE|Combined) Power(?: \([^)]*\))?:\s*(\d+(?:\.\d+)
 
 
 def power_line(line: str) -> list[tuple[Key, float]]:
-    """`CPU Power: 1234 mW` as `powermetrics.cpu.power_w`; `Combined Power (CPU + GPU + ANE)` is `power_w`.
-    Else nothing.
-    """
+    """`CPU Power: 1234 mW` as `powermetrics.cpu.power_w`; `Combined Power (CPU + GPU + ANE)` is `power_w`. Else nothing."""
     match = LINE.fullmatch(line)
     if match is None:
         return []

@@ -1,5 +1,4 @@
-"""Power of CPU packages and memory by Linux RAPL: energy counters under /sys/class/powercap, which wrap
-around.
+"""Power of CPU packages and memory by Linux RAPL: energy counters under /sys/class/powercap, which wrap around.
 
 A package's `core` and `uncore` are parts of it and are not added; `psys` holds the packages and is left out
 of the sum unless it is all there is.

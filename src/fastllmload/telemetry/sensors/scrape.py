@@ -1,6 +1,4 @@
-"""A server's metrics page as a sensor: known names combined over their label sets, names asked for as they
-are.
-"""
+"""A server's metrics page as a sensor: known names combined over their label sets, names asked for as they are."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ OWN_UNIT = ""  # of a name that was asked for: whatever the server means
 
 
 class Scrape:
-    """Sensor over one page. *extra*: names that --scrape-metric asked for; each label set is a series of its
-    own.
-    """
+    """Sensor over one page. *extra*: names that --scrape-metric asked for; each label set is a series of its own."""
 
     def __init__(self, page: Page, extra: Sequence[str] = (), redact: Callable[[str], str] = str) -> None:
         self.origin = page.spec.origin

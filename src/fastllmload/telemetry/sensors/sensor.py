@@ -1,6 +1,4 @@
-"""What every source of telemetry is to the sampler: something that is asked once a tick and answers with
-readings.
-"""
+"""What every source of telemetry is to the sampler: something that is asked once a tick and answers with readings."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ GAUGE, COUNTER = "gauge", "counter"
 
 
 class Key(NamedTuple):
-    """One series of one source. *name* is ours, *source* what the source itself calls it; *labels* as `a="x"`
-    or empty.
-    """
+    """One series of one source. *name* is ours, *source* what the source itself calls it; *labels* as `a="x"` or empty."""
 
     name: str
     source: str
@@ -24,9 +20,7 @@ class Key(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A value of a series. *t_ns* (CLOCK_MONOTONIC): when it was taken, None: between the begin and end of
-    the read.
-    """
+    """A value of a series. *t_ns* (CLOCK_MONOTONIC): when it was taken, None: between the begin and end of the read."""
 
     key: Key
     value: float
