@@ -58,8 +58,7 @@ def calibrate() -> Iterator[str]:
     yield f"requests: closed loop of {SLOTS} one-token streams against the null server, {SECONDS} s"
     requests = measure_requests(server_cpu, client_cpu)
     ceiling = Ceiling(
-        events_per_s=round(events.events / events.cpu_s),
-        requests_per_s=round(requests.requests / requests.cpu_s),
+        events_per_s=round(events.events / events.cpu_s), requests_per_s=round(requests.requests / requests.cpu_s)
     )
     path = store_ceiling(ceiling)
     yield f"one worker on one core: {ceiling.events_per_s:,.0f} events/s, or {ceiling.requests_per_s:,.0f} new requests/s"

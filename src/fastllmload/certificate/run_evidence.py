@@ -54,13 +54,7 @@ INT64 = np.dtype(np.int64)
 ALARMS = ("clock_steps", "clamped", "late_connects")
 EVENTS_AT_ONCE = 1 << 17
 BATCH_NS = 1_000_000  # events of one read that came within this time were sent together
-TIMED = (
-    layout.EVENT_CONTENT,
-    layout.EVENT_WHITESPACE,
-    layout.EVENT_REASONING,
-    layout.EVENT_TOOL,
-    layout.EVENT_REFUSAL,
-)
+TIMED = (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_REASONING, layout.EVENT_TOOL, layout.EVENT_REFUSAL)
 
 
 def from_run(run: Run) -> CertificateEvidence:
@@ -353,10 +347,7 @@ def worker_record(
 def in_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
     """The samples inside the window; those around it when it is too short to hold three."""
     t = samples["t_ns"]
-    begin, end = (
-        int(np.searchsorted(t, window.start_ns)),
-        int(np.searchsorted(t, window.end_ns, side="right")),
-    )
+    begin, end = (int(np.searchsorted(t, window.start_ns)), int(np.searchsorted(t, window.end_ns, side="right")))
     if end - begin < 3:
         begin, end = max(0, begin - 1), min(len(t), end + 1)
     return samples[begin:end]

@@ -54,20 +54,11 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
 @click.option("--port", default=0, show_default="a free one", type=click.IntRange(0, 65535))
 @click.option("--unix-socket", metavar="PATH", help="listen there in place of a port")
 @click.option(
-    "--processes",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1, 256),
-    help="share the port (SO_REUSEPORT)",
+    "--processes", default=1, show_default=True, type=click.IntRange(1, 256), help="share the port (SO_REUSEPORT)"
 )
 @click.option("--profile", default="default", show_default=True, help=f"{', '.join(profile_names())}, or a .toml file")
 @click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    callback=pairs,
-    metavar="FIELD=VALUE",
-    help="replace a profile's field",
+    "--set", "overrides", multiple=True, callback=pairs, metavar="FIELD=VALUE", help="replace a profile's field"
 )
 @click.option("--ttft-ms", type=Milliseconds(), help="constant time to first token; no engine model")
 @click.option("--itl-ms", type=Milliseconds(), help="constant time between tokens; no engine model")
@@ -77,13 +68,7 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
 @click.option("--any-model", is_flag=True, help="accept every model name")
 @click.option("--api-key", envvar="FASTLLMLOAD_SIMULATOR_KEY", help="ask for this key")
 @click.option("--coalesce", default=1, show_default=True, type=click.IntRange(1, 256), help="events per write")
-@click.option(
-    "--chunk-bytes",
-    default=250,
-    show_default=True,
-    type=Bytes(0, 16384),
-    help="pad events to this size",
-)
+@click.option("--chunk-bytes", default=250, show_default=True, type=Bytes(0, 16384), help="pad events to this size")
 @click.option("--early-head", is_flag=True, help="send the response head before the first token")
 @click.option("--truth", metavar="FILE", help="log what was written when")
 @click.option("--fault", "faults", multiple=True, metavar="NAME:P[:ARG]", help=FAULT_HELP)

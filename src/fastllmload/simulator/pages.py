@@ -19,12 +19,7 @@ METRICS = (
     ("vllm:num_preemptions_total", "counter", "preemptions", "Sequences preempted for want of KV blocks."),
     ("vllm:prompt_tokens_total", "counter", "prompt_tokens", "Prompt tokens of accepted requests."),
     ("vllm:generation_tokens_total", "counter", "generation_tokens", "Tokens written."),
-    (
-        "vllm:prefix_cache_queries_total",
-        "counter",
-        "prefix_queries",
-        "Prompt tokens looked up in the prefix cache.",
-    ),
+    ("vllm:prefix_cache_queries_total", "counter", "prefix_queries", "Prompt tokens looked up in the prefix cache."),
     ("vllm:prefix_cache_hits_total", "counter", "prefix_hits", "Prompt tokens found in the prefix cache."),
     ("fastllmload_simulator:connections", "gauge", "connections", "Open client connections."),
     ("fastllmload_simulator:requests_total", "counter", "requests", "Requests read, pages included."),

@@ -58,14 +58,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     eos_mean_tokens: float = 0.0  # mean of the drawn length of requests without ignore_eos; 0 = always max_tokens
 
     def __post_init__(self) -> None:
-        for name in (
-            "max_running",
-            "step_tokens",
-            "kv_blocks",
-            "block_size",
-            "max_model_len",
-            "default_max_tokens",
-        ):
+        for name in ("max_running", "step_tokens", "kv_blocks", "block_size", "max_model_len", "default_max_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         for name in (

@@ -103,10 +103,7 @@ def _read(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
         whole = min(count, (len(data) - at - 8) // dtype.itemsize)
         found[kind].append(np.frombuffer(data, dtype, whole, at + 8))
         at += 8 + count * dtype.itemsize
-    return (
-        np.concatenate([np.empty(0, REQUEST), *found[2]]),
-        np.concatenate([np.empty(0, _EVENT), *found[1]]),
-    )
+    return (np.concatenate([np.empty(0, REQUEST), *found[2]]), np.concatenate([np.empty(0, _EVENT), *found[1]]))
 
 
 def _join(requests: NDArray[np.void], raw: NDArray[np.void]) -> Truth:

@@ -49,8 +49,7 @@ def resampled_percentiles(values: npt.NDArray[Any], edges: npt.NDArray[np.int64]
     ordered = np.sort(values)
     grid = _grid(ordered, edges, q)
     counts = np.array(
-        [np.searchsorted(np.sort(values[a:b]), grid, "right") for a, b in pairwise(edges.tolist())],
-        np.float64,
+        [np.searchsorted(np.sort(values[a:b]), grid, "right") for a, b in pairwise(edges.tolist())], np.float64
     )
     below = weights @ counts
     below /= (weights @ np.diff(edges).astype(np.float64))[:, None]

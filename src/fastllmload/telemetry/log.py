@@ -11,16 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from fastllmload.telemetry.files import (
-    HEADER_BYTES,
-    INDEX,
-    ROW,
-    ROWS,
-    Index,
-    SeriesEntry,
-    SourceEntry,
-    header,
-)
+from fastllmload.telemetry.files import HEADER_BYTES, INDEX, ROW, ROWS, Index, SeriesEntry, SourceEntry, header
 from fastllmload.telemetry.sensors.sensor import Key, Reading
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -12,16 +12,7 @@ import numpy.typing as npt
 
 from fastllmload.errors import RunFolderError
 from fastllmload.files import read_regular
-from fastllmload.telemetry.files import (
-    DESCR,
-    HEADER_BYTES,
-    INDEX,
-    ROWS,
-    VERSION,
-    Index,
-    SeriesEntry,
-    SourceEntry,
-)
+from fastllmload.telemetry.files import DESCR, HEADER_BYTES, INDEX, ROWS, VERSION, Index, SeriesEntry, SourceEntry
 
 DTYPE = np.dtype(DESCR)
 Times = npt.NDArray[np.int64]

@@ -131,9 +131,7 @@ def probed(evidence: ComplianceEvidence) -> RequirementOutcome:
     counts = [(int(one.probe_before is not None), len(one.probes)) for one in warm_ups(evidence)]
     before, after = min(counts, key=lambda pair: (min(pair), *pair))
     return judged(
-        before > 0 and after > 0,
-        f"{before} probe before and {after} after the warm-up",
-        with_probes(evidence),
+        before > 0 and after > 0, f"{before} probe before and {after} after the warm-up", with_probes(evidence)
     )
 
 

@@ -125,14 +125,12 @@ MEMORY_PRESSURE = under("test memory-pressure",
 
 # 5.9 Long context
 LONG_CONTEXT = under(
-    "test long-context",
-    required("IETF-5.9.2-a", "Long Context workload.", workload.workload_is("long-context")),
+    "test long-context", required("IETF-5.9.2-a", "Long Context workload.", workload.workload_is("long-context"))
 )
 
 # 5.10 Guardrail overhead
 GUARDRAIL = under(
-    "test guardrail",
-    recommended("IETF-5.10.2-a", "Conversation workload.", workload.workload_is("conversation")),
+    "test guardrail", recommended("IETF-5.10.2-a", "Conversation workload.", workload.workload_is("conversation"))
 )
 
 STATEMENTS = (

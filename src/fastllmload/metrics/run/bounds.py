@@ -95,10 +95,7 @@ def request_bounds(
     answered = rows["t_first"] > 0  # the others are all reasoning
     return {
         "ttft": ((first - rows["t_submit"])[answered], (rows["t_first"] - began)[answered]),
-        "ttft_sched": (
-            (first - rows["t_sched"] - lag)[answered],
-            (rows["t_first"] - rows["t_sched"])[answered],
-        ),
+        "ttft_sched": ((first - rows["t_sched"] - lag)[answered], (rows["t_first"] - rows["t_sched"])[answered]),
         "ttft_any": (any_ - rows["t_submit"], rows["t_any"] - began),
         "ttft_any_sched": (any_ - rows["t_sched"] - lag, rows["t_any"] - rows["t_sched"]),
         "tpot": per_pause(rows["t_first"], first, rows["t_last"], last, spaced(run, tokens.timed)[selected] * answered),

@@ -142,7 +142,7 @@ def empty_chunks(run: Run, found: PooledGaps, times: TokenTimes, tokens: TokenCo
     return {
         "empty_chunks": EmptyChunks(
             unit="share", value=number(share), n=n, n_carrying=carrying, n_said=reported, itl_mean_least=least
-        ),
+        )
     }
 
 

@@ -31,14 +31,7 @@ class Host:
 
     def read(self) -> list[Reading]:
         try:
-            return [
-                *self._cpu(),
-                *self._memory(),
-                *self._clock(),
-                *self._thermal(),
-                *self._network(),
-                self._own(),
-            ]
+            return [*self._cpu(), *self._memory(), *self._clock(), *self._thermal(), *self._network(), self._own()]
         except (OSError, ValueError, IndexError) as problem:
             raise SensorError(f"/proc or /sys cannot be read: {type(problem).__name__}") from None
 

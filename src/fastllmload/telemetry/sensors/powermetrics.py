@@ -30,13 +30,5 @@ def open_powermetrics(interval_s: float, platform: str = sys.platform) -> Comman
         return Absent("powermetrics", "powermetrics is a tool of macOS, and this is not macOS")
     if shutil.which("powermetrics") is None:
         return Absent("powermetrics", "powermetrics is not on the PATH")
-    arguments = [
-        "sudo",
-        "-n",
-        "powermetrics",
-        "--samplers",
-        "cpu_power,gpu_power",
-        "-i",
-        f"{interval_s * 1e3:.0f}",
-    ]
+    arguments = ["sudo", "-n", "powermetrics", "--samplers", "cpu_power,gpu_power", "-i", f"{interval_s * 1e3:.0f}"]
     return Command(arguments, power_line, "powermetrics")
