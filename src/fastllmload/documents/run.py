@@ -594,9 +594,12 @@ class Compliance(Document, frozen=True, kw_only=True):
     unmet: tuple[Requirement, ...] = ()
     beside: tuple[Requirement, ...] = ()  # without a key word of the draft: they decide nothing; prose: allow
 
-    def optional(self) -> tuple[str, ...]:
-        """Of what is not judged by itself there is only the scope."""
-        return () if self.counts else tuple(name for name in self.__struct_fields__ if name not in ("verdict", "scope"))
+
+class NotJudged(Document, frozen=True, kw_only=True):
+    """The same of what is judged with something else, such as a level with its procedure."""
+
+    verdict: str | None = None
+    scope: str | None = None
 
 
 class RunDocument(Document, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ def values(value: Any) -> Any:
     if isinstance(value, Document):
         optional = value.optional()
         fields = [(name, key, getattr(value, name)) for name, key in keys(type(value))]
-        return {key: values(one) for name, key, one in fields if name not in optional or has_value(one)}
+        return {key: values(one) for name, key, one in fields if name not in optional or one not in NO_VALUES}
     if isinstance(value, (list, tuple)):
         return [values(one) for one in value]
     if isinstance(value, Mapping):
@@ -36,13 +36,6 @@ def values(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     return values(msgspec.to_builtins(value)) if isinstance(value, msgspec.Struct) else value
-
-
-def has_value(one: Any) -> bool:
-    """Whether *one* is neither null nor empty; a document without any value is empty."""
-    if isinstance(one, Document):
-        return any(has_value(getattr(one, name)) for name in one.__struct_fields__)
-    return one not in NO_VALUES
 
 
 @functools.cache
