@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from refusals import says
-from test_cli_resolve import refused, settings_of
+from support.command_lines import refused, settings_of
 
 
 @pytest.mark.parametrize(

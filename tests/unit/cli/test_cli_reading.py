@@ -9,30 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from refusals import says
+from support.command_lines import refused, settings_of
 
-from fastllmload.cli.options.reading import read_parameters
 from fastllmload.cli.options.table import OPTIONS
-from fastllmload.cli.run_command import RunCommand
-from fastllmload.errors import InputError
 from fastllmload.redact import Redactor
 from fastllmload.settings import RunSettings
-
-
-def settings_of(*arguments, environment=None, redactor=None):
-    """(RunSettings, Secret | None) of a command line, by way of click."""
-    seen = {}
-    command = RunCommand("run", lambda **parameters: seen.update(parameters) or 0, help="")
-    with command.make_context("run", list(arguments)) as context:
-        command.invoke(context)
-    return read_parameters(seen, environment or {}, redactor or Redactor())
-
-
-def refused(*arguments, **options):
-    with pytest.raises(InputError) as raised:
-        settings_of(*arguments, **options)
-    sentence = str(raised.value)
-    assert "\n" not in sentence
-    return sentence
 
 
 def test_the_command_in_the_readme():

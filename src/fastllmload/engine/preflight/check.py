@@ -26,9 +26,7 @@ class Preflight:
     targets: list[TargetSpec] = field(default_factory=list)
     model: str = ""
     usage_reported: bool | None = None
-    way: str | None = (
-        None  # how the events of all targets report their tokens (`answers.USAGE` ...); None: not requested
-    )
+    way: str | None = None  # how the events of all targets report tokens (`answers.USAGE` ...); None: not requested
     connect_ms: list[float] = field(default_factory=list)
     first: ServerProbe | None = None
     context_limit: int | None = None  # tokens of prompt and answer, the least that a server reports as max_model_len
