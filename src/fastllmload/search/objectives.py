@@ -28,14 +28,7 @@ from fastllmload.search.judges import (
     growths_of,
     token_rate,
 )
-from fastllmload.statistics.sequential_tests import (
-    SHORT,
-    Decision,
-    SequentialPlan,
-    drift,
-    growth_bound,
-    seems_to_grow,
-)
+from fastllmload.statistics.sequential_tests import SHORT, Decision, SequentialPlan, drift, growth_bound, seems_to_grow
 
 # Standard errors by which further trials are assumed to be clearer than those so far, when it is decided whether a level is
 # worth more of them. VERY_OPTIMISTIC: at the lowest level, where a trial that is too short costs only one more.

@@ -25,11 +25,7 @@ from fastllmload.report.html.page_layout import (
     page_layout,
 )
 
-TONES = {
-    "unconditionally compliant": "valid",
-    "conditionally compliant": "suspect",
-    "not compliant": "invalid",
-}
+TONES = {"unconditionally compliant": "valid", "conditionally compliant": "suspect", "not compliant": "invalid"}
 
 
 def write(folder: Path, document: ProcedureDocument) -> None:

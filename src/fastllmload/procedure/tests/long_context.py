@@ -92,8 +92,7 @@ def analyze(points: Points, given: Conditions[Parameters]) -> None:
     found.table("long-context", "Long Context Scaling", columns, rows, found.publish(NO_P99), reveals=NOTHING,
                 column_reveals=(*(NOTHING for _ in columns[:-2]), LOAD, LOAD))  # fmt: skip
     found.values = values = LongContextFindings(
-        lengths=tuple(x for x, _ in points),
-        ttft_mean_ms=tuple(level.figure("ttft", "mean") for _, level in points),
+        lengths=tuple(x for x, _ in points), ttft_mean_ms=tuple(level.figure("ttft", "mean") for _, level in points)
     )
     if fitted is not None:
         fits(fitted, (known[0][0], known[-1][0]), values, found)
