@@ -154,7 +154,7 @@ def test_a_finished_search_started_again_measures_nothing(monkeypatch: pytest.Mo
     pooled_decision = SlotTarget(SlotServer(8, 0.2))
     _, second = run(monkeypatch, tmp_path / "s", pooled_decision)
     assert pooled_decision.measured == [] and second["answer"] == first["answer"]
-    with raises_code("experiment-changed", "other parameters", "step"):
+    with raises_code("experiment-changed", "(search.level_s 60, now 30; search.minimum 8, now 4)"):
         run(
             monkeypatch, tmp_path / "s", pooled_decision, SearchParameters(minimum=4, maximum=128, level_s=30, step=0.1)
         )
