@@ -194,7 +194,7 @@ def test_consistent_forgery_of_a_body(tmp_path):
 
 def test_saving_where_nothing_can_be_written(tmp_path):
     """A missing folder is one sentence, and no part of a file stays."""
-    with raises_code("output-not-writable", tmp_path / "missing" / "one.plan", "--save-plan"):
+    with raises_code("output-not-writable", tmp_path / "missing", "--save-plan"):
         save_plan(build(tmp_path / "a"), tmp_path / "missing" / "one.plan")
 
 
