@@ -17,7 +17,7 @@ MODES = {
     "strict": (["-O2", "-Wall", "-Wextra", "-Werror"], []),
     "debug": (["-O0", "-g", "-DFLL_DEBUG=1"], []),
     "sanitize": (
-        ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"],
+        ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"],
         ["-fsanitize=address,undefined"],
     ),
     "trace": (["-O0", "-g0", "-DCYTHON_TRACE_NOGIL=1"], []),  # reports each line to coverage
