@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from truth_bench import measure, until_quiet
+
+pytestmark = pytest.mark.alone
 
 STREAMS = 512
 COALESCED = 2

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from truth_bench import CONTENT, measure, until_quiet, within
+
+pytestmark = pytest.mark.alone
 
 
 def test_figures_are_the_servers_own(tmp_path: Path) -> None:

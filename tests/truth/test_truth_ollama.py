@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from truth_bench import measure, until_quiet, within
 
+pytestmark = pytest.mark.alone
+
 NAMES = ("total", "load", "prompt_eval", "eval")
 
 

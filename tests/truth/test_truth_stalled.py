@@ -18,6 +18,8 @@ from fastllmload.simulator.truth import load as load_truth
 sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
 from reactor_drive import drive
 
+pytestmark = pytest.mark.alone
+
 BODY = (
     b'{"model":"simulated","messages":[{"role":"user","content":"x"}],"stream":true,"ignore_eos":true,"max_tokens":40}'
 )
