@@ -50,6 +50,9 @@ def request_dtype():
     return np.asarray(<RequestRow[:1]>&row).dtype
 
 
+cdef object ROW = request_dtype()  # to make it of the struct's format takes 0.3 ms
+
+
 def event_dtype():
     """numpy dtype of EventRow, taken from the compiled struct itself."""
     cdef EventRow row
@@ -236,7 +239,7 @@ cdef class Recorder:
     def set_row(self, number, **fields) -> None:
         """Change fields of a row that add_row() opened and finish_row() has not ended."""
         cdef RequestRow* row = <RequestRow*><size_t>self._open[number]
-        view = np.asarray(<RequestRow[:1]>row)
+        view = np.frombuffer(<uint8_t[:sizeof(RequestRow)]><uint8_t*>row, ROW)
         for name, value in fields.items():
             view[name] = value
 
