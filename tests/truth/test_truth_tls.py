@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from truth_bench import until_quiet
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
 
