@@ -91,6 +91,7 @@ def test_a_worker_stopped_for_50_ms_is_not_valid(tmp_path: Path) -> None:
         ("reactor", "user", 100, 0.002, 0.005, 0.99),
         ("asyncio", "kernel", 50, 0.08, 0.12, 0.999),
         ("asyncio", "kernel", 50, 0.002, 0.005, 0.999),
+        ("asyncio", "user", 50, 0.08, 0.12, 0.99),
         ("asyncio", "user", 50, 0.002, 0.005, 0.99),
     ],
 )
