@@ -51,12 +51,13 @@ from fastllmload._ext.wire cimport (
     wire_connect,
 )
 
-cdef extern from "<stdlib.h>" nogil:
-    void* aligned_alloc(size_t alignment, size_t size)
-
 cdef extern from "<sys/mman.h>" nogil:
+    int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
+    void* MAP_FAILED
+    int MADV_HUGEPAGE, MADV_NOHUGEPAGE
+    void* mmap(void* at, size_t size, int protection, int flags, int fd, long long offset)
+    int munmap(void* at, size_t size)
     int madvise(void* at, size_t size, int advice)
-    int MADV_HUGEPAGE
 
 cdef enum:
     TAIL_NS = 1_000_000_000     # from the end of a request to that of its message
@@ -64,6 +65,21 @@ cdef enum:
                                 # of any of a thousand takes the processor one look and not one each
     RETRY_NS = 100_000_000      # pause of a target's pre-connects after one that failed
     SLOW_BUFFER = 4096          # bytes that the kernel may hold for a slow reader
+
+
+cdef void** huge_block() noexcept:
+    """BLOCK bytes at a multiple of it, in a huge page where the kernel has one; NULL when there is no memory."""
+    cdef uint8_t* at = <uint8_t*>mmap(NULL, 2 * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    cdef uint8_t* block = <uint8_t*>((<uint64_t>at + BLOCK - 1) // BLOCK * BLOCK)
+    if at == MAP_FAILED:
+        return NULL
+    if block > at:
+        munmap(at, block - at)
+    munmap(block + BLOCK, at + BLOCK - block)
+    madvise(block, BLOCK, MADV_HUGEPAGE)
+    block[0] = 0                                            # faults in the huge page, or the first of many pages
+    madvise(block, BLOCK, MADV_NOHUGEPAGE)                  # else the kernel may join them later, and a run waits for that
+    return <void**>block
 
 
 cdef class Pool:
@@ -98,7 +114,7 @@ cdef class Pool:
                 talk_free(self.conns[i].talk)
         while self.block != NULL:
             before = <void**>self.block[0]
-            free(self.block)
+            munmap(self.block, BLOCK)
             self.block = before
         free(self.conns)
         free(self.targets)
@@ -161,10 +177,9 @@ cdef class Pool:
         cdef void** block
         cdef Conn* c
         if self.room_left < size:
-            block = <void**>aligned_alloc(BLOCK, BLOCK)
+            block = <void**>huge_block()
             if block == NULL:
                 raise MemoryError("connections")
-            madvise(block, BLOCK, MADV_HUGEPAGE)            # where the kernel has none it is only slower
             block[0] = self.block
             self.block = block
             self.room = <uint8_t*>block + LINE
@@ -173,7 +188,7 @@ cdef class Pool:
                 self.room_left = 0
                 raise MemoryError("connections: addresses of this machine do not fit into 48 bits")
         c = <Conn*>self.room
-        memset(c, 0, sizeof(Conn))
+        memset(c, 0, size)                                  # its pages are there from now on
         exchange_init(&c.x, self.max_event)
         c.x.template.bytes = self.room + own
         self.room += size

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import resource
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ OBJECTS, MOST_OBJECTS = 2 << 20, 32 << 20  # of Python's own small objects, in a
 OBJECT, KEEP_EVERY = 448, 500  # one in KEEP_EVERY objects is kept, so that the interpreter frees none of its arenas
 KEPT = 16 << 20  # the heap shrinks only when this much more than the initial size is free at its end
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of mallopt()
+MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23  # of madvise(), Linux 5.14
+MOST_CODE = 4 << 20  # of one mapping: what is larger is a library for matrices, which no request calls
 
 
 def warm_heap(connections: int) -> None:
@@ -47,6 +50,18 @@ def warm_objects(connections: int) -> list[bytes]:
     """
     wanted = min(OBJECTS + connections * PER_CONNECTION, MOST_OBJECTS)
     return [bytes(OBJECT) for _ in range(wanted // OBJECT)][::KEEP_EVERY]
+
+
+def warm_code() -> None:
+    """Fault in the program and its libraries, also what only a rare failure reaches (Linux before 5.14: on first use)."""
+    c = ctypes.CDLL(None)
+    c.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    mappings = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines()]
+    programs = {each[5] for each in mappings if "x" in each[1] and each[5:] and each[5].startswith("/")}
+    for each in mappings:
+        begin, end = (int(address, 16) for address in each[0].split("-"))
+        if each[5:] and each[5] in programs and "r" in each[1] and end - begin <= MOST_CODE:
+            c.madvise(begin, end - begin, MADV_POPULATE_WRITE if "w" in each[1] else MADV_POPULATE_READ)
 
 
 def touch(array: npt.NDArray[np.generic] | None) -> None:

@@ -36,7 +36,7 @@ from fastllmload._ext.recorder import Recorder
 from fastllmload._ext.stream import Stream
 from fastllmload._ext.wire import warm_up_kernel_stamps
 from fastllmload.engine.recording.row_writer import put_texts
-from fastllmload.engine.workers.memory import page_faults, touch, warm_heap, warm_objects
+from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
 from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.plan.plan import BODIES, Plan
@@ -203,6 +203,7 @@ class Worker:
         for array in self.plans[phase.number].arrays:
             touch(array)
         ahead = self._connections_ahead(phase)
+        warm_code()
         warm_heap(ahead)
         self.kept = warm_objects(ahead)
         self.reactor.preconnect(ahead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
@@ -23,3 +24,20 @@ def test_small_objects_need_no_new_pages(connections: str, most: int | None) -> 
     done = subprocess.run([sys.executable, "-c", FAULTS, connections], capture_output=True, text=True, check=True)
     faults = int(done.stdout)
     assert faults > 200 if most is None else faults <= most
+
+
+CODE = """
+import re
+import fastllmload._ext.reactor
+from fastllmload.engine.workers.memory import warm_code
+warm_code()
+smaps = open("/proc/self/smaps").read()
+print(re.findall(r"r-xp .*/_ext/.*\\nSize: +(\\d+) kB(?:\\n.*){2}\\nRss: +(\\d+) kB", smaps))
+"""
+
+
+def test_all_of_the_compiled_code_is_in_memory() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    mappings = ast.literal_eval(done.stdout)
+    assert len(mappings) > 10
+    assert all(size == resident for size, resident in mappings)
