@@ -29,11 +29,14 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """A figure on one side: the mean over its runs, with its 95 % interval (within the run when there is one)."""
+    """A figure on one side: the mean over its runs, with its 95 % interval (within the run when there is one). *at_least*:
+    lower bound where requests of a run did not end, so that *value* is only of those that did.
+    """
 
     value: float | None
     interval: Interval | None
     runs: tuple[float | None, ...]
+    at_least: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,13 @@ class Row:
     @property
     def result(self) -> str:
         """The result by the claim rule, in one or two words."""
-        if self.change.difference is None:
+        if self.base.value is None or self.new.value is None:
             return "no value"
         if self.change.interval is None:
             return "not estimable"
         if not self.change.shown:
             return "not shown"
-        better = (self.change.difference > 0) == self.figure.higher_is_better
+        better = ((self.change.difference or 0.0) > 0) == self.figure.higher_is_better
         return "better" if better else "worse"
 
 
@@ -131,7 +134,10 @@ def measured(figure: ComparedFigure, side: Side) -> MeasuredFigure:
     interval = figure.interval(side.first.document) if len(known) == 1 else t_interval(known)
     if figure.is_share and interval is not None:
         interval = max(0.0, interval[0]), min(1.0, interval[1])
-    return MeasuredFigure(sum(known) / len(known), interval, values)
+    bounds = [figure.at_least(document) for document in side.documents]
+    least = [value if bound is None else bound for value, bound in zip(known, bounds, strict=True)]
+    at_least = sum(least) / len(least) if least != known else None
+    return MeasuredFigure(sum(known) / len(known), interval, values, at_least)
 
 
 def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Row]:
@@ -146,10 +152,10 @@ def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Ro
             change = undecided(a.value, b.value, "not measured on both sides")
         elif damage is not None:
             change = undecided(a.value, b.value, damage)
-        elif (
-            unknown := only_bounded(figure, base, new) or starved_server(figure, [base.first, new.first])
-        ) is not None:
-            change = undecided(a.value, b.value, unknown)
+        elif (open_ended := only_bounded(figure, base, new)) is not None:
+            change = undecided(None, None, open_ended)
+        elif (starved := starved_server(figure, [base.first, new.first])) is not None:
+            change = undecided(a.value, b.value, starved)
         else:
             change = change_within(figure, series[0], series[1], (a.value, b.value), paired)
             change = within_clocks(figure, base.first.document, new.first.document, change)
@@ -174,7 +180,7 @@ def _between(figure: ComparedFigure, base: Side, new: Side, test: str) -> Row:
         return Row(figure, a, b, missing)
     open_ended = only_bounded(figure, base, new)
     if open_ended is not None:
-        return Row(figure, a, b, undecided(a.value, b.value, open_ended))
+        return Row(figure, a, b, undecided(None, None, open_ended))
     return Row(figure, a, b, change_between(x, y, test, pairs_of(base, new) if test == "paired" else None))
 
 

@@ -107,6 +107,12 @@ def _with_p(row: Row, p: float) -> Row:
 
 def _judged(gate: Gate, row: Row, mode: str) -> GateResult:
     value, interval = _of(gate, row)
+    least = row.new.at_least if gate.about == "value" else None
+    if least is not None:  # requests that did not end: the value is higher by an unknown amount
+        above = gate.above and _beyond(gate, least)
+        return GateResult(
+            gate, FAILED if above else UNDECIDED, f"at least {_text(gate, row, least)}: requests did not end"
+        )
     if value is None:
         return GateResult(gate, UNDECIDED, row.change.why_not or "there is no such value")
     why = f"measured {_text(gate, row, value)}"

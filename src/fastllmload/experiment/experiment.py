@@ -32,6 +32,7 @@ from fastllmload.experiment.preparation.hooks import NOT_YET, await_answer, unre
 from fastllmload.experiment.preparation.steps import PreparationStep, PreparationSteps
 from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.run import DONE
+from fastllmload.report.text.doubts import bound
 from fastllmload.settings import RunSettings, Secret, Target
 from fastllmload.simulator.process import SimulatorProcess
 
@@ -126,6 +127,13 @@ class Experiment:
         self.record(level)
         if level.cascading:
             self.journal.warn("cascading-failures", cascaded(level))
+        least = bound(level.document.metric("ttft"), "p99")
+        if least is not None:
+            self.journal.warn(
+                "requests-unfinished",
+                f"level {level.number} ({level.name}): requests did not end, so its P99 of TTFT is {least} ms; latencies in "
+                "tables are of those that did",
+            )
         return level
 
     def set_target(self, settings: RunSettings) -> None:

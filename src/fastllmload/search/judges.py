@@ -124,8 +124,8 @@ class QueueGrowth:
             decision, note = Decision.UNDECIDED, "it may only be filling up, which a short trial cannot tell"
         elif decision is Decision.FAIL and all(is_filling_up(run) for run in at.runs):
             decision, note = Decision.UNDECIDED, "requests take too long for levels of this length"
-        elif not self.needed and decision is Decision.UNDECIDED and seems_to_grow(growths, SUSPICION):
-            note = SEEMS_TO_GROW
+        elif decision is Decision.UNDECIDED and not self.needed:
+            note = SEEMS_TO_GROW if seems_to_grow(growths, SUSPICION) else ""
         elif decision is Decision.UNDECIDED and found is not None and found.half > 0:
             times = (2 * found.half / width) ** 2
             if times > 1:
@@ -195,7 +195,8 @@ def criterion_text(part: CriterionResult) -> str:
     if part.unit == RATIO:
         value, low, high = (gain_percent(end or 0.0) for end in (part.value, part.low, part.high))
         return f"{part.name}: {value:+.3g}% ({low:+.3g} to {high:+.3g}%), needed {100 * part.allowed - 100:+.3g}%"
-    text = f"{part.value:+.3g} {part.unit} ({part.low or 0:+.3g} to {part.high or 0:+.3g}), allowed {part.allowed:.3g}"
+    limit = "proven above 0" if part.decision is Decision.FAIL else f"allowed {part.allowed:.3g}"
+    text = f"{part.value:+.3g} {part.unit} ({part.low or 0:+.3g} to {part.high or 0:+.3g}), {limit}"
     return f"{part.name}: {text}" + (f"; {part.note}" if part.note else "")
 
 

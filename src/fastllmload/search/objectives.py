@@ -61,7 +61,9 @@ class LevelDecision(msgspec.Struct, frozen=True, kw_only=True):
             return client_limit_text(self.limits, self.trials)
         chosen = [part for part in self.parts if part.decision is self.decision] or list(self.parts)
         words = [self.short] if self.short else []
-        words += [criterion_text(part) for part in chosen if not (part.veto and self.decision is Decision.PASS)]
+        words += [
+            criterion_text(part) for part in chosen if not part.veto or part.decision is Decision.FAIL or part.note
+        ]
         if self.bounded:
             words.append(f"whatever the client was late ({self.limits[-1]})")
         if 0 < self.limited < self.trials:

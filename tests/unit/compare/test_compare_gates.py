@@ -143,6 +143,22 @@ def test_gates_that_cannot_be_judged_are_undecided() -> None:
     assert found.outcome == UNDECIDED and "at least 3 runs" in found.why
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_gate_does_not_pass_on_the_requests_that_ended(mode: str) -> None:
+    """P99 of those that ended is 100 ms, that of all is 110 ms or more: a limit of 105 ms fails, one of 120 ms is open, and
+    so is any change.
+    """
+    base, new = side("a", [100.0, 100.0, 101.0]), side("b", [100.0, 99.0, 101.0])
+    for run in new.runs:
+        run.manifest["metrics"]["ttft"]["unfinished_bounds"] = {"p99": {"low": 110.0, "high": None}}
+    rules = ("p99_ttft_ms > 105", "p99_ttft_ms > 120", "p99_ttft_ms < 50", "p99_ttft_ms > +5%", "p99_ttft_ms > +5ms")
+    found = [judged(rule, base, new, mode) for rule in rules]
+    assert [each.outcome for each in found] == [FAILED, *([UNDECIDED] * 4)]
+    assert all("110 ms" in each.why and "did not end" in each.why for each in found)
+    (row,) = compare(base, new, ["p99_ttft_ms"]).rows
+    assert (row.new.at_least, row.change.difference, row.result) == (110.0, None, "not estimable")
+
+
 def test_alarms_of_several_gates_are_allowed_for() -> None:
     """p of 0.03 alone fails; among five gates, Holm makes it 0.15."""
     base, new = side("a", [100.0, 102.0, 98.0]), side("b", [106.0, 108.5, 104.0])

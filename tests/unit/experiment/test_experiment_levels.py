@@ -13,6 +13,7 @@ from fastllmload.cli.main import main
 from fastllmload.documents.experiment import FindingTable, HookEntry, WarmUpEntry
 from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.errors import Interrupted, TargetError
+from fastllmload.experiment.console import level_line
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.settings import at_concurrency, at_rate, changed
@@ -182,6 +183,17 @@ def test_a_level_that_was_stopped_early_gives_a_warning(runs: FakeRuns, tmp_path
             (told,) = experiment.journal.document.warnings
             assert (told[:17], code_of(told)) == ("level 0 (rate 40)", "cascading-failures")
             assert "50%" in told and "last 100 requests" in told
+
+
+def test_a_level_whose_requests_did_not_end_has_a_bound(runs: FakeRuns, tmp_path: Path) -> None:
+    """P99 of the requests that ended is 40 ms; that of all is at least 4,129 ms."""
+    ttft = {"unit": "ms", "n": 9, "p99": 40.0, "unfinished_bounds": {"p99": {"low": 4129.0, "high": None}}}
+    runs.answer = lambda settings: {"metrics": {"ttft": ttft}}
+    with made(tmp_path / "p") as experiment:
+        level = experiment.level("rate 40", at_rate(experiment.base, 40.0))
+        (warning,) = experiment.journal.document.warnings
+    assert (warning[:17], code_of(warning)) == ("level 0 (rate 40)", "requests-unfinished") and ">=4,129 ms" in warning
+    assert "TTFT P99 >=4,129 ms" in level_line(level)
 
 
 @pytest.mark.parametrize("answered", [0, 1])

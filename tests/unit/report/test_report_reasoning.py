@@ -15,7 +15,7 @@ from fastllmload.documents.read import convert
 from fastllmload.documents.redaction import redacted
 from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.run.measure import measure
-from fastllmload.report.documents.blog import reasoning_note
+from fastllmload.report.documents import asiai, blog
 from fastllmload.report.documents.results import class_table, interval_table, latency_table
 from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.sections.evidence import evidence
@@ -135,17 +135,20 @@ def test_compare_has_both_where_one_side_reasons() -> None:
 
 
 def test_other_tables_have_both_or_a_note() -> None:
-    """The class table also has the first token of any kind; the blog's table has a note."""
+    """The class table also has the first token of any kind; the blog's table and asiai's block have a note."""
     _, document = made(THINKS | {"class": 1}, PLAIN | {"class": 0})
     table = class_table(typed(document))
     assert table is not None and "TTFT P50 of any token (ms)" in table.columns
     column = table.columns.index("TTFT P50 of any token (ms)")
     assert [str(row[column]).strip("*") for row in table.rows if str(row[3]).startswith("150")] == ["100.0"]
-    assert "75.00 ms" in reasoning_note(typed(document))[0] and "11.88 ms" in reasoning_note(typed(document))[0]
+    assert (
+        "75.00 ms" in blog.reasoning_note(typed(document))[0] and "11.88 ms" in blog.reasoning_note(typed(document))[0]
+    )
+    assert "any kind is 75.00 ms" in asiai.reasoning_note(typed(document))[0]
     plain = made(PLAIN | {"class": 1}, PLAIN | {"class": 0})[1]
     other = class_table(typed(plain))
     assert other is not None and not [name for name in other.columns if "any token" in name]
-    assert reasoning_note(typed(plain)) == []
+    assert blog.reasoning_note(typed(plain)) == asiai.reasoning_note(typed(plain)) == []
 
 
 def test_the_evidence_has_the_bound_of_any_token_where_answers_reason() -> None:

@@ -298,6 +298,19 @@ def test_a_level_whose_queue_seems_to_grow_does_not_pass() -> None:
     assert sum(decision is FAIL for decision, _, _ in judged(1.2, 3)) == 20
 
 
+def test_an_undecided_level_does_not_wait_for_its_queue() -> None:
+    """In 3 s nothing is proven; the reason is the requests that miss, and the queue only where it seems to grow."""
+    undecided = [reason for decision, reason, _ in judged(0.7, 1, 3.0) if decision is UNDECIDED]
+    assert len(undecided) >= 10
+    assert all("seems to grow" in reason for reason in undecided if "queue growth" in reason)
+
+
+def test_a_queue_that_fails_a_level_is_not_compared_with_what_it_may_grow_by() -> None:
+    """Growth of less than a step fails a level once it is above 0."""
+    failed = [reason for decision, reason, _ in judged(1.2, 3) if decision is FAIL]
+    assert failed and all("proven above 0" in reason and "allowed" not in reason for reason in failed)
+
+
 def test_below_the_capacity_the_queue_stops_nothing() -> None:
     """At 70 % most levels pass in their first trial, where noise only asks for a second, and all in the second."""
     assert sum(decision is PASS for decision, _, _ in judged(0.7, 1)) >= 15

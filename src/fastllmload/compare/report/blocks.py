@@ -119,7 +119,7 @@ def figure_table(comparison: Comparison, wide: bool) -> Table:
     rows = [
         [
             row.figure.name,
-            *(value_text(side.value, side.interval if wide else None) for side in (row.base, row.new)),
+            *(value_text(side.value, side.interval if wide else None, side.at_least) for side in (row.base, row.new)),
             *change_cells(row, wide),
         ]
         for row in comparison.rows
@@ -129,8 +129,10 @@ def figure_table(comparison: Comparison, wide: bool) -> Table:
     return Table("", columns, rows, [f"effect: {effects}"] if wide and effects else [])
 
 
-def value_text(value: float | None, interval: Interval | None) -> str:
-    """`12.30 (11.10..13.40)`, or the value alone."""
+def value_text(value: float | None, interval: Interval | None = None, at_least: float | None = None) -> str:
+    """`12.30 (11.10..13.40)`, the value alone, or `>=12.30` where requests did not end."""
+    if at_least is not None:
+        return f">={quantity(at_least)}"
     if interval is None or value is None:
         return quantity(value)
     return f"{quantity(value)} ({quantity(interval[0])}..{quantity(interval[1])})"

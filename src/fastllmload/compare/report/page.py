@@ -18,6 +18,7 @@ from fastllmload.compare.report.blocks import (
     setup_table,
     side_text,
     test_text,
+    value_text,
 )
 from fastllmload.compare.series import RunSeries
 from fastllmload.compare.side import Side
@@ -36,7 +37,6 @@ from fastllmload.report.html.page_layout import (
     VerdictReason,
     page_layout,
 )
-from fastllmload.report.text.numbers import quantity
 from fastllmload.report.text.tokens import OF_REASONING
 
 CURVES = {
@@ -139,9 +139,8 @@ def _effect(row: Row) -> Effect:
     low, high = (None, None) if ends is None else (100 * ends[0], 100 * ends[1])
     texts = change_text(row), interval_text(row), p_text(row)
     middle = None if change is None else 100 * change
-    return Effect(
-        row.figure.name, quantity(row.base.value), quantity(row.new.value), middle, low, high, texts, row.result
-    )
+    base, new = (value_text(side.value, at_least=side.at_least) for side in (row.base, row.new))
+    return Effect(row.figure.name, base, new, middle, low, high, texts, row.result)
 
 
 def _curves(comparison: Comparison) -> list[Plot | str]:

@@ -43,7 +43,11 @@ def blocks(found: Systems) -> Iterator[Block]:
         "",
         ["figure", *(side.name for side in found.sides), "unit"],
         [
-            [figure.name, *(value_text(middle(each), each.interval) for each in found.measured(figure)), figure.unit]
+            [
+                figure.name,
+                *(value_text(middle(each), each.interval, each.at_least) for each in found.measured(figure)),
+                figure.unit,
+            ]
             for figure in found.figures
         ],
     )

@@ -28,6 +28,7 @@ from fastllmload.report.render import text
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import bound, doubt_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity, some
+from fastllmload.report.text.tokens import reasoned
 
 LEAST_RUNS = 3  # per prompt type, required by asiai's protocol
 SERVER_DURATIONS = (
@@ -52,6 +53,7 @@ def blocks(subject: Subject) -> Iterator[Block]:
             "count each of them with the time it had waited; all other figures, also those of prompt types, are of the "
             "requests that did end"
         )
+    yield from map(Paragraph, reasoning_note(document))
     yield Paragraph(f"asiai bench: {identity.model(subject)}, engine {identity.software(subject)}")
     if some(document.metric("server_gen_tok_s").n):
         yield Heading("Reported by the server")
@@ -59,6 +61,16 @@ def blocks(subject: Subject) -> Iterator[Block]:
         yield Heading("Measured by the client")
     yield Facts([*rate_facts(found), *duration_facts(found, document), *run_facts(found), *metadata(subject)])
     yield by_type(found)
+
+
+def reasoning_note(document: RunDocument) -> list[str]:
+    """asiai does not define reasoning; a rate of all its tokens needs the time from the first of them."""
+    if not reasoned(document):
+        return []
+    return [
+        "answers reason: TTFT is to the first answer token, the median to the first token of any kind is "
+        f"{quantity(document.metric('ttft_any').p50)} ms; tok/s and Generation are of all tokens, from the first of any kind"
+    ]
 
 
 def duration_facts(found: Mapping[str, Any], document: RunDocument) -> Iterator[tuple[str, str]]:
