@@ -23,6 +23,8 @@ from reactor_drive import RESPONSE, Outcome, answer_all, drive, read_request, sc
 from fastllmload._ext import counters as k
 from fastllmload._ext.reactor import Reactor
 from fastllmload._ext.stream import Stream
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
 
 OK = ("ok", "none")
 GAPS = [1.0] * 50
@@ -453,6 +455,33 @@ def test_a_stall_in_which_a_signal_stopped_the_worker_is_no_wait_for_a_processor
     of_work = found[found[:, 3] >= 35]
     assert len(of_work) == 2 and outcome.statuses() == {OK: 10}
     assert (of_work[:, 2] == 0).all() if stopped else (of_work[:, 2] > 0).all(), found
+
+
+SLEPT = """
+import ctypes, os, sys
+from pathlib import Path
+from fastllmload._ext import counters as k
+from reactor_drive import drive
+
+def late(reactor):
+    for path in [Path("/proc/self/fdinfo", fd) for fd in os.listdir("/proc/self/fd")]:
+        if reactor.released and path.exists() and "settime flags: 00" in path.read_text():  # the beat, not the pacer
+            ctypes.CDLL(None).timerfd_settime(int(path.name), 0, (ctypes.c_long * 4)(0, 0, 0, 60_000_000), None)
+
+found = drive(Path(sys.argv[1]), ("127.0.0.1", int(sys.argv[2])), gaps_ms=[40.0] * 10, during=late)
+for stall in found.words[k.STALLS_START :].reshape(-1, k.STALL_WORDS)[: found.words[k.W_STALLS]]:
+    print(*stall[1:4])
+"""
+
+
+def test_a_sleep_past_a_timer_is_a_wait_for_the_host(tmp_path: Path) -> None:
+    """The beat comes 60 ms late each time: the thread neither ran nor was ready, as the kernel did not wake it."""
+    with SimulatorProcess(SimulatorOptions(null=True)) as engine:
+        command = [sys.executable, "-c", SLEPT, str(tmp_path), str(engine.port)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parent)
+    long = [stall for line in ended.stdout.splitlines() if (stall := tuple(map(int, line.split())))[0] > 10_000_000]
+    assert len(long) >= 3, ended.stdout + ended.stderr
+    assert all(ready >= 0.8 * length for length, ready, _ in long), long
 
 
 def test_what_held_up_a_late_release_is_a_stall(tmp_path: Path) -> None:

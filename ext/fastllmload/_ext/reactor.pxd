@@ -13,6 +13,7 @@ cdef class Reactor(Releases):
     cdef Hdr lateness                   # of the beat
     cdef bint staying                   # wait for the next batch ourselves: no connection is the event loop's, the clock runs
     cdef bint leave                     # the event loop's turn has come
+    cdef bint alone                     # no other thread of the process runs Python
     cdef uint32_t beats                 # since its last one
     cdef int64_t beat_due
     cdef bint times_due                 # they are to be taken at the end of the batch
@@ -42,8 +43,8 @@ cdef class Reactor(Releases):
     @cython.final
     cdef int _poll(self) noexcept nogil         # wait for events; how many there are
     cdef int _batch(self, int n, int64_t since) except -1
-    cdef void _woken(self, int64_t now) noexcept
-    cdef void _stalled(self, int64_t begin, int64_t end) noexcept
+    cdef void _woken(self, int64_t now, int64_t asleep) noexcept
+    cdef void _stalled(self, int64_t begin, int64_t end, int64_t asleep) noexcept
     cdef void _take_times(self) noexcept        # run_delay and cpu_time, for what comes after this batch
     cdef int _on_beat(self, int64_t now) except -1
     cdef int _next_beat(self, int64_t now) except -1

@@ -240,14 +240,14 @@ cdef class Reactor(Releases):
         """
         cdef int64_t now, since
         cdef int n
-        cdef bint alone = fll_one_thread()
+        self.alone = fll_one_thread()
         self.leave = False
         if self.pool.foreign:
             self.loop_called(mono_ns())
         while True:
             self.stops = wire_stops()
             since = mono_ns() if self.staying else 0
-            if alone:
+            if self.alone:
                 n = self._poll()
             else:
                 with nogil:
@@ -272,7 +272,7 @@ cdef class Reactor(Releases):
         """What the beat does while the clock runs, for a worker whose clock does not run yet: clock, releases, pool."""
         cdef int64_t now = mono_ns()
         self.clock()
-        self._woken(now)
+        self._woken(now, 0)
         if now >= self.house_at:
             self._house(now)
         self.refill(now)
@@ -328,7 +328,7 @@ cdef class Reactor(Releases):
         return 0
 
     cdef int loop_read(self, int64_t user_t) except -1:
-        self._woken(user_t)
+        self._woken(user_t, 0)
         self.follow(mono_ns())
         return self.arm(mono_ns())
 
@@ -355,7 +355,7 @@ cdef class Reactor(Releases):
         if n < BATCH:
             # A thread that stood still may have done so between the poll and this line.
             self.clear = begun if wire_stops() == self.stops and self.on_time(0) else max(since, self.clear)
-        self._woken(now)
+        self._woken(now, self.slept_from if self.alone else 0)
         for i in range(n):
             if i + AHEAD < n:
                 conn_fetch(self.events[i + AHEAD].data.u64)
@@ -370,13 +370,13 @@ cdef class Reactor(Releases):
                 self.event(&self.events[i])
                 now = self.read_at if self.read_at else mono_ns()
             if now - self.looked > k.STALL_LEAST_NS:
-                self._stalled(self.looked, now)
+                self._stalled(self.looked, now, 0)
             self.looked = now
             self.follow(now)
         now = self.pacer.spin(now)
         if self.pacer.due() <= now:
             if now - self.pacer.due() > k.STALL_LEAST_NS:       # it looks at the clock all the time, unless it is held up
-                self._stalled(self.pacer.due(), now)
+                self._stalled(self.pacer.due(), now, 0)
                 self.looked = now
             self.release(now)
             now = mono_ns()
@@ -401,15 +401,19 @@ cdef class Reactor(Releases):
         self.refill(now)
         return self._next_beat(now)
 
-    cdef void _woken(self, int64_t now) noexcept:
-        """The first look after a wait: there need not have been anything to look at before the beat or a release was due."""
+    cdef void _woken(self, int64_t now, int64_t asleep) noexcept:
+        """The first look after a wait: there need not have been anything to look at before the beat or a release was due.
+        *asleep*: since when the thread slept for that; 0: it may have done something else.
+        """
         cdef int64_t begin = max(self.looked, min(self.beat_due, self.pacer.due()))
         if now - begin > k.STALL_LEAST_NS:
-            self._stalled(begin, now)
+            self._stalled(begin, now, asleep)
         self.looked = now
 
-    cdef void _stalled(self, int64_t begin, int64_t end) noexcept:
-        """Nobody looked at any socket or the clock from *begin* to *end*."""
+    cdef void _stalled(self, int64_t begin, int64_t end, int64_t asleep) noexcept:
+        """Nobody looked at any socket or the clock from *begin* to *end*. *asleep*: since when the thread slept although a timer
+        of its own was due (the kernel or the hypervisor woke it late), which is a wait for a processor, too; 0: it did not.
+        """
         cdef int64_t* at
         cdef int64_t delay
         if end - begin > self.words[k.W_STALL_MAX_NS]:
@@ -422,9 +426,11 @@ cdef class Reactor(Releases):
             at[0] = begin
             at[1] = end - begin
             at[2] = -1 if delay < 0 or self.run_delay < 0 else min(delay - self.run_delay, end - begin)
+            at[3] = min(thread_cpu_ns() - self.cpu_time, end - begin)
+            if asleep:
+                at[2] = max(at[2], end - max(begin, asleep) - at[3])
             if wire_stops() != self.times_stops:
                 at[2] = 0  # a signal stopped the thread, whatever it waited for besides
-            at[3] = min(thread_cpu_ns() - self.cpu_time, end - begin)
             self.words[k.W_STALLS] += 1
             self.times_due = True
 

@@ -154,7 +154,7 @@ def test_a_gate_does_not_pass_on_the_requests_that_ended(mode: str) -> None:
     rules = ("p99_ttft_ms > 105", "p99_ttft_ms > 120", "p99_ttft_ms < 50", "p99_ttft_ms > +5%", "p99_ttft_ms > +5ms")
     found = [judged(rule, base, new, mode) for rule in rules]
     assert [each.outcome for each in found] == [FAILED, *([UNDECIDED] * 4)]
-    assert all("110 ms" in each.why and "did not end" in each.why for each in found)
+    assert all("110" in each.why and "did not end" in each.why for each in found)
     (row,) = compare(base, new, ["p99_ttft_ms"]).rows
     assert (row.new.at_least, row.change.difference, row.result) == (110.0, None, "not estimable")
 
