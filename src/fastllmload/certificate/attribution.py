@@ -2,10 +2,10 @@
 
 Each late release and each late read is attributed separately. The worker records every stall of 0.5 ms or more (an interval
 in which it polled neither its sockets nor the clock), for how much of it the thread was ready to run without a processor or
-slept past its own timer, and for how much it ran. The host caused a stall if the thread was ready for at least half of it, if
-the host itself stalled for at least half of it (`host.stalls`: a thread that only sleeps was late too), or if the hypervisor
-took at least half of it. The generator caused all others: its code ran, was stopped (by a signal, whatever the scheduler
-reported) or blocked.
+slept past its own timer, and for how much it ran. The host caused a stall if the thread was ready for at least half of it,
+if the host itself stalled for at least half of it (`host.stalls`: a thread that only sleeps was late too), or if the
+hypervisor took at least half of it. The generator caused all others: its code ran, was stopped (by a signal, whatever the
+scheduler reported) or blocked.
 
 The host caused a late release or read if such stalls cover at least half of its lateness. It caused a reason if it caused
 all lateness, or if the reason would not apply without what it caused. For a reason about all releases together (rate, drift,

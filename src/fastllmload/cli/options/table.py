@@ -250,7 +250,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Objectives in ms: ttft:200 tpot:50 e2el:3000, itl:60 (every gap; tbt, tbc), idle:500; reading:20 tokens/s; "
               "ttft_any:200 and tpot_any:50 count reasoning; fluidity:0.9. For one class of requests: CLASS/ttft:200."),
         value("--itl-option", "output.itl_option", read.one_of("auto", "A", "B"), "NAME",
-              "Gaps: auto (default) by delivery; A between chunks; B between tokens, all of a chunk at its time (IETF B.2.1)."),
+              "Gaps: auto (default) by delivery; A between chunks; B between tokens, a chunk's at once (IETF B.2.1)."),
         value("--prefill-deadline", "output.prefill_deadline", read.prefill_deadline, "MS",
               "First-token deadline of the fluidity index; default 100, or INPUT_TOKENS:MS pairs: 256:80,4096:400."),
         value("--decode-deadline", "output.decode_deadline", read.milliseconds, "MS",
