@@ -1,6 +1,4 @@
-"""Entry point of `fastllmload` and `python -m fastllmload`. A signal that arrives while modules are still being imported
-also ends the program with one sentence (docs/running.md).
-"""
+"""Entry point of `fastllmload`; a signal during the imports also ends it with one sentence (docs/running.md)."""
 
 import signal
 import sys
@@ -11,7 +9,6 @@ INTERRUPTED = 4
 
 
 def main() -> int:
-    """Run the command line of this process and return its exit code."""
     for number in ENDING:
         # `nohup` ignores signals on purpose; a shell that ignores SIGINT for background jobs does not (engine/interrupts.py)
         if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:

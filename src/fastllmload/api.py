@@ -148,9 +148,7 @@ def search(**options: object) -> SearchResult:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The answer of a search, from search.json in *directory*, which is *document*. Levels are requests/s, or requests in
-    flight where concurrency was searched.
-    """
+    """The answer of a search, from search.json in *directory*. Levels are requests/s, or requests in flight."""
 
     directory: Path
     document: Mapping[str, Any]

@@ -71,7 +71,6 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return f"{kind} from {self.least:g} on" if math.isfinite(self.least) else kind
 
     def is_number(self, value: str) -> bool:
-        """Whether *value*, as typed, is one of these numbers."""
         figure = value.strip().removesuffix(self.unit).strip()
         return NUMBERS[self.number].fullmatch(figure) is not None and self.least <= float(figure) <= self.most
 
@@ -80,14 +79,11 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return "every" in self.tests or test in self.tests
 
     def asked_given(self, known: Mapping[str, str]) -> bool:
-        """Whether its conditions hold for the declared or known values."""
         return all(known.get(key, "") in values for key, values in self.when.items())
 
 
 def workload_kind(name: str) -> str:
-    """The kind of a workload, which decides what must be declared: standard (IETF 4.3.2), dataset, trace or custom; ""
-    for no name.
-    """
+    """standard (IETF 4.3.2), dataset, trace or custom, which decides what must be declared; "" for no name."""
     if name in STANDARD or name in SKEWED or not name:
         return "standard" if name else ""
     return "dataset" if name in DATASETS else "trace" if name in TRACES else "custom"
@@ -106,10 +102,7 @@ def by_key() -> dict[str, Declaration]:
 
 
 def missing(declared: Mapping[str, str], test: str) -> list[Declaration]:
-    """Declarations that *test* needs under MUST, MUST NOT or REQUIRED and that *declared* lacks.
-
-    *declared* may also hold the facts of `facts_of`: conditions are evaluated on both.
-    """
+    """Declarations that *test* needs and that *declared*, which may hold the facts of `facts_of` too, lacks."""
     name = declared.get("workload.name", declared.get("workload.kind", ""))
     kind = workload_kind(name)
     file = declared.get("workload.file", "yes" if kind in ("dataset", "custom") else "no")
@@ -158,7 +151,6 @@ def simulated_declarations() -> dict[str, str]:
 
 
 def strings(found: Any) -> dict[str, str]:
-    """A table of declarations without the blank ones."""
     if not isinstance(found, dict):
         return {}
     return {str(key): str(value) for key, value in found.items() if str(value).strip()}

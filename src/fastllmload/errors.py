@@ -1,5 +1,4 @@
-"""The tree of errors: the user's, the peer's and our own branch, each with its exit code
-(docs/running.md).
+"""The tree of errors: the user's, the peer's and our own branch, each with its exit code (docs/running.md).
 
 Every error has a code, which names its condition: `codes.toml` lists the codes with cause and remedy, and so does
 docs/codes.md. A code does not change when a sentence does.
@@ -67,9 +66,7 @@ class InternalError(FastLLMLoadError):
 
 
 class InvalidValue(ValueError):
-    """A text that is not a value. *problem* completes a sentence that begins with the option and the text; who knows
-    these raises InputError with the same code.
-    """
+    """A text that is not a value. *problem* completes a sentence that begins with the option and the text."""
 
     def __init__(self, code: str, problem: str) -> None:
         super().__init__(code, problem)

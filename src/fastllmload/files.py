@@ -49,9 +49,7 @@ def read_regular(path: Path, most: int = LARGEST_DOCUMENT) -> bytes:
 
 
 def read_bounded(path: str | Path, most: int = LARGEST_OPTION) -> bytes:
-    """Content of *path*, which may be a pipe with a writer. OSError when it has more than *most* bytes, or when no process
-    opens the pipe for writing.
-    """
+    """Content of *path*, maybe a pipe. OSError when it has more than *most* bytes, or when no process opens the pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         kind = os.fstat(descriptor)
@@ -155,7 +153,6 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def replace_with(path: Path, data: bytes | str) -> None:
-    """Replace *path* by *data*, as `replacing`."""
     with replacing(path) as file:
         file.write(data.encode("utf-8") if isinstance(data, str) else data)
 
@@ -226,6 +223,5 @@ def writing(path: Path) -> BinaryIO:
 
 
 def write_named(path: Path, text: str) -> None:
-    """Write *text* to the file that an option names, as `writing`."""
     with writing(path) as file:
         file.write(text.encode("utf-8"))

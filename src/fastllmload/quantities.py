@@ -30,7 +30,6 @@ def quantity(text: str, units: Mapping[str, float]) -> float | None:
 
 
 def split(text: str) -> tuple[float, str] | None:
-    """The number and the unit of a quantity."""
     match = QUANTITY.fullmatch(text.strip())
     return None if match is None else (float(match[1]), match[2])
 

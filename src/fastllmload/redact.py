@@ -12,15 +12,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 PLACEHOLDER = "***"
 SECRET_HEADERS = frozenset(
-    {
-        "authorization",
-        "proxy-authorization",
-        "api-key",
-        "x-api-key",
-        "x-goog-api-key",
-        "cookie",
-        "x-auth-token",
-    }
+    {"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "x-auth-token"}
 )
 SECRET_WORDS = frozenset(
     {
@@ -65,9 +57,7 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """Replace *secret* from now on, with and without surrounding white space, which no header carries. Texts of fewer
-        than LEAST characters are ignored.
-        """
+        """Replace *secret* from now on, with and without surrounding white space. Less than LEAST characters are ignored."""
         if len(secret.strip()) < LEAST:
             return
         known = {*self._forms, *_forms(secret), *_forms(secret.strip())}
@@ -88,14 +78,7 @@ class Redactor:
 def _forms(secret: str) -> set[str]:
     raw = secret.encode("utf-8", "surrogateescape")
     encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
-    forms = {
-        secret,
-        quote(raw, safe=""),
-        quote(raw),
-        quote_plus(raw),
-        repr(secret)[1:-1],
-        json.dumps(secret)[1:-1],
-    }
+    forms = {secret, quote(raw, safe=""), quote(raw), quote_plus(raw), repr(secret)[1:-1], json.dumps(secret)[1:-1]}
     return {form for form in forms | encoded | {text.rstrip("=") for text in encoded} if len(form) >= LEAST}
 
 
@@ -149,9 +132,7 @@ def url_secrets(url: str) -> list[str]:
 
 
 def class_secrets(text: str) -> list[str]:
-    """Secrets of a class given as text, `NAME url=https://user:password@host header='Cookie: a'`, even when it cannot be
-    parsed: the message that rejects such a class must not contain them.
-    """
+    """Secrets of a class given as text, also when it cannot be parsed: the message that rejects it must not contain them."""
     try:
         words = shlex.split(text)
     except ValueError:  # an unclosed quote
@@ -174,9 +155,8 @@ def table_secrets(table: Mapping[str, object]) -> list[str]:
 
 
 def body_secrets(text: str) -> list[str]:
-    """The secrets in a JSON object such as `{"api_key": "K", "top_k": 5}`: all strings in fields whose name denotes a
-    credential. All of *text* when they do not occur in it literally: it is not JSON, a string is escaped, or a credential
-    is a number.
+    """All strings in fields of the JSON object *text* whose name denotes a credential; all of *text* when they are not
+    literally in it: it is not JSON, a string is escaped, or a credential is a number.
     """
     try:
         body = _parsed(text)
@@ -214,9 +194,7 @@ def public_body(text: str) -> str:
 
 
 def without_secrets(value: Any, secret: bool = False, numbers: bool = True, of: str = "") -> Any:
-    """A JSON *value* with `***` for every string in secret fields, and for every number if *numbers*; true, false and
-    null are kept. *of*: the name of the field that holds *value*.
-    """
+    """*value* with `***` for strings, and for *numbers*, in secret fields. *of*: the name of the field that holds it."""
     if isinstance(value, dict):
         return {
             name: without_secrets(inner, secret or _is_secret(name, inner, of), numbers, name)

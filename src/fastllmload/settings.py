@@ -8,17 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = [
-    "Client",
-    "Load",
-    "Output",
-    "RunSettings",
-    "Target",
-    "Telemetry",
-    "TrafficClass",
-    "UserBehavior",
-    "Workload",
-]
+__all__ = ["Client", "Load", "Output", "RunSettings", "Target", "Telemetry", "TrafficClass", "UserBehavior", "Workload"]
 PROMPT_FORMS = ("words", "text", "ids", "native")
 
 

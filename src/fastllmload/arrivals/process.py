@@ -36,8 +36,6 @@ class ArrivalProcess(Protocol):
 
 @dataclass(frozen=True)
 class Renewal:
-    """Independent gaps, scaled by 1/rate."""
-
     gaps: Gaps
 
     @property
@@ -61,11 +59,7 @@ class Renewal:
 
 @dataclass(frozen=True)
 class OnOff:
-    """Another process that runs only in on-periods: *on* seconds of arrivals, then *off* seconds without; the mean rate
-    is kept.
-
-    The periods are seconds of the run at any rate; a phase starts with an on-period.
-    """
+    """Another process that runs only in on-periods: *on* seconds with arrivals, *off* without; the mean rate is kept."""
 
     inner: ArrivalProcess
     on: float
@@ -184,5 +178,4 @@ def draw_schedule(
 
 
 def to_ns(instants: Seconds) -> Schedule:
-    """Nearest nanosecond."""
     return np.rint(np.minimum(instants * NS, LATEST_NS)).astype(np.int64)

@@ -181,7 +181,6 @@ def _usage_code(error: click.ClickException) -> str:
 
 
 def _fail(redact: Redactor, sentence: str, code: int) -> int:
-    """Print the error message and return *code*."""
     print(on_screen(shortened(redact(f"fastllmload: {sentence}"))), file=sys.stderr)
     return code
 

@@ -47,11 +47,7 @@ def click_option(option: RunOption) -> click.Option:
         flags = "/".join(filter(None, (option.flags[-1], option.off_flag)))
         return click.Option([*option.flags[:-1], flags, option.parameter], default=None, is_flag=True)
     return click.Option(
-        [*option.flags, option.parameter],
-        type=str,
-        multiple=option.multiple,
-        metavar=option.metavar,
-        help=option.help,
+        [*option.flags, option.parameter], type=str, multiple=option.multiple, metavar=option.metavar, help=option.help
     )
 
 

@@ -26,10 +26,7 @@ def ascii_fallback(error: UnicodeError) -> tuple[str, int]:
 
 
 class TolerantStream(io.TextIOWrapper):
-    """Writes to the buffer of *stream*, and discards output once the reader has closed it or the disk is full.
-
-    *failure*: the error that lost output (a full disk); None where the reader closed the pipe.
-    """
+    """Writes to *stream*'s buffer, and discards output once that is closed or (*failure*) the disk is full."""
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         codecs.register_error(FALLBACK, ascii_fallback)
@@ -67,9 +64,7 @@ def discard_output(stream: TextIO) -> None:
 
 
 def reopen_closed_streams() -> None:
-    """Open the null device for each of standard input, output and error that the caller closed. Otherwise a file of the
-    run would get that descriptor, and messages would go into it.
-    """
+    """Open the null device in place of standard streams that the caller closed, so that no file gets their number."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD:
         os.set_inheritable(number, True)
         if number == 1:

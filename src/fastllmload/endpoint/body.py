@@ -20,11 +20,7 @@ NUMBER = msgspec.Raw(b"\x01")
 
 @dataclass(frozen=True)
 class BodyPieces:
-    """body = before + prompt as JSON + middle[0] + N + middle[1] + N … + tail.
-
-    N is the request's output tokens; *middle* has an entry for each N. The prompt is a string or an array of
-    token ids.
-    """
+    """body = before + prompt as JSON + middle[0] + N + middle[1] + N … + tail. N: the request's output tokens."""
 
     before: bytes
     middle: tuple[bytes, ...]
@@ -46,10 +42,7 @@ class BodyPieces:
 
 
 def cut(fields: dict[str, Any]) -> BodyPieces:
-    """The pieces of a body of *fields*, in their order: `PROMPT` once, then `NUMBER` any number of times.
-
-    InputError when a text in it is not valid Unicode, which command-line arguments can be.
-    """
+    """The pieces of a body with `PROMPT` once and any number of `NUMBER`. InputError when it is not Unicode."""
     try:
         body = msgspec.json.encode(fields)
     except UnicodeEncodeError as problem:
@@ -96,9 +89,7 @@ def stand_in(joint: TurnTemplate, name: str, ident: str) -> tuple[dict[str, Any]
 
 
 def extra_fields(text: str | None) -> dict[str, Any]:
-    """--extra-body as a dict, with `NUMBER` for "{output_tokens}". InputError when it is not a JSON object, or contradicts
-    what the plan and the report say was sent.
-    """
+    """--extra-body with `NUMBER` for "{output_tokens}". InputError when it is not an object or contradicts the plan."""
     if text is None:
         return {}
     try:

@@ -79,5 +79,4 @@ class Endpoint:
 
 
 def without(base_path: str, resource: str) -> str:
-    """*base_path* without a trailing *resource*."""
     return base_path.rstrip("/").removesuffix("/" + resource)

@@ -23,11 +23,7 @@ def api_path(base_path: str, resource: str) -> str:
 
 
 def sampling_fields(workload: Workload) -> dict[str, Any]:
-    """`stream` and `options`; num_predict is the request's output length.
-
-    Fields of --extra-body replace ours, those of its `options` one by one; null removes one of ours. InputError when
-    it is not a JSON object, or sets a field that an option decides.
-    """
+    """`stream` and `options`. Fields of --extra-body replace ours, null removes one of ours. InputError for a wrong one."""
     extra = extra_fields(workload.extra_body)
     asked = extra.pop("options", None)
     if asked is not None and not isinstance(asked, dict):

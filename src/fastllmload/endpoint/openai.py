@@ -10,11 +10,7 @@ from fastllmload.settings import Workload
 
 
 def api_path(base_path: str, resource: str) -> str:
-    """Path of *resource* (`chat/completions`, `models`).
-
-    A base URL without a path means /v1; one with a path means that path, as in the OpenAI SDK. A base that
-    already ends in the resource is used unchanged.
-    """
+    """A base URL without a path means /v1, as in the OpenAI SDK; one that ends in the resource is used unchanged."""
     path = base_path.rstrip("/")
     if path.endswith("/" + resource):
         return path

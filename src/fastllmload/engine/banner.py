@@ -19,7 +19,6 @@ EXACT_SHARE = 0.999  # of the prompts should have exactly their length
 
 
 def opening(simulated: bool) -> list[str]:
-    """The first lines, before the preflight."""
     return [str(SIMULATED)] * simulated + [f"fastllmload {__version__}"]
 
 

@@ -35,7 +35,6 @@ class RunStatus:
 
     @property
     def status(self) -> str:
-        """run.json "status"."""
         if self.interrupted:
             return "interrupted"
         failed = self.killed or self.crashed or self.engine_killed or self.engine_crashed or self.target_lost
@@ -43,9 +42,7 @@ class RunStatus:
 
 
 def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) -> dict[str, Any]:
-    """Complete run.json, save it and return it. When the disk is too full for merged files, the workers' files are kept
-    and read instead.
-    """
+    """Complete run.json, save it and return it. On a full disk the workers' files are kept and read instead of merged."""
     from fastllmload.certificate.judge import judge
     from fastllmload.compliance.evidence import of_run
     from fastllmload.compliance.verdict import compliance_of

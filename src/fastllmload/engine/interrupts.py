@@ -64,7 +64,5 @@ class Interrupts:
 
 
 def is_ignored(number: signal.Signals) -> bool:
-    """Whether the caller ignores this signal on purpose: with `nohup` the run must continue without its terminal. SIGINT
-    does not count, because shells ignore it for background jobs.
-    """
+    """Whether the caller ignores SIGHUP on purpose (`nohup`). Not SIGINT: shells ignore it for background jobs."""
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN

@@ -54,7 +54,6 @@ def environment() -> dict[str, Any]:
 
 
 def target_facts(protocol: str, classes: Sequence[TrafficClass], found: Preflight, simulated: bool) -> dict[str, Any]:
-    """The target of the run and what the preflight found there."""
     return {
         "urls": [target.url for target in found.targets],
         "addresses": [target.address for target in found.targets],
@@ -78,7 +77,6 @@ def token_reporting(way: str | None) -> dict[str, bool | None]:
 
 
 def class_targets(protocol: str, classes: Sequence[TrafficClass], found: Preflight) -> list[dict[str, Any]]:
-    """URLs, protocol and model of each class; empty without classes."""
     return [
         {
             "name": one.name,

@@ -24,11 +24,7 @@ LAST = 100  # requests
 
 
 class FailureMonitor:
-    """Receives the totals of ended and failed requests repeatedly; detects that more than *share* of the last LAST failed.
-
-    Without a *share* nothing is detected. The comparison is with the latest totals that are at least LAST requests old, so
-    it covers somewhat more than LAST requests when updates are rare.
-    """
+    """Detects from the totals of ended and failed requests that more than *share* of the last LAST, or more, failed."""
 
     def __init__(self, share: float | None = None) -> None:
         self.share = share
@@ -77,12 +73,10 @@ class PhaseOutcome:
 
 @dataclass
 class PhaseRun:
-    """Runs *spec* on *fleet*. *asked_rate* is for the view only; *started* receives time zero before the workers do;
-    *check* is called at each update and returns whether the target has ended.
+    """Runs *spec* on *fleet*. *started* receives time zero before the workers do; *check* returns whether the target ended.
 
     *prepares*: a later phase needs all workers, so this one is cut short when one of them dies.
-    *own_grace*: the supervisor ends the drain (max(60 s, 5 x P99 E2E so far)); otherwise the workers do after the declared
-    time.
+    *own_grace*: the supervisor ends the drain (max(60 s, 5 x P99 E2E so far)); else the workers do.
     """
 
     fleet: Fleet

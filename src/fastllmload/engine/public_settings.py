@@ -60,13 +60,11 @@ def public_values(settings: RunSettings, redact: Redactor) -> dict[str, Any]:
 
 
 def without_credentials(workload: Workload) -> Workload:
-    """*workload* without credentials in the fields of --extra-body."""
     extra = workload.extra_body
     return workload if extra is None else msgspec.structs.replace(workload, extra_body=public_body(extra))
 
 
 def blank(value: Any, redact: Redactor) -> Any:
-    """*value* with secrets replaced in every string."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, (list, tuple)):

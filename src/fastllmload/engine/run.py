@@ -1,6 +1,4 @@
-"""The supervisor: preflight, plan, workers, phases, then merge, measure, judge and report. It is light by design: while
-the clock runs it reads counters four times a second and communicates with the workers through shared memory only.
-"""
+"""The supervisor: preflight, plan, workers, phases, then merge, measure, judge and report."""
 
 from __future__ import annotations
 
@@ -46,11 +44,7 @@ from fastllmload.simulator.process import SimulatorProcess
 
 
 def execute(settings: RunSettings, secret: Secret | None, ui: Ui, simulator: SimulatorProcess | None = None) -> int:
-    """Do one run and return its exit code. Raises a FastLLMLoadError for problems found before anything is sent.
-
-    *simulator*: a simulated engine that is already running and is left running; without it, a run that has no target
-    starts its own.
-    """
+    """Do one run and return its exit code. FastLLMLoadError before anything is sent. *simulator*: an engine that runs."""
     check_pinned_cpus(settings.client.pin)
     with Interrupts() as interrupts:
         return run_in(Folder.create(settings.output.directory), settings, secret, ui, interrupts, simulator)
@@ -90,8 +84,6 @@ def run_in(
 
 @dataclass
 class RunSession:
-    """One run, from its folder to its exit code."""
-
     replayed: ResolvedSettings
     secret: Secret | None
     ui: Ui
@@ -237,9 +229,7 @@ class RunSession:
 
     @contextlib.contextmanager
     def _sampling(self, telemetry: TelemetryTargets) -> Iterator[int | None]:
-        """Sample telemetry until all workers have ended, so that the last sample follows their last byte. Yields the process
-        id.
-        """
+        """Sample telemetry until all workers have ended. Yields the process id."""
         if not self.settings.telemetry.enabled:
             yield None
             return
@@ -268,9 +258,7 @@ class RunSession:
 
 
 def stamp_source(asked: str, found: Preflight, tapped: bool) -> str:
-    """The available source of stamps: the packet ring, else the kernel's receive stamps (not for Unix sockets), else user
-    space. *asked*: --timestamps.
-    """
+    """The source of stamps: packet ring, else the kernel (not for Unix sockets), else user space. *asked*: --timestamps."""
     source = "tap" if tapped else "kernel" if asked == "auto" else asked
     if source == "kernel" and all(t.family == "unix" for t in found.targets):
         found.notes.append(

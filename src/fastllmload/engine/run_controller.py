@@ -55,9 +55,7 @@ class RunController:
     cpus: dict[int, int] = field(default_factory=dict)  # of each worker; empty: any
 
     def run(self, specs: list[WorkerSpec], phases: list[RunPhase], helpers: Sequence[int | None] = ()) -> None:
-        """Run the workers from start to end. No process outlives this call, and what they wrote is kept. *helpers*: the
-        processes that read telemetry and the packet ring; None: there is none.
-        """
+        """Run the workers from start to end. *helpers*: processes that read telemetry and the packet ring."""
         self.interrupts.collect()
         fleet = Fleet.start(specs)
         self.totals.attach(fleet)
@@ -181,7 +179,6 @@ class RunController:
             )
 
     def _died(self, fleet: Fleet, member: Member) -> None:
-        """Report a dead worker at once; the others continue."""
         code = member.process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         if member.stuck:
@@ -213,9 +210,7 @@ class RunController:
         self.ui.message(coded(code, sentence))
 
     def _account(self, fleet: Fleet, log: SampleLog, missing: Mapping[str, int]) -> None:
-        """Set the run's status from the end of every worker and of the simulated engine. *missing*: rows, events and texts
-        that are not on the disk.
-        """
+        """Set the run's status from how every process ended. *missing*: rows, events and texts not on the disk."""
         self._check_incidents()
         self.run_status.interrupted = self.interrupts.level > 0
         lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)

@@ -59,8 +59,6 @@ class ResolvedSettings:
 
 @dataclass(frozen=True)
 class RunPhase:
-    """A phase and its plan."""
-
     name: str
     code: int
     plan: Plan
@@ -75,7 +73,6 @@ class Plans:
 
     @property
     def phases(self) -> list[RunPhase]:
-        """The phases that have requests, in order."""
         both = [RunPhase("warmup", layout.WARMUP, self.warmup), RunPhase("measure", layout.MEASURE, self.measure)]
         return [phase for phase in both if phase.plan.requests]
 
@@ -98,9 +95,7 @@ class Plans:
 
 
 def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
-    """The settings with their workloads, loaded before a server is contacted; with --plan, load, workload and model are
-    those of the saved plan. InputError when the command line contradicts it.
-    """
+    """The settings with their loaded workloads, or those of --plan. InputError when the command line contradicts it."""
     if settings.output.plan is None:
         return ResolvedSettings(settings, loaded=load_workloads(settings))
     plan = load_plan(Path(settings.output.plan), work / MEASURE)
@@ -142,9 +137,7 @@ def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
 def with_plan_urls(
     classes: tuple[TrafficClass, ...], output: Output, described: Mapping[str, Any]
 ) -> tuple[TrafficClass, ...]:
-    """The *classes* of a replayed plan with the URLs of the command line, because a plan stores none. InputError for a name
-    that is not one of its classes, and for a class that had its own URLs and has none now.
-    """
+    """*classes* with the command line's URLs, which a plan does not store. InputError for an unknown or a missing one."""
     urls = dict(output.plan_urls)
     names = [one.name for one in classes]
     for name in urls:
@@ -187,9 +180,7 @@ def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
 
 
 def workload_of(workload: Workload, content: dict[str, Any], streaming: bool) -> Workload:
-    """The workload of the warm-up of a replayed plan. A plan does not contain the file that it was made from, so a data
-    set or trace is warmed up with Synthetic-Uniform.
-    """
+    """The workload of a replayed plan's warm-up. A plan does not contain its file: Synthetic-Uniform replaces it."""
     known = {name: content[name] for name in ("prefix_share", "prefix_zipf", "prompt_form") if name in content}
     drawn = content["name"] in LENGTHS
     substitute = content["name"] in OWN_TEXT and content.get("stand_in") is True
@@ -234,13 +225,8 @@ def build_plans(asked: ResolvedSettings, model: str, work: Path) -> Plans:
 
 
 def build(
-    settings: RunSettings,
-    phase: str,
-    model: str,
-    out_dir: Path,
-    loaded: Sequence[LoadedWorkload] | None = None,
+    settings: RunSettings, phase: str, model: str, out_dir: Path, loaded: Sequence[LoadedWorkload] | None = None
 ) -> Plan:
-    """Build the plan of *phase*, with or without request classes."""
     if settings.classes:
         return build_classes(settings, phase=phase, model=model, out_dir=out_dir, loaded=loaded)
     one, endpoint = loaded[0] if loaded else None, resolve_endpoint(settings.target.endpoint_type)

@@ -17,7 +17,6 @@ FIELDS = sorted(set(SimulatorOptions.__struct_fields__) - OWN)
 
 
 def needs_engine(target: Target) -> bool:
-    """Whether the run has no target of its own."""
     return not target.urls and target.unix_socket is None
 
 
@@ -46,10 +45,7 @@ def check_engine_options(settings: RunSettings) -> None:
 
 
 def options_of(pairs: Sequence[tuple[str, str]]) -> SimulatorOptions:
-    """Options parsed from texts; names as on the command line of `simulate`. A field of the profile is `set.FIELD`.
-
-    InputError for an option that does not exist or a value of the wrong type.
-    """
+    """Options parsed from texts; names as of `simulate`, or `set.FIELD`. InputError for an unknown or wrong one."""
     values: dict[str, object] = {}
     faults: list[str] = []
     overrides: list[tuple[str, str]] = []

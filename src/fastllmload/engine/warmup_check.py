@@ -1,6 +1,4 @@
-"""Checks the target after the warm-up, before the measurement: which requests failed, and whether the target still takes
-connections (docs/running.md).
-"""
+"""Checks after the warm-up which requests failed, and whether the target takes connections (docs/running.md)."""
 
 from __future__ import annotations
 

@@ -60,7 +60,6 @@ def plain(name: str) -> Make:
 
 
 def unless(name: str, absent: int) -> Make:
-    """Null where the row has *absent*."""
     return lambda rows, source, part: Column(rows[name], rows[name] == absent)
 
 
@@ -169,11 +168,8 @@ def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) 
 
 
 def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[list[Any] | None]]:
-    """Per row, one entry per event with generated tokens: on the content timeline (`token_ns`, `token_counts`,
-    `read_ids`), or off it (`untimed_ns`, `untimed_counts`: reasoning, white space before the first content).
-
-    The count of an event is null where neither the server, nor the recorded text, nor the total gives it. All lists of a
-    request are null when some of its events are lost.
+    """Per row, one entry per event with generated tokens: on the content timeline (`token_ns`, `token_counts`, `read_ids`)
+    or off it (`untimed_ns`, `untimed_counts`). Unknown counts are null, and so are all lists where events are lost.
     """
     first = run.first_event[part.start : part.stop + 1]
     events = slice(int(first[0]), int(first[-1]))

@@ -1,8 +1,4 @@
-"""Exports a run as two Parquet tables: requests.parquet (the request columns), events.parquet (one row per token event).
-
-The column `row` joins them. Events are read from the mapped file, so memory does not grow with the run. DuckDB writes
-the files; the extra `parquet` installs it.
-"""
+"""Exports a run as two Parquet tables, joined by `row`: requests.parquet and events.parquet. DuckDB writes them."""
 
 from __future__ import annotations
 

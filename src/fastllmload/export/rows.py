@@ -24,7 +24,6 @@ def record_blocks(run: Run) -> Iterator[list[dict[str, Any]]]:
 
 
 def export_jsonl(run: Run, stream: IO[bytes]) -> None:
-    """Write one JSON object and a newline per request."""
     encoder = msgspec.json.Encoder()
     for records in record_blocks(run):
         stream.write(encoder.encode_lines(records))

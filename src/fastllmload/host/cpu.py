@@ -58,15 +58,12 @@ MOST = 3
 
 @dataclass(frozen=True)
 class CpuUse:
-    """CPU time that a process has used since it started."""
-
     name: str
     parent: int
     ns: int
 
 
 def used_cpu(proc: Path = PROC) -> dict[int, CpuUse]:
-    """CPU time of every visible process, by process id."""
     found = {}
     for folder in proc.iterdir():
         if not folder.name.isdigit():
@@ -82,9 +79,7 @@ def used_cpu(proc: Path = PROC) -> dict[int, CpuUse]:
 
 
 def competitors(before: Mapping[int, CpuUse], after: Mapping[int, CpuUse], own: int | None = None) -> list[str]:
-    """The processes that used most CPU time between the two readings, as text, without *own* (this process) and its
-    descendants.
-    """
+    """The processes that used most CPU time between the two readings, without *own* (this one) and its descendants."""
     mine = tree_of(os.getpid() if own is None else own, after)
     spent = {pid: used.ns - (before[pid].ns if pid in before else 0) for pid, used in after.items() if pid not in mine}
     most = sorted((pid for pid in spent if spent[pid] >= LEAST_NS), key=lambda pid: -spent[pid])[:MOST]
@@ -92,7 +87,6 @@ def competitors(before: Mapping[int, CpuUse], after: Mapping[int, CpuUse], own: 
 
 
 def tree_of(root: int, processes: Mapping[int, CpuUse]) -> set[int]:
-    """*root* and all that descend from it."""
     found, grew = {root}, True
     while grew:
         more = {pid for pid, used in processes.items() if used.parent in found} - found

@@ -42,7 +42,6 @@ def raise_nofile(wanted: int | None = None) -> FileLimit:
 
 
 def port_range() -> tuple[int, int]:
-    """First and last port that connect() may take."""
     try:
         low, high = PORT_RANGE.read_text(encoding="ascii").split()
     except OSError:  # no /proc: containers and other kernels; assume the kernel's default
@@ -51,7 +50,6 @@ def port_range() -> tuple[int, int]:
 
 
 def reserved_ports() -> int:
-    """Number of ports in the range that connect() must not take."""
     low, high = port_range()
     try:
         text = RESERVED_PORTS.read_text(encoding="ascii").strip()
@@ -102,10 +100,9 @@ def check_capacity(
     limit: FileLimit | None = None,
     ports: int | None = None,
 ) -> list[str]:
-    """Problems of a run with those *targets*, each to a different address and port, from *n_sources* source addresses.
+    """Problems of a run with those *targets* from *n_sources* source addresses, one sentence each with its remedy.
 
-    *seconds* is the run's length; *limit* and *ports* (to one address) override this host's values. An empty list: the
-    run fits. Each problem is one sentence with its remedy.
+    *seconds* is the run's length; *limit* and *ports* (to one address) override this host's values.
     """
     problems = []
     limit = file_limit() if limit is None else limit

@@ -109,10 +109,7 @@ def disk_speed(folder: Path, size: int = PROBE_BYTES) -> float:
 
 def kernel_stamps() -> bool:
     """Whether a TCP socket on loopback provides receive stamps. The first segments after enabling them may have none."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        socket.create_connection(listener.getsockname()) as sender,
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sender:
         receiver, _ = listener.accept()
         with receiver:
             receiver.settimeout(2.0)
@@ -140,7 +137,6 @@ def ipv6() -> bool:
 
 
 def timer_lateness_us(sleeps: int = PROBE_SLEEPS) -> list[float]:
-    """Lateness of *sleeps* sleeps of 1 ms, ascending, in us."""
     late = []
     for _ in range(sleeps):
         due = time.monotonic_ns() + SLEEP_NS
@@ -150,7 +146,6 @@ def timer_lateness_us(sleeps: int = PROBE_SLEEPS) -> list[float]:
 
 
 def compiled_names() -> list[str]:
-    """The compiled modules of the package, found by their stubs."""
     import fastllmload._ext as package
 
     folder = Path(package.__path__[0])

@@ -22,9 +22,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of the zip format: a plan fil
 
 
 def save_plan(plan: Plan, file: Path) -> None:
-    """Write *plan* to *file* atomically, or to a stream (a pipe, /dev/null) directly. HostLimitError when the disk is full
-    or *file* cannot be written.
-    """
+    """Write *plan* to *file* atomically, or to a stream. HostLimitError when it cannot be written."""
     with disk_errors(file, SAVE):
         if is_stream(file):
             with tempfile.TemporaryFile() as archive, writing(file) as stream:  # zip needs a seekable file
@@ -67,9 +65,7 @@ def _pack(plan: Plan, target_file: IO[bytes]) -> None:
 
 
 def load_plan(file: Path, directory: Path) -> Plan:
-    """Unpack the plan *file* to *directory*, verify every digest and open it. RunFolderError when it is
-    damaged.
-    """
+    """Unpack the plan *file* to *directory*, verify every digest and open it. RunFolderError when it is damaged."""
     try:
         regular(file)
         with zipfile.ZipFile(file) as archive:
@@ -104,9 +100,7 @@ def _members(plan: Plan) -> list[str]:
 
 
 def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
-    """RunFolderError unless the archive has exactly a plan's members, once each and uncompressed, so that unpacking writes
-    only inside the folder and no more than the archive's size.
-    """
+    """RunFolderError unless the archive has exactly a plan's members, once each and uncompressed: unpacking is then safe."""
     names = [entry.filename for entry in archive.infolist()]
     required = REQUIRED | {DOCUMENT}
     if len(set(names)) != len(names) or not required <= set(names) <= required | OPTIONAL:

@@ -26,9 +26,8 @@ BUFFER = 1 << 20
 
 @dataclass(frozen=True)
 class Bodies:
-    """What was written: int32 lengths per request, uint64 offsets (one more), SHA-256 of the file, uint16 classes;
-    *shared*: int32 tokens of each prompt that other prompts have too, empty if that is not known; *turns*: TURN items, and
-    *conversations* as plan.json describes them, None if there are none.
+    """int32 lengths per request, uint64 offsets (one more), SHA-256 of the file, uint16 classes; *shared*: int32 tokens that
+    other prompts have too, or empty; *turns*: TURN items, and *conversations* as in plan.json, None without.
     """
 
     input_tokens: npt.NDArray[np.int32]
@@ -48,9 +47,7 @@ def stitcher(table: WordTable, before: bytes, pieces: Sequence[bytes]) -> Stitch
 
 
 def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, fixed: int = 0) -> Bodies:
-    """Write all bodies of *batches* to *path*, concatenated. *fixed*: tokens of each prompt that are not drawn, but part of
-    the pieces.
-    """
+    """Write all bodies of *batches* to *path*. *fixed*: tokens of each prompt that are part of the pieces, not drawn."""
     hasher = hashlib.sha256()
     inputs, outputs = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
     kinds, shared = [np.empty(0, dtype=np.uint16)], [np.empty(0, dtype=np.int32)]

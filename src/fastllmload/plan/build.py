@@ -65,9 +65,8 @@ def build_plan(
 ) -> Plan:
     """Write the plan of *phase* (`measure` or `warmup`) to *out_dir* and open it; one class of traffic.
 
-    A disabled warm-up gives a plan without requests; *share* scales its usual amount. *loaded*: the workload, if it has been
-    loaded; *drawn*: the schedule, if it has been drawn. InputError for settings of which no plan can be made, HostLimitError
-    for a full disk.
+    *share* scales the usual warm-up; *loaded*, *drawn*: workload and schedule, if known. InputError for settings of which no
+    plan can be made, HostLimitError for a full disk.
     """
     origin, measured = origin_of(settings, phase), phase == "measure"
     loaded = load_workload(settings.workload) if loaded is None else loaded
@@ -106,9 +105,7 @@ def build_plan(
 
 
 def origin_of(settings: asked.RunSettings, phase: str) -> int | str:
-    """Seed of a phase's content. Without `stream` the measured phase has the integer seed (IETF A.1.4), whose random stream
-    differs from that of its decimal text.
-    """
+    """Seed of a phase's content; an integer where IETF A.1.4 has one: its text would be another random stream."""
     seed, stream = settings.client.seed, settings.workload.stream
     if phase not in ("measure", "warmup"):
         raise ValueError(f"phase {phase!r} is neither measure nor warmup")
@@ -118,7 +115,6 @@ def origin_of(settings: asked.RunSettings, phase: str) -> int | str:
 
 
 def arrivals_stream(settings: asked.RunSettings) -> str:
-    """Stream of the measured phase's instants."""
     repetition = settings.load.repetition
     return f"{origin_of(settings, 'measure')}/arrivals" + (f"/{repetition}" if repetition else "")
 
@@ -188,11 +184,7 @@ def finish(
         **optional,
     }
     members = {BODIES: bodies.sha256}
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "description": description,
-        "members": members,
-    }
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "description": description, "members": members}
     with disk_errors(directory / DOCUMENT):
         for name, array in arrays.items():
             if array is not None:
@@ -212,10 +204,7 @@ def clear(directory: Path) -> None:
 
 
 def check_context_limit(plan: Plan, limit: int | None) -> None:
-    """InputError when prompt and answer of any request of *plan* are more than *limit* tokens together.
-
-    Nothing is checked without a limit, or when lengths are words because the tokenizer is `none`.
-    """
+    """InputError when a request of *plan* exceeds *limit* tokens; not checked without limit or tokenizer."""
     if limit is None or not plan.requests or plan.description["workload"]["tokenizer"] == "none":
         return
     lengths = plan.input_tokens.astype(np.int64) + plan.output_tokens

@@ -1,8 +1,7 @@
 """Plans with several request classes: each is drawn from its own streams, then all are merged in order of time.
 
-Class NAME of seed S has the streams S/class/NAME (content), S/class/NAME/arrivals and S/class/NAME/prefix, so that a
-class sends the same requests at the same instants whatever the other classes are. Equal instants are ordered by class,
-then by their order in it: one sequence, distributed to any number of workers.
+Class NAME of seed S has the streams S/class/NAME (content), S/class/NAME/arrivals and S/class/NAME/prefix, so its
+requests do not depend on other classes. Equal instants are ordered by class, then by their order in it.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ COPIED = 1 << 24  # bytes of bodies that are joined before they are written
 def build_classes(
     settings: RunSettings, *, phase: str, model: str, out_dir: Path, loaded: Sequence[LoadedWorkload] | None = None
 ) -> Plan:
-    """Write the plan of *phase* with the requests of all `settings.classes`, as `build_plan` does for one.
-    *loaded*: the workload of each class, if they have been loaded.
-    """
+    """As `build_plan`, with the requests of all `settings.classes`. *loaded*: the workload of each, if known."""
     planned = planned_classes(settings) if phase == "measure" else [PlannedClass()] * len(settings.classes)
     loaded = load_workloads(settings) if loaded is None else loaded
     shares = warmup_shares(settings.classes)
@@ -78,7 +75,6 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
 
 
 def class_target(target: Target, one: TrafficClass) -> Target:
-    """The target of class *one* of a run with *target*."""
     return msgspec.structs.replace(
         target, model=one.model or target.model, endpoint_path=one.endpoint_path or target.endpoint_path,
         endpoint_type=one.endpoint_type or target.endpoint_type, urls=one.urls or target.urls,
@@ -200,7 +196,6 @@ def merged_turns(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None
 
 
 def merged_bodies(plans: Sequence[Plan], order: Order, path: Path) -> Bodies:
-    """The parts' bodies in the merged order, hashed on the way."""
     hasher = hashlib.sha256()
     ends = [np.asarray(plan.body_offset).astype(np.int64) for plan in plans]
     sizes = np.zeros(len(order.part), np.uint64)

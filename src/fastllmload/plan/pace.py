@@ -27,9 +27,7 @@ MOST_REQUESTS = 1_000_000_000  # about a terabyte of bodies; rows number them wi
 
 @dataclass(frozen=True)
 class Pace:
-    """Open loop (*arrivals* at *rate*) or closed loop (*concurrency*); *seconds* is None for a count-bounded
-    phase.
-    """
+    """Open loop (*arrivals* at *rate*) or closed loop (*concurrency*); *seconds* is None for a count-bounded phase."""
 
     quota: Quota
     arrivals: ArrivalProcess | None = None
@@ -48,12 +46,7 @@ class Pace:
         rate = "inf" if self.rate is not None and math.isinf(self.rate) else self.rate
         arrivals = None
         if self.arrivals is not None:
-            arrivals = {
-                "name": self.arrivals.name,
-                "rate": rate,
-                "stream": self.seed,
-                **self.arrivals.parameters(),
-            }
+            arrivals = {"name": self.arrivals.name, "rate": rate, "stream": self.seed, **self.arrivals.parameters()}
         return {
             "loop": "closed" if self.arrivals is None else "open",
             "arrivals": arrivals,
@@ -78,9 +71,7 @@ def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, see
 
 
 def measured_pace(load: Load, seed: str, drawn: GrowingSchedule | None = None) -> Pace:
-    """The pace of the measured phase, with the schedule already *drawn* if there is one. InputError for a load that contains
-    no request, or more than a plan holds.
-    """
+    """The pace of the measured phase. *drawn*: its schedule. InputError for a load without requests, or with too many."""
     _check_sizes(load)
     if load.concurrency is not None:
         return _closed(load.concurrency, load.num_requests, load.duration)
@@ -110,10 +101,8 @@ def measured_arrivals(load: Load) -> ArrivalProcess:
 def warmup_pace(load: Load, seed: str, share: float = 1.0) -> Pace:
     """The pace of the warm-up: at the target load, until enough requests and output tokens are planned.
 
-    `warmup_requests`, `warmup_tokens` and `warmup_seconds` replace the methodology's 100 requests and 10,000
-    tokens; all that are set must be reached, and only zeros mean no warm-up. `--rate inf` warms up in a closed loop, and so
-    does a trace with its own instants. *share* scales requests and tokens. The default warm-up lasts no longer than the
-    measured phase (or WARMUP_LEAST_S).
+    `--rate inf` and a trace with its own instants warm up in a closed loop. *share* scales requests and tokens. The default
+    warm-up lasts no longer than the measured phase (or WARMUP_LEAST_S).
     """
     requests, tokens = load.warmup_requests or 0, load.warmup_tokens or 0
     seconds = load.warmup_seconds or 0.0

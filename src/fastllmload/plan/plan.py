@@ -33,7 +33,6 @@ def canonical(document: Mapping[str, Any]) -> bytes:
 
 
 def digest_of(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a plan document without its `digest`."""
     return hashlib.sha256(canonical({k: v for k, v in document.items() if k != "digest"})).hexdigest()
 
 
@@ -79,9 +78,7 @@ RECORD = np.dtype(
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """One phase, opened from its folder; arrays and bodies are mapped read-only, so the time to open it does not depend
-    on their size.
-    """
+    """One phase, opened from its folder; arrays and bodies are mapped read-only."""
 
     directory: Path
     document: dict[str, Any]
@@ -183,16 +180,12 @@ class Plan:
 
     @property
     def joints(self) -> list[tuple[bytes, bytes, bytes]]:
-        """Per class: JSON before a reply, after it, and between messages without a reply; empty for a class without
-        conversations.
-        """
+        """Per class: JSON before a reply, after it, and between messages without one; empty without conversations."""
         return [joint_of(one, self.description) for one in self.description.get("classes") or [self.description]]
 
     @property
     def concurrency(self) -> int | None:
-        """Slots of a closed loop; None in an open loop. A warm-up without a target rate is a closed
-        loop.
-        """
+        """Slots of a closed loop, as a warm-up without a target rate is one; None in an open loop."""
         slots: int | None = self.description["load"]["concurrency"]
         return slots
 
@@ -227,9 +220,7 @@ class Plan:
                 )
 
     def write_record(self, directory: Path) -> None:
-        """Write the record of a plan in a run folder: `plan.json`, and `schedule.npy` with instants (-1: closed loop),
-        lengths and shared parts.
-        """
+        """Write a run folder's `plan.json` and `schedule.npy`: instants (-1: closed loop), lengths, shared parts."""
         directory.mkdir(parents=True, exist_ok=True)
         rows = np.empty(self.requests, dtype=RECORD)
         rows["t_sched_ns"] = -1 if self.t_sched is None else self.t_sched

@@ -35,20 +35,13 @@ from fastllmload.plan.bodies import BUFFER, disk_errors
 from fastllmload.plan.plan import STITCHED, Plan
 from fastllmload.settings import Workload
 
-OWN = (
-    "model",
-    "stream",
-    "stream_options",
-    "prompt",
-    "messages",
-)  # of the replaying run, or separate fields
+OWN = ("model", "stream", "stream_options", "prompt", "messages")  # of the replaying run, or separate fields
 
 
 def write_sequence(
     plan: Plan, endpoints: Mapping[str, Endpoint], path: Path, urls: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Write *plan*'s requests to *path*; returns the SHA-256 of the file. *endpoints*: wire protocols by name; *urls*:
-    those of classes that have their own, if known (a plan does not contain them).
+    """Write *plan*'s requests to *path*; returns the file's SHA-256. *urls*: of classes that have their own, if known.
 
     InputError for conversations with a planned history, HostLimitError for a full disk.
     """
@@ -73,8 +66,6 @@ def write_sequence(
 
 
 class Defaults:
-    """The fields that a run with default options sends."""
-
     def __init__(self, endpoint: Endpoint, plan: Plan) -> None:
         self._endpoint = endpoint
         self._workload = Workload(streaming=bool(plan.description["streaming"]))
@@ -91,9 +82,7 @@ def protocols(plan: Plan) -> list[str]:
 
 
 class Targets:
-    """Targets of each class, in the fields in which classes differ: protocol, path, model, and own URLs, which its
-    conversations and single requests use in turn, as in a run.
-    """
+    """Targets of each class, in the fields in which classes differ: protocol, path, model, and own URLs in turn."""
 
     def __init__(self, plan: Plan, by_class: Sequence[Endpoint], urls: Mapping[str, Sequence[str]]) -> None:
         classes = plan.description.get("classes", ())
@@ -134,7 +123,6 @@ class Targets:
 
 
 def entry(plan: Plan, number: int, defaults: Defaults, target: dict[str, Any]) -> dict[str, Any]:
-    """The line of request *number*."""
     body: dict[str, Any] = msgspec.json.decode(plan.body(number))
     tokens = int(plan.output_tokens[number])
     starts = plan.t_sched is not None and plan.t_sched[number] >= 0

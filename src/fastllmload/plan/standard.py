@@ -19,10 +19,7 @@ VARIANTS = ("uniform_range", "target_lengths", "uniform:8192,32768", "choice:819
 
 
 def deviations(workload: Workload) -> list[str]:
-    """Deviations of a workload with a standard name from the standard one, a sentence each. Empty for other names.
-
-    The sentences are part of the plan's digest.
-    """
+    """Deviations from the standard workload of that name, a sentence each; they are part of the plan's digest."""
     if workload.name not in LENGTHS and workload.name not in OWN_TEXT:
         return []
     return [*_lengths(workload), *_prompts(workload), *_turns(workload), *_fields(workload)]

@@ -1,8 +1,4 @@
-"""Writes and reads the texts of failed responses as the server sent them: `error_texts` of run.json.
-
-A worker keeps the first distinct texts of its measured phase (`_ext/errortexts.pxd`) and passes them on without secrets, a
-few times a second at most and only when there is a new one; the row writer writes them next to its rows.
-"""
+"""The texts of failed responses as the server sent them (`_ext/errortexts.pxd`): `error_texts` of run.json."""
 
 from __future__ import annotations
 
@@ -41,9 +37,7 @@ class ErrorTexts(msgspec.Struct, frozen=True):
 
 
 def encode_texts(taken: Iterable[tuple[int, int, bytes, int]], left_out: int, redact: Callable[[str], str]) -> bytes:
-    """Content of the file NAME. *taken*: (HTTP status, error class, bytes, requests). Secrets are removed before the cut, so
-    none is split.
-    """
+    """Content of the file NAME. *taken*: (HTTP status, error class, bytes, requests). Secrets are removed before the cut."""
     texts = [
         ErrorText(
             http_status or None,
@@ -57,10 +51,7 @@ def encode_texts(taken: Iterable[tuple[int, int, bytes, int]], left_out: int, re
 
 
 def read_texts(directory: Path) -> documents.ErrorTexts:
-    """`texts` of all workers of a run folder, the most frequent first, equal ones together; `left_out`: failed requests
-    with other texts; `finish_reasons`: words that are not known, of answers that did not fail. RunFolderError names a file
-    that cannot be read.
-    """
+    """Of all workers of a run folder, the most frequent first, equal ones together. RunFolderError for a damaged file."""
     together: dict[tuple[int | None, str, str], int] = {}
     left_out = 0
     for path in sorted((directory / "workers").glob(f"*/{NAME}")):

@@ -32,7 +32,7 @@ def own(folder: Path) -> int:
 
 
 def clean_up_killed(folder: Path) -> str | None:
-    """Mark an abandoned run as killed and remove its working files. Returns a message, None when there is nothing to do.
+    """Mark an abandoned run as killed and remove its working files. Returns a message, or None.
 
     RunFolderError when the run was killed before its first request.
     """
@@ -55,7 +55,6 @@ def clean_up_killed(folder: Path) -> str | None:
 
 
 def began(folder: Path) -> bool:
-    """Whether a phase of the run in *folder* had begun."""
     return (folder / "run.json").exists() and bool(read_manifest(folder).get("phases"))
 
 
@@ -75,7 +74,6 @@ def size_of(folder: Path) -> str:
 
 
 def mark_killed(folder: Path) -> None:
-    """Change the status `running` in run.json to `killed`."""
     manifest = read_manifest(folder)
     if manifest.get("status") != RUNNING:
         return

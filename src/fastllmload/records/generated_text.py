@@ -42,9 +42,7 @@ def paired(text: str) -> str:
 
 
 def pieces(run: Run, part: slice | None = None, most: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
-    """(row, its text records in the order of its events, JSON-escaped) for every row (of *part*) that has some, and no
-    more than *most*.
-    """
+    """(row, its escaped text records in the order of events) for rows (of *part*) that have some, and at most *most*."""
     text = run.text.data
     for row, begin, size in records(run, part):
         if most is None or len(begin) <= most:
@@ -72,7 +70,6 @@ def texts(run: Run) -> Iterator[tuple[int, str]]:
 
 
 def joined(text: npt.NDArray[np.uint8], begin: Numbers, size: Numbers) -> bytes:
-    """The parts of *text* at *begin* with *size* bytes, joined."""
     end = np.cumsum(size)
     if end[-1] > LONG * len(size):
         return b"".join(text[a:b].tobytes() for a, b in zip(begin.tolist(), (begin + size).tolist(), strict=True))
@@ -81,8 +78,6 @@ def joined(text: npt.NDArray[np.uint8], begin: Numbers, size: Numbers) -> bytes:
 
 
 def chunk_texts(run: Run, part: slice | None = None, most: int | None = None) -> Iterator[tuple[int, list[str]]]:
-    """(row, text of each event that carried some, without reasoning) of all rows, or of *part*, that have no more than
-    *most* such events; see `decoded` for halves of surrogate pairs.
-    """
+    """(row, `decoded` text of each event with some, without reasoning), of *part*, for rows with at most *most* of them."""
     for row, escaped in pieces(run, part, most):
         yield row, [decoded(piece) for piece in escaped]

@@ -1,7 +1,6 @@
 """Checks the files of a run folder against run.json, which lists each file that is evidence with its size and CRC-32.
 
-A truncated file has another size, a changed one another checksum. The folder of a run that did not finish has no such list;
-then only the headers of its files can be checked.
+The folder of a run that did not finish has no such list; then only the headers of its files can be checked.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ def missing_checksums(manifest: Mapping[str, Any]) -> str | None:
 
 
 def checksum(path: Path) -> int:
-    """CRC-32 of the complete file."""
     found = 0
     with path.open("rb", buffering=0) as file:
         while piece := file.read(AT_ONCE):
@@ -64,9 +62,7 @@ def checksum(path: Path) -> int:
 
 
 def find_damage(folder: Path, manifest: Mapping[str, Any], contents: bool = True) -> dict[str, str]:
-    """By name, one sentence for each of FILES that differs from run.json, or from its own header where run.json does not
-    list it. *contents*: compare checksums too, which reads all files.
-    """
+    """By name, a sentence for each file that differs from run.json, or from its own header. *contents*: checksums too."""
     listed = manifest.get("files") or {}
     found = {}
     for name in dict.fromkeys((*listed, *FILES)):

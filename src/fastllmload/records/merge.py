@@ -29,9 +29,7 @@ Allocate = Callable[[str, int], Bytes]  # file name, bytes of records → zeroed
 
 @dataclass(frozen=True)
 class PlannedPhase:
-    """The plan of a phase; request i is item i. *t_sched* is CLOCK_MONOTONIC ns, below 0 for a turn that is due only after
-    a reply. *session*: numbers of conversations, None where each request is one.
-    """
+    """Request i is item i. *t_sched*: CLOCK_MONOTONIC ns, < 0 for a turn that follows a reply. *session*: conversations."""
 
     phase: int
     t_sched: Numbers
@@ -43,7 +41,7 @@ class PlannedPhase:
 
 @dataclass(frozen=True)
 class Merged:
-    """Rows, events grouped by row, `first_event[r]:first_event[r + 1]` of row r, and text with merged row numbers.
+    """Rows; events by row: `first_event[r]:first_event[r + 1]`; text with merged row numbers.
 
     *damage*: by name of a file that was cut or changed after the run, a sentence. *tap*: the result of joining its segments.
     """
@@ -89,9 +87,7 @@ def merged_positions(parts: Sequence[Rows]) -> list[Numbers]:
 
 
 def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocate) -> Merged:
-    """Merge the worker files in *folder* into memory from *allocate*, with the times of the packet ring if it was in use.
-    RunFolderError for events of rows that do not exist.
-    """
+    """Merge worker files, with the packet ring's times, into memory from *allocate*. RunFolderError for unknown rows."""
     parts = read_workers(folder)
     row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts) for each in planned]
     if not row_parts:
@@ -171,11 +167,10 @@ def merge_workers(
     remove: bool = True,
     tap: dict[str, Any] | None = None,
 ) -> tuple[int, int]:
-    """Merge the worker files of a run folder into it and remove them; returns the numbers of rows and events.
+    """Merge the worker files of a run folder into it and *remove* them; returns the numbers of rows and events.
 
-    *planned* phases get a `not_sent` row for each request that was never dispatched. With *remove* false the worker
-    files are kept. *tap* receives the result of joining the segments of the packet ring. RunFolderError for files that
-    cannot be read, HostLimitError for a full disk.
+    *planned* phases get a `not_sent` row for each request that was never dispatched; *tap* receives the result of joining
+    its segments. RunFolderError for files that cannot be read, HostLimitError for a full disk.
     """
     folder = Path(directory)
     merged = merge_parts(folder, planned, lambda name, size: mapped_file(folder, name, size))

@@ -128,7 +128,6 @@ def fields_of(dtype: np.dtype[Any]) -> list[tuple[int, np.dtype[Any], str]]:
 
 
 def difference(found: np.dtype[Any], expected: np.dtype[Any]) -> str:
-    """The first difference, in a few words."""
     if found.itemsize != expected.itemsize or found.fields is None or expected.fields is None:
         return f"{found if found.fields is None else found.itemsize}, expected {expected.itemsize} bytes per record"
     pairs = zip(found.descr, expected.descr, strict=False)

@@ -117,9 +117,7 @@ class Run:
         return tuple(self.damaged.values())
 
     def lost(self, *names: str) -> str | None:
-        """Why figures cannot be computed from these files (ROWS, EVENTS, TEXT, or another name); None where they are intact.
-        Events and text also need the rows.
-        """
+        """Why figures cannot be computed from these files; None where they are intact. Events and text need the rows."""
         needed = (ROWS, *names) if EVENTS in names or TEXT in names else names
         return next((self.damaged[name] for name in needed if name in self.damaged), None)
 
@@ -131,9 +129,7 @@ class Run:
 
     @property
     def intact(self) -> Run:
-        """The run without rows where they are damaged, and without events where those are: a part of them would describe
-        another run.
-        """
+        """The run without damaged rows and without events where they are damaged: a part would describe another run."""
         if not self.lost(EVENTS):
             return self
         rows = self.rows[:0] if self.lost(ROWS) else self.rows

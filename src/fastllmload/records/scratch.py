@@ -1,6 +1,4 @@
-"""Allocates arrays with an item per event: large ones in unnamed files in the run folder, which the kernel can write out, so
-that memory use does not grow with the run.
-"""
+"""Allocates arrays with an item per event; large ones in unnamed files, so that memory does not grow with the run."""
 
 from __future__ import annotations
 
@@ -22,7 +20,6 @@ def room(items: int, dtype: npt.DTypeLike, folder: Path | None) -> npt.NDArray[A
 
 
 def zeros(items: int, dtype: npt.DTypeLike, folder: Path | None) -> npt.NDArray[Any]:
-    """An array of zeros, allocated in the same way."""
     found = mapped(items, np.dtype(dtype), folder)
     return np.zeros(items, dtype) if found is None else found
 

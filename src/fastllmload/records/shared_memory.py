@@ -1,6 +1,4 @@
-"""Maps the shared memory of one worker: int64 words with the layout of `counters.pxd`. It is not on a disk: a worker that
-wrote to a mapped file would stall with its disk.
-"""
+"""Maps one worker's shared memory (`counters.pxd`): no file, because a worker would stall with its disk."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ SIZE = counters.TOTAL_WORDS * 8
 
 
 class SharedWords:
-    """One worker's words. *words* is an int64 array of `counters.TOTAL_WORDS` items that keeps the mapping alive. Owns
-    *descriptor*, which the other process inherits.
-    """
+    """One worker's *words*, an int64 array that keeps the mapping alive. Owns *descriptor*, which is inherited."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor

@@ -24,9 +24,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """The connections that the tap records. *remote*: for each target the number of its address and port, -1 for none;
-    *tls*: whether its connections are encrypted.
-    """
+    """*remote*: for each target the number of its address and port, -1 for none; *tls*: whether it is encrypted."""
 
     remote: tuple[int, ...]
     tls: tuple[bool, ...]
@@ -37,10 +35,7 @@ def write_watched(folder: Path, watched: Watched) -> None:
 
 
 def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> TapJoin | None:
-    """Set the times of *rows* and *events* from the segments in *folder*. Returns the result, None without a tap.
-
-    RunFolderError when the files contradict each other.
-    """
+    """Set the times of *rows* and *events* from the segments; None without a tap. RunFolderError for contradictions."""
     if not (folder / WATCHED).exists() or not (folder / SEGMENTS).exists():
         return None
     watched = read_watched(folder / WATCHED)
@@ -95,9 +90,7 @@ def blocks(segments: npt.NDArray[Any]) -> Sequence[npt.NDArray[Any]]:
 def connections(
     rows: Rows, watched: Watched
 ) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Arguments of `Join`: order, chains, chain_key, tls, places. A connection is a row that did not reuse one and the rows
-    after it that did, with the same port and target.
-    """
+    """Arguments of `Join`. A connection is a row that did not reuse one, and the following rows that did."""
     remote = np.array([*watched.remote, NONE], np.int64)
     encrypted = np.array([*watched.tls, False], np.uint8)
     target = np.minimum(rows["url"].astype(np.int64), len(watched.remote))
@@ -119,8 +112,6 @@ def connections(
 
 
 class StampDifference(TypedDict):
-    """`documents.run.TapError`."""
-
     n: int
     p50: float | None
     p99: float | None

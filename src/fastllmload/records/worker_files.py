@@ -19,7 +19,6 @@ EVENT = np.dtype([("t_ns", "<i8"), ("row", "<u4"), ("kind", "u1"), ("stamp", "u1
 
 
 def is_earlier(found: np.dtype[Any], expected: np.dtype[Any]) -> bool:
-    """Whether *found* is the earlier layout of *expected*."""
     if expected == layout.EVENT:
         return found == EVENT
     return expected == layout.REQUEST and found.itemsize == expected.itemsize and "t_first_floor" in (found.names or ())
@@ -59,9 +58,7 @@ EARLIER_WINDOW = 1 << 20
 
 @dataclass(frozen=True)
 class WorkerFiles:
-    """Rows and events are mapped, not read; *text* is the bytes of text.bin up to its last complete record. *damage*:
-    by kind of file (ROWS, EVENTS), a sentence where it was truncated after the run.
-    """
+    """Mapped rows and events, and complete records of text. *damage*: by kind of file, a sentence if it was truncated."""
 
     rows: Rows
     events: Rows
@@ -70,7 +67,6 @@ class WorkerFiles:
 
 
 def as_bytes(records: npt.NDArray[Any]) -> Bytes:
-    """The bytes of a contiguous array of records."""
     return records.view(np.uint8).reshape(-1) if len(records) else np.empty(0, np.uint8)
 
 
@@ -92,9 +88,7 @@ def written_as(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def open_remaining(path: Path, dtype: np.dtype[Any]) -> tuple[Rows, str | None]:
-    """The records of a file, of a truncated or damaged one those that remain, with a sentence. RunFolderError for another
-    layout.
-    """
+    """The records of a file that can be read, and a sentence if some cannot. RunFolderError for another layout."""
     try:
         return open_rows(path, dtype), None
     except RunFolderError as problem:
@@ -127,19 +121,14 @@ def open_text(path: Path) -> Bytes:
 
 
 def used_rows(rows: Rows) -> int:
-    """Number of rows before the zeros at the end of an unfinished file: a row that was opened has a status.
-
-    Earlier versions let files grow by windows of EARLIER_WINDOW bytes, of which the last one could hold zeros.
-    """
+    """Number of rows before zeros at the end, which files of earlier versions have; a used row has a status."""
     start = max(0, len(rows) - EARLIER_WINDOW // rows.dtype.itemsize)
     used = np.flatnonzero(rows["status"][start:])
     return start + int(used[-1]) + 1 if len(used) else start
 
 
 def read_worker(directory: Path) -> WorkerFiles:
-    """The files in workers/<w>, of truncated ones the complete records. Events of rows that are missing are an error, unless
-    the file of rows was truncated.
-    """
+    """The files in workers/<w>, of truncated ones the complete records, and events only of rows that remain."""
     rows, lost_rows = open_remaining(directory / ROWS, layout.REQUEST)
     events, lost_events = open_remaining(directory / EVENTS, layout.EVENT)
     rows, events = rows[: used_rows(rows)], events[: regroup.used_events(as_bytes(events))]

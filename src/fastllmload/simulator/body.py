@@ -51,9 +51,7 @@ _messages = msgspec.json.Decoder(list[Message]).decode
 
 
 def decode(body: bytes) -> RequestBody:
-    """ValueError says what is wrong with *body*: no JSON, not UTF-8, nested too deep, a field of another type, tool calls
-    that are not answered.
-    """
+    """ValueError: not JSON, not UTF-8, nested too deep, a field of another type, tool calls that are not answered."""
     try:
         asked = _decode(body)
         if b"tool_call" in bytes(asked.messages):

@@ -75,7 +75,6 @@ def loaded(asked: OllamaBody) -> str:
 
 
 def page(path: str, model: str) -> bytes:
-    """The body of one of PAGES."""
     if path == "/api/version":
         return msgspec.json.encode({"version": f"{__version__}-simulator"})
     if path == "/api/show":

@@ -20,11 +20,7 @@ KILLED = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)  # these
 
 
 class SimulatorProcess:
-    """A context manager: `with SimulatorProcess(SimulatorOptions(null=True)) as simulator: simulator.url`.
-
-    The child gets SIGTERM when the thread that started it ends, so start it from a thread that lives as long. The API
-    key travels in the environment, never in the process list.
-    """
+    """A context manager. The child gets SIGTERM when the thread that started it ends; the key is in its environment."""
 
     def __init__(self, options: SimulatorOptions | None = None) -> None:
         self.options = SimulatorOptions() if options is None else options
@@ -104,9 +100,7 @@ class SimulatorProcess:
         return self._child
 
     def ending(self) -> str | None:
-        """How it ended by itself or by another process, as the end of a sentence; None while it runs or when it was
-        stopped.
-        """
+        """How it ended, other than by `stop`, as the end of a sentence; None while it runs."""
         child = self._child
         if child is None or child.poll() is None:
             return None

@@ -97,9 +97,7 @@ def open_truth(path: str | None) -> Truth:
 
 
 def truth_path(options: SimulatorOptions, number: int) -> str | None:
-    """The truth log of process *number*: the path itself for the first, then PATH.1, PATH.2 and so on; a device has no
-    such neighbours.
-    """
+    """The truth log of process *number*: the path, then PATH.1, PATH.2 and so on; a device has no such neighbours."""
     if options.truth is None or number == 0 or Path(options.truth).is_char_device():
         return options.truth
     return f"{options.truth}.{number}"
@@ -120,7 +118,6 @@ def intake_settings(options: SimulatorOptions, profile: Profile) -> SimpleNamesp
 
 
 def cadence_of(options: SimulatorOptions, profile: Profile) -> Cadence:
-    """The object that decides when tokens come."""
     if profile.cadence == "batching":
         return Batching(profile, options.seed)
     ttft, itl = int(profile.ttft_ms * MS), int(profile.itl_ms * MS)

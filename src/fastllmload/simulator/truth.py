@@ -1,7 +1,7 @@
 """Reads the truth log: what the server wrote and when, as numpy arrays.
 
-Format, version 3, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2
-requests), uint32 count, count records. A log cut off by a kill is read up to its last complete record.
+Version 3, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests), uint32
+count, records. A log cut off by a kill is read up to its last complete record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The telemetry process: `python -m fastllmload.telemetry`. Low priority, so that the load comes first.
-
-It reads a `SamplerSpec` from the first line of its stdin, writes into the run folder, and ends when its stdin
-does: also when the supervisor was killed.
-"""
+"""The telemetry process: reads a `SamplerSpec` from the first line of its stdin, and ends when its stdin does."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Prometheus text (0.0.4 and OpenMetrics) over bytes: only the wanted names are read, at the speed of `re`.
-
-A page of a busy server has thousands of lines, most of them histogram buckets that are not recorded. One
-pattern with all wanted names scans each line once and skips the others; no object is made for them.
-"""
+"""Prometheus text (0.0.4 and OpenMetrics) over bytes: one pattern with all wanted names scans each line once."""
 
 from __future__ import annotations
 
@@ -22,11 +18,7 @@ KINDS = ("counter", "gauge")
 
 @dataclass
 class Samples:
-    """What a page says. *values*: name -> (label block as written, value) of each of its series, non-finite
-    values left out.
-
-    *kinds*: the TYPE lines of wanted names. *unread*: series whose value is NaN or infinite.
-    """
+    """*values*: name -> (label block as written, value) of each series; *kinds*: TYPE lines; *unread*: NaN or infinite."""
 
     values: dict[str, list[tuple[bytes, float]]] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
@@ -67,7 +59,6 @@ def labels(block: bytes) -> dict[str, str]:
 
 
 def plain(value: bytes) -> str:
-    """A label's value without its escapes."""
     return ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], value.decode(errors="replace"))
 
 

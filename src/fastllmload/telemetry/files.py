@@ -1,8 +1,6 @@
-"""telemetry.npy and telemetry.json of a run folder: the layout, shared by who writes and who reads.
+"""telemetry.npy and telemetry.json of a run folder: the layout, for writer and reader.
 
-telemetry.npy has one row per value, in the order of arrival. A row whose value is NaN says that the read of
-that instant gave nothing for the series. telemetry.json is written whole each time; it always names every
-series that a row refers to.
+telemetry.npy has one row per value, in the order of arrival; a NaN says that the read gave nothing for the series.
 """
 
 from __future__ import annotations

@@ -24,10 +24,7 @@ FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6, "unix": socket.AF_
 
 
 class PageSpec(msgspec.Struct, frozen=True):
-    """Where a page is and how to ask for it. *head*: request line and headers, CRLF-ended each, secrets included.
-
-    *origin* is the URL without credentials, for people.
-    """
+    """*head*: request line and headers, CRLF-ended each, secrets included. *origin*: the URL without credentials."""
 
     origin: str
     family: str  # inet, inet6, unix
@@ -44,8 +41,6 @@ class PageSpec(msgspec.Struct, frozen=True):
 
 @dataclass
 class Answer:
-    """A complete response."""
-
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""

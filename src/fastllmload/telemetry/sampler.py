@@ -1,7 +1,4 @@
-"""Asks every source once a tick, each on a thread of its own, so that one that hangs delays no other.
-
-The ticks are absolute (CLOCK_MONOTONIC), so a slow read does not shift the later ones; ticks that it missed are counted.
-"""
+"""Reads every source once a tick of the absolute clock, each on its own thread; missed ticks are counted."""
 
 from __future__ import annotations
 
@@ -16,9 +13,7 @@ STOPPING_S = 6.0  # for reads under way and the last ones
 
 
 class Sampler:
-    """`start()`, then `stop()`, which asks each source one last time: a counter's final value is what a run
-    is checked by.
-    """
+    """`start()`, then `stop()`, which reads each source one last time: a run is checked by the final counters."""
 
     def __init__(self, sensors: Sequence[Sensor], log: Log, interval_s: float) -> None:
         self._log = log

@@ -56,7 +56,6 @@ class Telemetry:
     ended: bool = False
 
     def named(self, name: str) -> list[TelemetrySeries]:
-        """Every series of that name: one per target, per label set."""
         return [series for series in self.series if series.name == name]
 
     def first(self, name: str) -> TelemetrySeries | None:

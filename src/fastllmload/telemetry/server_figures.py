@@ -30,10 +30,7 @@ class Spans:
         return series.value[self._window.holds(series.t_ns) & ~np.isnan(series.value)]
 
     def counter(self, series: TelemetrySeries) -> tuple[float, float, float, float] | None:
-        """(first, last, increment, seconds between); None without two different samples.
-
-        A counter that falls was started again: what it had grown to since then is counted, what was lost before is not.
-        """
+        """(first, last, increment, seconds between), counting from 0 after a restart; None without two different samples."""
         seen = ~np.isnan(series.value)
         t, value = series.t_ns[seen], series.value[seen]
         if self._window is None or len(t) < 2:
@@ -68,7 +65,6 @@ class Spans:
         return replace(entry, mean=float(values.mean()), min=float(values.min()), max=float(values.max()))
 
     def server(self, name: str) -> list[TelemetrySeries]:
-        """The series *name* of every server."""
         return [series for series in self._found.named(name) if series.source_kind == "server"]
 
     def increment(self, name: str) -> tuple[float, str] | None:

@@ -1,9 +1,6 @@
-"""Maps the metric names of inference servers to common names. The server's own name is kept in addition to the
-common one.
+"""Maps the metric names of inference servers to common names: vLLM (V0, V1), SGLang, TGI, llama.cpp, our simulator.
 
-Names as the servers' sources and manuals have them: vLLM (V0 and V1), SGLang, TGI, llama.cpp, and our
-simulator, which speaks vLLM's. A histogram of a server is two counters here: the sum and the count, whose
-increments over the window give its mean.
+A histogram of a server is two counters here, sum and count, whose increments over the window give its mean.
 """
 
 from __future__ import annotations

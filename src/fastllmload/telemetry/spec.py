@@ -35,7 +35,6 @@ class SamplerSpec(msgspec.Struct, frozen=True):
 def open_power(
     name: str, command: str | None = None, gpus: Sequence[int] = (), interval_s: float = 1.0
 ) -> Sensor | Absent:
-    """One power sensor out of POWER."""
     if name == "nvml":
         return open_nvml(gpus)
     if name == "rapl":

@@ -1,7 +1,6 @@
 """What telemetry adds to run.json: each series over the window, the server-only figures, the power of the run.
 
-A gauge is averaged over its samples in the window. A counter's increment is taken between the samples nearest to the
-window's two ends, because the server tells it only once a tick; the span between them is given with it.
+A gauge is averaged in the window; a counter's increment is taken between the samples nearest to its two ends.
 """
 
 from __future__ import annotations
@@ -34,11 +33,7 @@ PER_CORE = re.compile(r"host\.cpu\d+\.busy")  # in telemetry.npy; as one line pe
 
 
 def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
-    """`telemetry`, `server`, and `metrics` with power, for run.json; *measured* is what
-    `metrics.run.measure.measure` gave.
-
-    Without telemetry every figure is null and `telemetry` is null.
-    """
+    """`telemetry`, `server`, and `metrics` with power, for run.json; *measured*: result of `metrics.run.measure.measure`."""
     found, window = left_of(run), window_of(run)
     spans = Spans(found, window)
     return {
@@ -49,7 +44,6 @@ def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def left_of(run: Run) -> Telemetry:
-    """The run's telemetry; none of it where its files are damaged."""
     try:
         return Telemetry() if run.lost(INDEX, ROWS) else load(run.directory)
     except RunFolderError:
@@ -125,9 +119,7 @@ class PowerMetric(Value, frozen=True, kw_only=True):
 
 
 def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, Metric]:
-    """`power_w` over the first measured dispatch .. the last measured end, and `tok_s_per_w` (spec/metrics
-    6.8).
-    """
+    """`power_w` from the first measured dispatch to the last measured end, and `tok_s_per_w` (spec/metrics 6.8)."""
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_dispatch"] > 0)]
     series = power_series(found)
     watts = None
@@ -149,7 +141,6 @@ def power_series(found: Telemetry) -> TelemetrySeries | None:
 
 
 def median_rate(run: Run, measured: Mapping[str, Any]) -> float | None:
-    """Median gen_tok_s of the latency population."""
     known = measured["metrics"].get("gen_tok_s")
     if known is not None and known.get("unit") == "tokens/s":
         return known["p50"] if known["p50"] is None else float(known["p50"])

@@ -1,7 +1,4 @@
-"""Conversation (IETF A.3): one question, from a ShareGPT file or, as a reported deviation, filler of fitted lengths.
-
-Half of the requests begin with the same system prompt of 200 tokens, in addition to the question's length.
-"""
+"""Conversation (IETF A.3): a question of a ShareGPT file, or filler; half have a system prompt of 200 more tokens."""
 
 from __future__ import annotations
 
@@ -84,9 +81,7 @@ class SystemPrompt:
 
 
 class Conversation:
-    """Requests from *dataset* or, without one, generated; *osl* replaces the output lengths. *chat*: the system prompt is a
-    separate message, else the beginning of the prompt.
-    """
+    """Requests of *dataset*, or generated; *osl* replaces output lengths. *chat*: the system prompt is a message."""
 
     def __init__(
         self, tokenizer: Tokenizer | None, seed: int | str, prefix_seed: str, *,
@@ -177,7 +172,6 @@ def answer_tokens(one: DatasetRequest) -> int:
 
 
 def dataset_facts(dataset: Dataset) -> dict[str, Any]:
-    """The file as plan.json describes it (IETF 4.3.3)."""
     return {
         "sha256": dataset.sha256,
         "requests": len(dataset.requests),
@@ -188,14 +182,11 @@ def dataset_facts(dataset: Dataset) -> dict[str, Any]:
 
 
 def quantiles(values: list[int]) -> list[int]:
-    """P50, P95 and P99."""
     return [round(one) for one in np.quantile(values, (0.5, 0.95, 0.99))] if values else []
 
 
 class Questions:
-    """Conversations without end. Questions and lengths of *seed* are those of the workload's single requests, in order.
-    *answered*: every turn has filler of its answer's length, for a planned history.
-    """
+    """Conversations without end, of the single requests' questions. *answered*: with filler for a planned history."""
 
     def __init__(self, of: Conversation, tokenizer: Tokenizer | None, seed: int | str, answered: bool) -> None:
         self._questions: Iterator[tuple[str, int, int, int]] = of.questions()

@@ -300,8 +300,6 @@ def format_value(value: object) -> str:
 
 
 class Turn(msgspec.Struct):
-    """One turn of a conversation."""
-
     speaker: str = msgspec.field(name="from")
     value: str
 

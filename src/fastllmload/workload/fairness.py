@@ -1,7 +1,6 @@
 """Short and long requests of Synthetic-Skewed for the test of scheduling fairness (IETF 5.6).
 
-The class is drawn first, from its own stream; then (input, output) are drawn as in Synthetic-Skewed until they lie in
-the class's rectangle. Their natural probabilities are 0.1832 and 0.0130, so the mix is set explicitly.
+The class is drawn first; then lengths are drawn as in Synthetic-Skewed until they lie in its rectangle.
 """
 
 from __future__ import annotations

@@ -123,8 +123,6 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of *values*, all equally likely."""
-
     values: tuple[int, ...]
 
     def draw(self, stream: Stream) -> int:

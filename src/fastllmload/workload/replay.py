@@ -1,8 +1,4 @@
-"""Prompts of a trace: its lengths in its order, with text that is shared exactly where its blocks were shared.
-
-A block's content is drawn from its own stream, so equal ids give equal text in every request, and different ids different
-text.
-"""
+"""Prompts of a trace: its lengths in its order, with text that is shared exactly where its blocks were shared."""
 
 from __future__ import annotations
 
@@ -21,9 +17,7 @@ BLOCKS_KEPT = 4096  # 8 MiB of the blocks used last
 
 
 class Replay:
-    """The requests of *trace*, repeated without end. `repeated`: tokens so far that an unlimited prefix cache would have
-    found (`cached_tokens`).
-    """
+    """The requests of *trace*, repeated without end. `repeated`: tokens so far that an unlimited prefix cache finds."""
 
     def __init__(self, trace: Trace, span: int, seed: int | str) -> None:
         self._trace = trace

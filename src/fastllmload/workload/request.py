@@ -52,9 +52,7 @@ def texts(messages: Sequence[Any]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ComposedPrompt:
-    """One request. *target*: tokens that the prompt should have; *input_tokens*: those it has; *shared*: tokens of
-    a part that other requests have too; *part*: number of that part.
-    """
+    """*target*: tokens that the prompt should have; *shared*: those of *part*, which other requests have too."""
 
     content: Content
     target: int

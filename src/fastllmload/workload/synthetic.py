@@ -59,7 +59,6 @@ class Batch:
     shared: npt.NDArray[np.int32] | None = None  # None: none are
 
     def first(self, count: int) -> Batch:
-        """The first *count* requests."""
         prompt = self.prompt[:count]
         kind = None if self.kind is None else self.kind[:count]
         return Batch(self.drawn[: int(prompt.sum())], prompt, self.output[:count], kind)
@@ -73,7 +72,6 @@ class Batch:
         )
 
     def prompts(self) -> Iterator[npt.NDArray[np.uint32]]:
-        """The numbers of each prompt."""
         at = 0
         for size in self.prompt.tolist():
             yield self.drawn[at : at + size]
@@ -146,9 +144,7 @@ class Prefixes:
 
 
 class Synthetic:
-    """Requests without end. *prefixes* are added to the drawn input length; *fixed* tokens of it are a fixed text after the
-    prompt, which is not drawn here.
-    """
+    """Requests without end. *prefixes* are added to the drawn input length, of which *fixed* tokens are a fixed text."""
 
     def __init__(
         self, shape: Shape, span: int, seed: int | str, prefixes: Prefixes | None = None, fixed: int = 0

@@ -288,10 +288,7 @@ def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
 
 
 def prefix_hit_rate(trace: Trace) -> float | None:
-    """Share of all prompt tokens in full blocks that an unlimited prefix cache has seen before, in the order of the trace.
-
-    As in a prefix cache, a block counts only if all blocks before it were found. None for a trace without blocks.
-    """
+    """Share of all prompt tokens in leading blocks that an unlimited prefix cache has seen; None without blocks."""
     if trace.block is None:
         return None
     seen: set[int] = set()
@@ -338,7 +335,6 @@ def rounds(trace: Trace, speed: float) -> Iterator[npt.NDArray[np.float64]]:
 
 
 def describe_trace(trace: Trace) -> dict[str, Any]:
-    """The trace as plan.json describes it."""
     return {
         "sha256": trace.sha256,
         "rows": len(trace),

@@ -1,7 +1,4 @@
-"""Parse the options of user behavior: think times, turns, cancellation, slow readers, abandonment.
-
-The message of a ValueError follows the option and its text in a sentence.
-"""
+"""Parse the options of user behavior; the message of a ValueError follows the option and its text in a sentence."""
 
 from __future__ import annotations
 
@@ -52,7 +49,6 @@ class Pause:
 
 
 def read_pause(text: str) -> Pause:
-    """A think time."""
     kind, colon, rest = text.strip().partition(":")
     parts = rest.split(",")
     if not colon:

@@ -12,8 +12,6 @@ from fastllmload.errors import InputError
 
 
 class Explanation(NamedTuple):
-    """One code of the catalogue."""
-
     code: str
     cause: str
     remedy: str

@@ -24,10 +24,7 @@ FORMATS = ("jsonl", "csv", "parquet", "hlog")
 
 
 def export_rows(folder: Path, form: str, output: Path | None, redact: bool = False) -> list[Path]:
-    """Write *form* to *output* (None: standard output, whose reader may close it early); returns the Parquet files.
-
-    *redact* leaves out host names, URLs and paths.
-    """
+    """Write *form* to *output* (None: standard output); returns the Parquet files. *redact*: no host names, URLs, paths."""
     from fastllmload.records.folder_lock import describe_leftover_files
     from fastllmload.records.integrity import EVENTS, ROWS, TEXT, missing_checksums
     from fastllmload.records.run import load
@@ -60,7 +57,6 @@ def _export(run: Run, form: str, output: Path | None) -> list[Path]:
 
 
 def _left(run: Run, name: str) -> str:
-    """What the export contains of a damaged file."""
     if name == "requests.npy":
         return f"; written are the {len(run.rows):,} requests before the cut"
     if name == "tokens.npy":
@@ -71,7 +67,6 @@ def _left(run: Run, name: str) -> str:
 
 
 def without_names(run: Run) -> Run:
-    """Targets are numbered instead of named."""
     from fastllmload.report.redaction import without_names as unnamed
 
     return replace(run, manifest=unnamed(run.manifest))

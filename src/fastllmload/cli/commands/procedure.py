@@ -36,12 +36,7 @@ ABOUT = {
 
 
 WORKLOAD_OPTIONS = {"workload", "dataset_path", "isl", "prefix_len", "turns", "plan", "classes"}  # say what is sent
-FOREIGN_WORKLOAD_OPTIONS = {
-    "workload",
-    "dataset_path",
-    "turns",
-    "plan",
-}  # never sent by a test with its own workload
+FOREIGN_WORKLOAD_OPTIONS = {"workload", "dataset_path", "turns", "plan"}  # never sent by a test with its own workload
 
 
 class ProcedureCommand(RunCommand):
@@ -103,7 +98,6 @@ procedure = Procedures(
 
 
 def start(name: str, parameters: Mapping[str, object]) -> int:
-    """Run the test *name*; returns its exit code."""
     from fastllmload.cli.commands.run import current_redactor
     from fastllmload.cli.options.reading import read_settings
     from fastllmload.cli.options.rules import validate_traffic
@@ -182,7 +176,6 @@ def fixed_length(osl: str | None, name: str) -> int | None:
 
 
 def hook_commands(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Hook name → command."""
     from fastllmload.experiment.preparation.hooks import HOOKS
 
     for name, _ in pairs:

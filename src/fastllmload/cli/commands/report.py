@@ -99,9 +99,7 @@ def warn(subject: Subject, form: str, secrets: Redactor) -> None:
 
 
 def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
-    """Warn of levels that differ from the procedure's tables: missing, damaged or not listed. A redacted report gives
-    only their number, since their names reveal loads.
-    """
+    """Warn of levels that differ from the procedure's tables; redacted, of their number only: names reveal loads."""
     from fastllmload.report.documents.subject import procedure_document
 
     found = list(problems_of_levels(subject.folder, procedure_document(subject.folder)))
@@ -150,9 +148,7 @@ def text_of(subject: Subject, form: str) -> str:
 
 
 def of_procedure(subject: Subject, form: str) -> str:
-    """A procedure has its own views for the terminal and as a page; for other forms, one that did not finish is completed by
-    what its document lacks.
-    """
+    """In the procedure's own views; in other forms with what the document of one that did not finish lacks."""
     from dataclasses import replace
 
     from fastllmload.documents.write import plain

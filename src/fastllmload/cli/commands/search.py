@@ -117,8 +117,6 @@ def start(**parameters: object) -> int:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What the options of a search ask for."""
-
     settings: RunSettings
     secret: Secret | None
     parameters: SearchParameters
@@ -126,7 +124,6 @@ class SearchOptions:
 
 
 def read_search(given: RawOptions, redact: Redactor) -> SearchOptions:
-    """From the options of a run and of the search. InputError."""
     from fastllmload.cli.options.reading import read_settings
     from fastllmload.cli.options.sources import read_own
     from fastllmload.search.run import SearchTerms

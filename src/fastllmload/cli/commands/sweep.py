@@ -51,7 +51,6 @@ class SweepCommand(RunCommand):
 
 
 def values_of(name: str, text: str) -> list[str]:
-    """The values of one --vary."""
     found = [part.strip() for part in text.split(";" if ";" in text else ",")]
     if "" in found or len(found) < 1:
         raise InputError("option-value-missing", f"--vary {name}={text} holds an empty value; write NAME=V1,V2")

@@ -36,7 +36,6 @@ PLANS: tuple[tuple[str, type[Any]], ...] = (("load", Load), ("workload", Workloa
 
 
 def allowed() -> set[str]:
-    """Parameters that may differ between classes."""
     own = {option.parameter for name in ("Workload", "Users") for option in SECTIONS[name]
            if (option.field or "").partition(".")[2] not in RUN_WIDE}  # fmt: skip
     return own | set(OWN)
@@ -150,12 +149,8 @@ def _validate_shares(tables: Sequence[Mapping[str, object]]) -> None:
 
 
 def one_class(
-    table: Mapping[str, object],
-    settings: RunSettings,
-    run: Fields,
-    seconds: float,
+    table: Mapping[str, object], settings: RunSettings, run: Fields, seconds: float
 ) -> tuple[TrafficClass, Sequence[tuple[str, float]]]:
-    """A class and its objectives."""
     rest = dict(table)
     name = rest.pop("name", None)
     if not isinstance(name, str) or NAME.fullmatch(name) is None:

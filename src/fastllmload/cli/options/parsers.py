@@ -279,7 +279,6 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def hook(text: str) -> tuple[str, str]:
-    """A change of the server and the shell command that makes it."""
     name, equals, command = text.partition("=")
     if equals == "" or name.strip() == "" or command.strip() == "":
         raise InvalidValue(
@@ -348,7 +347,6 @@ def cpus(text: str) -> tuple[int, ...]:
 
 
 def gpus(text: str) -> tuple[int, ...]:
-    """`0,2-3`: numbers of GPUs."""
     try:
         return cpus(text)
     except ValueError:
@@ -431,8 +429,6 @@ def nearest(value: str, names: list[str]) -> str:
 
 
 def arrival(text: str) -> str:
-    """Name of an arrival process; `onoff` may carry its periods, which are checked later. `ramp` is Poisson with a
-    rising rate, `trace` uses the instants of the replayed trace.
-    """
+    """`onoff` may carry its periods, which are checked later; `ramp` is Poisson with a rising rate."""
     one_of("poisson", "constant", "uniform", "gamma", "bursty", "onoff", "ramp", "trace")(text.partition(":")[0])
     return text

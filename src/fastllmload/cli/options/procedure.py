@@ -1,8 +1,4 @@
-"""The options that procedures add to those of a run, as tables of the same kind.
-
-An option's `field` names a field of the test's parameters; those in `COMMON` apply to every test.
-`--duration` and `--num-requests`, options of a run, are the length and the size of a level.
-"""
+"""The options that procedures add to those of a run: of each test, and (`COMMON`) of all."""
 
 from __future__ import annotations
 

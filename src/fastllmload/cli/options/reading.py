@@ -55,10 +55,7 @@ def read_parameters(
 def read_settings(
     raw_options: RawOptions, environment: Mapping[str, str], redactor: Redactor, complete: bool = True
 ) -> tuple[RunSettings, Secret | None]:
-    """The settings that *raw_options* ask for, and the API key.
-
-    Not *complete*: load and duration may be missing; a procedure decides them.
-    """
+    """The settings that *raw_options* ask for, and the API key. Not *complete*: a procedure decides load and duration."""
     _add_environment(raw_options, environment)
     _register_secrets(raw_options, redactor)
     secret = _api_key(raw_options, redactor)
@@ -90,7 +87,6 @@ def read_settings(
 
 
 def _seconds(fields: Fields) -> float:
-    """Duration of the run for a changing rate."""
     found = fields.get("load.duration", DEFAULT_SECONDS)
     assert isinstance(found, float)
     return found

@@ -1,8 +1,4 @@
-"""The rules for combining the options of a run, as one table: which contradict each other, need or exclude each other.
-
-Options of the command line, of config files and of the Python API are checked by the same rules, in this order. A rule
-depends on which options were given and on the fields of the settings that were parsed from them.
-"""
+"""The rules for combining options, from the command line, config files or the Python API, in this order."""
 
 from __future__ import annotations
 
@@ -58,9 +54,7 @@ EXAMPLE = "fastllmload --rate 500 --duration 30"
 
 @dataclass(frozen=True)
 class Chosen:
-    """The options that were given, and the fields parsed from them. *complete*: they describe a run, else a procedure or a
-    search decides how much load there is.
-    """
+    """Given options, and the fields parsed from them. Not *complete*: a procedure or a search decides the load."""
 
     given: RawOptions
     fields: Fields
@@ -68,7 +62,6 @@ class Chosen:
     of_class: str = ""  # name of the class that they describe
 
     def has(self, *parameters: str) -> bool:
-        """Whether one of *parameters* is given."""
         return any(each in self.given for each in parameters)
 
     def where(self, parameter: str) -> str:
@@ -87,17 +80,14 @@ class Chosen:
 
     @property
     def arrival(self) -> str:
-        """The arrival process, without the periods of `onoff`."""
         return str(self.get("load.arrival")).partition(":")[0]
 
     @property
     def bounded(self) -> bool:
-        """Whether the run ends by itself."""
         return any(self.get(each) is not None for each in ("load.duration", "load.num_requests", "run.num_requests"))
 
     @property
     def recorded_instants(self) -> bool:
-        """Whether the instants are those of a trace."""
         return self.workload in TRACES and self.get("load.rate") is None and self.get("load.concurrency") is None
 
     @property
@@ -107,13 +97,11 @@ class Chosen:
 
     @property
     def drawn_ids(self) -> bool:
-        """Whether the prompts are drawn as token ids."""
         drawn = self.workload not in (*DATASETS, *OWN_PROMPTS)
         return drawn and self.get("workload.prompt_form") != "words"
 
     @property
     def recorded_turns(self) -> bool:
-        """Whether conversations come from a file."""
         from_file = self.workload == "conversation" and self.get("workload.dataset_path") is not None
         return from_file or self.workload in WITH_CONVERSATIONS
 
@@ -374,7 +362,6 @@ def validate_class(one: TrafficClass, settings: RunSettings) -> None:
 
 
 def fields_of(traffic: RunSettings | TrafficClass) -> Fields:
-    """The fields of its load and workload, all of them."""
     groups = {"load": traffic.load, "workload": traffic.workload}
     return {f"{group}.{name}": value for group, each in groups.items() for name, value in structs.asdict(each).items()}
 

@@ -115,9 +115,7 @@ RIVALS = (("rate", "concurrency"), ("api_key", "api_key_file"), ("ui", "disable_
 
 
 def merge_config(command: RawOptions, more: Sequence[RunOption] = ()) -> RawOptions:
-    """Options of the config file, overridden by those of the command line; one there also removes its rivals in the
-    file. *more*: the command's own options, which the file may contain too.
-    """
+    """Options of the config file, overridden by those of the command line and without their rivals. *more*: its own."""
     if "config" not in command:
         return command
     config = from_config(command["config"].texts[0], more)
@@ -184,7 +182,6 @@ def read_own(raw_options: RawOptions, own: Sequence[RunOption]) -> dict[str, Any
 
 
 def choose_sensor(raw_options: RawOptions, fields: Fields) -> None:
-    """The power sensor that an option of one sensor implies."""
     if "power_command" in raw_options:
         fields.setdefault("telemetry.power", "command")
     if "gpu_index" in raw_options and fields.get("telemetry.power", "auto") == "auto":

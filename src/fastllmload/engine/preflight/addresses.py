@@ -128,7 +128,6 @@ def target_spec(
     api_key: str | None,
     server_name: str | None,
 ) -> TargetSpec:
-    """What a worker needs to reach one address of *base*."""
     family, numeric, port = address
     return TargetSpec(
         url=base.public_url,

@@ -1,6 +1,4 @@
-"""Reads a server's answers to the preflight: its list of models in OpenAI's or Ollama's format, what the answer to the probe
-reports, and answers that a run would count as failed: other protocols, web pages, encoded or invalid bodies.
-"""
+"""Reads a server's answers to the preflight: models, the probe's answer, and what a run would count as failed."""
 
 from __future__ import annotations
 
@@ -74,7 +72,6 @@ def is_web_page(content: bytes, content_type: str) -> bool:
 
 
 def is_encoded(encoding: str) -> bool:
-    """Whether a body of this Content-Encoding must be decoded."""
     return encoding.strip().lower() not in ("", "identity")
 
 
@@ -121,9 +118,8 @@ def quoted_list(names: Sequence[str]) -> str:
 
 
 class ProbeAnswer(NamedTuple):
-    """What an answer contains in addition to its text. *usage*: an event had usage, None: there was no answer; *counted*:
-    all events with text had completion_tokens, *listed*: all had a list of their tokens; *texts*: number of events with
-    text; *ended*: it reached a finish_reason or [DONE].
+    """*usage*: an event had usage, None: there was no answer; *counted*: all events with text had completion_tokens,
+    *listed*: all had a list of their tokens; *texts*: events with text; *ended*: finish_reason or [DONE].
     """
 
     usage: bool | None
@@ -133,7 +129,6 @@ class ProbeAnswer(NamedTuple):
     ended: bool = False
 
     def reports(self, way: str) -> bool:
-        """Whether the events report their tokens in this way."""
         return self.counted if way == USAGE else self.listed
 
     @property

@@ -1,6 +1,4 @@
-"""Checks the target before the clock starts: is it reachable, does it offer the model, does it answer with tokens? A
-clear error now is better than a failed run.
-"""
+"""Checks the target before the clock starts: is it reachable, has it the model, does it answer with tokens?"""
 
 from __future__ import annotations
 
@@ -54,9 +52,8 @@ def preflight(
     *,
     cold: bool = False,
 ) -> Preflight:
-    """Check every URL of the run and of its classes. InputError (exit 2) or TargetError (exit 3), one sentence each.
-    *redact* replaces secrets in a server's text; *report_progress* receives one line for each long wait. *cold*: the run
-    measures a cold start.
+    """Check every URL of the run and of its classes. InputError, TargetError. *redact* replaces secrets of a server's text;
+    *report_progress* receives one line for each long wait. *cold*: the run measures a cold start.
     """
     key = None if secret is None else secret.reveal()
     check_source_addresses(settings.target.source_addresses)
@@ -81,11 +78,7 @@ def preflight(
 
 
 def check_server(probe: ServerProbe, found: Preflight, wanted: str | None, cold: bool) -> str:
-    """Check that the server of *probe* is reachable and answers, and add the result to *found*. Returns its model.
-
-    *cold*: the run measures a cold start (IETF 4.5.3): its first request must be the server's first, so only the list of
-    models is used to check that the server is ready.
-    """
+    """Check that the server of *probe* answers, add that to *found*, and return its model. *cold*: only list its models."""
     address = probe.reach([] if found.targets else found.connect_ms)
     found.first = found.first or probe
     model = probe.model(wanted)
@@ -105,9 +98,7 @@ def check_server(probe: ServerProbe, found: Preflight, wanted: str | None, cold:
 
 
 def ask(probe: ServerProbe, found: Preflight, model: str) -> bool | None:
-    """Get an answer from *probe*'s server; returns whether it reported usage. All targets get the same request for token
-    counts in events; if one of them does not support it, the run does not use it.
-    """
+    """Whether the answer of *probe*'s server reported usage. All targets get the same request for token counts in events."""
     probe.known = found.way
     usage = probe.answer(model, found.notes)
     found.way = probe.way or found.way
@@ -134,9 +125,7 @@ def check_class_servers(
 
 
 def most_general(settings: ProbeSettings, classes: Sequence[TrafficClass]) -> ProbeSettings:
-    """What the first probe of the run's targets asks: as the run does if any class at these targets uses the run's protocol
-    and model, or if there is no such class; otherwise as the first class at these targets does.
-    """
+    """What the first probe asks: as the run does, or the first class if no class at these targets does as the run."""
     target = settings.target
     home = [one for one in classes if not one.urls or one.urls == target.urls]
     plain = [one for one in home if one.endpoint_type in (None, target.endpoint_type)]

@@ -83,8 +83,6 @@ class ProbeSettings:
 
 
 class ServerConnection:
-    """Blocking connections to one URL, one request per connection."""
-
     def __init__(
         self,
         settings: ProbeSettings,
@@ -140,9 +138,7 @@ class ServerConnection:
         )
 
     def round_trips(self, connect_ms: list[float], most: int = RTT_CONNECTS) -> None:
-        """Measure *most* more connects to the address that accepted the first, in ms; fewer when they take long.
-        TargetError when it no longer accepts connections.
-        """
+        """Measure *most* more connects in ms; fewer when they take long. TargetError when one is refused."""
         begun = time.perf_counter()
         spare = port_capacity(len(self.settings.target.source_addresses)) // PORTS_EACH  # each waits in TIME_WAIT
         for number in range(min(most, max(RTT_LEAST - 1, spare))):
@@ -313,9 +309,7 @@ class OpenConnection:
 
 
 def final_response(connection: socket.socket, method: str) -> tuple[http.client.HTTPResponse, bytes]:
-    """The final response after any interim ones (RFC 9110, 15.2), and its head as received. http.client skips only 100
-    responses; the returned head then begins with theirs.
-    """
+    """The final response (RFC 9110, 15.2), and its head as received, after those of 100 responses."""
     opened = OpenConnection(connection)
     with contextlib.ExitStack() as failed:
         failed.callback(opened.reader.close)

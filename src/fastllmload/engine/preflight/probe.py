@@ -48,10 +48,8 @@ OPTION = "--continuous-usage"
 
 
 class ServerProbe(ServerConnection):
-    """The checks of one URL. *context_limit*: tokens, from its list, of the model last requested; *served*: the model
-    requested of a class's own server; *asked_tokens*: the output length that `answer` requested; *answer_s*: how long that
-    answer took. *way*: the way of requesting token counts in events that this server supports, None where none was
-    requested; *known*: the way that an earlier server supports, the only one tried then.
+    """*context_limit*: tokens, of the model last requested; *served*: the model of a class's own server.
+    *way*: the way of requesting token counts in events that this server supports; *known*: that of an earlier server.
     """
 
     context_limit: int | None = None
@@ -157,9 +155,7 @@ class ServerProbe(ServerConnection):
             raise RequestRefused("unauthorized", f"{self.base.public_url} answers {status}: {given}")
 
     def answer(self, model: str, notes: list[str]) -> bool | None:
-        """Send one short real request; repeat it when it fails, and without fields that the server refuses. Returns whether
-        usage was reported; remarks are added to *notes*.
-        """
+        """Send one short request, without fields that are refused. Whether usage was reported; remarks go to *notes*."""
         add_notes(notes, *self.unlisted)
         answer, ways, tries = None, self._ways(self.settings.workload), TRIES
         for way in ways:
@@ -263,7 +259,6 @@ class ServerProbe(ServerConnection):
         )
 
     def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
-        """TargetError for a 200 without a valid answer."""
         if is_web_page(content, content_type):
             raise TargetError(
                 "answer-not-understood",
@@ -324,7 +319,6 @@ class ServerProbe(ServerConnection):
             )
 
     def _status_advice(self, status: int) -> str:
-        """What to check when a probe is answered with *status*."""
         if status == 101:
             return (
                 f"it wants to speak {self.header('Upgrade') or 'something else'} here; give a path that answers in HTTP"
@@ -346,8 +340,6 @@ class FieldRefused(RequestRefused):
 
 
 class ProbeFailed(TargetError):
-    """The server answered the request for its models with an error."""
-
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__("server-error", f"it answered {status}")
         self.status = status
@@ -355,17 +347,13 @@ class ProbeFailed(TargetError):
 
 
 def refusal_code(status: int) -> str:
-    """The code of an answer with *status* that is not a success."""
     if status >= 500:
         return "server-error"
     return "target-redirects" if 300 <= status < 400 else "request-refused"
 
 
 def probe_tokens(workload: Workload) -> int:
-    """Output tokens of a probe: PROBE_TOKENS, or more if fields of --extra-body require a larger limit.
-
-    Not more than a fixed --osl: the server would answer every request of the run in the same way.
-    """
+    """Output tokens of a probe: PROBE_TOKENS, or what fields of --extra-body require, up to a fixed --osl."""
     asked = [PROBE_TOKENS]
 
     def visit(value: Any) -> None:
@@ -384,7 +372,6 @@ def probe_tokens(workload: Workload) -> int:
 
 
 def add_notes(notes: list[str], *remarks: str) -> None:
-    """Add those of *remarks* that *notes* does not contain."""
     notes += [remark for remark in remarks if remark not in notes]
 
 

@@ -82,9 +82,7 @@ def trust_advice(verify_code: int) -> str:
 
 
 def tls_advice(problem: BaseException, target: Target) -> str | None:
-    """What to check when TLS failed with *problem*, in the handshake or at the first bytes after it; None when TLS was not
-    the cause. (With TLS 1.3 a server rejects the client's certificate only after the client has finished its handshake.)
-    """
+    """What to check when TLS failed, in the handshake or (TLS 1.3) at the first bytes after it; None for another cause."""
     reason = (problem.reason or "") if isinstance(problem, ssl.SSLError) else ""
     mine = (
         "does it want a client certificate (--cert, --key)?"

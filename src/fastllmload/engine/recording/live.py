@@ -101,7 +101,6 @@ class Live:
         )  # fmt: skip
 
     def errors(self) -> dict[str, int]:
-        """Requests of this phase that failed, by class of error."""
         return {name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self.since(k.W_ERROR0 + n))}
 
     def failed_at(self) -> dict[str, int] | None:
@@ -115,7 +114,6 @@ class Live:
         return {url: count for url, count in counted.items() if count}
 
     def since(self, word: int) -> int:
-        """A counter of this phase."""
         return self.fleet.total(word) - self._base.get(word, 0)
 
 

@@ -197,9 +197,7 @@ def other_side(program: Program, side: FilterSide) -> None:
 
 
 def payload(program: Program, name: str, length_at: int) -> None:
-    """Register A has the length of the headers: a frame has no payload if the IP header has the same length, which is 0
-    above 64 KiB.
-    """
+    """Register A has the length of the headers: there is payload if IP states another length, which is 0 above 64 KiB."""
     program.do(STORE, END)
     program.do(LDX_SCRATCH, END)
     program.do(LD_HALF, length_at)

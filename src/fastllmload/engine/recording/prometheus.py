@@ -1,8 +1,4 @@
-"""`--prometheus PORT`: serves the run's own counters and histograms, read from the workers' shared memory.
-
-Work is done only for a request, and never in a worker. Names, labels and units are documented in docs/prometheus.md and
-must not change.
-"""
+"""`--prometheus PORT`: serves the run's own counters and histograms (docs/prometheus.md), from shared memory."""
 
 from __future__ import annotations
 
@@ -27,11 +23,7 @@ MISSING = "--prometheus needs the package prometheus-client; install fastllmload
 COUNTERS: tuple[tuple[str, int, str], ...] = (
     ("requests_dispatched", k.W_RELEASED, "Requests that were sent, or tried."),
     ("events", k.W_EVENTS, "Events of the responses, of every kind."),
-    (
-        "content_events",
-        k.W_CONTENT_EVENTS,
-        "Events that carried output text; one token each where the server does so.",
-    ),
+    ("content_events", k.W_CONTENT_EVENTS, "Events that carried output text; one token each where the server does so."),
     ("received_bytes", k.W_BYTES_IN, "Bytes read from the target."),
     ("sent_bytes", k.W_BYTES_OUT, "Bytes written to the target."),
     ("connects", k.W_CONNECTS, "Connections made."),
@@ -41,26 +33,7 @@ LEVELS: tuple[tuple[str, int, str], ...] = (
     ("requests_in_flight", k.W_IN_FLIGHT, "Requests in flight now."),
     ("connections_open", k.W_CONNECTIONS, "Connections open now."),
 )
-DELAYS = (
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    1.0,
-    2.0,
-    5.0,
-    10.0,
-    20.0,
-    50.0,
-    100.0,
-    200.0,
-    500.0,
-)
+DELAYS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 GAPS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 LAGS = (1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.1, 1.0)
 HISTOGRAMS: tuple[tuple[str, int, tuple[float, ...], str], ...] = (
@@ -149,11 +122,7 @@ def distributions(phases: Sequence[PhaseTotals]) -> Iterator[Metric]:
 
 
 def in_buckets(words: Words, bounds: Sequence[float]) -> tuple[list[tuple[str, float]], float]:
-    """(le, cumulative count) for *bounds* in seconds and +Inf, and the sum in seconds.
-
-    HDR counts are assigned by the middle of their bucket, so a value within 0.05 % of a bound may be counted on either
-    side. The sum is that of the middles, so it is exact to 0.05 % too.
-    """
+    """(le, cumulative count) for *bounds* in seconds and +Inf, and the sum in seconds; exact to 0.05 %."""
     at = np.flatnonzero(words[: histogram.COUNTS])
     counts, middles = words[at], middle_ns(at)
     cumulative = np.concatenate([[0], np.cumsum(counts)])

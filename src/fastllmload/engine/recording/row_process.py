@@ -19,9 +19,7 @@ ROW_WRITER = (sys.executable, "-m", "fastllmload.engine.recording.row_writer")
 
 
 class RowProcess:
-    """*memories*, *texts*: a descriptor per worker, for rows and for texts of failures; *life*: a descriptor that every
-    worker inherits and keeps open until its end.
-    """
+    """*memories*, *texts*: a descriptor per worker; *life*: one that every worker keeps open until its end."""
 
     def __init__(self, specs: Sequence[WorkerSpec], environment: dict[str, str]) -> None:
         self._environment = environment
@@ -62,9 +60,7 @@ class RowProcess:
         return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
     def finish(self) -> dict[str, int]:
-        """Wait until everything is written, after the workers have ended. Returns the numbers of "rows", "events" and
-        "texts" that are not on the disk; {} if called again.
-        """
+        """Wait until all is written, after the workers' end. Returns what is not on the disk; {} if called again."""
         if self.life < 0:
             return {}
         self.restarted()

@@ -1,13 +1,8 @@
 """The process that writes the rows of all workers to the disk: `python -m fastllmload.engine.recording.row_writer`.
 
-Workers write to memory and never wait for a disk. Every half second this process writes new rows, and texts of failures,
-to the disk. The supervisor and every worker keep an end of a pipe open; when all have closed it or died, this process
-completes the files and ends. So killing a worker or the supervisor loses nothing; killing all of them and this process
-loses what came after the latest pass.
-
-The texts of a worker's failures pass through a memfd with a head and the texts as they are to be in their file.
-
-Imports little, because it starts at the same time as the workers, which need the CPUs.
+Workers write to memory and never wait for a disk. The supervisor and every worker keep an end of a pipe open; when all
+have closed it or died, this process completes the files and ends: killing some of them loses nothing. The texts of a
+worker's failures pass through a memfd. Imports little, because it starts at the same time as the workers.
 """
 
 from __future__ import annotations
@@ -86,9 +81,7 @@ def write(life: int, writers: list[RowWriter], texts: list[TextWriter]) -> None:
 
 
 def main() -> int:
-    """argv[1]: JSON of the descriptor of the pipe, and of each worker: descriptor of its rows, folder, "with text",
-    descriptor of its texts of failures.
-    """
+    """argv[1]: JSON of the pipe's descriptor, and per worker: descriptor of rows, folder, "with text", that of texts."""
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # these signals end the workers; this process ends after them
     life, workers = json.loads(sys.argv[1])

@@ -1,8 +1,4 @@
-"""Controls the tap of a run: decides whether it is used, opens the packet ring, starts and stops the process that reads it.
-
-The ring is opened before the workers connect, so that it has every handshake. Its reader inherits it and starts at the same
-time as the workers; until the reader is ready, the ring stores the packets.
-"""
+"""Controls the tap of a run: the packet ring, opened before the workers connect, and the process that reads it."""
 
 from __future__ import annotations
 
@@ -65,9 +61,7 @@ def obstacle(targets: Sequence[TargetSpec]) -> TapUnavailable | None:
 
 
 def auto_uses_tap(client: Client, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int) -> bool:
-    """The rule of `auto`: use the tap where the kernel does not stamp reads (TLS, connections of the event loop), and where
-    the workers use all cores and so will read late; up to a load that fits in the ring.
-    """
+    """`auto`: where the kernel does not stamp reads, or workers use all cores and read late; for loads that fit the ring."""
     over_loop = client.transport == "asyncio"
     packets = [target for target in targets if target.family != "unix"]
     unstamped = any(over_loop or target.tls for target in packets)

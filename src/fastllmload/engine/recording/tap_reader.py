@@ -1,7 +1,6 @@
 """The process that reads a run's packet ring into a file: `python -m fastllmload.engine.recording.tap_reader`.
 
-Its settings are one line of JSON on stdin. It ends when stdin is closed, by the supervisor or because that died, and then
-prints its figures as JSON on stdout. It imports little, because it starts at the same time as the workers.
+Settings: a line of JSON on stdin. It ends when stdin is closed, and prints its figures as JSON. It imports little.
 """
 
 import json

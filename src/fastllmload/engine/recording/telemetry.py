@@ -38,9 +38,7 @@ PROCESS = (sys.executable, "-m", "fastllmload.telemetry")
 
 @dataclass
 class TelemetryTargets:
-    """What can be sampled. *engine*: facts that the first server reports about itself, for `environment`; *notes*: for
-    the user.
-    """
+    """What can be sampled. *engine*: what the first server reports about itself; *notes*: for the user."""
 
     pages: list[PageSpec] = field(default_factory=list)
     power: tuple[str, ...] = ()
@@ -63,9 +61,7 @@ class TelemetryDiscovery:
         self._bases = [parse_base(url) for url in target.urls]
 
     def find(self, urls: Sequence[str], class_urls: Sequence[str] = ()) -> TelemetryTargets:
-        """Find them. *urls* are the run's targets, *class_urls* those that only classes have. InputError for a requested
-        sensor or page that is not available.
-        """
+        """*class_urls*: targets that only classes have. InputError for a requested sensor or page that is not available."""
         found = TelemetryTargets()
         if not self._options.enabled:
             return found
@@ -138,12 +134,7 @@ class TelemetryDiscovery:
     def _engine(self, spec: PageSpec, base: BaseUrl, answer: Answer) -> dict[str, Any]:
         """Name, version and batch limit, with their source. Only pages that this engine has are requested."""
         engine = engine_of(answer.body)
-        facts: dict[str, Any] = {
-            "name": None,
-            "version": None,
-            "max_batch_size": None,
-            "max_batch_source": None,
-        }
+        facts: dict[str, Any] = {"name": None, "version": None, "max_batch_size": None, "max_batch_source": None}
         facts["server_header"] = self._redacted(answer.headers.get("server"))
         if engine is None:
             return facts
@@ -219,7 +210,6 @@ def ask(spec: PageSpec) -> tuple[Answer | None, str]:
 
 
 def json_object_of(spec: PageSpec) -> dict[str, Any] | None:
-    """The JSON object of a page; None when there is none."""
     answer, _ = ask(spec)
     if answer is None:
         return None
@@ -256,7 +246,6 @@ def interface_to(family: str, address: str) -> str | None:
 
 
 def owner_of(own: str) -> str | None:
-    """Device that has the IPv4 address *own*."""
     if own.startswith("127."):
         return "lo"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
@@ -298,18 +287,11 @@ class TelemetryProcess:
         self._redact = redact
 
     def start(self) -> None:
-        """Start it in its own process group, because only the supervisor handles the terminal's SIGINT. The API key is
-        passed on stdin.
-        """
+        """Start it in its own process group, since the supervisor handles SIGINT. The API key is passed on stdin."""
         environment = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
         with open(self._stderr, "wb") as errors:
             self._child = subprocess.Popen(
-                PROCESS,
-                stdin=subprocess.PIPE,
-                stdout=errors,
-                stderr=errors,
-                process_group=0,
-                env=environment,
+                PROCESS, stdin=subprocess.PIPE, stdout=errors, stderr=errors, process_group=0, env=environment
             )
         assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died at once: stop() says so

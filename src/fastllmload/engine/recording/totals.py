@@ -1,6 +1,4 @@
-"""The workers' counters and live histograms by phase. They continue through the run; a phase is the difference between
-two readings.
-"""
+"""The workers' counters and live histograms by phase: the difference between two readings."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ HISTOGRAMS = (k.H_TTFT, k.H_TTFT_ANY, k.H_ITL, k.H_E2E, k.H_LAG)
 
 @dataclass
 class PhaseTotals:
-    """One phase. *words* are the counters of counters.pxd over all workers, *histograms* HDR counts by number; both since
-    the start of the phase.
+    """*words* (counters.pxd) and *histograms*, by number, of all workers since the start of the phase.
 
     *start_ns*, *end_ns*: sending, CLOCK_MONOTONIC; 0 = not yet. *asked_rate* is None in a closed loop.
     """
@@ -42,10 +39,7 @@ class PhaseTotals:
 
 
 class Totals:
-    """Follows a run. Call `attach` once the workers' memory is mapped; then `begin`, `started`, `ended` for each phase.
-
-    `phases` may be called from another thread at any time; it only reads shared memory.
-    """
+    """Call `attach` once the workers' memory is mapped; `begin`, `started`, `ended` for each phase. `phases`: any thread."""
 
     def __init__(self) -> None:
         self._fleet: Fleet | None = None

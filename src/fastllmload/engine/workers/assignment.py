@@ -30,9 +30,7 @@ def phase_specs(load: Load, phases: Sequence[RunPhase], wanted: Demand, workers:
 
 
 def phase_spec(load: Load, number: int, phase: RunPhase, connections: int) -> PhaseSpec:
-    """A closed loop is bounded by the workers, an open one by its plan. Without a declared drain time-out the
-    supervisor ends the drain of the measured phase.
-    """
+    """Without a declared drain time-out the supervisor ends the drain of the measured phase."""
     plan = phase.plan
     closed = plan.concurrency is not None
     bounded = closed or plan.turns is not None  # requests that follow replies are not in the plan's schedule
@@ -96,7 +94,6 @@ def worker_specs(
 
 
 def dialects(protocol: str, classes: Sequence[TrafficClass]) -> tuple[int, ...]:
-    """The protocol dialect of the answers to each class."""
     protocols = [one.endpoint_type or protocol for one in classes] or [protocol]
     return tuple(resolve_endpoint(name).dialect for name in protocols)
 

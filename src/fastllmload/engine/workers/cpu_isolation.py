@@ -1,8 +1,4 @@
-"""Gives workers their own CPUs while the clock runs; all other processes of the run use the remaining ones.
-
-The supervisor, its terminal, telemetry and the simulated engine share a host with the workers. Whenever the scheduler runs
-one of them before a worker, releases are late by a time slice of some milliseconds.
-"""
+"""Gives workers their own CPUs while the clock runs; all other processes of the run use the remaining ones."""
 
 from __future__ import annotations
 
@@ -29,9 +25,8 @@ def isolate_cpus(
 ) -> Iterator[dict[int, int]]:
     """Isolate the workers from the other processes of this run until the block ends. Yields the CPU of each worker, or {}.
 
-    *workers*: process id by worker number. *engine*, *helpers*: process ids of the embedded engine, of telemetry, row writer
-    and tap reader; None: there is none. *pinned*: --pin. Without it, CPUs are chosen only with an embedded engine, because
-    only then the complete load of this host is known; and by one run at a time, because two would choose the same.
+    *workers*: process id by worker number. *engine*, *helpers*: other process ids. *pinned*: --pin; without it CPUs are
+    chosen with an embedded engine, when the load of this host is known, and by one run at a time.
     """
     cpus = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:

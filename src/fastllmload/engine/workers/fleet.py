@@ -29,8 +29,6 @@ WORKER = (sys.executable, "-m", "fastllmload.engine.workers.worker")
 
 @dataclass
 class Member:
-    """One worker process and its shared words."""
-
     spec: WorkerSpec
     shared: SharedWords
     process: subprocess.Popen[bytes]
@@ -48,9 +46,7 @@ class Member:
 
 
 def launch(spec: WorkerSpec, life: int) -> Member:
-    """Start one worker in its own process group, because only the supervisor handles the terminal's SIGINT, but in the
-    session of the run (docs/decisions/02-processes.md). *life*: a descriptor that it keeps open until its end.
-    """
+    """Start one worker in its own process group (docs/decisions/02-processes.md). *life*: a descriptor to keep open."""
     rows = Path(spec.rows_dir)
     log = rows / "stderr.txt"
     shared = SharedWords.create()
@@ -155,7 +151,6 @@ class Fleet:
         return int(sum(member.words[word] for member in members))
 
     def histogram(self, number: int) -> npt.NDArray[np.int64]:
-        """The workers' histogram *number* added up."""
         merged = histogram.empty()
         for member in self.members:
             histogram.add(merged, member.shared.histogram(number))
@@ -183,7 +178,6 @@ class Fleet:
                 member.process.wait(max(0.0, until - time.monotonic()))
 
     def last_message(self, member: Member, redact: Callable[[str], str]) -> str:
-        """The last line that a dead worker wrote, for a message."""
         lines = self.log_of(member, redact).splitlines()
         return lines[-1] if lines else "nothing on stderr"
 

@@ -1,6 +1,4 @@
-"""Faults in a worker's memory before its clock starts: the first access to a page stops the worker until the host has
-provided one.
-"""
+"""Faults in a worker's memory before its clock starts, since the first access to a page stops the worker."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ MOST_CODE = 4 << 20  # of one mapping: what is larger is a library for matrices,
 
 
 def warm_heap(connections: int) -> None:
-    """Grow the heap by the memory that *connections* will need (buffers of requests, templates of events, conversations)
-    and keep it. C libraries other than glibc may return it to the system.
-    """
+    """Grow the heap by what *connections* need, and keep it. C libraries other than glibc may return it to the system."""
     c = ctypes.CDLL(None)
     wanted = min(HEAP + connections * PER_CONNECTION, MOST)
     c.malloc.restype, c.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -45,9 +41,7 @@ def warm_heap(connections: int) -> None:
 
 
 def warm_objects(connections: int) -> list[bytes]:
-    """The same for the interpreter's small objects, which connections of the event loop need. Keep the result for as long
-    as that memory is needed.
-    """
+    """The same for the interpreter's small objects, for connections of the event loop, while the result is kept."""
     wanted = min(OBJECTS + connections * PER_CONNECTION, MOST_OBJECTS)
     return [bytes(OBJECT) for _ in range(wanted // OBJECT)][::KEEP_EVERY]
 
@@ -71,6 +65,5 @@ def touch(array: npt.NDArray[np.generic] | None) -> None:
 
 
 def page_faults() -> int:
-    """Minor and major page faults of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_minflt + used.ru_majflt

@@ -22,9 +22,7 @@ Place = tuple[str, str, int]  # family, numeric address, port
 def conversations(
     plan: Plan, worker: int, workers: int, slots: int = 0, bodies: Bodies | None = None
 ) -> dict[str, Any]:
-    """Arguments of the reactor for a plan with conversations: this worker's first turns, and how turns are joined. In a
-    closed loop, each round of *slots* conversations is distributed again.
-    """
+    """Arguments of the reactor: this worker's first turns (of each round of *slots* in a closed loop), and the joints."""
     if plan.turns is None:
         return {}
     starts = plan.starts
@@ -48,9 +46,7 @@ def partition_size(total: int, worker: int, workers: int) -> int:
 
 
 def routed(plan: Plan, class_targets: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint16] | None:
-    """The target of each request when classes have their own targets: round robin within a class, and the same target for
-    all turns of a conversation.
-    """
+    """Targets of the requests when classes have their own: round robin within a class, one for a conversation."""
     if not class_targets:
         return None
     found = np.zeros(plan.requests, np.uint16)
@@ -77,9 +73,7 @@ def target_connections(
     in_flight: int,
     churn_per_s: float,
 ) -> list[TargetConnections]:
-    """The connections to each address and port of *targets*. Its part of *in_flight* is proportional to the total *seconds*
-    of its requests (Little's law), its part of *churn_per_s* to their number.
-    """
+    """Connections by address and port: *in_flight* in proportion to *seconds* (Little's law), *churn_per_s* to requests."""
     chosen = routed(plan, class_targets)
     if chosen is None:
         chosen = np.zeros(plan.requests, np.uint16)

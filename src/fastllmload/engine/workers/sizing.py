@@ -28,10 +28,7 @@ DOES_NOT_FIT = "this host cannot carry the run"
 
 @dataclass(frozen=True)
 class Demand:
-    """What the measured phase demands of the client. *rate*: requests/s, inf for all at once.
-
-    *in_flight* is Little's law with the probe's own speed: a loaded server is slower, so it is a lower bound.
-    """
+    """*rate*: requests/s, inf for all at once. *in_flight*: Little's law at the probe's speed, so a lower bound."""
 
     rate: float
     events_per_s: float
@@ -39,9 +36,7 @@ class Demand:
 
 
 def demand(plan: Plan, answer_s: float | None, *, timeout_s: float, streaming: bool, cap: int | None) -> Demand:
-    """*answer_s*: how long the probe's PROBE_TOKENS tokens took; None when there was no answer. *cap*: most in flight of an
-    open loop.
-    """
+    """*answer_s*: duration of the probe's PROBE_TOKENS tokens, None without an answer. *cap*: most in flight, open loop."""
     tokens = float(plan.output_tokens.mean()) if plan.requests else 0.0
     per_token = (answer_s or 0.0) / PROBE_TOKENS
     e2e_s = min(timeout_s, max(answer_s or 0.0, tokens * per_token))
@@ -71,7 +66,6 @@ def requests_per_start(plan: Plan) -> float:
 
 
 def busiest_second(plan: Plan) -> float:
-    """Most requests that the schedule has in one second."""
     assert plan.t_sched is not None
     return float(np.bincount(np.asarray(plan.t_start) // 1_000_000_000).max())
 
@@ -97,9 +91,7 @@ def planned_rate(plan: Plan) -> float:
 def worker_count(
     client: Client, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: int, simulated: bool
 ) -> int:
-    """As configured, or as many as the demand needs at COMFORT; never more than cores (less one for the simulated engine),
-    slots or requests, so that no worker is without any.
-    """
+    """As configured, or as many as the demand needs at COMFORT; never more than cores, slots or requests."""
     most_in_flight = len(plan.starts) if plan.concurrency is None else slots(plan)
     if client.workers is not None:
         return max(1, min(client.workers, most_in_flight))
@@ -122,9 +114,7 @@ def initial_connections(plan: Plan, wanted: Demand, workers: int, cap: int | Non
 
 
 def check_slots_fit_files(load: Load, client: Client, cores: int) -> None:
-    """HostLimitError for a closed loop that no number of workers could keep open, before a plan for a million slots is
-    built. The exact demand is known only with the plan.
-    """
+    """HostLimitError, before a plan is built, for a closed loop that no number of workers could keep open."""
     if load.concurrency is None or load.num_requests is not None:
         return
     workers = client.workers or max(cores, len(client.pin))
@@ -136,9 +126,8 @@ def check_slots_fit_files(load: Load, client: Client, cores: int) -> None:
 def check_run_fits_host(
     plan: Plan, wanted: Demand, workers: int, found: Preflight, *, timeout_s: float, sources: int, fresh: bool
 ) -> None:
-    """HostLimitError before the run, instead of failed connections during it. Ports are counted separately for each target:
-    a port can be used once per source address and target. *sources*: number of --source-address; *fresh*: each request
-    has its own connection.
+    """HostLimitError, instead of failed connections during the run. *sources*: number of --source-address; *fresh*: a
+    connection for each request.
     """
     churn = wanted.rate if fresh and not math.isinf(wanted.rate) else 0.0
     seconds = answer_seconds(plan, found.answer_s, timeout_s)

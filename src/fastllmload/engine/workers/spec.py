@@ -1,6 +1,4 @@
-"""The settings of a worker, one JSON line on its stdin. They contain the API key in the request heads, so they are never
-in argv, the environment or a file.
-"""
+"""The settings of a worker, one JSON line on its stdin: they contain the API key, which argv and files do not."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ import msgspec
 
 
 class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One resolved address. *head_prefix* is latin-1 text: request line and headers, each line ended by CRLF, without
-    X-Request-Id and Content-Length, which differ by request.
-    """
+    """*head_prefix*: latin-1 lines, each ended by CRLF, without X-Request-Id and Content-Length, which differ by request."""
 
     url: str
     family: str  # inet, inet6, unix

@@ -1,9 +1,7 @@
-"""A worker process: one event loop, one reactor, the phases of its spec.
+"""A worker process: one event loop, one reactor, the phases of its spec, which is a line of JSON on stdin.
 
-Started as `python -m fastllmload.engine.workers.worker` with a WorkerSpec as one line of JSON on stdin (the spec carries
-headers with the API key, so it is never in argv, the environment or a file). From then on it talks to the supervisor
-through its shared memory only (`ext/fastllmload/_ext/counters.pxd`). Ends by itself after the last phase, on ABORT, and
-when its parent is gone.
+From then on it communicates with the supervisor through its shared memory only (`ext/fastllmload/_ext/counters.pxd`).
+Ends by itself after the last phase, on ABORT, and when its parent is gone.
 """
 
 from __future__ import annotations

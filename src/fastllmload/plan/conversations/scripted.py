@@ -1,6 +1,4 @@
-"""Conversations of a data set, with its output lengths or drawn ones, and of the workload `conversation`: ShareGPT's or,
-without the file, generated questions, half of them after the system prompt.
-"""
+"""Conversations of a data set, and of the workload `conversation`: ShareGPT's, or generated questions."""
 
 from __future__ import annotations
 
@@ -127,8 +125,7 @@ class ScriptedConversations:
     def _planned(self, turn: ScriptedTurn) -> bytes:
         if turn.reply is None:
             raise InputError(
-                "output-length-missing",
-                f"{turn.request.where} has no reply for a planned history; use --history real",
+                "output-length-missing", f"{turn.request.where} has no reply for a planned history; use --history real"
             )
         return escaped(turn.reply)
 
@@ -160,7 +157,6 @@ class ScriptedConversations:
         return {**found, "dataset": subset_facts(facts, self.workload)}
 
     def conversations(self) -> dict[str, Any]:
-        """The conversations as plan.json describes them."""
         workload = self.workload
         return self._tally.described(
             {"turns": workload.turns, "think_time": workload.think_time, "history": workload.history}
@@ -191,10 +187,9 @@ def as_turn(one: DatasetRequest, endpoint: Endpoint) -> DatasetRequest:
 
 
 def with_planned_calls(one: DatasetRequest, joint: TurnTemplate, number: int) -> DatasetRequest:
-    """Turn *number* with planned calls, if it begins with messages of role `tool`.
+    """Turn *number* with planned calls, if it begins with messages of role `tool`, for replies that do not call.
 
-    These answer the calls of the previous reply in order. An assistant's message with a planned call for each is put
-    before them, for replies that do not call. InputError for a first turn, which no call precedes.
+    These answer the calls of the previous reply in order. InputError for a first turn, which no call precedes.
     """
     content = one.content
     if isinstance(content, str) or not content or not isinstance(content[0], dict) or content[0].get("role") != "tool":
@@ -218,8 +213,7 @@ def with_planned_calls(one: DatasetRequest, joint: TurnTemplate, number: int) ->
 def place_reply(body: bytes, skip: int, one: DatasetRequest) -> tuple[bytes, int, bool]:
     """Body, position of the reply in it, and whether it takes a reply, of a later turn.
 
-    A turn that begins with an assistant's message has its own answer. If that message has no content (it calls a tool),
-    the reply becomes its content.
+    A turn that begins with an assistant's message has its own answer, unless that is a tool call without content.
     """
     content = one.content
     assert isinstance(content, list)

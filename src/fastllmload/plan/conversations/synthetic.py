@@ -31,8 +31,6 @@ USER = b'[{"role":"user","content":'
 
 
 class SyntheticConversations:
-    """Conversations of synthetic prompts."""
-
     trace = None
 
     def __init__(self, workload: asked.Workload, origin: Origin, *, warmup: bool) -> None:
@@ -88,7 +86,6 @@ class SyntheticConversations:
         return {name: alone[name] for name in alone if name not in ("shared_token_share", "prefix_hit_rate")}
 
     def conversations(self) -> dict[str, Any]:
-        """The conversations as plan.json describes them."""
         workload = self.workload
         settings = {"turns": workload.turns, "think_time": workload.think_time, "history": workload.history}
         tools = {"tool_turns": workload.tool_turns} if workload.tool_turns else {}
@@ -133,7 +130,6 @@ class Parts:
         return TurnPart(body, skip, tail, own - prefix, output, planned, 0, True, think_ns)
 
     def _text(self, body: bytes, skip: int, tail: int) -> bytes:
-        """The inside of the prompt's JSON string."""
         inside = body[skip : len(body) - tail]
         return inside[len(USER) : -2] if self._joint.messages else inside
 
@@ -149,9 +145,7 @@ def without_prefix(text: bytes, words: int) -> bytes:
 def tool_turn(
     body: bytes, skip: int, tail: int, text: bytes, number: int, joint: TurnTemplate = MESSAGES
 ) -> tuple[bytes, int]:
-    """Body of a turn with *text* as a tool's result, and the position of the previous reply in it: the assistant's message
-    that calls the tool. Calls that the reply makes replace the planned one (toolturn.pyx).
-    """
+    """Body of a turn with *text* as a tool's result, and the position of the previous reply (toolturn.pyx) in it."""
     call, names = stand_in(joint, TOOL, ident(number))
     asks = b'{"role":"assistant","content":"'
     answers = b'},{"role":"tool",' + msgspec.json.encode(names)[1:-1]

@@ -1,7 +1,6 @@
 """Write the turns of conversations, which are consecutive in a plan.
 
-With real history a turn is written like a first one, with only its own messages; the worker appends it to the history
-(`ext/fastllmload/_ext/talk.pyx`). With planned history every body is complete.
+With real history a turn has only its own messages (`ext/fastllmload/_ext/talk.pyx`); else every body is complete.
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ class TurnPart:
 
 @dataclass
 class Tally:
-    """Counts of a plan's conversations."""
-
     conversations: int = 0
     requests: int = 0
     most_turns: int = 0
@@ -161,5 +158,4 @@ def instants(schedule: Numbers | None, turns: npt.NDArray[np.void]) -> Numbers |
 
 
 def starts_of(turns: npt.NDArray[np.void]) -> int:
-    """Number of conversations."""
     return int((turns["turn"] == 0).sum())

@@ -10,23 +10,12 @@ import numpy.typing as npt
 
 from fastllmload.plan.plan import Plan
 
-NEEDED = {
-    "p50": 1,
-    "p90": 1,
-    "p95": 1,
-    "p99": 1_000,
-    "p999": 10_000,
-}  # samples that a percentile needs (IETF 5.1.2.1)
+NEEDED = {"p50": 1, "p90": 1, "p95": 1, "p99": 1_000, "p999": 10_000}  # samples that a percentile needs (IETF 5.1.2.1)
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def describe(plan: Plan, *, ramp_share: float = 0.1) -> dict[str, Any]:
-    """Requests, duration (s), expected tokens, length quantiles, bytes, digests and the samples of each
-    percentile.
-
-    *ramp_share* of a duration-bounded phase is outside of the measured window. Values that a closed loop's
-    target decides (requests, tokens, duration) are None where only time ends it.
-    """
+    """Figures of *plan*; None for those that the target of a closed loop decides. Without *ramp_share* of the duration."""
     known = not plan.cycles
     return {
         "phase": plan.description["phase"],
@@ -70,9 +59,7 @@ def _lengths(tokens: npt.NDArray[np.int32]) -> dict[str, float] | None:
 
 
 def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
-    """Per percentile: samples in the window if every request succeeds, samples needed, whether they suffice; if not,
-    how many requests more, and how many seconds more at the plan's rate (None: it has no rate).
-    """
+    """Per percentile: samples in the window, samples needed, enough or not; requests and seconds that are missing."""
     if plan.cycles or not plan.requests:
         return None
     samples, share = plan.requests, 1.0

@@ -57,7 +57,6 @@ Numbers = npt.NDArray[Any]
 
 
 def show(plan: Plan) -> str:
-    """The charts of *plan*, each under its title."""
     parts: list[list[str]] = []
     if plan.t_start is not None and len(plan.t_start) >= FEWEST and plan.t_start[-1] > 0:
         instants = np.asarray(plan.t_start) / 1e9
@@ -109,9 +108,7 @@ def _lengths(name: str, tokens: Numbers) -> list[str]:
 
 
 def _wide(lengths: int) -> int:
-    """Number of lengths per bar: equal for all bars, so that their heights are comparable, and chosen to fill the last
-    bar as far as possible.
-    """
+    """Number of lengths per bar, the same for all bars, and such that the last one is as full as possible."""
     least = math.ceil(lengths / WIDTH)
     return min(range(least, 2 * least + 1), key=lambda wide: (-lengths % wide) / wide)
 

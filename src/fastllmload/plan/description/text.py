@@ -11,7 +11,6 @@ PARAMETERS = ("burstiness", "on_s", "off_s")
 
 
 def describe_as_text(described: dict[str, Any]) -> str:
-    """Lines for a terminal, from the result of `describe`."""
     rows = [
         ("phase", f"{described['phase']}, seed {described['seed']}"),
         ("load", _load(described["load"], described["conversations"] is not None)),

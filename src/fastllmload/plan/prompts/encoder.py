@@ -45,7 +45,6 @@ class RequestEncoder:
         return pieces.encode(one.content, tokens)
 
     def pieces(self, one: DatasetRequest) -> BodyPieces:
-        """The fixed bytes of its body."""
         if one.protocol not in (None, self._endpoint.name):
             raise InputError(
                 "protocol-unsupported",

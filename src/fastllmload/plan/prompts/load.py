@@ -31,9 +31,7 @@ class LoadedWorkload:
     samples: CodeSamples | None = None
 
     def source(self, workload: Workload, origin: Origin, warmup: bool) -> PromptSource:
-        """The requests of a phase; its conversations have no think times in a *warmup*. *workload*: that which was loaded,
-        with what has been found out about the server since.
-        """
+        """The requests of a phase. *workload*: that which was loaded, with what the server has since reported."""
         if workload.turns is not None:
             if workload.name in (*DATASETS, CONVERSATION):
                 return ScriptedConversations(workload, origin, warmup=warmup, dialogues=self.dialogues)

@@ -32,7 +32,6 @@ Origin = int | str  # seed of a phase's requests
 
 
 def described(workload: asked.Workload, tokenizer: Tokenizer | None, isl: str, osl: str, prompt: str) -> dict[str, Any]:
-    """Description that all contents have in common."""
     return {
         "name": workload.name,
         "isl": isl,
@@ -60,8 +59,6 @@ def exactness(checked: int, exact: int, prompts: int) -> dict[str, Any]:
 
 
 def sharing(bodies: Bodies, repeated: int) -> dict[str, Any]:
-    """Shares of all prompt tokens: those that other prompts have too, and those at the beginning of an earlier prompt of the
-    plan, which an unlimited prefix cache finds (*repeated* tokens) if each request is prefilled before the next arrives.
-    """
+    """Shares of all prompt tokens: those of other prompts too, those that an unlimited prefix cache finds (*repeated*)."""
     tokens = int(bodies.input_tokens.sum()) or 1
     return {"shared_token_share": int(bodies.shared.sum()) / tokens, "prefix_hit_rate": repeated / tokens}

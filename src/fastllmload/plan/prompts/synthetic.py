@@ -1,6 +1,4 @@
-"""Drawn prompts: synthetic requests and replayed traces. Numbers become words or token ids by stitching; texts of token ids,
-and words with images, are encoded one by one.
-"""
+"""Drawn prompts: synthetic requests and replayed traces, stitched from words or token ids, or encoded one by one."""
 
 from __future__ import annotations
 
@@ -163,10 +161,7 @@ class SyntheticPrompts:
 
 
 class TokenTexts:
-    """Token ids decoded, then repaired until the text has as many tokens as were drawn.
-
-    `exact`: prompts with the drawn number of tokens. *repair*: random stream of the filler.
-    """
+    """Token ids decoded, then repaired until the text has as many tokens; `exact`: the number for which that succeeded."""
 
     def __init__(self, tokenizer: Tokenizer, repair: str) -> None:
         self._tokenizer, self._repair = tokenizer, Mersenne(repair)
@@ -191,9 +186,7 @@ class TokenTexts:
 def with_images(
     batches: Iterable[Batch], table: WordTable, image: tuple[int, int, int], seed: str
 ) -> Iterator[PlannedRequest]:
-    """One message per request: its words, then its images. Input tokens are those of the words; only the server
-    knows the tokens of an image.
-    """
+    """One message per request: its words, then its images, whose tokens only the server knows."""
     width, height, count = image
     images = Images(seed)
     for batch in batches:

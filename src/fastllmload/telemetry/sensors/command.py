@@ -1,5 +1,4 @@
-"""Power from a command: one that prints watts once and ends is run again each tick, one that keeps printing
-is left to run.
+"""Power from a command that prints watts once, and is run again each tick, or repeatedly.
 
 A line is a number of watts (`41.3`, `41.3 W`, `41300 mW`); the instant is when the line arrived.
 """

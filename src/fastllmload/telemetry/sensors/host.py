@@ -1,8 +1,6 @@
-"""Samples this host during the run: CPU per core, clock and thermal throttling, memory, load, bytes of the interface
-that is used.
+"""Samples this host: CPU per core, clock, thermal throttling, memory, load, bytes of the used interface.
 
-From /proc and /sys, a few small files per tick. What a machine does not have (a virtual one has no clock and
-no thermal counters) has no series.
+From small files of /proc and /sys. What a machine does not have (clock, thermal counters) has no series.
 """
 
 from __future__ import annotations
@@ -18,9 +16,7 @@ IDLE, IOWAIT, STEAL, LAST = 3, 4, 7, 8  # columns of /proc/stat; guest time is i
 
 
 class Host:
-    """Sensor of the machine that the client runs on. *interface*: its network device towards the target, None
-    when unknown.
-    """
+    """Sensor of the client's machine. *interface*: its network device towards the target, None when unknown."""
 
     origin = "host"
 

@@ -1,8 +1,4 @@
-"""NVIDIA GPUs by NVML (nvidia-ml-py, extra `gpu`): power, energy, utilisation, memory, temperature, clock,
-throttle reasons.
-
-What a GPU or its driver does not tell is left out, never 0. The module is imported only when GPUs are asked for.
-"""
+"""NVIDIA GPUs by NVML (nvidia-ml-py, extra `gpu`). What a GPU or its driver does not report is left out, never 0."""
 
 from __future__ import annotations
 

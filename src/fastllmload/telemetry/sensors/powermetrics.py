@@ -1,6 +1,4 @@
-"""Power of Apple silicon by `powermetrics`, which prints a block of text per interval. It runs only on macOS
-and as root.
-"""
+"""Power of Apple silicon by `powermetrics`, which prints a block of text per interval; only as root on macOS."""
 
 from __future__ import annotations
 
@@ -25,7 +23,6 @@ def power_line(line: str) -> list[tuple[Key, float]]:
 
 
 def open_powermetrics(interval_s: float, platform: str = sys.platform) -> Command | Absent:
-    """Absent where powermetrics is missing."""
     if platform != "darwin":
         return Absent("powermetrics", "powermetrics is a tool of macOS, and this is not macOS")
     if shutil.which("powermetrics") is None:

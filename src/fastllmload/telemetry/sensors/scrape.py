@@ -52,9 +52,7 @@ class Scrape:
         return readings
 
     def _source(self, known: KnownMetric, found: Samples) -> str:
-        """The name that this server uses; settled by the first page that has one, so that a series never
-        changes its meaning.
-        """
+        """The server's name for it, from the first page that has one, so that a series never changes its meaning."""
         if known.name not in self._chosen:
             there = next((source for source in known.sources if source in found.values), None)
             if there is None:

@@ -28,10 +28,7 @@ class Reading(NamedTuple):
 
 
 class SensorError(Exception):
-    """A read that went wrong; one sentence in our own words, never a server's. Counted, never fatal.
-
-    *readings*: what it gave all the same.
-    """
+    """A read that failed; one sentence in our own words. Counted, never fatal. *readings*: what it gave nevertheless."""
 
     def __init__(self, sentence: str, readings: Sequence[Reading] = ()) -> None:
         super().__init__(sentence)

@@ -1,8 +1,7 @@
 """Texts of an exact number of tokens: cut or filled up, and encoded again until the count is right.
 
-A cut text may have another count than the tokens that were kept: the last of them may merge differently, or end in the
-middle of a character. So it is encoded again: all of it, or (`Seams`) only what follows the last position at which a
-split changes no token on either side.
+A cut text may have another count than the tokens that were kept, so it is encoded again: all of it, or (`Seams`) what
+follows the last position at which a split changes no token on either side.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Generated source code in Python, JavaScript and TypeScript: functions, and the head of a repository around them.
-
-A substitute for real code: names, calls and nesting are drawn from a stream; it parses, and does nothing useful.
-"""
+"""Generated functions in Python, JavaScript and TypeScript, as a substitute for real code."""
 
 from __future__ import annotations
 
@@ -43,7 +40,6 @@ class FunctionGenerator:
         return self._writers[language]()
 
     def functions(self, language: str, size: int) -> str:
-        """Functions of at least *size* characters together."""
         parts = [self.function(language)]
         while sum(map(len, parts)) < size:
             parts.append(self.function(language))

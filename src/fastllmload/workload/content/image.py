@@ -1,8 +1,4 @@
-"""Synthetic PNG images of a given size: one pattern of cells, in 16 colours that differ in each image.
-
-Only the palette differs between images of a size, so thousands are made quickly, and a server still has to decode and
-process every pixel of each.
-"""
+"""Synthetic PNG images: one pattern of cells, in a palette of 16 colours that differs in each image."""
 
 from __future__ import annotations
 
@@ -32,7 +28,6 @@ class Images:
         self._stream = random.Random(seed)
 
     def png(self, width: int, height: int) -> bytes:
-        """A PNG file of *width* by *height* pixels."""
         palette = self._stream.randbytes(3 * COLOURS)
         return _head(width, height) + _chunk(b"PLTE", palette) + _pixels(width, height) + _chunk(b"IEND", b"")
 
@@ -40,7 +35,6 @@ class Images:
         return "data:image/png;base64," + base64.b64encode(self.png(width, height)).decode()
 
     def part(self, width: int, height: int) -> dict[str, Any]:
-        """A content part of a chat message."""
         return {"type": "image_url", "image_url": {"url": self.url(width, height)}}
 
     def with_images(self, messages: Iterable[Any]) -> list[Any]:
@@ -59,9 +53,7 @@ class Images:
 
 
 def image_size(part: Any) -> tuple[int, int] | None:
-    """Width and height of the synthetic image that a content part names; None if it names none. InputError for an
-    invalid size.
-    """
+    """Width and height of the synthetic image that a part names; None without one. InputError for an invalid size."""
     image = part.get("image_url") if isinstance(part, dict) else None
     url = image.get("url") if isinstance(image, dict) else None
     if not isinstance(url, str) or not url.startswith(SCHEME):
@@ -87,9 +79,7 @@ def _head(width: int, height: int) -> bytes:
 
 @lru_cache(8)
 def _pixels(width: int, height: int) -> bytes:
-    """IDAT: a grid of cells, the same for every image of this size. A row that repeats the one above is filtered to
-    zeros, which keeps the file small.
-    """
+    """IDAT: a grid of cells, the same for every image of this size. Repeated rows are filtered to zeros."""
     grid = np.frombuffer(random.Random(f"{width}x{height}").randbytes(CELLS * CELLS), np.uint8).reshape(CELLS, CELLS)
     columns = np.minimum(np.arange(width) * CELLS // width, CELLS - 1)
     lines = np.pad(grid[:, columns] % np.uint8(COLOURS), ((0, 0), (0, width % 2)))

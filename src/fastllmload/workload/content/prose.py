@@ -1,7 +1,6 @@
 """Plain English filler: grammatical sentences without meaning, from a seeded stream.
 
-The first sentence of a text is drawn word by word (about 50 bits in its first 16 tokens), so no two prompts share a
-cached block; the others are drawn from a pool.
+The first sentence of a text has about 50 random bits, so no two prompts share a cached block.
 """
 
 from __future__ import annotations

@@ -78,7 +78,6 @@ class WordTable:
         )
 
     def word(self, number: int, *, first: bool = False) -> bytes:
-        """The bytes of *number*."""
         entry = int((self.first if first else self.words)[number])
         return self.blob[entry >> 8 : (entry >> 8) + (entry & 0xFF)].tobytes()
 
@@ -139,10 +138,7 @@ def _token_words(tokenizer: Tokenizer) -> tuple[list[bytes], list[bytes]]:
 
 
 def _verified(tokenizer: Tokenizer, words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """The words that the tokenizer encodes to one token after another word and, for the second list, alone.
-
-    A vocabulary entry is not always what its own text encodes to.
-    """
+    """The words that the tokenizer encodes to one token after another word and, for the second list, alone."""
     alone = tokenizer.count("the")
     following = tokenizer.count_many(["the" + word.decode() for word in words])
     words = [word for word, count in zip(words, following, strict=True) if count == alone + 1]

@@ -11,8 +11,6 @@ from fastllmload.workload.content.exact_length import Cut, cut_many
 
 
 class TiktokenTokenizer:
-    """One tiktoken encoding."""
-
     def __init__(self, library: Any, encoding: Any) -> None:
         self.name = str(encoding.name)
         self._library, self._encoding = library, encoding
@@ -57,10 +55,7 @@ class TiktokenTokenizer:
 
 @lru_cache(2)
 def load_tiktoken(name: str, offline: tuple[str, ...]) -> TiktokenTokenizer:
-    """The encoding with name *name*, or that of the model *name*. InputError when there is none or it cannot be loaded.
-
-    *offline*: names that do not need tiktoken, for the message when it is not installed.
-    """
+    """The encoding *name*, or that of the model. InputError. *offline*: names that do not need tiktoken."""
     try:
         import tiktoken  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
