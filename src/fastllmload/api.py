@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 # `X as X`: for `fastllmload/__init__.py`, whose `__all__` has what is public
 from fastllmload.compare.comparison import Comparison as Comparison
@@ -30,7 +30,6 @@ from fastllmload.records.run import Run as Run
 from fastllmload.redact import Redactor
 
 if TYPE_CHECKING:
-    from fastllmload.report.terminal.snapshot import Snapshot
     from fastllmload.report.terminal.view import Ui
     from fastllmload.settings import RunSettings, Secret
 
@@ -53,7 +52,7 @@ def run(settings: RunSettings | None = None, /, **options: object) -> Run:
     redact = Redactor([])
     wanted, secret = _settings_and_key(settings, options, redact)
     view = FolderRecorder(_view(wanted.output.ui, redact))
-    execute(wanted, secret, view)
+    execute(wanted, secret, cast("Ui", view))
     return load(view.folder)
 
 
@@ -238,31 +237,16 @@ def _view(mode: str, redact: Redactor) -> Ui:
 
 
 class FolderRecorder:
-    """A view that forwards every call to *view* and records the folder of the run."""
+    """A view that records the folder of the run; all other calls go to *view*."""
 
     def __init__(self, view: Ui) -> None:
         self._view = view
         self.folder = ""
 
-    def banner(self, lines: Sequence[str]) -> None:
-        self._view.banner(lines)
-
-    def phase(self, name: str, planned: int | None, seconds: float | None) -> None:
-        self._view.phase(name, planned, seconds)
-
-    def due(self, t: float) -> bool:
-        return self._view.due(t)
-
-    def update(self, snapshot: Snapshot) -> None:
-        self._view.update(snapshot)
-
-    def message(self, text: str) -> None:
-        self._view.message(text)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
 
     def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
         assert folder is not None  # the engine always passes it
         self.folder = folder
         self._view.finish(document, folder)
-
-    def close(self) -> None:
-        self._view.close()

@@ -55,9 +55,8 @@ def read_bounded(path: str | Path, most: int = LARGEST_OPTION) -> bytes:
         kind = os.fstat(descriptor)
         if stat.S_ISDIR(kind.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if (
-            stat.S_ISCHR(kind.st_mode) and kind.st_rdev != os.makedev(1, 3) and not os.isatty(descriptor)
-        ):  # not /dev/null
+        null = os.makedev(1, 3)
+        if stat.S_ISCHR(kind.st_mode) and kind.st_rdev != null and not os.isatty(descriptor):
             raise OSError(errno.EINVAL, "it is a device", str(path))
         first = first_bytes(descriptor, path) if stat.S_ISFIFO(kind.st_mode) else b""
         os.set_blocking(descriptor, True)
@@ -86,9 +85,7 @@ def first_bytes(pipe: int, path: str | Path) -> bytes:
 def read_open(file: IO[bytes], most: int = LARGEST_OPTION, first: bytes = b"") -> bytes:
     """*first* and the rest of *file*. OSError when that is more than *most* bytes."""
     data = bytearray(first)
-    while len(data) <= most and (
-        piece := file.read(min(AT_ONCE, most + 1 - len(data)))
-    ):  # read(n) takes n bytes at once
+    while len(data) <= most and (piece := file.read(min(AT_ONCE, most + 1 - len(data)))):
         data += piece
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than the limit of {most:,} bytes for such a file")

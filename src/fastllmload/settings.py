@@ -36,9 +36,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """When requests are sent: open loop (*rate*) or closed loop (*concurrency*), with its bounds."""
 
     rate: float | None = None  # requests/s; math.inf sends all at once; the mean where rate_curve is given
-    rate_curve: str | None = (
-        None  # a rate that changes with time: "ramp:10,100", "steps:10x60,20x60", "series:FILE" ...
-    )
+    rate_curve: str | None = None  # a rate that changes: "ramp:10,100", "steps:10x60,20x60", "series:FILE" ...
     arrival: str = "poisson"  # poisson, constant, uniform, gamma, bursty
     burstiness: float = 1.0  # gamma shape, 1 = Poisson
     concurrency: int | None = None
@@ -70,9 +68,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool = True
     ignore_eos: bool = True
     temperature: float | None = 0.0
-    continuous_usage: str = (
-        "auto"  # token counts in events: on (usage), token-ids, off, auto (what the server supports)
-    )
+    continuous_usage: str = "auto"  # token counts in events: on (usage), token-ids, off, auto (what is supported)
     extra_body: str | None = None  # JSON object text, merged into every body
     dataset_path: str | None = None  # the file of a trace
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them

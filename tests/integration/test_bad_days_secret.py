@@ -120,7 +120,7 @@ import sys
 from fastllmload.cli.main import main
 from fastllmload.engine import run
 
-def preflight(settings, classes, urls, secret, *more, **named):
+def preflight(settings, urls, secret, *more, **named):
     held = secret.reveal()
     raise RuntimeError(f"the server at {urls} does not like {held} ({held!r})") from ValueError(held)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastllmload.cli.options.reading import read_parameters
+from fastllmload.cli.options.reading import read_settings
+from fastllmload.cli.options.sources import given_options
 from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor
@@ -16,7 +17,7 @@ def settings_of(*arguments, environment=None, redactor=None):
     command = RunCommand("run", lambda **parameters: seen.update(parameters) or 0, help="")
     with command.make_context("run", list(arguments)) as context:
         command.invoke(context)
-    return read_parameters(seen, environment or {}, redactor or Redactor())
+    return read_settings(given_options(seen), environment or {}, redactor or Redactor())
 
 
 def refused(*arguments, **options):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Iterator
+from itertools import chain, repeat
 
 from fastllmload import quantities
 from fastllmload.arrivals.curve import RateCurve
-from fastllmload.arrivals.gaps import ConstantGaps, ExponentialGaps, GammaGaps, UniformGaps
 from fastllmload.arrivals.process import AllAtOnce, ArrivalProcess, OnOff, Renewal, Varying
 from fastllmload.errors import InputError
 
@@ -41,20 +43,56 @@ def choose_arrivals(arrival: str, rate: float, burstiness: float = 1.0) -> Arriv
     if math.isinf(rate):
         return AllAtOnce()
     if name == "onoff":
-        return OnOff(Renewal(ExponentialGaps()), *_periods(arrival, rest))
-    return Renewal(_gaps(name, burstiness))
+        return OnOff(_renewal("poisson", 1.0), *_periods(arrival, rest))
+    return _renewal(name, burstiness)
 
 
-def _gaps(name: str, burstiness: float) -> ExponentialGaps | ConstantGaps | UniformGaps | GammaGaps:
+def _renewal(name: str, burstiness: float) -> Renewal:
     if name == "constant":
-        return ConstantGaps()
+        return Renewal(name, constant_gaps)
     if name == "uniform":
-        return UniformGaps()
+        return Renewal(name, uniform_gaps)
     if name == "bursty":
-        return GammaGaps(BURSTY_SHAPE if burstiness == 1.0 else burstiness, name="bursty")
+        return _gamma(name, BURSTY_SHAPE if burstiness == 1.0 else burstiness)
     if name == "gamma" or burstiness != 1.0:
-        return GammaGaps(burstiness)
-    return ExponentialGaps()
+        return _gamma("gamma", burstiness)
+    return Renewal("poisson", exponential_gaps)
+
+
+def _gamma(name: str, shape: float) -> Renewal:
+    return Renewal(name, lambda stream: gamma_gaps(stream, shape), shape)
+
+
+# Gaps before each arrival, the first from time zero, in units of the mean gap, without end. A rate only scales them, so
+# levels that share a seed differ in time scale alone. They are never truncated: cutting exponential gaps at three means
+# would raise the rate by 5 %.
+
+
+def exponential_gaps(stream: random.Random) -> Iterator[float]:
+    """-ln(1 - u), u drawn again while it is 0."""
+    u = stream.random
+    while True:
+        if x := u():
+            yield -math.log(1.0 - x)
+
+
+def constant_gaps(stream: random.Random) -> Iterator[float]:
+    """The first arrival is at time zero, so that D seconds contain rate x D arrivals."""
+    return chain((0.0,), repeat(1.0))
+
+
+def uniform_gaps(stream: random.Random) -> Iterator[float]:
+    """From U(0, 2): the second reading of "uniform arrivals"."""
+    u = stream.random
+    while True:
+        yield 2.0 * u()
+
+
+def gamma_gaps(stream: random.Random, shape: float) -> Iterator[float]:
+    """Coefficient of variation 1/sqrt(shape); shape 1 is exponential."""
+    gamma, scale = stream.gammavariate, 1.0 / shape
+    while True:
+        yield gamma(shape, scale)
 
 
 def _check_rate(rate: float) -> None:

@@ -11,13 +11,12 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrivals.curve import RateCurve
-from fastllmload.arrivals.gaps import Gaps
 
 Seconds = npt.NDArray[np.float64]
 CHUNK = 2048
@@ -36,14 +35,14 @@ class ArrivalProcess(Protocol):
 
 @dataclass(frozen=True)
 class Renewal:
-    gaps: Gaps
+    """Independent *gaps* with mean 1, scaled by 1/rate; of a gamma distribution with *shape*."""
 
-    @property
-    def name(self) -> str:
-        return self.gaps.name
+    name: str
+    gaps: Callable[[random.Random], Iterator[float]]
+    shape: float | None = None
 
     def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
-        drawn = self.gaps.draw(stream)
+        drawn = self.gaps(stream)
         reached = 0.0
         while True:
             chunk = np.fromiter(islice(drawn, CHUNK), dtype=np.float64, count=CHUNK)
@@ -53,8 +52,7 @@ class Renewal:
             yield chunk / rate
 
     def parameters(self) -> dict[str, Any]:
-        shape = getattr(self.gaps, "shape", None)
-        return {} if shape is None else {"burstiness": shape}
+        return {} if self.shape is None else {"burstiness": self.shape}
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,7 @@ class OnOff:
     on: float
     off: float
 
-    @property
-    def name(self) -> str:
-        return "onoff"
+    name: ClassVar[str] = "onoff"
 
     def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
         period = self.on + self.off
@@ -105,9 +101,7 @@ class Recorded:
     rounds: Callable[[], Iterator[Seconds]]
     facts: dict[str, Any]
 
-    @property
-    def name(self) -> str:
-        return "trace"
+    name: ClassVar[str] = "trace"
 
     def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
         return self.rounds()
@@ -120,9 +114,7 @@ class Recorded:
 class AllAtOnce:
     """Everything at time zero (`--rate inf`)."""
 
-    @property
-    def name(self) -> str:
-        return "inf"
+    name: ClassVar[str] = "inf"
 
     def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
         while True:

@@ -16,7 +16,7 @@ from fastllmload._ext.histogram import COUNTS
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.documents import run as documents
 from fastllmload.errors import RunFolderError
-from fastllmload.host.cpu import NS_PER_TICK, CpuUse, competitors, throttled_ns, used_cpu
+from fastllmload.host.cpu import TICKS_NS, CpuUse, competitors, throttled_ns, used_cpu
 from fastllmload.host.limits import file_limit, port_range, reserved_ports
 from fastllmload.records.run import Run
 from fastllmload.records.shared_memory import SharedWords
@@ -129,7 +129,7 @@ class Watch:
             self._take_steal(now_ns)
 
     def _take_steal(self, now_ns: int) -> None:
-        self._steal.append((now_ns, cpu_ticks().steal * NS_PER_TICK))
+        self._steal.append((now_ns, cpu_ticks().steal * TICKS_NS))
 
     def stop(self, folder: Path) -> documents.Watch | None:
         """Write the histograms, the stalls and their intervals; returns `watch` of run.json.

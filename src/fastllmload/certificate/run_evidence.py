@@ -175,7 +175,7 @@ def arrivals_of_settings(load: Load, zero_ns: int) -> ArrivalEvidence:
         return ArrivalEvidence("closed", zero_ns=zero_ns)
     rate = load.rate
     process = choose_arrivals(load.arrival, rate, load.burstiness)
-    shape = process.parameters().get("burstiness") if isinstance(process, Renewal) else None
+    shape = process.shape if isinstance(process, Renewal) else None
     on, off = (process.on, process.off) if isinstance(process, OnOff) else (None, None)
     return ArrivalEvidence(process.name, rate, shape, on, off, zero_ns)
 

@@ -10,18 +10,21 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fastllmload.redact import BODY_OPTIONS, PLACEHOLDER, body_secrets, class_secrets, header_line_secrets, url_secrets
 
-KEY_FLAGS = ("--api-key",)
-HEADER_FLAGS = ("-H", "--header")
-URL_FLAGS = ("-u", "--url", "--base-url", "--target", "--telemetry-url", "--scrape", "--server-metrics")
-CLASS_FLAGS = ("--class", "--classes")
-BODY_FLAGS = tuple(f"--{name}" for name in BODY_OPTIONS)
+SECRETS: dict[str, Callable[[str], list[str]]] = {  # flag: the secrets in its value
+    "--api-key": lambda value: [value],
+    **dict.fromkeys(("-H", "--header"), header_line_secrets),
+    **dict.fromkeys(
+        ("-u", "--url", "--base-url", "--target", "--telemetry-url", "--scrape", "--server-metrics"), url_secrets
+    ),
+    **dict.fromkeys(("--class", "--classes"), class_secrets),
+    **dict.fromkeys((f"--{name}" for name in BODY_OPTIONS), body_secrets),
+}
 VARIED = "--vary"
-SECRET_FLAGS = frozenset((*KEY_FLAGS, *HEADER_FLAGS, *URL_FLAGS, *CLASS_FLAGS, *BODY_FLAGS, VARIED))
 ARG_START, ARG_END = 48 - 3, 49 - 3  # proc(5) fields of /proc/self/stat, counted after "pid (name) "
 
 
@@ -29,7 +32,7 @@ def secrets_of(arguments: Sequence[str]) -> list[str]:
     """Every secret that *arguments* carry: API keys, values of credential headers and fields, passwords in URLs."""
     found: list[str] = []
     for position, argument in enumerate(arguments):
-        if argument.partition("=")[0] in SECRET_FLAGS or argument[:2] in ("-H", "-u"):
+        if argument.partition("=")[0] in (*SECRETS, VARIED) or argument[:2] in ("-H", "-u"):
             following = arguments[position + 1] if position + 1 < len(arguments) else ""
             found += _secrets_of_option(*_split(argument, following))
     return [secret for secret in found if secret != ""]
@@ -46,18 +49,10 @@ def _split(argument: str, following: str) -> tuple[str, str]:
 
 
 def _secrets_of_option(flag: str, value: str) -> list[str]:
-    if flag in KEY_FLAGS:
-        return [value]
-    if flag in HEADER_FLAGS:
-        return header_line_secrets(value)
-    if flag in CLASS_FLAGS:
-        return class_secrets(value)
-    if flag in BODY_FLAGS:
-        return body_secrets(value)
     if flag == VARIED:
         name, _, values = value.partition("=")
         return _secrets_of_option(f"--{name.removeprefix('--').replace('_', '-')}", values)
-    return url_secrets(value) if flag in URL_FLAGS else []
+    return SECRETS[flag](value) if flag in SECRETS else []
 
 
 def hide(secrets: Sequence[str]) -> bool:

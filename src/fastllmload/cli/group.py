@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
 import click
 
 from fastllmload.cli.options.parsers import nearest
+from fastllmload.redact import Redactor
 
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """Where a command is defined (`module:attribute`), and a short summary of it."""
+    """What makes a command, or where it is defined (`module:attribute`), and a short summary of it."""
 
-    source: str
+    source: str | Callable[[], click.Command]
     summary: str
 
     def load(self) -> click.Command:
+        if not isinstance(self.source, str):
+            return self.source()
         module, _, attribute = self.source.partition(":")
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
@@ -25,12 +29,15 @@ class LazyCommand:
 
 
 class LazyGroup(click.Group):
-    """Without a command name, all arguments go to the *default* command."""
+    """Without a command name, all arguments go to the *default* command, if any. *noun*: what a command is."""
 
-    def __init__(self, name: str, table: dict[str, LazyCommand], default: str, help: str) -> None:
+    def __init__(
+        self, name: str, table: dict[str, LazyCommand], help: str, default: str | None = None, noun: str = "command"
+    ) -> None:
         super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
         self.table = table
         self.default = default
+        self.noun = noun
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
@@ -42,22 +49,27 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.table:
-            near = nearest(args[0], list(self.table)) or f"; commands are {', '.join(self.table)}"
-            raise click.UsageError(f"{args[0]!r} is not a command of {ctx.command_path}{near}", ctx)
+            near = nearest(args[0], self.table) or f"; {self.noun}s are {', '.join(self.table)}"
+            raise click.UsageError(f"{args[0]!r} is not a {self.noun} of {ctx.command_path}{near}", ctx)
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
-        if not args or (args[0].startswith("-") and args[0] not in own):
+        if self.default is None:
+            if not args:
+                raise click.UsageError(f"{ctx.info_name} needs a {self.noun}: {', '.join(self.table)}", ctx)
+        elif not args or (args[0].startswith("-") and args[0] not in own):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
+        with formatter.section(f"{self.noun}s".capitalize()):
             formatter.write_dl([(name, command.summary) for name, command in self.table.items()])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands, then the options of the default command, which the group accepts as its own."""
+        if self.default is None:
+            return super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
         self.table[self.default].load().format_options(ctx, formatter)
         records = [
@@ -65,3 +77,9 @@ class LazyGroup(click.Group):
         ]
         with formatter.section("Other"):
             formatter.write_dl(records)
+
+
+def current_redactor() -> Redactor:
+    found = click.get_current_context().find_object(Redactor)
+    assert found is not None  # main() gives it to the outermost context
+    return found

@@ -53,15 +53,15 @@ fastllmload = LazyGroup(
             "fastllmload.cli.commands.search:search", "the highest rate or concurrency at which objectives hold"
         ),
         "sweep": LazyCommand("fastllmload.cli.commands.sweep:sweep", "one run for each combination of options"),
-        "report": LazyCommand("fastllmload.cli.commands.run:report", "show a run again"),
+        "report": LazyCommand("fastllmload.cli.commands.report:report", "show a run again"),
         "compliance": LazyCommand(
             "fastllmload.cli.commands.compliance:compliance", "judge a run or procedure by the IETF draft"
         ),
         "compare": LazyCommand("fastllmload.cli.commands.compare:compare", "compare runs, with tests and gates"),
-        "export": LazyCommand("fastllmload.cli.commands.run:export", "write a run's requests as JSONL or CSV"),
+        "export": LazyCommand("fastllmload.cli.commands.export:export", "write a run's requests as JSONL or CSV"),
         "calibrate": LazyCommand("fastllmload.cli.commands.run:calibrate", "measure this host's ceiling"),
         "explain": LazyCommand("fastllmload.cli.commands.explain:explain", "cause and remedy of a message's code"),
-        "doctor": LazyCommand("fastllmload.cli.commands.run:doctor", "check this host and say what to change"),
+        "doctor": LazyCommand("fastllmload.cli.commands.doctor:doctor", "check this host and say what to change"),
     },
     default="run",
     help="Load generator and measuring instrument for LLM serving.\n\n"

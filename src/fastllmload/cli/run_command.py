@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 import click
 
@@ -10,17 +11,27 @@ from fastllmload.cli.options.table import OPTIONS, SECTIONS, RunOption
 
 
 class RunCommand(click.Command):
-    """A command with all options of a run and help in sections; `--goodput` and labels take several words."""
+    """A command with all options of a run and help in sections; `--goodput` and labels take several words.
+
+    *params*: its own parameters; *own*: its own options of the same kind as those of a run, by section of the help.
+    """
 
     def __init__(
-        self, name: str, callback: Callable[..., int], *, help: str, params: Iterable[click.Parameter] = ()
+        self,
+        name: str,
+        callback: Callable[..., int],
+        *,
+        help: str,
+        params: Iterable[click.Parameter] = (),
+        own: Mapping[str, Sequence[RunOption]] | None = None,
     ) -> None:
-        self.own = list(params)
+        self.own_params, self.own = list(params), own or {}
+        options = (*chain(*self.own.values()), *OPTIONS)
         super().__init__(
             name,
             callback=callback,
             help=help,
-            params=[*self.own, *(click_option(option) for option in OPTIONS)],
+            params=[*self.own_params, *map(click_option, options)],
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         )
 
@@ -28,17 +39,17 @@ class RunCommand(click.Command):
         return super().parse_args(ctx, one_flag_per_word(args))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.format_own(ctx, formatter)
+        records = [record for parameter in self.own_params if (record := parameter.get_help_record(ctx)) is not None]
+        if records:
+            with formatter.section((self.name or "").capitalize()):
+                formatter.write_dl(records)
+        for section, own in self.own.items():
+            if own:
+                with formatter.section(section):
+                    formatter.write_dl([(f"{option.flag} {option.metavar}".strip(), option.help) for option in own])
         for section, options in SECTIONS.items():
             with formatter.section(section):
                 formatter.write_dl([(_left(option), _right(option)) for option in options])
-
-    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """This command's own options, under its name."""
-        own = [record for parameter in self.own if (record := parameter.get_help_record(ctx)) is not None]
-        if own:
-            with formatter.section((self.name or "").capitalize()):
-                formatter.write_dl(own)
 
 
 def click_option(option: RunOption) -> click.Option:

@@ -6,12 +6,14 @@ None of these changes the exit code: `compare ... --fail-if ... | head -1` still
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from typing import TextIO
 
-from fastllmload.errors import coded
+from fastllmload.errors import InputError, coded
 
 LAST_STANDARD = 2  # standard error
 FALLBACK = "plainly"  # the error handler
@@ -54,6 +56,17 @@ class TolerantStream(io.TextIOWrapper):
         if not isinstance(error, BrokenPipeError):
             self.failure = error
         discard_output(self)
+
+
+@contextlib.contextmanager
+def naming_output(name: str) -> Iterator[None]:
+    """Raise InputError, which names the output, when it cannot be written in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            "output-not-writable", f"{name} cannot be written: {error.strerror}; choose another file"
+        ) from None
 
 
 def discard_output(stream: TextIO) -> None:

@@ -7,7 +7,6 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -117,25 +116,10 @@ def counting(plan: Plan) -> dict[str, Any]:
     return found if tokenizer is None else {**found, "tokenizer": tokenizer.facts()}
 
 
-@dataclass(frozen=True)
-class PhaseRules:
-    """What bounds the phases of a run beyond their plans. *ramp_share*: of the duration, left out of the window; *most*:
-    --num-requests; *stop_on_failures*: share of failed requests above which sending stops.
-    """
-
-    ramp_share: float
-    most: int | None
-    stop_on_failures: float | None
-
-    @classmethod
-    def of(cls, load: Load) -> PhaseRules:
-        return cls(load.ramp_share, load.num_requests, load.stop_on_failures)
-
-
-def phase_begun(rules: PhaseRules, spec: PhaseSpec, plan: Plan, start_ns: int) -> dict[str, Any]:
+def phase_begun(load: Load, spec: PhaseSpec, plan: Plan, start_ns: int) -> dict[str, Any]:
     """A phase whose time zero is known. *start_ns*: CLOCK_MONOTONIC."""
-    duration, share = plan.duration_s, rules.ramp_share
-    by_duration = duration is not None and not count_comes_first(rules.most, plan)
+    duration, share = plan.duration_s, load.ramp_share
+    by_duration = duration is not None and not count_comes_first(load.num_requests, plan)
     asked_for = share != Load().ramp_share
     return {
         "number": spec.number,
@@ -154,11 +138,11 @@ def count_comes_first(most: int | None, plan: Plan) -> bool:
     return plan.t_sched is not None and most is not None and len(plan.starts) >= most
 
 
-def end_phase(entry: dict[str, Any], rules: PhaseRules, plan: Plan, outcome: PhaseOutcome) -> None:
+def end_phase(entry: dict[str, Any], load: Load, plan: Plan, outcome: PhaseOutcome) -> None:
     """Complete the phase's *entry* now that nothing is in flight."""
     if plan.concurrency is not None and not plan.cycles and outcome.released >= plan.requests:
         entry["bound"] = "count"
-        if rules.ramp_share == Load().ramp_share:
+        if load.ramp_share == Load().ramp_share:
             entry["ramp_share"] = 0.0
     entry["end_ns"] = outcome.end_ns
     entry["drained_ns"] = time.monotonic_ns()

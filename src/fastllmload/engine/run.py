@@ -15,9 +15,8 @@ from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.engine import banner
 from fastllmload.engine.finalize import exit_code, finalize
 from fastllmload.engine.interrupts import Interrupts
-from fastllmload.engine.manifest import PhaseRules, command_line, environment, plan_facts, target_facts
+from fastllmload.engine.manifest import command_line, environment, plan_facts, target_facts
 from fastllmload.engine.preflight.check import Preflight, preflight
-from fastllmload.engine.preflight.client import ProbeSettings
 from fastllmload.engine.public_settings import blank, public, redactor
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.prometheus import serving
@@ -97,7 +96,7 @@ class RunSession:
         self.redact = redactor(self.settings, self.secret)
         client, load, target = self.settings.client, self.settings.load, self.settings.target
         self.controller = RunController(
-            PhaseRules.of(load), self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact,
+            load, self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact,
             pinned=client.pin, source=next(iter(target.source_addresses), None),
             gaps="tbc" if self.settings.output.itl_option == "B" else "itl",  # the counters know no tokens of a chunk
         )  # fmt: skip
@@ -112,14 +111,10 @@ class RunSession:
         if settings.output.save_plan is not None:
             check_writable(Path(settings.output.save_plan))
         found = preflight(
-            ProbeSettings.of(settings), settings.classes, self.urls, self.secret, self.redact, self.ui.message,
+            settings, self.urls, self.secret, self.redact, self.ui.message,
             cold=declared_cold(dict(settings.output.declare)),
         )  # fmt: skip
-        replayed = (
-            self.replayed.with_context_limit(found.context_limit)
-            .with_class_models(found.class_models)
-            .with_token_reporting(found.way)
-        )
+        replayed = self.replayed.with_findings(found)
         asked = replayed.settings
         discovery = TelemetryDiscovery(target, settings.telemetry, found, self.secret, self.redact)
         telemetry = discovery.find(self.urls, found.class_urls)

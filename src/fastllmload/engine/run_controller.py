@@ -12,7 +12,7 @@ from fastllmload.certificate.monitor import Watch
 from fastllmload.documents.write import plain
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.interrupts import STOP, Interrupts
-from fastllmload.engine.manifest import PhaseRules, end_phase, phase_begun
+from fastllmload.engine.manifest import end_phase, phase_begun
 from fastllmload.engine.phases import FailureMonitor, PhaseOutcome, PhaseRun
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.live import Live
@@ -29,6 +29,7 @@ from fastllmload.plan.plan import BODIES, Plan
 from fastllmload.records.samples import SampleLog
 from fastllmload.redact import Redactor
 from fastllmload.report.terminal.view import Ui
+from fastllmload.settings import Load
 from fastllmload.simulator.process import SimulatorProcess
 
 MEASURE = "measure"
@@ -40,7 +41,7 @@ STOP_S, STOP_NOW_S = 10.0, 2.0  # for workers to close their files after the las
 class RunController:
     """Runs the workers through the phases; *run_status* records what the end of each process means for the run."""
 
-    rules: PhaseRules
+    load: Load
     ui: Ui
     folder: Folder
     interrupts: Interrupts
@@ -133,7 +134,7 @@ class RunController:
             asked_rate=asked_rate,
             own_grace=spec.drain_ns == 0,
             prepares=phase.name != MEASURE,
-            failures=FailureMonitor(self.rules.stop_on_failures if phase.name == MEASURE else None),
+            failures=FailureMonitor(self.load.stop_on_failures if phase.name == MEASURE else None),
             died=lambda member: self._died(fleet, member),
             ready=ready,
             check=check,
@@ -167,15 +168,15 @@ class RunController:
     def _started(self, spec: PhaseSpec, plan: Plan, start_ns: int) -> None:
         """Write time zero to run.json at once, because a killed run cannot be read without it."""
         self.totals.started(start_ns)
-        self.folder.manifest["phases"].append(phase_begun(self.rules, spec, plan, start_ns))
+        self.folder.manifest["phases"].append(phase_begun(self.load, spec, plan, start_ns))
         self.folder.save()
 
     def _ended(self, phase: RunPhase, outcome: PhaseOutcome) -> None:
-        end_phase(self.folder.manifest["phases"][-1], self.rules, phase.plan, outcome)
+        end_phase(self.folder.manifest["phases"][-1], self.load, phase.plan, outcome)
         if outcome.cascading:
             self.incident(
                 "cascading-failures",
-                f"more than {self.rules.stop_on_failures:.0%} of the last requests failed: sending was stopped",
+                f"more than {self.load.stop_on_failures:.0%} of the last requests failed: sending was stopped",
             )
 
     def _died(self, fleet: Fleet, member: Member) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from fastllmload.endpoint import resolve_endpoint
+from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan, check_context_limit
@@ -33,28 +34,22 @@ class ResolvedSettings:
     plan: Plan | None = None
     loaded: tuple[LoadedWorkload, ...] = ()  # of each class, or of the run; empty: not loaded yet
 
-    def with_context_limit(self, context_limit: int | None) -> ResolvedSettings:
-        """With the context limit that a server reports, unless the command line sets it."""
+    def with_findings(self, found: Preflight) -> ResolvedSettings:
+        """With what the preflight *found* and the command line does not set: the context limit, the request for usage or
+        token ids in every event, and the models at the URLs of classes.
+        """
         workload = self.settings.workload
-        if context_limit is None or workload.context_limit is not None:
-            return self
-        changed = msgspec.structs.replace(workload, context_limit=context_limit)
-        return replace(self, settings=msgspec.structs.replace(self.settings, workload=changed))
-
-    def with_token_reporting(self, way: str | None) -> ResolvedSettings:
-        """With the request for usage or token ids in every event: as the command line sets it, else in the *way* found."""
-        workload = self.settings.workload
-        asked = workload.continuous_usage
-        changed = msgspec.structs.replace(workload, continuous_usage=(way or "off") if asked == "auto" else asked)
-        return replace(self, settings=msgspec.structs.replace(self.settings, workload=changed))
-
-    def with_class_models(self, models: Sequence[str]) -> ResolvedSettings:
-        """With the model found at the URL of each class that has its own URL and names no model."""
-        found = [
+        limit, asked = workload.context_limit, workload.continuous_usage
+        workload = msgspec.structs.replace(
+            workload,
+            context_limit=found.context_limit if limit is None else limit,
+            continuous_usage=(found.way or "off") if asked == "auto" else asked,
+        )
+        classes = tuple(
             msgspec.structs.replace(one, model=model) if one.urls and one.model is None else one
-            for one, model in zip(self.settings.classes, models, strict=True)
-        ]
-        return replace(self, settings=msgspec.structs.replace(self.settings, classes=tuple(found)))
+            for one, model in zip(self.settings.classes, found.class_models, strict=True)
+        )
+        return replace(self, settings=msgspec.structs.replace(self.settings, workload=workload, classes=classes))
 
 
 @dataclass(frozen=True)

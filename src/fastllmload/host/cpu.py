@@ -51,7 +51,6 @@ def read(path: str) -> bytes:
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
-NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 LEAST_NS = 100_000_000  # a process that used less is not named
 MOST = 3
 
@@ -74,7 +73,7 @@ def used_cpu(proc: Path = PROC) -> dict[int, CpuUse]:
             continue
         name, _, rest = text.partition("(")[2].rpartition(")")
         fields = rest.split()  # from the third field of proc(5) on
-        found[int(folder.name)] = CpuUse(name, int(fields[1]), (int(fields[11]) + int(fields[12])) * NS_PER_TICK)
+        found[int(folder.name)] = CpuUse(name, int(fields[1]), (int(fields[11]) + int(fields[12])) * TICKS_NS)
     return found
 
 

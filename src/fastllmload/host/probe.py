@@ -126,11 +126,11 @@ def _stamped(sender: socket.socket, receiver: socket.socket) -> bool:
     return any((level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) for level, kind, _ in messages)
 
 
-def ipv6() -> bool:
-    """Whether a socket can be bound to ::1."""
+def is_own(address: str) -> bool:
+    """Whether the IP *address* belongs to this host: no other address can be bound."""
     try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
-            probe.bind(("::1", 0))
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
     except OSError:
         return False
     return True

@@ -13,7 +13,7 @@ from typing import IO
 from fastllmload.errors import RunFolderError
 from fastllmload.files import is_stream, regular, writing
 from fastllmload.plan.bodies import disk_errors
-from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, OPTIONAL, REQUIRED, Plan
+from fastllmload.plan.plan import ARRAYS, BODIES, DOCUMENT, OPTIONAL, REQUIRED, Plan, plan_error
 
 BLOCK = 1 << 20
 SAVE = "--save-plan"
@@ -76,15 +76,12 @@ def load_plan(file: Path, directory: Path) -> Plan:
                     (directory / name).unlink(missing_ok=True)
                 _unpack(archive, directory)
     except (zipfile.BadZipFile, EOFError) as error:
-        raise RunFolderError(
-            "plan-file-invalid", f"{file} is not a complete plan file: {str(error) or 'it ends too early'}"
-        ) from error
+        raise plan_error(f"{file} is not a complete plan file: {str(error) or 'it ends too early'}") from error
     except FileNotFoundError as error:
-        raise RunFolderError("plan-file-invalid", f"the plan file {file} does not exist") from error
+        raise plan_error(f"the plan file {file} does not exist") from error
     except OSError as error:
-        raise RunFolderError(
-            "plan-file-invalid",
-            f"the plan file {file} cannot be read: {error.strerror}; give the file that --save-plan or plan save wrote",
+        raise plan_error(
+            f"the plan file {file} cannot be read: {error.strerror}; give the file that --save-plan or plan save wrote"
         ) from error
     try:
         plan = Plan.open(directory)
@@ -104,17 +101,11 @@ def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:
     names = [entry.filename for entry in archive.infolist()]
     required = REQUIRED | {DOCUMENT}
     if len(set(names)) != len(names) or not required <= set(names) <= required | OPTIONAL:
-        raise RunFolderError(
-            "plan-file-invalid", f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}"
-        )
+        raise plan_error(f"{file} is not a plan file: its members are {', '.join(sorted(names)) or 'none'}")
     if any(entry.flag_bits & ENCRYPTED for entry in archive.infolist()):
-        raise RunFolderError(
-            "plan-file-invalid", f"{file} is not a plan file of this program: its members are encrypted"
-        )
+        raise plan_error(f"{file} is not a plan file of this program: its members are encrypted")
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-        raise RunFolderError(
-            "plan-file-invalid", f"{file} is not a plan file of this program: its members are compressed"
-        )
+        raise plan_error(f"{file} is not a plan file of this program: its members are compressed")
 
 
 def _unpack(archive: zipfile.ZipFile, directory: Path) -> None:

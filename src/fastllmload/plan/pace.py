@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastllmload.arrivals.choice import choose_arrivals, choose_varying
-from fastllmload.arrivals.curve_text import read_curve
+from fastllmload.arrivals.curve import read_curve
 from fastllmload.arrivals.process import ArrivalProcess, GrowingSchedule, Recorded, Schedule
 from fastllmload.errors import InputError
 from fastllmload.settings import Load

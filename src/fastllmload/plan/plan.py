@@ -25,6 +25,10 @@ from fastllmload.errors import RunFolderError
 from fastllmload.files import check_npy_head, read_regular, regular
 
 
+def plan_error(text: str) -> RunFolderError:
+    return RunFolderError("plan-file-invalid", text)
+
+
 def canonical(document: Mapping[str, Any]) -> bytes:
     """One line of JSON with sorted keys and no spaces. ValueError for NaN and infinity."""
     return (
@@ -91,9 +95,7 @@ class Plan:
     bodies: npt.NDArray[np.uint8]
     turns: npt.NDArray[np.void] | None = None  # TURN; None: no conversations
     client: npt.NDArray[np.void] | None = None  # CLIENT_ROW; None: every user waits for the end
-    prefix_tokens: npt.NDArray[np.int32] | None = (
-        None  # of a part that other prompts have too; None: unknown, or no such part
-    )
+    prefix_tokens: npt.NDArray[np.int32] | None = None  # of a part that other prompts have too; None: unknown, or none
 
     @classmethod
     def open(cls, directory: Path) -> Plan:
@@ -241,9 +243,7 @@ class Plan:
         ends = self.body_offset
         fits = len(ends) == n + 1 and ends[0] == 0 and int(ends[-1]) == len(self.bodies)
         if not (fits and all(len(a) == n for a in arrays) and bool(np.all(ends[1:] >= ends[:-1]))):
-            raise RunFolderError(
-                "plan-file-invalid", f"the plan in {self.directory} is inconsistent: its files have different lengths"
-            )
+            raise plan_error(f"the plan in {self.directory} is inconsistent: its files have different lengths")
 
 
 def joint_of(one: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[bytes, bytes, bytes]:
@@ -257,9 +257,7 @@ def read_document(directory: Path) -> dict[str, Any]:
     try:
         document = json.loads(read_regular(directory / DOCUMENT))
     except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(
-            "plan-file-invalid", f"{directory} contains no readable plan: {DOCUMENT}: {error}"
-        ) from error
+        raise plan_error(f"{directory} contains no readable plan: {DOCUMENT}: {error}") from error
     version = document.get("schema_version") if isinstance(document, dict) else None
     if version != SCHEMA_VERSION:
         raise RunFolderError(
@@ -271,9 +269,7 @@ def read_document(directory: Path) -> dict[str, Any]:
             "plan-changed", f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states"
         )
     if not REQUIRED <= set(document["members"]) <= REQUIRED | OPTIONAL:
-        raise RunFolderError(
-            "plan-file-invalid", f"the plan in {directory} lists members that a plan does not have: {DOCUMENT}"
-        )
+        raise plan_error(f"the plan in {directory} lists members that a plan does not have: {DOCUMENT}")
     return dict(document)
 
 
@@ -287,11 +283,9 @@ def _mapped(directory: Path, name: str) -> Any:
         regular(path)
         array = np.load(path, mmap_mode="r") if _has_rows(path) else np.load(path)
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
-        raise RunFolderError("plan-file-invalid", f"the plan in {directory} cannot be read: {name}: {error}") from error
+        raise plan_error(f"the plan in {directory} cannot be read: {name}: {error}") from error
     if array.dtype != ARRAYS[name] or array.ndim != 1:
-        raise RunFolderError(
-            "plan-file-invalid", f"the plan in {directory} cannot be read: {name} is not an array of {ARRAYS[name]}"
-        )
+        raise plan_error(f"the plan in {directory} cannot be read: {name} is not an array of {ARRAYS[name]}")
     return array
 
 
@@ -311,6 +305,4 @@ def _mapped_bytes(path: Path) -> npt.NDArray[np.uint8]:
             return np.empty(0, dtype=np.uint8)
         return np.memmap(path, dtype=np.uint8, mode="r")
     except OSError as error:
-        raise RunFolderError(
-            "plan-file-invalid", f"the plan in {path.parent} cannot be read: {path.name}: {error}"
-        ) from error
+        raise plan_error(f"the plan in {path.parent} cannot be read: {path.name}: {error}") from error

@@ -13,7 +13,6 @@ import msgspec
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.engine.preflight.addresses import parse_base
-from fastllmload.engine.preflight.client import ProbeSettings
 from fastllmload.engine.preflight.probe import ServerProbe
 from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import options_of
@@ -38,7 +37,7 @@ def warm_up(settings: RunSettings, url: str, secret: Secret | None, redact: Reda
     model card if the user has not declared them. TargetError if the server cannot be reached or does not answer.
     """
     key = None if secret is None else secret.reveal()
-    probe = ServerProbe(ProbeSettings.of(settings), parse_base(url, settings.target.unix_socket), key, redact)
+    probe = ServerProbe(settings, parse_base(url, settings.target.unix_socket), key, redact)
     probe.reach([])
     model = probe.model(settings.target.model)
     probe.send_once(model, WARMUP_PROMPT, WARMUP_TOKENS)

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from fastllmload._ext import recorder, regroup
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.scratch import zeros
-from fastllmload.records.tap_times import TapJoin, join_tap
+from fastllmload.records.scratch import room
+from fastllmload.records.tap_times import join_tap
 from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
 
 Numbers = npt.NDArray[np.int64]
@@ -51,7 +51,7 @@ class Merged:
     first_event: Numbers
     text: Bytes
     damage: dict[str, str] = field(default_factory=dict)
-    tap: TapJoin | None = None
+    tap: dict[str, Any] | None = None
 
 
 def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles]) -> Rows:
@@ -162,12 +162,9 @@ def mapped_file(directory: Path, name: str, size: int) -> Bytes:
 
 
 def merge_workers(
-    directory: str | os.PathLike[str],
-    planned: Sequence[PlannedPhase] = (),
-    remove: bool = True,
-    tap: dict[str, Any] | None = None,
+    directory: str | os.PathLike[str], planned: Sequence[PlannedPhase] = (), tap: dict[str, Any] | None = None
 ) -> tuple[int, int]:
-    """Merge the worker files of a run folder into it and *remove* them; returns the numbers of rows and events.
+    """Merge the worker files of a run folder into it and remove them; returns the numbers of rows and events.
 
     *planned* phases get a `not_sent` row for each request that was never dispatched; *tap* receives the result of joining
     its segments. RunFolderError for files that cannot be read, HostLimitError for a full disk.
@@ -177,7 +174,7 @@ def merge_workers(
     counts = len(merged.rows), len(merged.events)
     with_text = len(merged.text) > 0
     if tap is not None and merged.tap is not None:
-        tap.update({**merged.tap})
+        tap.update(merged.tap)
     del merged
     if with_text:
         unfinished(folder, "text.bin").replace(folder / "text.bin")
@@ -186,11 +183,10 @@ def merge_workers(
     # requests.npy comes last: a folder that has it is a merged one.
     for name in ("tokens.npy", "requests.npy"):
         unfinished(folder, name).replace(folder / name)
-    if remove:
-        shutil.rmtree(folder / "workers", ignore_errors=False)
+    shutil.rmtree(folder / "workers")
     return counts
 
 
 def merge_in_memory(directory: Path) -> Merged:
     """Rows and events of a folder whose worker files were not merged (the run continues or was killed); creates no file."""
-    return merge_parts(directory, (), lambda name, size: zeros(size, np.uint8, directory))
+    return merge_parts(directory, (), lambda name, size: room(size, np.uint8, directory))

@@ -17,7 +17,7 @@ from fastllmload._ext import regroup
 from fastllmload._ext.recorder import text_index
 from fastllmload.documents.fields import known
 from fastllmload.documents.read import DocumentError, convert
-from fastllmload.documents.run import RunDocument
+from fastllmload.documents.run import Phase, RunDocument
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
@@ -32,20 +32,6 @@ SCHEMA_VERSION = 1
 SAMPLES = "samples.npy"
 ENDED_EARLY = ("running", "killed")  # run.json "status" of a run that has not ended, or was killed
 DONE = "done"  # run.json "status" of a run that ended as planned; anything else is incomplete
-
-
-@dataclass(frozen=True)
-class PhaseTimes:
-    """One entry of run.json "phases". *end_ns* is when sending stopped, None while unknown.
-
-    *bound* is "duration" or "count"; *ramp_share* is the part of the phase before its window begins.
-    """
-
-    name: str
-    start_ns: int
-    end_ns: int | None
-    bound: str
-    ramp_share: float
 
 
 @dataclass(frozen=True)
@@ -143,14 +129,9 @@ class Run:
         found: npt.NDArray[np.bool_] = np.diff(self.first_event) >= self.rows["events"]
         return found
 
-    def phase(self, name: str) -> PhaseTimes | None:
+    def phase(self, name: str) -> Phase | None:
         """Times of a phase, None when the manifest has none of that name."""
-        found = self.document.phase(name)
-        return (
-            None
-            if found is None
-            else PhaseTimes(found.name, found.start_ns, found.end_ns, found.bound, found.ramp_share)
-        )
+        return self.document.phase(name)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -196,10 +177,8 @@ def refuse_unbegun(directory: Path, manifest: Mapping[str, Any]) -> None:
 def read_merged(directory: Path, known: Mapping[str, str] | None = None) -> Merged:
     """The merged files of a run; *known*: damage by name of file. RunFolderError for another layout."""
     damage = dict(known or {})
-    rows, events = (
-        remaining_records(directory / ROWS, layout.REQUEST, damage),
-        remaining_records(directory / EVENTS, layout.EVENT, damage),
-    )
+    rows = remaining_records(directory / ROWS, layout.REQUEST, damage)
+    events = remaining_records(directory / EVENTS, layout.EVENT, damage)
     if ROWS in damage:
         events = within(events, len(rows))
     first_event = np.zeros(len(rows) + 1, np.int64)
@@ -243,13 +222,12 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     refuse_unbegun(folder, manifest)
     unmerged = not (folder / ROWS).exists() and (folder / "workers").is_dir()
     known = find_damage(folder, manifest, contents)
-    if not unmerged and not (folder / ROWS).exists() and ROWS not in known:
-        if manifest.get("phases") == [] and manifest.get("status") in ENDED_EARLY:
-            raise RunFolderError("run-not-begun", before_first_request(folder))
-        raise RunFolderError("run-file-missing", f"{folder} has neither {ROWS} nor worker files: nothing was measured")
+    missing = not unmerged and not (folder / ROWS).exists() and ROWS not in known
     merged = merge_in_memory(folder) if unmerged else read_merged(folder, known)
     if not len(merged.rows) and manifest.get("phases") == [] and manifest.get("status") in ENDED_EARLY:
         raise RunFolderError("run-not-begun", before_first_request(folder))
+    if missing:
+        raise RunFolderError("run-file-missing", f"{folder} has neither {ROWS} nor worker files: nothing was measured")
     damaged = {**known, **merged.damage}
     if unmerged:
         manifest.setdefault("error_texts", texts_left(folder, damaged))

@@ -79,9 +79,8 @@ class SampleLog:
     def append(self, rows: npt.NDArray[np.void]) -> None:
         data = rows.tobytes()
         try:
-            written = (
-                0 if self.full else os.pwrite(self._file.fileno(), data, self._header + self.rows * SAMPLE.itemsize)
-            )
+            place = self._header + self.rows * SAMPLE.itemsize
+            written = 0 if self.full else os.pwrite(self._file.fileno(), data, place)
         except OSError as problem:
             if problem.errno not in DISK_FULL:
                 raise
@@ -90,9 +89,7 @@ class SampleLog:
             self.full = True
             return
         self.rows += len(rows)
-        header = (
-            self._described + b"(%d,)}" % self.rows
-        )  # building it again would take longer than everything else here
+        header = self._described + b"(%d,)}" % self.rows  # to build it again would take longer than all the rest here
         os.pwrite(self._file.fileno(), header.ljust(self._header - 1) + b"\n", 0)
 
     def close(self) -> None:

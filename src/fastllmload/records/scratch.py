@@ -14,24 +14,13 @@ LARGE = 1 << 25  # bytes
 
 
 def room(items: int, dtype: npt.DTypeLike, folder: Path | None) -> npt.NDArray[Any]:
-    """An uninitialised array of *items*. Without *folder*, or where no file can be made in it, in memory."""
-    found = mapped(items, np.dtype(dtype), folder)
-    return np.empty(items, dtype) if found is None else found
-
-
-def zeros(items: int, dtype: npt.DTypeLike, folder: Path | None) -> npt.NDArray[Any]:
-    found = mapped(items, np.dtype(dtype), folder)
-    return np.zeros(items, dtype) if found is None else found
-
-
-def mapped(items: int, dtype: np.dtype[Any], folder: Path | None) -> npt.NDArray[Any] | None:
-    """Zeros in an unnamed file; None for a small array, and where no file can be made."""
-    size = items * dtype.itemsize
+    """An array of zeros; a small one, one without *folder*, and where no file can be made in it, in memory."""
+    size = items * np.dtype(dtype).itemsize
     if folder is None or size < LARGE:
-        return None
+        return np.zeros(items, dtype)
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, size)  # writing to a mapped hole on a full disk would kill the process
             return np.asarray(np.memmap(file, dtype, "r+", shape=(items,)))
     except OSError:  # a read-only folder, or a full disk: memory may suffice
-        return None
+        return np.zeros(items, dtype)

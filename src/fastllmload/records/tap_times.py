@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,18 +34,16 @@ def write_watched(folder: Path, watched: Watched) -> None:
     (folder / WATCHED).write_bytes(msgspec.json.encode(watched))
 
 
-def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> TapJoin | None:
+def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> dict[str, Any] | None:
     """Set the times of *rows* and *events* from the segments; None without a tap. RunFolderError for contradictions."""
     if not (folder / WATCHED).exists() or not (folder / SEGMENTS).exists():
         return None
     watched = read_watched(folder / WATCHED)
     count = (folder / SEGMENTS).stat().st_size // segment_dtype().itemsize
-    segments = (
-        np.memmap(folder / SEGMENTS, segment_dtype(), "r", shape=(count,)) if count else np.empty(0, segment_dtype())
-    )
-    lost = np.array([each for part in blocks(segments) for each in tapjoin.losses(as_bytes(part))], np.int64).reshape(
-        -1, 2
-    )
+    record = segment_dtype()
+    segments = np.memmap(folder / SEGMENTS, record, "r", shape=(count,)) if count else np.empty(0, record)
+    found = [each for part in blocks(segments) for each in tapjoin.losses(as_bytes(part))]
+    lost = np.array(found, np.int64).reshape(-1, 2)
     order, chains, chain_key, tls, places = connections(rows, watched)
     times = np.zeros((len(rows), 4), np.int64)
     difference = histogram.empty()
@@ -111,31 +109,8 @@ def connections(
     return order, chains, key[begins].astype(np.int64), encrypted[target[order[new_key]]], places
 
 
-class StampDifference(TypedDict):
-    n: int
-    p50: float | None
-    p99: float | None
-    max: float | None
-
-
-class TapJoin(TypedDict):
+def joined(join: tapjoin.Join, events: int, wires: int, difference: Numbers) -> dict[str, Any]:
     """The join's part of `tap` in run.json, `documents.run.Tap`."""
-
-    events: int
-    joined: int
-    narrowed: int
-    matched_share: float | None
-    unmatched: dict[str, int]
-    before_bracket: int
-    requests_timed: int
-    retransmitted: int
-    out_of_order: int
-    gaps: int
-    other_connections: int
-    against_kernel_stamps_us: StampDifference
-
-
-def joined(join: tapjoin.Join, events: int, wires: int, difference: Numbers) -> TapJoin:
     unmatched = {
         "lost": join.lost_events,
         "gap": join.unsure,

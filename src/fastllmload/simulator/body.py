@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
@@ -52,11 +54,18 @@ _messages = msgspec.json.Decoder(list[Message]).decode
 
 def decode(body: bytes) -> RequestBody:
     """ValueError: not JSON, not UTF-8, nested too deep, a field of another type, tool calls that are not answered."""
-    try:
+    with value_errors():
         asked = _decode(body)
         if b"tool_call" in bytes(asked.messages):
             check_calls(_messages(asked.messages))
         return asked
+
+
+@contextlib.contextmanager
+def value_errors() -> Iterator[None]:
+    """Raise ValueError for what cannot be decoded in the block."""
+    try:
+        yield
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from None
     except RecursionError:
@@ -66,7 +75,7 @@ def decode(body: bytes) -> RequestBody:
 def check_calls(messages: list[Message]) -> None:
     """As OpenAI has it: each call is answered by a message directly after it, and no other message has answers."""
     due: list[str] = []
-    for message in messages:
+    for message in (*messages, Message("user")):  # as after the last one
         if message.role == "tool":
             if message.tool_call_id not in due:
                 raise ValueError(
@@ -77,5 +86,3 @@ def check_calls(messages: list[Message]) -> None:
         if due:
             raise ValueError(f"tool_calls must be followed by tool messages; there is none for {', '.join(due)}")
         due = [call.id for call in message.tool_calls or ()]
-    if due:
-        raise ValueError(f"tool_calls must be followed by tool messages; there is none for {', '.join(due)}")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from fastllmload import __version__
-from fastllmload.simulator.body import Int32, RequestBody, StreamOptions
+from fastllmload.simulator.body import Int32, RequestBody, StreamOptions, value_errors
 
 PAGES = ("/api/tags", "/api/ps", "/api/version", "/api/show")
 DETAILS = {
@@ -41,12 +41,8 @@ _decode = msgspec.json.Decoder(OllamaBody).decode
 
 def decode_ollama(body: bytes) -> RequestBody:
     """The same request in OpenAI's words. ValueError says what is wrong with *body*."""
-    try:
+    with value_errors():
         asked = _decode(body)
-    except msgspec.MsgspecError as error:
-        raise ValueError(str(error)) from None
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
     most = None if asked.options is None else asked.options.num_predict
     return RequestBody(
         model=None if asked.model is None else asked.model.removesuffix(":latest"),

@@ -46,9 +46,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kv_blocks: int = 16384
     block_size: int = 16
     prefix_cache: bool = True
-    scheduler: str = (
-        "fcfs"  # priority: the lowest `priority` of the body or X-Priority first; shortest: shortest prompt
-    )
+    scheduler: str = "fcfs"  # priority: lowest `priority` of body or X-Priority first; shortest: shortest prompt
     ttft_floor_ms: float = 0.0  # before a request may enter the waiting queue
     guard_in_ms: float = 0.0  # input guardrail: further delay before the queue
     guard_out_ms: float = 0.0  # output guardrail: each token leaves so much later
@@ -61,17 +59,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         for name in ("max_running", "step_tokens", "kv_blocks", "block_size", "max_model_len", "default_max_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        for name in (
-            "step_ms",
-            "ttft_ms",
-            "itl_ms",
-            "guard_in_ms",
-            "guard_out_ms",
-            "ttft_floor_ms",
-            "eos_mean_tokens",
-            "pause_ms",
-            "pause_every",
-        ):
+        for name in ("step_ms", "ttft_ms", "itl_ms", "guard_in_ms", "guard_out_ms", "ttft_floor_ms", "eos_mean_tokens",
+                     "pause_ms", "pause_every"):  # fmt: skip
             if not 0 <= getattr(self, name) <= 3_600_000:
                 raise ValueError(f"{name}={getattr(self, name)} must lie from 0 to 3600000")
         if not 0 <= self.jitter < 1:

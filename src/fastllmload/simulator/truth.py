@@ -20,16 +20,10 @@ QUEUED = 0x80
 _EVENT = np.dtype([("t_ns", "<i8"), ("serial", "<u4"), ("index_kind", "<u4"), ("took_ns", "<u4")])
 EVENT = np.dtype(
     [
-        ("t_ns", "<i8"),
-        ("took_ns", "<u4"),
-        ("serial", "<u4"),
-        ("key", "<u4"),
-        ("phase", "<u4"),
-        ("index", "<u4"),
-        ("kind", "u1"),
-        ("queued", "?"),
+        ("t_ns", "<i8"), ("took_ns", "<u4"), ("serial", "<u4"), ("key", "<u4"), ("phase", "<u4"), ("index", "<u4"),
+        ("kind", "u1"), ("queued", "?"),
     ]
-)
+)  # fmt: skip
 REQUEST = np.dtype(
     [
         ("serial", "<u4"), ("key", "<u4"), ("phase", "<u4"), ("connection", "<u4"),

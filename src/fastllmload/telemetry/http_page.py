@@ -59,24 +59,17 @@ class Page:
         """The page. SensorError when it is not there whole within the time-out."""
         deadline = time.monotonic() + self.timeout_s
         kept = self._connection is not None
-        try:
-            return self._exchange(deadline)
-        except (OSError, EOFError) as problem:
-            self.close()
-            # A server may have closed a kept connection meanwhile: once more, on a new one.
-            if not kept or isinstance(problem, TimeoutError):
-                raise SensorError(reason(problem, self.timeout_s)) from None
-        except BaseException:
-            self.close()
-            raise
-        try:
-            return self._exchange(deadline)
-        except (OSError, EOFError) as problem:
-            self.close()
-            raise SensorError(reason(problem, self.timeout_s)) from None
-        except BaseException:
-            self.close()
-            raise
+        while True:
+            try:
+                return self._exchange(deadline)
+            except (OSError, EOFError) as problem:
+                self.close()
+                if not kept or isinstance(problem, TimeoutError):
+                    raise SensorError(reason(problem, self.timeout_s)) from None
+                kept = False  # the server may have closed the kept connection: once more, on a new one
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -105,42 +105,40 @@ def server_figures(spans: Spans, largest: tuple[int, str] | None) -> dict[str, S
         "kv_usage": average(spans, "kv_usage", "share"),
         "batch_utilization": batch_utilization(spans, largest),
         "model_load_time_s": average(spans, "model_load_time", "s"),
-        "recovery_rate": figure(None, "share", None),  # no known server tells it
-        "preemption_loss": figure(None, "requests", None),
+        "recovery_rate": figure("share"),  # no known server reports it
+        "preemption_loss": figure("requests"),
     }
 
 
-def figure(value: float | None, unit: str, source: str | None) -> ServerFigure:
-    """A value has a source; without one it is null and says so."""
-    return ServerFigure(value=value, unit=unit, source=NOT_MEASURED if value is None or source is None else source)
+def figure(unit: str, value: float | None = None, source: str = NOT_MEASURED) -> ServerFigure:
+    return ServerFigure(value=value, unit=unit, source=source)
 
 
 def count(spans: Spans, name: str, unit: str) -> ServerFigure:
-    found = spans.increment(name)
-    return figure(None, unit, None) if found is None else figure(found[0], unit, found[1])
+    return figure(unit, *spans.increment(name) or ())
 
 
 def ratio(spans: Spans, over: str, under: str, unit: str, scale: float = 1.0) -> ServerFigure:
     """Increment of one counter by that of another; null when the latter did not move."""
     top, bottom = spans.increment(over), spans.increment(under)
     if top is None or bottom is None or bottom[0] <= 0:
-        return figure(None, unit, None)
-    return figure(scale * top[0] / bottom[0], unit, top[1] if top[1] == bottom[1] else f"{top[1]} / {bottom[1]}")
+        return figure(unit)
+    return figure(unit, scale * top[0] / bottom[0], top[1] if top[1] == bottom[1] else f"{top[1]} / {bottom[1]}")
 
 
 def total(spans: Spans, name: str) -> ServerFigure:
     found = spans.mean(name)
-    return figure(None, "requests", None) if found is None else figure(sum(found[0]), "requests", found[1])
+    return figure("requests") if found is None else figure("requests", sum(found[0]), found[1])
 
 
 def average(spans: Spans, name: str, unit: str) -> ServerFigure:
     found = spans.mean(name)
-    return figure(None, unit, None) if found is None else figure(sum(found[0]) / len(found[0]), unit, found[1])
+    return figure(unit) if found is None else figure(unit, sum(found[0]) / len(found[0]), found[1])
 
 
 def batch_utilization(spans: Spans, largest: tuple[int, str] | None) -> ServerFigure:
     """Average batch size / maximum batch size, the mean over servers."""
     found = spans.mean("running")
     if found is None or largest is None:
-        return figure(None, "share", None)
-    return figure(sum(found[0]) / len(found[0]) / largest[0], "share", f"{found[1]} / {largest[1]}")
+        return figure("share")
+    return figure("share", sum(found[0]) / len(found[0]) / largest[0], f"{found[1]} / {largest[1]}")

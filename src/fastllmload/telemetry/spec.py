@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from fastllmload.telemetry.http_page import PageSpec
-from fastllmload.telemetry.sensors.command import Command
+from fastllmload.telemetry.sensors.command import Command, open_powermetrics
 from fastllmload.telemetry.sensors.nvml import open_nvml
-from fastllmload.telemetry.sensors.powermetrics import open_powermetrics
 from fastllmload.telemetry.sensors.rapl import open_rapl
 from fastllmload.telemetry.sensors.sensor import Absent, Sensor
 

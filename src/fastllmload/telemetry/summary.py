@@ -66,15 +66,7 @@ def described(found: Telemetry, window: Window | None, spans: Spans) -> Telemetr
         interval_s=found.interval_s,
         ended=found.ended,
         sources=tuple(
-            TelemetrySource(
-                origin=source.origin,
-                kind=source.kind,
-                n=source.n,
-                n_failed=source.n_failed,
-                n_skipped=source.n_skipped,
-                slowest_s=source.slowest_s,
-                problems=source.problems,
-            )
+            TelemetrySource(**{name: getattr(source, name) for name in TelemetrySource.__struct_fields__})
             for source in found.sources
         ),
         absent=dict(found.absent),

@@ -19,7 +19,7 @@ from fastllmload.errors import InputError
 from fastllmload.workload.content.exact_length import fit, fit_many
 from fastllmload.workload.content.functions import FunctionGenerator
 from fastllmload.workload.lengths import Lengths, LogNormal
-from fastllmload.workload.request import BATCH, ComposedPrompt
+from fastllmload.workload.request import BATCH, ComposedPrompt, field_error
 from fastllmload.workload.synthetic import draw_index, zipf
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
@@ -48,10 +48,7 @@ class CodeSamples:
         for entry, where in entries:
             found = next((entry[name] for name in FIELDS if isinstance(entry.get(name), str)), None)
             if not found:
-                raise InputError(
-                    "dataset-field-invalid",
-                    f"{where} contains no code; it needs {', '.join(FIELDS[:-1])} or {FIELDS[-1]}",
-                )
+                raise field_error(f"{where} contains no code; it needs {', '.join(FIELDS[:-1])} or {FIELDS[-1]}")
             texts.append(found)
         if not texts:
             raise InputError("dataset-empty", f"--dataset-path {path} contains no code")

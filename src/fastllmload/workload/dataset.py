@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,7 +28,7 @@ from fastllmload import quantities
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.content.image import image_size
-from fastllmload.workload.request import Content, DatasetRequest
+from fastllmload.workload.request import Content, DatasetRequest, field_error
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 DATASETS = ("sharegpt", "custom", "batch", "csv")
@@ -43,6 +43,9 @@ COMPRESSED = {
 }
 
 
+Entry = TypeVar("Entry")
+
+
 @dataclass(frozen=True)
 class Dataset:
     """*requests* in the order of the file. *left_out*: number of entries without a request."""
@@ -54,14 +57,7 @@ class Dataset:
     shuffled: bool = False
 
     def ordered(self, seed: int | str) -> Iterator[DatasetRequest]:
-        """Without end: the file's order or, if *shuffled*, drawn without replacement; starts again when all were used."""
-        stream = random.Random(seed)
-        while True:
-            order = list(range(len(self.requests)))
-            if self.shuffled:
-                stream.shuffle(order)
-            for number in order:
-                yield self.requests[number]
+        return endless(self.requests, seed if self.shuffled else None)
 
     def of_class(self, name: str) -> Dataset:
         """The entries of class *name*; the others are left out. InputError when there are none."""
@@ -72,6 +68,17 @@ class Dataset:
     def classes(self) -> list[str]:
         """Names of the classes in the order in which they first appear; one nameless class when none is named."""
         return list(dict.fromkeys("" if one.name is None else one.name for one in self.requests))
+
+
+def endless(entries: Sequence[Entry], seed: int | str | None) -> Iterator[Entry]:
+    """*entries* again and again, in the order of the file, or (*seed*) drawn without replacement."""
+    stream = random.Random(seed)
+    while True:
+        order = list(range(len(entries)))
+        if seed is not None:
+            stream.shuffle(order)
+        for number in order:
+            yield entries[number]
 
 
 def check_not_empty(found: Sequence[object], name: str, classes: Sequence[str]) -> None:
@@ -138,7 +145,7 @@ def json_lines(path: Path, raw: bytes) -> Iterator[tuple[dict[str, Any], str]]:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
             raise InputError("dataset-invalid", f"{where}{column(line, problem)} is not JSON: {why(problem)}") from None
         if not isinstance(entry, dict):
-            raise InputError("dataset-field-invalid", f"{where} is not a JSON object")
+            raise field_error(f"{where} is not a JSON object")
         yield entry, where
 
 
@@ -186,12 +193,10 @@ def parse_custom(entry: dict[str, Any], where: str) -> DatasetRequest:
             f"{where}: {unknown[0]!r} belongs to conversations; add --turns all to send conversations",
         )
     if unknown:
-        raise InputError(
-            "dataset-field-invalid", f"{where}: {unknown[0]!r} is not a field; the fields are {', '.join(KNOWN)}"
-        )
+        raise field_error(f"{where}: {unknown[0]!r} is not a field; the fields are {', '.join(KNOWN)}")
     extra = entry.get("body", {})
     if not isinstance(extra, dict):
-        raise InputError("dataset-field-invalid", f"{where}: body is {format_value(extra)}, not a JSON object")
+        raise field_error(f"{where}: body is {format_value(extra)}, not a JSON object")
     reserved = [name for name in extra if name in DECIDED and extra[name] != "{output_tokens}"]
     if reserved:
         raise InputError(
@@ -200,7 +205,7 @@ def parse_custom(entry: dict[str, Any], where: str) -> DatasetRequest:
     _check_single_reply(extra, where)
     name = entry.get("class")
     if name is not None and not isinstance(name, str):
-        raise InputError("dataset-field-invalid", f"{where}: class is {format_value(name)}, not a text")
+        raise field_error(f"{where}: class is {format_value(name)}, not a text")
     tokens = _length(entry.get("input_tokens"), where, "input")
     output = _length(entry.get("output_tokens"), where)
     return DatasetRequest(
@@ -213,23 +218,17 @@ def _protocol(target: object, where: str) -> str | None:
     if target is None:
         return None
     if not isinstance(target, dict):
-        raise InputError("dataset-field-invalid", f"{where}: target is {format_value(target)}, not a JSON object")
+        raise field_error(f"{where}: target is {format_value(target)}, not a JSON object")
     protocol = target.get("endpoint_type")
     if protocol is not None and not isinstance(protocol, str):
-        raise InputError(
-            "dataset-field-invalid",
-            f"{where}: endpoint_type of target is {format_value(protocol)}, not the name of a protocol",
-        )
+        raise field_error(f"{where}: endpoint_type of target is {format_value(protocol)}, not the name of a protocol")
     return protocol
 
 
 def _batch(entry: dict[str, Any], where: str) -> DatasetRequest:
     body = entry.get("body")
     if not isinstance(body, dict):
-        raise InputError(
-            "dataset-field-invalid",
-            f"{where}: body is missing; a line of a batch file has custom_id, method, url and body",
-        )
+        raise field_error(f"{where}: body is missing; a line of a batch file has custom_id, method, url and body")
     length = body.get("max_completion_tokens", body.get("max_tokens"))
     extra = {name: value for name, value in body.items() if name not in DECIDED}
     _check_single_reply(extra, where)
@@ -250,19 +249,17 @@ def _check_single_reply(extra: dict[str, Any], where: str) -> None:
 def _content(entry: dict[str, Any], where: str) -> Content:
     prompt, messages = entry.get("prompt"), entry.get("messages")
     if (prompt is None) == (messages is None):
-        raise InputError("dataset-field-invalid", f"{where}: give either prompt or messages")
+        raise field_error(f"{where}: give either prompt or messages")
     if messages is not None:
         if not (isinstance(messages, list) and messages and all(_is_message(one) for one in messages)):
-            raise InputError(
-                "dataset-field-invalid", f"{where}: messages must be an array of objects with role and content"
-            )
+            raise field_error(f"{where}: messages must be an array of objects with role and content")
         _check_images(messages, where)
         return messages
     if isinstance(prompt, str) and prompt:
         return prompt
     if isinstance(prompt, list) and prompt and all(type(one) is int and 0 <= one < 1 << 31 for one in prompt):
         return prompt
-    raise InputError("dataset-field-invalid", f"{where}: prompt is {format_value(prompt)}, neither text nor token ids")
+    raise field_error(f"{where}: prompt is {format_value(prompt)}, neither text nor token ids")
 
 
 def _check_images(messages: list[Any], where: str) -> None:
@@ -283,9 +280,8 @@ def _length(value: object, where: str, which: str = "output") -> int | None:
     if value is None:
         return None
     if type(value) is not int or not 1 <= value <= MOST_TOKENS:
-        raise InputError(
-            "dataset-field-invalid",
-            f"{where}: its {which} length {format_value(value)} is not a number of tokens from 1 to {MOST_TOKENS}",
+        raise field_error(
+            f"{where}: its {which} length {format_value(value)} is not a number of tokens from 1 to {MOST_TOKENS}"
         )
     return value
 
@@ -382,18 +378,15 @@ def _table(path: Path, raw: bytes) -> list[DatasetRequest]:
 
 def _row(cells: list[str], columns: list[str], where: str) -> DatasetRequest:
     if len(cells) > len(columns):
-        raise InputError(
-            "dataset-field-invalid",
-            f"{where}: {len(cells)} values, the header has {len(columns)}; quote texts that contain a comma",
+        raise field_error(
+            f"{where}: {len(cells)} values, the header has {len(columns)}; quote texts that contain a comma"
         )
     row = dict(zip(columns, cells, strict=False))
     length = row.get("output_tokens", "").strip()
     tokens = quantities.number(length)
     if length and (tokens is None or tokens < 0 or tokens != int(tokens)):
-        raise InputError(
-            "dataset-field-invalid", f"{where}: its output_tokens {format_value(length)} is not a number of tokens"
-        )
+        raise field_error(f"{where}: its output_tokens {format_value(length)} is not a number of tokens")
     if not row.get("prompt"):
-        raise InputError("dataset-field-invalid", f"{where}: its prompt is empty")
+        raise field_error(f"{where}: its prompt is empty")
     name = row.get("class", "").strip() or None
     return DatasetRequest(where, row["prompt"], None if tokens is None else _length(int(tokens), where), name)

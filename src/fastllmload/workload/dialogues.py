@@ -8,7 +8,6 @@ without a session are conversations of one turn.
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +17,15 @@ import msgspec
 
 from fastllmload import quantities
 from fastllmload.errors import InputError
-from fastllmload.workload.dataset import check_not_empty, json_lines, parse_custom, read_bytes, sharegpt_entries
-from fastllmload.workload.request import DatasetRequest
+from fastllmload.workload.dataset import (
+    check_not_empty,
+    endless,
+    json_lines,
+    parse_custom,
+    read_bytes,
+    sharegpt_entries,
+)
+from fastllmload.workload.request import DatasetRequest, field_error
 
 LONGEST_DELAY_S = 1e6
 
@@ -53,14 +59,7 @@ class Dialogues:
         return list(dict.fromkeys(turn.request.name or "" for turns in self.entries for turn in turns))
 
     def ordered(self, seed: int | str) -> Iterator[tuple[ScriptedTurn, ...]]:
-        """Without end: the file's order or, if *shuffled*, drawn without replacement; starts again when all were used."""
-        stream = random.Random(seed)
-        while True:
-            order = list(range(len(self.entries)))
-            if self.shuffled:
-                stream.shuffle(order)
-            for number in order:
-                yield self.entries[number]
+        return endless(self.entries, seed if self.shuffled else None)
 
 
 def read_dialogues(name: str, path: Path) -> Dialogues:
@@ -102,19 +101,16 @@ def _custom(path: Path, raw: bytes) -> list[tuple[ScriptedTurn, ...]]:
     for number, (entry, where) in enumerate(json_lines(path, raw)):
         session = entry.pop("session", None)
         if session is not None and (isinstance(session, bool) or not isinstance(session, str | int)):
-            raise InputError("dataset-field-invalid", f"{where}: session is {session!r}, neither a text nor a number")
+            raise field_error(f"{where}: session is {session!r}, neither a text nor a number")
         delay, reply = entry.pop("delay", None), entry.pop("reply", None)
         delay_s = None if delay is None else _delay(delay, where)
         if reply is not None and not isinstance(reply, str):
-            raise InputError("dataset-field-invalid", f"{where}: reply is {reply!r}, not a text")
+            raise field_error(f"{where}: reply is {reply!r}, not a text")
         key = f"line {number}" if session is None else msgspec.json.encode(session).decode()
         turn = ScriptedTurn(parse_custom(entry, where), delay_s, reply)
         content = turn.request.content
         if isinstance(content, list) and content and isinstance(content[0], int):
-            raise InputError(
-                "dataset-field-invalid",
-                f"{where}: token ids cannot be turns of a conversation; write prompt or messages",
-            )
+            raise field_error(f"{where}: token ids cannot be turns of a conversation; write prompt or messages")
         found.setdefault(key, []).append(turn)
     return [tuple(turns) for turns in found.values()]
 
@@ -124,9 +120,7 @@ def _delay(delay: object, where: str) -> float:
     timed = isinstance(delay, int | float | str) and not isinstance(delay, bool)
     seconds = quantities.duration(str(delay)) if timed else None
     if seconds is None:
-        raise InputError("dataset-field-invalid", f"{where}: delay is {delay!r}, not a number of seconds")
+        raise field_error(f"{where}: delay is {delay!r}, not a number of seconds")
     if not 0 <= seconds <= LONGEST_DELAY_S:
-        raise InputError(
-            "dataset-field-invalid", f"{where}: delay is {delay!r}; write seconds from 0 to {LONGEST_DELAY_S:g}"
-        )
+        raise field_error(f"{where}: delay is {delay!r}; write seconds from 0 to {LONGEST_DELAY_S:g}")
     return seconds

@@ -6,10 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from fastllmload.errors import InputError
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
 Content = str | list[int] | list[dict[str, Any]]
 BATCH = 256  # composed requests that are made and counted at once
+
+
+def field_error(text: str) -> InputError:
+    """The error for an entry of a data set or trace; *text*: which one, what is wrong."""
+    return InputError("dataset-field-invalid", text)
 
 
 @dataclass(frozen=True)

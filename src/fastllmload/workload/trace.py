@@ -30,6 +30,7 @@ from fastllmload import quantities
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, check_uncompressed, column, why
+from fastllmload.workload.request import field_error
 
 MOONCAKE_BLOCK = 512
 TRACES = ("azure", "burstgpt", "mooncake", "trace")
@@ -168,12 +169,11 @@ def _read_table(name: str, path: Path, sha256: str, lines: list[str]) -> Trace:
             at, prompt, answer = (cells[column].strip() for column in where)
             row = columns.ns(at), _tokens(prompt), _tokens(answer)
         except IndexError:
-            raise InputError(
-                "dataset-field-invalid",
-                f"{path} line {table.line_num}: {len(cells)} values, the header has {len(header)}",
+            raise field_error(
+                f"{path} line {table.line_num}: {len(cells)} values, the header has {len(header)}"
             ) from None
         except ValueError as problem:
-            raise InputError("dataset-field-invalid", f"{path} line {table.line_num}: {problem}") from None
+            raise field_error(f"{path} line {table.line_num}: {problem}") from None
         if row[1] < 1 or row[2] < 1:
             left_out += 1
             continue
@@ -250,27 +250,19 @@ def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
                 "dataset-invalid", f"{path} line {number}{column(line.encode(), problem)}{broken}: {why(problem)}"
             ) from None
         if max(row.input_length, row.output_length) > MOST_TOKENS:
-            raise InputError(
-                "dataset-field-invalid", f"{path} line {number}: its length is above the limit of {MOST_TOKENS} tokens"
-            )
+            raise field_error(f"{path} line {number}: its length is above the limit of {MOST_TOKENS} tokens")
         if row.input_length < 1 or row.output_length < 1:
             left_out += 1
             continue
         if len(row.hash_ids) * MOONCAKE_BLOCK < row.input_length:
-            raise InputError(
-                "dataset-field-invalid",
+            raise field_error(
                 f"{path} line {number}: {len(row.hash_ids)} hash_ids of {MOONCAKE_BLOCK} tokens do not cover "
-                f"input_length {row.input_length}",
+                f"input_length {row.input_length}"
             )
         if not abs(row.timestamp) <= LATEST_S * 1e3:
-            raise InputError(
-                "dataset-field-invalid",
-                f"{path} line {number}: its timestamp {row.timestamp:g} is too large for milliseconds",
-            )
+            raise field_error(f"{path} line {number}: its timestamp {row.timestamp:g} is too large for milliseconds")
         if any(abs(one) >= 1 << 63 for one in row.hash_ids):
-            raise InputError(
-                "dataset-field-invalid", f"{path} line {number}: its hash_ids contain a number of more than 64 bits"
-            )
+            raise field_error(f"{path} line {number}: its hash_ids contain a number of more than 64 bits")
         if kept and row.timestamp < kept[-1].timestamp:
             raise InputError(
                 "trace-unsorted",
@@ -319,14 +311,9 @@ def shared_tokens(trace: Trace) -> Numbers:
     return shared
 
 
-def instants(trace: Trace, speed: float) -> npt.NDArray[np.float64]:
-    """Seconds from the first request, at *speed* times the recorded speed."""
-    return trace.t_ns / 1e9 / speed
-
-
 def rounds(trace: Trace, speed: float) -> Iterator[npt.NDArray[np.float64]]:
     """The instants of the trace, repeated without end; a round ends one mean gap after its last request."""
-    once = instants(trace, speed)
+    once = trace.t_ns / 1e9 / speed
     length = float(once[-1]) + (float(once[-1]) / (len(once) - 1) if len(once) > 1 and once[-1] > 0 else 1.0)
     number = 0
     while True:

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload.arrivals.choice import choose_varying
-from fastllmload.arrivals.curve import DayCurve, ExponentialCurve, LinearCurve, RateCurve, described_curve, mean_rate
-from fastllmload.arrivals.curve_text import read_curve
+from fastllmload.arrivals.curve import (
+    DayCurve,
+    ExponentialCurve,
+    LinearCurve,
+    RateCurve,
+    described_curve,
+    mean_rate,
+    read_curve,
+)
 from fastllmload.arrivals.process import draw_schedule
 
 pytestmark = pytest.mark.slow

@@ -68,8 +68,8 @@ def test_settings_of_the_kernel(monkeypatch, check, value, verdict):
 @pytest.mark.parametrize(
     ("check", "name", "value", "verdict"),
     [
-        ("ip_versions", "ipv6", True, GOOD),
-        ("ip_versions", "ipv6", False, UNKNOWN),
+        ("ip_versions", "is_own", True, GOOD),
+        ("ip_versions", "is_own", False, UNKNOWN),
         ("cores", "cores", 2.0, GOOD),
         ("cores", "cores", 1.5, WARN),
         ("steal", "steal_share", 0.0, GOOD),
@@ -86,7 +86,7 @@ def test_settings_of_the_kernel(monkeypatch, check, value, verdict):
     ],
 )
 def test_probes(monkeypatch, check, name, value, verdict):
-    monkeypatch.setattr(probe, name, lambda: value)
+    monkeypatch.setattr(probe, name, lambda *_: value)
     assert getattr(doctor, check)().verdict == verdict
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from fastllmload.arrivals.choice import choose_arrivals
-from fastllmload.arrivals.curve_text import read_curve
+from fastllmload.arrivals.curve import read_curve
 from fastllmload.cli.commands import quick, search, sweep
 from fastllmload.cli.main import fastllmload
 from fastllmload.cli.options import parsers as read
@@ -78,7 +78,6 @@ SAME: dict[Callable[[str], Any], Pairs] = {
     search.trial_count: (("3", "3e0"),),
     search.levels: (("12", "1.2e1"),),
     search.confidence: (("95%", "0.95"),),
-    sweep.runs: (("10", "1e1"),),
 }  # fmt: skip
 SPECIFIC: dict[str, Pairs] = {"objective": (("attainment:90%", "attainment:0.9"),)}  # options of free text
 READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {

@@ -16,7 +16,7 @@ from fastllmload.engine.workers.routing import conversations
 from fastllmload.plan.archive import load_plan, save_plan
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.classes import build_classes, class_settings
-from fastllmload.plan.description.user_behavior import class_line
+from fastllmload.plan.description.text import class_line
 from fastllmload.plan.plan import FOLLOWS
 from fastllmload.settings import Load, RunSettings, TrafficClass, UserBehavior, Workload
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from refusals import raises_code
 
-from fastllmload import telemetry
 from fastllmload.telemetry import log as logs
+from fastllmload.telemetry import series as telemetry
 from fastllmload.telemetry.files import Index, SourceEntry
 from fastllmload.telemetry.log import Log
 from fastllmload.telemetry.sampler import Sampler

@@ -8,10 +8,9 @@ import types
 import pytest
 
 from fastllmload.telemetry.sensors import command as commands
-from fastllmload.telemetry.sensors.command import Command, watts
+from fastllmload.telemetry.sensors.command import Command, open_powermetrics, power_line, watts
 from fastllmload.telemetry.sensors.host import Host
 from fastllmload.telemetry.sensors.nvml import open_nvml, throttle_words
-from fastllmload.telemetry.sensors.powermetrics import open_powermetrics, power_line
 from fastllmload.telemetry.sensors.rapl import Rapl, Zone, open_rapl
 from fastllmload.telemetry.sensors.sensor import Absent, SensorError
 from fastllmload.telemetry.spec import open_power

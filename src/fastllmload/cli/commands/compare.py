@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fastllmload.cli.group import current_redactor
+from fastllmload.cli.streams import naming_output
 from fastllmload.errors import InputError
 from fastllmload.files import write_named
 
@@ -120,7 +122,6 @@ def compare_two(
     markdown_file: Path | None,
     html_file: Path | None,
 ) -> int:
-    from fastllmload.cli.commands.run import current_redactor
     from fastllmload.compare.comparison import compare as compared
     from fastllmload.compare.gate import FAILED, UNDECIDED, judge_gates, parse_gate
     from fastllmload.compare.report.blocks import lines, markdown
@@ -178,12 +179,7 @@ def json_text(found: dict[str, Any]) -> str:
     return msgspec.json.format(msgspec.json.encode(found), indent=1).decode() + "\n"
 
 
-def write(path: Path | None, option: str, text: Any) -> None:
-    if path is None:
-        return
-    try:
-        write_named(path, text())
-    except OSError as error:
-        raise InputError(
-            "output-not-writable", f"{option} {path} cannot be written: {error.strerror}; choose another file"
-        ) from None
+def write(path: Path | None, option: str, text: Callable[[], str]) -> None:
+    if path is not None:
+        with naming_output(f"{option} {path}"):
+            write_named(path, text())

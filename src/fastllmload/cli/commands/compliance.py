@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fastllmload.errors import HostLimitError, InputError
+from fastllmload.cli.group import current_redactor
+from fastllmload.errors import InputError
 from fastllmload.report.terminal.outlet import on_screen
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
 
     import msgspec
 
-    from fastllmload.cli.commands.run import current_redactor
     from fastllmload.compliance.evidence import read
     from fastllmload.compliance.text import lines
     from fastllmload.compliance.verdict import NOT, document, document_with_all, judge
@@ -57,7 +55,7 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
         text = msgspec.json.format(msgspec.json.encode(found)).decode()
     else:
         text = "\n".join(lines(judgement, everything, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)))
-    show(redact(text))
+    click.echo(on_screen(redact(text)))
     for one in (folder, *against):
         if (left := describe_leftover_files(one)) is not None:
             click.echo(on_screen(redact(f"note       {left}")), err=True)
@@ -77,16 +75,3 @@ def validate_same_test(evidence: ComplianceEvidence) -> None:
                 "tests-differ",
                 f"{evidence.folder} is {kinds[0]} and {other.folder} is {kinds[1]}: only the same test can be compared",
             )
-
-
-def show(text: str) -> None:
-    """Print *text* to standard output, whose reader may close it early (`| head`)."""
-    try:
-        print(on_screen(text), flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
-    except OSError as problem:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise HostLimitError(
-            "output-not-writable", f"the verdict cannot be written: {problem.strerror}; send it elsewhere"
-        ) from None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from fastllmload.engine.recording import tap
+import click
+
 from fastllmload.host import limits, probe
 
 GOOD, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
@@ -28,26 +30,25 @@ class HostFinding:
     fix: str = ""
 
 
+@click.command("doctor")
+@click.option(
+    "--runs",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Folder whose disk is checked.",
+)
+def doctor(runs: Path) -> int:
+    """Check this host (limits, ports, clock, permissions) and say what to change. Exit code 1 if a check is bad."""
+    return print_findings(examine(runs), sys.stdout)
+
+
 def examine(runs: Path) -> list[HostFinding]:
     """Run all checks, quick ones first; takes about a second. *runs* is the folder that runs are written to."""
     checks: tuple[Callable[[], HostFinding], ...] = (
-        open_files,
-        ports,
-        backlog,
-        congestion_control,
-        ip_versions,
-        clock_source,
-        governor,
-        cores,
-        steal,
-        memory,
-        kernel_stamps,
-        packet_ring,
-        modules,
-        compiled,
-        lambda: disk(runs),
-        timers,
-    )
+        open_files, ports, backlog, congestion_control, ip_versions, clock_source, governor, cores, steal, memory,
+        kernel_stamps, packet_ring, modules, compiled, lambda: disk(runs), timers,
+    )  # fmt: skip
     return [check() for check in checks]
 
 
@@ -63,111 +64,81 @@ def print_findings(findings: list[HostFinding], stream: TextIO) -> int:
     return 1 if bad else 0
 
 
+def judged(
+    name: str, text: str | None, wrong: bool, fix: str, *, verdict: str = WARN, unknown: str = "cannot be read"
+) -> HostFinding:
+    """*verdict* and *fix* if the check found something *wrong*; UNKNOWN without *text*."""
+    if text is None:
+        return HostFinding(name, UNKNOWN, unknown)
+    return HostFinding(name, verdict, text, fix) if wrong else HostFinding(name, GOOD, text)
+
+
 def open_files() -> HostFinding:
     limit = limits.file_limit()
     hard = "unlimited" if limit.hard is None else f"{limit.hard:,}"
     text = f"soft {limit.soft:,}, hard {hard}; a run raises the soft limit by itself"
-    if limit.hard is not None and limit.hard < ENOUGH_FILES:
-        return HostFinding(
-            "open files", BAD, text, "set 'nofile' to 65536 in /etc/security/limits.conf and log in again"
-        )
-    return HostFinding("open files", GOOD, text)
+    fix = "set 'nofile' to 65536 in /etc/security/limits.conf and log in again"
+    return judged("open files", text, limit.hard is not None and limit.hard < ENOUGH_FILES, fix, verdict=BAD)
 
 
 def ports() -> HostFinding:
     low, high = limits.port_range()
     free = limits.port_capacity(1)
     text = f"{low} to {high}: {free:,} connections per source address and target"
-    if free < ENOUGH_PORTS:
-        return HostFinding(
-            "local ports", WARN, text, "sysctl net.ipv4.ip_local_port_range='1024 65535', or --source-address"
-        )
-    return HostFinding("local ports", GOOD, text)
+    fix = "sysctl net.ipv4.ip_local_port_range='1024 65535', or --source-address"
+    return judged("local ports", text, free < ENOUGH_PORTS, fix)
 
 
 def backlog() -> HostFinding:
-    return _at_least(
-        "listen backlog",
-        "/proc/sys/net/core/somaxconn",
-        ENOUGH_BACKLOG,
-        f"sysctl net.core.somaxconn={4 * ENOUGH_BACKLOG}: bursts of connections to a local server get lost",
-    )
-
-
-def _at_least(name: str, path: str, least: int, fix: str) -> HostFinding:
-    value = probe.setting(path)
-    if value is None or not value.isdecimal():
-        return HostFinding(name, UNKNOWN, f"{path} cannot be read")
-    return HostFinding(name, GOOD, value) if int(value) >= least else HostFinding(name, WARN, value, fix)
+    path = "/proc/sys/net/core/somaxconn"
+    text = probe.setting(path) or ""
+    few = text.isdecimal() and int(text) < ENOUGH_BACKLOG
+    fix = f"sysctl net.core.somaxconn={4 * ENOUGH_BACKLOG}: bursts of connections to a local server get lost"
+    return judged("listen backlog", text if text.isdecimal() else None, few, fix, unknown=f"{path} cannot be read")
 
 
 def congestion_control() -> HostFinding:
     name = probe.setting("/proc/sys/net/ipv4/tcp_congestion_control")
-    if name is None:
-        return HostFinding("congestion control", UNKNOWN, "cannot be read")
-    if name.startswith("bbr"):
-        fix = "sysctl net.ipv4.tcp_congestion_control=cubic: bbr arms a timer for every socket"
-        return HostFinding("congestion control", WARN, name, fix)
-    return HostFinding("congestion control", GOOD, name)
+    fix = "sysctl net.ipv4.tcp_congestion_control=cubic: bbr arms a timer for every socket"
+    return judged("congestion control", name, (name or "").startswith("bbr"), fix)
 
 
 def ip_versions() -> HostFinding:
-    if probe.ipv6():
-        return HostFinding("IPv6", GOOD, "available")
-    return HostFinding("IPv6", UNKNOWN, "not available; targets need an IPv4 address")
+    text = "available" if probe.is_own("::1") else None
+    return judged("IPv6", text, False, "", unknown="not available; targets need an IPv4 address")
 
 
 def clock_source() -> HostFinding:
     name = probe.setting("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    if name is None:
-        return HostFinding("clock source", UNKNOWN, "cannot be read")
-    if name in FAST_CLOCKS:
-        return HostFinding("clock source", GOOD, name)
-    return HostFinding("clock source", BAD, name, "boot with clocksource=tsc: reading this clock takes a system call")
+    fix = "boot with clocksource=tsc: reading this clock takes a system call"
+    return judged("clock source", name, name not in FAST_CLOCKS, fix, verdict=BAD)
 
 
 def governor() -> HostFinding:
     name = probe.setting("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    if name is None:
-        return HostFinding("CPU governor", UNKNOWN, "not visible, as in most virtual machines")
-    if name == "performance":
-        return HostFinding("CPU governor", GOOD, name)
-    return HostFinding(
-        "CPU governor", WARN, name, "cpupower frequency-set -g performance: clock changes look like latency"
-    )
+    fix = "cpupower frequency-set -g performance: clock changes look like latency"
+    unknown = "not visible, as in most virtual machines"
+    return judged("CPU governor", name, name != "performance", fix, unknown=unknown)
 
 
 def cores() -> HostFinding:
     usable = probe.cores()
-    if usable < 2:
-        fix = "give this process two cores: with one, a local target and the client take time from each other"
-        return HostFinding("cores", WARN, f"{usable:g}", fix)
-    return HostFinding("cores", GOOD, f"{usable:g}")
+    fix = "give this process two cores: with one, a local target and the client take time from each other"
+    return judged("cores", f"{usable:g}", usable < 2, fix)
 
 
 def steal() -> HostFinding:
     share = probe.steal_share()
-    if share is None:
-        return HostFinding("hypervisor steal", UNKNOWN, "/proc/stat does not report it")
-    text = f"{100 * share:.2f} % of CPU time since boot"
-    if share > 0.01:
-        return HostFinding(
-            "hypervisor steal",
-            WARN,
-            text,
-            "use a machine with dedicated cores: the load of others is in your tail latencies",
-        )
-    return HostFinding("hypervisor steal", GOOD, text)
+    text = None if share is None else f"{100 * share:.2f} % of CPU time since boot"
+    fix = "use a machine with dedicated cores: the load of others is in your tail latencies"
+    return judged("hypervisor steal", text, (share or 0) > 0.01, fix, unknown="/proc/stat does not report it")
 
 
 def memory() -> HostFinding:
     free = probe.available_memory()
-    if free is None:
-        return HostFinding("memory", UNKNOWN, "/proc/meminfo does not report it")
-    text = f"{free / 1e9:.1f} GB available"
-    if free < ENOUGH_MEMORY:
-        return HostFinding("memory", WARN, text, "free at least 1 GB")
-    return HostFinding("memory", GOOD, text)
+    text = None if free is None else f"{free / 1e9:.1f} GB available"
+    few = free is not None and free < ENOUGH_MEMORY
+    return judged("memory", text, few, "free at least 1 GB", unknown="/proc/meminfo does not report it")
 
 
 def kernel_stamps() -> HostFinding:
@@ -178,6 +149,8 @@ def kernel_stamps() -> HostFinding:
 
 
 def packet_ring() -> HostFinding:
+    from fastllmload.engine.recording import tap
+
     without = "--timestamps tap, for exact times of a starved client, is not possible"
     try:
         permitted = tap.permitted()
@@ -215,9 +188,7 @@ def disk(runs: Path) -> HostFinding:
     text = f"{speed / 1e6:,.0f} MB/s, {free / 1e9:,.1f} GB free"
     if free < ENOUGH_DISK:
         return HostFinding("disk of runs", WARN, text, "free at least 2 GB, or write runs elsewhere with --output")
-    if speed < ENOUGH_SPEED:
-        return HostFinding("disk of runs", WARN, text, "write runs to a faster disk with --output")
-    return HostFinding("disk of runs", GOOD, text)
+    return judged("disk of runs", text, speed < ENOUGH_SPEED, "write runs to a faster disk with --output")
 
 
 def timers() -> HostFinding:
@@ -226,6 +197,4 @@ def timers() -> HostFinding:
     text = f"sleeps of 1 ms end late by p50 {p50:,.0f} us, p99 {p99:,.0f} us, max {late[-1]:,.0f} us"
     if p99 > VERY_LATE_US:
         return HostFinding("timers", BAD, text, "find what keeps the cores busy: this host cannot pace requests now")
-    if p99 > LATE_US:
-        return HostFinding("timers", WARN, text, "a quieter host, or --workers below the number of cores")
-    return HostFinding("timers", GOOD, text)
+    return judged("timers", text, p99 > LATE_US, "a quieter host, or --workers below the number of cores")

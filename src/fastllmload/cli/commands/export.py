@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from fastllmload.cli.streams import discard_output
+from fastllmload.cli.streams import discard_output, naming_output
 from fastllmload.errors import InputError, RunFolderError, coded
 from fastllmload.files import writing
 from fastllmload.report.terminal.outlet import on_screen
@@ -23,17 +22,35 @@ if TYPE_CHECKING:
 FORMATS = ("jsonl", "csv", "parquet", "hlog")
 
 
-def export_rows(folder: Path, form: str, output: Path | None, redact: bool = False) -> list[Path]:
-    """Write *form* to *output* (None: standard output); returns the Parquet files. *redact*: no host names, URLs, paths."""
+@click.command("export")
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="jsonl",
+    show_default=True,
+    help="jsonl, csv: one row per request; parquet: tables of requests and events; hlog: HdrHistogram intervals.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="File to write (a folder for parquet); standard output when absent.",
+)
+@click.option("--redact", is_flag=True, help="Leave out host names, URLs and paths.")
+def export(folder: Path, form: str, output: Path | None, redact: bool) -> int:
+    """Write the requests of the run in folder RUN, one per line with all their times."""
     from fastllmload.records.folder_lock import describe_leftover_files
     from fastllmload.records.integrity import EVENTS, ROWS, TEXT, missing_checksums
     from fastllmload.records.run import load
+    from fastllmload.report.redaction import without_names
 
     run = load(folder)
     if run.lost(ROWS) and not len(run.rows):
         raise RunFolderError("run-file-damaged", f"{run.lost(ROWS)}; no request of the run can be read")
     if redact:
-        run = without_names(run)
+        run = replace(run, manifest=without_names(run.manifest))
     written = _export(run, form, output)
     for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
         if name in run.damaged:
@@ -42,7 +59,9 @@ def export_rows(folder: Path, form: str, output: Path | None, redact: bool = Fal
     for text in (missing_checksums(run.manifest), describe_leftover_files(folder)):
         if text is not None:
             click.echo(on_screen(f"note       {text}"), err=True)
-    return written
+    for path in written:
+        click.echo(path)
+    return 0
 
 
 def _export(run: Run, form: str, output: Path | None) -> list[Path]:
@@ -51,7 +70,7 @@ def _export(run: Run, form: str, output: Path | None) -> list[Path]:
     if output is None:
         _to_standard_output(run, form)
         return []
-    with _writing(output), writing(output) as file:
+    with naming_output(f"--output {output}"), writing(output) as file:
         _write(run, form, file)
     return []
 
@@ -64,12 +83,6 @@ def _left(run: Run, name: str) -> str:
             f"; {int((~run.complete_rows).sum()):,} of {len(run.rows):,} requests have lost events: those are left out"
         )
     return ""
-
-
-def without_names(run: Run) -> Run:
-    from fastllmload.report.redaction import without_names as unnamed
-
-    return replace(run, manifest=unnamed(run.manifest))
 
 
 def _parquet(run: Run, output: Path | None) -> list[Path]:
@@ -85,18 +98,8 @@ def _parquet(run: Run, output: Path | None) -> list[Path]:
             "output-not-writable",
             f"--output {output} is a file, and --format parquet writes into a folder; name another one",
         )
-    with _writing(output):
+    with naming_output(f"--output {output}"):
         return export_parquet(run, output)
-
-
-@contextmanager
-def _writing(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            "output-not-writable", f"--output {output} cannot be written: {error.strerror}; choose another file"
-        ) from None
 
 
 def _to_standard_output(run: Run, form: str) -> None:

@@ -122,9 +122,7 @@ def _show(plan: Plan, ramp_share: float = 0.1) -> None:
     click.echo(describe_as_text(describe(plan, ramp_share=ramp_share)), nl=False)
 
 
-FILE = click.argument("file", type=click.Path(path_type=Path))
-
-
+FILE = click.Argument(["file"], type=click.Path(path_type=Path))
 SHOW = click.Option(["--show"], is_flag=True, help="Draws rate over time, gaps and lengths.")
 SEQUENCE = click.Option(
     ["--sequence"],
@@ -137,7 +135,7 @@ VERIFY = click.Option(
 )
 
 
-@click.command("describe", params=[click.Argument(["file"], type=click.Path(path_type=Path)), SHOW, SEQUENCE])
+@click.command("describe", params=[FILE, SHOW, SEQUENCE])
 def describe_saved(file: Path, show: bool, sequence: Path | None) -> int:
     """Describe the plan in FILE."""
     from fastllmload.plan.archive import load_plan
@@ -149,8 +147,7 @@ def describe_saved(file: Path, show: bool, sequence: Path | None) -> int:
     return 0
 
 
-@click.command("verify")
-@FILE
+@click.command("verify", params=[FILE])
 def verify(file: Path) -> int:
     """Hash every member of the plan in FILE again and compare with its digest."""
     return verify_file(file)
@@ -176,7 +173,7 @@ save = RunCommand(
     "save",
     save_once,
     help="Build the plan and write it to FILE.",
-    params=[click.Argument(["file"], type=click.Path(path_type=Path))],
+    params=[FILE],
 )
 plan = LazyGroup(
     "plan",

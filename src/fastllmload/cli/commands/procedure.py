@@ -9,12 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from fastllmload.cli.options.parsers import nearest
+from fastllmload.cli.group import LazyCommand, LazyGroup, current_redactor
 from fastllmload.cli.options.procedure import COMMON, TESTS
-from fastllmload.cli.options.table import RunOption
-from fastllmload.cli.run_command import RunCommand, click_option
+from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,66 +36,25 @@ WORKLOAD_OPTIONS = {"workload", "dataset_path", "isl", "prefix_len", "turns", "p
 FOREIGN_WORKLOAD_OPTIONS = {"workload", "dataset_path", "turns", "plan"}  # never sent by a test with its own workload
 
 
-class ProcedureCommand(RunCommand):
-    """A test's command: help shows the test's options first, then those of a run."""
-
-    def __init__(self, name: str, own: tuple[RunOption, ...]) -> None:
-        self.of_test = own
-        super().__init__(
-            name,
-            lambda **parameters: start(name, parameters),
-            help=ABOUT[name] + "\n\nThe options of a run say what is sent where; the target is the simulated engine "
-            "when there is no --url. The same command with the same --output continues where it was stopped.",
-            params=[click_option(option) for option in (*own, *COMMON)],
-        )
-
-    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: tuple[tuple[str, tuple[RunOption, ...]], ...] = (
-            ("This test", self.of_test),
-            ("Any procedure", COMMON),
-        )
-        for title, options in sections:
-            if options:
-                with formatter.section(title):
-                    formatter.write_dl([(f"{option.flag} {option.metavar}".strip(), option.help) for option in options])
+def command(name: str) -> RunCommand:
+    return RunCommand(
+        name,
+        lambda **parameters: start(name, parameters),
+        help=ABOUT[name] + "\n\nThe options of a run say what is sent where; the target is the simulated engine "
+        "when there is no --url. The same command with the same --output continues where it was stopped.",
+        own={"This test": TESTS[name], "Any procedure": COMMON},
+    )
 
 
-class Procedures(click.Group):
-    """A group with one command per test, each made on first use."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args:
-            raise click.UsageError(f"{ctx.info_name} needs a test: {', '.join(TESTS)}", ctx)
-        return super().parse_args(ctx, args)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in TESTS:
-            near = nearest(args[0], list(TESTS)) or f"; tests are {', '.join(TESTS)}"
-            raise click.UsageError(f"{args[0]!r} is not a test of {ctx.command_path}{near}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return ProcedureCommand(cmd_name, TESTS[cmd_name]) if cmd_name in TESTS else None
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(TESTS)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Tests"):
-            formatter.write_dl(list(ABOUT.items()))
-
-
-procedure = Procedures(
+procedure = LazyGroup(
     "procedure",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    {name: LazyCommand(partial(command, name), about) for name, about in ABOUT.items()},
     help="One of the ten tests of the IETF draft on benchmarking LLM serving, from declarations to report.",
+    noun="test",
 )
 
 
 def start(name: str, parameters: Mapping[str, object]) -> int:
-    from fastllmload.cli.commands.run import current_redactor
     from fastllmload.cli.options.reading import read_settings
     from fastllmload.cli.options.rules import validate_traffic
     from fastllmload.cli.options.sources import given_options, read_own

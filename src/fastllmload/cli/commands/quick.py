@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from fastllmload.cli.group import current_redactor
 from fastllmload.cli.options.parsers import count
 from fastllmload.cli.options.reading import read_settings
 from fastllmload.cli.options.rules import PLANNED
@@ -21,7 +22,6 @@ DECIDED = frozenset(PLANNED) - {"osl"} | {
 
 
 def start(**parameters: object) -> int:
-    from fastllmload.cli.commands.run import current_redactor
 
     raw_options = given_options(parameters, OWN)
     own = read_own(raw_options, OWN)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastllmload.errors import InputError, RunFolderError, coded
+from fastllmload.cli.group import current_redactor
+from fastllmload.cli.streams import naming_output
+from fastllmload.errors import RunFolderError, coded
 from fastllmload.files import write_named
 from fastllmload.redact import Redactor
 from fastllmload.report.terminal.outlet import on_screen
@@ -24,16 +25,35 @@ OF_ROWS = ("html", "blog", "asiai")
 FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "json")
 
 
-def report_on(folder: Path, form: str, output: Path | None, redact: bool, secrets: Redactor) -> None:
-    """Write *form* of the report to *output* (None: standard output, whose reader may close it early)."""
+@click.command("report")
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(FORMS),
+    default="terminal",
+    show_default=True,
+    help="minimum, full: the methodology's reports (IETF C.1, C.2); blog, asiai: the tables of these documents.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output when absent.")
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="For publication (IETF 7.1): without capacity limits, knees, memory thresholds, host names, URLs and paths; of a "
+    "closed loop, a test or a search also without loads, rates and counts. Kept: latencies, model, hardware, --declare, "
+    "--price-per-hour.",
+)
+def report(folder: Path, form: str, output: Path | None, redact: bool) -> int:
+    """Report again on the run, or the procedure, in folder RUN; also on one that did not finish."""
     from fastllmload.procedure.reshow import saved_report
     from fastllmload.records.folder_lock import clean_up_killed
     from fastllmload.report.documents.subject import subject_of
 
+    secrets = current_redactor()
     found = saved_report(folder, form, redact)
     if found is not None:
         write(readable(secrets(found), form), output)
-        return
+        return 0
     tidied = clean_up_killed(folder)
     subject = subject_of(folder, redact)
     if form == "terminal" and output is None:
@@ -46,6 +66,7 @@ def report_on(folder: Path, form: str, output: Path | None, redact: bool, secret
         warn_of_unlisted(stored_document(subject), secrets)
     if tidied is not None:
         click.echo(on_screen(f"note       {tidied}"), err=form != "terminal")
+    return 0
 
 
 def readable(text: str, form: str) -> str:
@@ -181,17 +202,8 @@ def named(subject: Subject) -> ProcedureDocument:
 
 
 def write(text: str, output: Path | None) -> None:
-    if output is not None:
-        try:
-            write_named(output, text)
-        except OSError as error:
-            raise InputError(
-                "output-not-writable", f"--output {output} cannot be written: {error.strerror}; choose another file"
-            ) from None
+    if output is None:
+        click.echo(text, nl=False)
         return
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`| head`) closed the pipe. Python flushes standard output once more at exit: discard that too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with naming_output(f"--output {output}"):
+        write_named(output, text)

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from fastllmload import quantities
+from fastllmload.cli.group import current_redactor
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options.procedure import pause
 from fastllmload.cli.options.table import OPTIONS, RunOption, switch, value
-from fastllmload.cli.run_command import RunCommand, click_option
+from fastllmload.cli.run_command import RunCommand
 from fastllmload.errors import InputError, InvalidValue
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from fastllmload.search.run import SearchTerms
     from fastllmload.search.trials import SearchParameters
     from fastllmload.settings import RunSettings, Secret
-
-LEAST_TRIALS, MOST_TRIALS, MOST_LEVELS = 1, 6, 100
 
 
 def width(text: str) -> tuple[float, bool]:
@@ -38,30 +35,12 @@ def width(text: str) -> tuple[float, bool]:
     return found, share
 
 
-def trial_count(text: str) -> int:
-    found = read.count(text)
-    if not LEAST_TRIALS <= found <= MOST_TRIALS:
-        raise InvalidValue(
-            "value-out-of-range",
-            f"is out of range; each trial lasts twice as long as the one before, so write 1 to {MOST_TRIALS}",
-        )
-    return found
-
-
-def levels(text: str) -> int:
-    found = read.count(text)
-    if not 2 <= found <= MOST_LEVELS:
-        raise InvalidValue("value-out-of-range", f"is out of range; write 2 to {MOST_LEVELS}")
-    return found
-
-
-def confidence(text: str) -> float:
-    found = quantities.share(text)
-    if found is None or not 0.5 <= found < 1:
-        raise InvalidValue("share-invalid", "is out of range; write a share from 0.5 to below 1, such as 0.95 or 95%")
-    return found
-
-
+trial_count = read.count_between(1, 6, "each trial lasts twice as long as the one before, so ")
+levels = read.count_between(2, 100)
+confidence = read.bounded(
+    quantities.share, "share-invalid", "is out of range; write a share from 0.5 to below 1, such as 0.95 or 95%",
+    lambda value: 0.5 <= value < 1,
+)  # fmt: skip
 OWN: tuple[RunOption, ...] = (
     value("--objective", "objective", read.text, "NAME",
           "What must hold: sustained (the queue does not grow; default), p99 (or another percentile, of each --goodput "
@@ -92,19 +71,8 @@ NOT_IN_A_SEARCH = (
 OPEN_LOOP = ("arrival", "burstiness", "max_concurrency")
 
 
-class SearchCommand(RunCommand):
-    """The command `search`: help shows its own options before those of a run."""
-
-    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Search"):
-            formatter.write_dl(
-                [(f"{option.flag} {option.metavar}".strip(), option.help) for option in (*OWN, *GENERAL)]
-            )
-
-
 def start(**parameters: object) -> int:
     """Exit code: 0 found; 1 no level passes, or --strict and the answer is open at an end."""
-    from fastllmload.cli.commands.run import current_redactor
     from fastllmload.cli.options.sources import given_options
     from fastllmload.experiment.console import Console
     from fastllmload.search.run import run_search
@@ -159,12 +127,12 @@ def validate_load_options(given: Mapping[str, object], closed: bool) -> None:
             )
 
 
-search = SearchCommand(
+search = RunCommand(
     "search",
     start,
     help="The highest rate or concurrency at which objectives hold, as an interval.\n\n"
     "Levels are measured for --level-duration each; one that noise leaves undecided is measured again, longer. The "
     "best level is measured again at the end. A level at which the client was the limit never counts against the "
     "system. The same command with the same --output continues where it was stopped.",
-    params=[click_option(option) for option in (*OWN, *GENERAL)],
+    own={"Search": (*OWN, *GENERAL)},
 )

@@ -3,51 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import click
-
+from fastllmload.cli.group import current_redactor
 from fastllmload.cli.options import parsers as read
-from fastllmload.cli.options.procedure import pause
+from fastllmload.cli.options.procedure import count_of_runs, pause
 from fastllmload.cli.options.sources import RawOptions, from_table
 from fastllmload.cli.options.table import RunOption, config_names, several, switch, value
-from fastllmload.cli.run_command import RunCommand, click_option
-from fastllmload.errors import InputError, InvalidValue
+from fastllmload.cli.run_command import RunCommand
+from fastllmload.errors import InputError
 
 MOST_COMBINATIONS = 1_000
 NOT_VARIED = ("output", "ui", "disable_tqdm", "strict", "save_plan", "api_key", "api_key_file", "repetition", "config")
 TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
-def runs(text: str) -> int:
-    found = read.count(text)
-    if found > 100:
-        raise InvalidValue("value-out-of-range", "is out of range; write 1 to 100")
-    return found
-
-
 OWN: tuple[RunOption, ...] = (
     several("--vary", "vary", read.axis, "NAME=V1,V2,...",
             "Any option of a run with its values; repeat for a grid. Values that contain a comma are separated by ';': "
             "isl='uniform:128,512;256'."),
-    value("--runs", "runs", runs, "COUNT", "Runs of each combination, at other instants. Default 1."),
+    value("--runs", "runs", count_of_runs, "COUNT", "Runs of each combination, at other instants. Default 1."),
     switch("--interleave", "interleave", "Runs all combinations once before any is run again."),
     switch("--shuffle", "shuffle", "Runs in a random order from --seed; with --interleave, within each round."),
     switch("--same-requests", "same_requests",
            "Sends the same requests in every run; by default each run has its own, so that prefix caches do not help."),
     value("--settle", "settle_s", pause, "TIME", "Pause between two runs. Default 5s."),
 )  # fmt: skip
-
-
-class SweepCommand(RunCommand):
-    """The command `sweep`: help shows its own options before those of a run."""
-
-    def format_own(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Sweep"):
-            formatter.write_dl([(f"{option.flag} {option.metavar}".strip(), option.help) for option in OWN])
 
 
 def values_of(name: str, text: str) -> list[str]:
@@ -75,9 +60,7 @@ def axes_of(pairs: tuple[tuple[str, str], ...]) -> dict[str, list[str]]:
         raise InputError(
             "option-missing", "--vary is missing: say which option takes which values, for example --vary rate=10,20,40"
         )
-    count = 1
-    for found in axes.values():
-        count *= len(found)
+    count = math.prod(map(len, axes.values()))
     if count > MOST_COMBINATIONS:
         raise InputError(
             "sweep-too-large",
@@ -114,7 +97,6 @@ def order_of(shuffle: bool, interleave: bool) -> str:
 
 def start(**parameters: object) -> int:
     """Exit code: 0; 1 with --strict and a run that is not valid."""
-    from fastllmload.cli.commands.run import current_redactor
     from fastllmload.cli.options.reading import read_settings
     from fastllmload.cli.options.sources import given_options, read_own
     from fastllmload.experiment.console import Console
@@ -141,11 +123,11 @@ def start(**parameters: object) -> int:
     return run_sweep(cells, secret, terms, Console(redact, quiet=first.ui == "none"))
 
 
-sweep = SweepCommand(
+sweep = RunCommand(
     "sweep",
     start,
     help="One run for every combination of the varied options, with one table and one page for all of them.\n\n"
     "fastllmload sweep --vary rate=10,20,40 --vary osl=128,512 --duration 60. The same command with the same --output "
     "continues where it was stopped.",
-    params=[click_option(option) for option in OWN],
+    own={"Sweep": OWN},
 )

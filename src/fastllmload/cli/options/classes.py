@@ -132,7 +132,7 @@ def replayed_urls(given: RawOption) -> tuple[tuple[str, tuple[str, ...]], ...]:
             raise InputError(
                 "option-repeated", f"--class {name!r} is given twice; keep one, with several url= if need be"
             )
-        found[name] = urls_of(parse_options(mine))
+        found[name] = parse_options(mine)["target.urls"]
     return tuple(found.items())
 
 
@@ -177,11 +177,11 @@ def one_class(
     values = {group: values_of(group, settings, own) for group, _ in PLANS if group != "load"}
     one = TrafficClass(
         name=name, load=load, workload=Workload(**values["workload"]), behaviour=UserBehavior(**values["behaviour"]),
-        model=text_of(own, "target.model"), endpoint_path=text_of(own, "target.endpoint_path"), headers=headers,
-        endpoint_type=text_of(own, "target.endpoint_type"), urls=urls_of(own),
+        model=own.get("target.model"), endpoint_path=own.get("target.endpoint_path"), headers=headers,
+        endpoint_type=own.get("target.endpoint_type"), urls=own.get("target.urls", ()),
     )  # fmt: skip
     validate_class(one, settings)
-    objectives: Any = own.get("output.goodput", ())
+    objectives = own.get("output.goodput", ())
     for objective, _ in objectives:
         if "/" in objective:
             raise InputError(
@@ -189,17 +189,6 @@ def one_class(
                 f"goodput of class {name} names {objective!r}; write it without a class, it applies to {name}",
             )
     return one, objectives
-
-
-def urls_of(own: Fields) -> tuple[str, ...]:
-    urls: Any = own.get("target.urls", ())
-    return tuple(urls)
-
-
-def text_of(own: Fields, field: str) -> str | None:
-    value = own.get(field)
-    assert value is None or isinstance(value, str)
-    return value
 
 
 def values_of(group: str, settings: RunSettings, own: Fields) -> dict[str, Any]:
@@ -248,11 +237,11 @@ def shared_rate(name: str, share: object, mine: RawOptions, run: Fields) -> floa
 
 def headers_of(name: str, own: Fields) -> tuple[tuple[str, str], ...]:
     """The class's headers. InputError for a credential, since a plan stores the headers of its classes."""
-    headers: Any = own.get("target.headers", ())
+    headers: tuple[tuple[str, str], ...] = own.get("target.headers", ())
     for header, _ in headers:
         if secret_header(header):
             raise InputError(
                 "credential-exposed",
                 f"header {header} of class {name} is a credential; give it to the whole run with -H",
             )
-    return tuple(headers)
+    return headers

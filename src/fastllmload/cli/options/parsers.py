@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from fastllmload import quantities
 from fastllmload.errors import InputError, InvalidValue
+from fastllmload.workload.user_behavior import (
+    read_abandon,
+    read_cancel_after,
+    read_pause,
+    read_slow_readers,
+    read_turns,
+)
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
 METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -21,26 +28,82 @@ def known(value: float | None, code: str, what: str) -> float:
     return value
 
 
-def number(text: str) -> float:
-    """A finite number, `k` and `M` for thousands and millions."""
-    return known(quantities.number(text), "number-invalid", "is not a number")
+def bounded(
+    read: Callable[[str], float | None], code: str, what: str, holds: Callable[[float], bool]
+) -> Callable[[str], float]:
+    """A parser of the quantities that *read* gives and that meet *holds*; of any other text it says *what* it is not."""
+
+    def parse(text: str) -> float:
+        value = read(text)
+        if value is None or not holds(value):
+            raise InvalidValue(code, what)
+        return value
+
+    return parse
 
 
-def count(text: str) -> int:
-    """A whole number of 1 or more."""
-    what = "is not a whole number above 0; write for example 100, 1k or 2.5k"
-    value = known(quantities.number(text), "count-invalid", what)
-    if value < 1 or value != int(value):
-        raise InvalidValue("count-invalid", what)
-    return int(value)
+def counts_from(least: int, what: str) -> Callable[[str], int]:
+    """A parser of whole numbers."""
+    parse = bounded(quantities.number, "count-invalid", what, lambda value: value >= least and value == int(value))
+    return lambda text: int(parse(text))
 
 
-def count_from_zero(text: str) -> int:
-    what = "is not a whole number; write for example 0, 100 or 1k"
-    value = known(quantities.number(text), "count-invalid", what)
-    if value < 0 or value != int(value):
-        raise InvalidValue("count-invalid", what)
-    return int(value)
+def count_between(least: int, most: int, why: str = "") -> Callable[[str], int]:
+    """A parser of whole numbers within bounds; *why*: a clause with the reason of the bounds."""
+
+    def parse(text: str) -> int:
+        found = count(text)
+        if not least <= found <= most:
+            raise InvalidValue("value-out-of-range", f"is out of range; {why}write {least} to {most}")
+        return found
+
+    return parse
+
+
+def checked(read: Callable[[str], object]) -> Callable[[str], str]:
+    """A parser that returns the text once *read* has accepted it."""
+
+    def parse(text: str) -> str:
+        read(text)
+        return text
+
+    return parse
+
+
+count = counts_from(1, "is not a whole number above 0; write for example 100, 1k or 2.5k")
+count_from_zero = counts_from(0, "is not a whole number; write for example 0, 100 or 1k")
+positive = bounded(quantities.number, "number-invalid", "is not a number above 0", lambda value: value > 0)
+# Factor of a trace's speed; outside of these bounds the replayed instants are meaningless.
+speed = bounded(
+    quantities.number, "number-invalid", "is not a speed of a trace; write a factor from 0.001 to 1000000",
+    lambda value: 1e-3 <= value <= 1e6,
+)  # fmt: skip
+exponent = bounded(
+    quantities.number, "number-invalid", "is not an exponent; write a number from 0 to 10 such as 1.5",
+    lambda value: 0 <= value <= 10,
+)  # fmt: skip
+share = bounded(
+    quantities.share, "share-invalid", "is not a share; write a number from 0 to below 1 such as 0.1 or 10%",
+    lambda value: 0 <= value < 1,
+)  # fmt: skip
+part = bounded(
+    quantities.share, "share-invalid", "is not a share; write a number from 0 to 1 such as 0.8 or 80%",
+    lambda value: 0 <= value <= 1,
+)  # fmt: skip
+seconds = bounded(
+    quantities.duration, "time-invalid", "is not a time above 0; write for example 200ms, 30s, 5m, 1h or 1d",
+    lambda value: value > 0,
+)  # fmt: skip
+milliseconds = bounded(
+    lambda text: quantities.duration(text, "ms"), "time-invalid",
+    "is not a time above 0; write milliseconds such as 50, or 50ms, 0.05s", lambda value: value > 0,
+)  # fmt: skip
+interval = bounded(
+    quantities.duration, "time-invalid", "is not a sampling interval; write a time from 100ms to 1h",
+    lambda value: 0.1 <= value <= 3600,
+)  # fmt: skip
+pause, cancel_after = checked(read_pause), checked(read_cancel_after)
+slow_readers, abandon = checked(read_slow_readers), checked(read_abandon)
 
 
 TRACES = ("azure", "burstgpt", "mooncake", "trace")
@@ -73,78 +136,8 @@ def rate_or_curve(text: str) -> dict[str, object]:
     return {"load.rate": rate(text)}
 
 
-def positive(text: str) -> float:
-    what = "is not a number above 0"
-    value = known(quantities.number(text), "number-invalid", what)
-    if value <= 0:
-        raise InvalidValue("number-invalid", what)
-    return value
-
-
-def speed(text: str) -> float:
-    """Factor of a trace's speed; outside of these bounds the replayed instants are meaningless."""
-    value = positive(text)
-    if not 1e-3 <= value <= 1e6:
-        raise InvalidValue("number-invalid", "is not a speed of a trace; write a factor from 0.001 to 1000000")
-    return value
-
-
-def share(text: str) -> float:
-    what = "is not a share; write a number from 0 to below 1 such as 0.1 or 10%"
-    value = known(quantities.share(text), "share-invalid", what)
-    if not 0 <= value < 1:
-        raise InvalidValue("share-invalid", what)
-    return value
-
-
-def part(text: str) -> float:
-    what = "is not a share; write a number from 0 to 1 such as 0.8 or 80%"
-    value = known(quantities.share(text), "share-invalid", what)
-    if not 0 <= value <= 1:
-        raise InvalidValue("share-invalid", what)
-    return value
-
-
 def turns(text: str) -> str:
-    from fastllmload.workload.user_behavior import read_turns
-
     return read_turns(text) or "all"
-
-
-def pause(text: str) -> str:
-    from fastllmload.workload.user_behavior import read_pause
-
-    read_pause(text)
-    return text
-
-
-def cancel_after(text: str) -> str:
-    from fastllmload.workload.user_behavior import read_cancel_after
-
-    read_cancel_after(text)
-    return text
-
-
-def slow_readers(text: str) -> str:
-    from fastllmload.workload.user_behavior import read_slow_readers
-
-    read_slow_readers(text)
-    return text
-
-
-def abandon(text: str) -> str:
-    from fastllmload.workload.user_behavior import read_abandon
-
-    read_abandon(text)
-    return text
-
-
-def exponent(text: str) -> float:
-    what = "is not an exponent; write a number from 0 to 10 such as 1.5"
-    value = known(quantities.number(text), "number-invalid", what)
-    if not 0 <= value <= 10:
-        raise InvalidValue("number-invalid", what)
-    return value
 
 
 def images(text: str) -> tuple[int, int, int]:
@@ -157,15 +150,6 @@ def images(text: str) -> tuple[int, int, int]:
             "is not an image size; write WIDTHxHEIGHT or WIDTHxHEIGHT:COUNT such as 512x512:2, sides up to 16384",
         )
     return width, height, count
-
-
-def seconds(text: str) -> float:
-    """A time above 0; plain numbers are seconds."""
-    what = "is not a time above 0; write for example 200ms, 30s, 5m, 1h or 1d"
-    value = known(quantities.duration(text), "time-invalid", what)
-    if value <= 0:
-        raise InvalidValue("time-invalid", what)
-    return value
 
 
 def warmup(text: str) -> dict[str, object]:
@@ -242,13 +226,6 @@ def metric(text: str) -> str:
     return text
 
 
-def interval(text: str) -> float:
-    value = seconds(text)
-    if not 0.1 <= value <= 3600:
-        raise InvalidValue("time-invalid", "is not a sampling interval; write a time from 100ms to 1h")
-    return value
-
-
 def listen(text: str) -> str:
     """`PORT`, `HOST:PORT` or `[IPv6]:PORT` as host:port."""
     host, _, port = text.strip().rpartition(":")
@@ -300,15 +277,6 @@ def objective(text: str) -> tuple[str, float]:
     from fastllmload.metrics.objectives.objective import read_objective
 
     return read_objective(text)
-
-
-def milliseconds(text: str) -> float:
-    """A time above 0 in ms; plain numbers are milliseconds."""
-    what = "is not a time above 0; write milliseconds such as 50, or 50ms, 0.05s"
-    value = known(quantities.duration(text, "ms"), "time-invalid", what)
-    if value <= 0:
-        raise InvalidValue("time-invalid", what)
-    return value
 
 
 def prefill_deadline(text: str) -> tuple[tuple[float, float], ...]:
@@ -410,22 +378,18 @@ def one_of(*names: str, also: dict[str, str] | None = None) -> Callable[[str], s
 
     def parse(value: str) -> str:
         if value not in meanings:
-            raise InvalidValue("choice-unknown", f"is not one of {', '.join(names)}{_nearest(value, meanings)}")
+            raise InvalidValue("choice-unknown", f"is not one of {', '.join(names)}{nearest(value, meanings)}")
         return meanings[value]
 
     return parse
 
 
-def _nearest(value: str, names: dict[str, str]) -> str:
+def nearest(value: str, names: Iterable[str]) -> str:
+    """`; did you mean X?`, or nothing when no name is similar."""
     from difflib import get_close_matches
 
-    near = get_close_matches(value, names, n=1)
+    near = get_close_matches(value, list(names), n=1)
     return f"; did you mean {near[0]}?" if near else ""
-
-
-def nearest(value: str, names: list[str]) -> str:
-    """`; did you mean X?`, or nothing when no name is similar."""
-    return _nearest(value, {name: name for name in names})
 
 
 def arrival(text: str) -> str:

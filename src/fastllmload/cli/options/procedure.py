@@ -5,9 +5,8 @@ from __future__ import annotations
 from fastllmload import quantities
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options.table import RunOption, several, switch, value
-from fastllmload.errors import InvalidValue
 
-MOST_RUNS = 100
+count_of_runs = read.count_between(1, 100)
 LOOP = read.one_of("open", "closed")
 SLO = (
     value("--slo-ttft-p99", "slo_ttft_p99_ms", read.milliseconds, "MS", "Objective: P99 of TTFT at most this."),
@@ -26,13 +25,6 @@ CAPACITY_SOURCE = value("--capacity-source", "capacity_source", read.text, "TEXT
 
 def pause(text: str) -> float:
     return 0.0 if text.strip() == "none" or quantities.duration(text) == 0 else read.seconds(text)
-
-
-def count_of_runs(text: str) -> int:
-    found = read.count(text)
-    if found > MOST_RUNS:
-        raise InvalidValue("value-out-of-range", f"is out of range; write 1 to {MOST_RUNS}")
-    return found
 
 
 def numbers(text: str) -> tuple[float, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from fastllmload.cli.options.classes import replayed_urls, with_classes
 from fastllmload.cli.options.parsers import TRACES
@@ -12,8 +13,6 @@ from fastllmload.cli.options.sources import (
     RawOption,
     RawOptions,
     choose_sensor,
-    from_command_line,
-    merge_config,
     parse_options,
     spread_rate,
 )
@@ -41,21 +40,25 @@ GROUPS = {
     "output": Output,
     "telemetry": Telemetry,
 }
+SECRETS: dict[str, Callable[[str], list[str]]] = {  # parameter: the secrets in its text
+    "api_key": lambda text: [text],
+    "header": header_line_secrets,
+    "url": url_secrets,
+    "telemetry_url": url_secrets,
+    "extra_body": body_secrets,
+    "class": class_secrets,
+}
 LARGEST_KEY_FILE = 64 << 10  # bytes; no server takes a longer header
 DEFAULT_SECONDS = 60.0
-
-
-def read_parameters(
-    parameters: Mapping[str, object], environment: Mapping[str, str], redactor: Redactor
-) -> tuple[RunSettings, Secret | None]:
-    """The settings that *parameters* of click ask for, and the API key. Adds all secrets to *redactor*. InputError."""
-    return read_settings(merge_config(from_command_line(parameters)), environment, redactor)
 
 
 def read_settings(
     raw_options: RawOptions, environment: Mapping[str, str], redactor: Redactor, complete: bool = True
 ) -> tuple[RunSettings, Secret | None]:
-    """The settings that *raw_options* ask for, and the API key. Not *complete*: a procedure decides load and duration."""
+    """The settings that *raw_options* ask for, and the API key. Adds secrets to *redactor*. InputError.
+
+    Not *complete*: a procedure decides load and duration.
+    """
     _add_environment(raw_options, environment)
     _register_secrets(raw_options, redactor)
     secret = _api_key(raw_options, redactor)
@@ -73,23 +76,15 @@ def read_settings(
         raise InputError("option-not-applicable", "--class belongs to a run; a procedure has its own traffic")
     if "plan" in raw_options and "class" in raw_options:
         fields["output.plan_urls"] = replayed_urls(raw_options["class"])
-        settings = _settings(fields)
-    elif "class" in raw_options:
-        settings = with_classes(_settings(fields), raw_options, fields, _seconds(fields))
-    else:
-        settings = _settings(fields)
+    settings = _settings(fields)
+    if "class" in raw_options and "plan" not in raw_options:
+        settings = with_classes(settings, raw_options, fields, fields.get("load.duration", DEFAULT_SECONDS))
     validate_tls_options(raw_options, settings)
     if settings.output.save_plan is not None:
         validate_stored_bodies(settings, "--save-plan")
     if not settings.classes and settings.output.plan is None:
         validate_traffic(settings, complete)
     return settings, secret
-
-
-def _seconds(fields: Fields) -> float:
-    found = fields.get("load.duration", DEFAULT_SECONDS)
-    assert isinstance(found, float)
-    return found
 
 
 def _add_environment(raw_options: RawOptions, environment: Mapping[str, str]) -> None:
@@ -104,27 +99,13 @@ def _add_environment(raw_options: RawOptions, environment: Mapping[str, str]) ->
 
 def _register_secrets(raw_options: RawOptions, redactor: Redactor) -> None:
     """Runs before anything is parsed, since a message about a wrong value must not show a secret either."""
-    for text in _texts(raw_options, "api_key"):
-        redactor.add(text)
-    for text in _texts(raw_options, "header"):
-        for secret in header_line_secrets(text):
-            redactor.add(secret)
-    for text in (*_texts(raw_options, "url"), *_texts(raw_options, "telemetry_url")):
-        for secret in url_secrets(text):
-            redactor.add(secret)
-    for text in _texts(raw_options, "extra_body"):
-        for secret in body_secrets(text):
-            redactor.add(secret)
-    for text in _texts(raw_options, "class"):
-        for secret in class_secrets(text):
-            redactor.add(secret)
+    for parameter, secrets_of in SECRETS.items():
+        for text in raw_options[parameter].texts if parameter in raw_options else ():
+            for secret in secrets_of(text):
+                redactor.add(secret)
     for table in raw_options["class"].tables if "class" in raw_options else ():
         for secret in table_secrets(table):
             redactor.add(secret)
-
-
-def _texts(raw_options: RawOptions, parameter: str) -> tuple[str, ...]:
-    return raw_options[parameter].texts if parameter in raw_options else ()
 
 
 def _api_key(raw_options: RawOptions, redactor: Redactor) -> Secret | None:
@@ -160,20 +141,17 @@ def _first_line(path: str) -> str:
 
 def _complete(raw_options: RawOptions, fields: Fields) -> None:
     """Set the default duration of a load that has no end."""
-    if "plan" in raw_options:
-        return
     own_end = fields.get("workload.name") in TRACES and not {"load.rate", "load.concurrency"} & fields.keys()
-    if "num_requests" not in raw_options and "duration" not in raw_options and not own_end:
+    if not {"plan", "num_requests", "duration"} & raw_options.keys() and not own_end:
         fields["load.duration"] = DEFAULT_SECONDS
 
 
 def _settings(fields: Fields) -> RunSettings:
-    groups: dict[str, dict[str, object]] = {group: {} for group in GROUPS}
+    groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
     for field, value in fields.items():
         group, _, name = field.partition(".")
         groups[group][name] = value
-    made = {group: struct(**groups[group]) for group, struct in GROUPS.items()}
-    return RunSettings(**made)
+    return RunSettings(**{group: struct(**groups[group]) for group, struct in GROUPS.items()})
 
 
 def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None:

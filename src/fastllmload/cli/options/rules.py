@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import structs
 
@@ -67,7 +68,7 @@ class Chosen:
     def where(self, parameter: str) -> str:
         return self.given[parameter].where
 
-    def get(self, field: str, default: object = None) -> object:
+    def get(self, field: str, default: object = None) -> Any:
         return self.fields.get(field, default)
 
     @property
@@ -313,15 +314,13 @@ CLASS = (
 
 
 def over_tls(chosen: Chosen) -> bool:
-    urls = chosen.get("target.urls", ())
-    assert isinstance(urls, tuple)
-    return any(url.startswith("https:") for url in urls)
+    return any(url.startswith("https:") for url in chosen.get("target.urls", ()))
 
 
 def pinned(chosen: Chosen) -> int | None:
     """Number of the pinned CPUs; None: no number of workers is given, or nothing is pinned."""
-    pin = chosen.get("client.pin")
-    return len(pin) if isinstance(pin, tuple) and isinstance(chosen.get("client.workers"), int) else None
+    pin = chosen.get("client.pin", ())
+    return len(pin) if pin and chosen.get("client.workers") is not None else None
 
 
 def validate_run(raw_options: RawOptions, fields: Fields, complete: bool = True) -> None:
@@ -373,9 +372,7 @@ def _validate_unique_names(fields: Fields) -> None:
         ("output.metadata", "--metadata"),
         ("target.simulate", "--simulate"),
     ):
-        values = fields.get(field, ())
-        assert isinstance(values, tuple)
-        names = [name for name, _ in values]
+        names = [name for name, _ in fields.get(field, ())]
         for name in names:
             if names.count(name) > 1 and (flag, name) != ("--simulate", "fault"):
                 raise InputError("option-repeated", f"{flag} names {name!r} twice; keep one")
@@ -384,7 +381,6 @@ def _validate_unique_names(fields: Fields) -> None:
 def _validate_declarations(fields: Fields) -> None:
     """InputError for an unknown declaration, so that a typing error is reported before the run, not after it."""
     declared = fields.get("output.declare", ())
-    assert isinstance(declared, tuple)
     if declared:
         from fastllmload.declarations import declaration_problems  # reads a table: only for runs that declare
 

@@ -25,11 +25,8 @@ class RawOption:
 
 
 RawOptions = dict[str, RawOption]  # by parameter
-Fields = dict[str, object]  # "load.rate" -> value
-TOML_KINDS = {
-    "dict": "table",
-    "list": "list",
-}  # names for messages, which must not show the content: it may be a credential
+Fields = dict[str, Any]  # "load.rate" -> value
+TOML_KINDS = {"dict": "table", "list": "list"}  # for messages, which must not show the content, maybe a credential
 
 
 def from_command_line(parameters: Mapping[str, object], more: Sequence[RunOption] = ()) -> RawOptions:
@@ -45,13 +42,6 @@ def from_command_line(parameters: Mapping[str, object], more: Sequence[RunOption
         elif isinstance(found, tuple) and found != ():
             raw_options[parameter] = RawOption(option, option.flag, found)
     return raw_options
-
-
-def from_config(path: str, more: Sequence[RunOption] = ()) -> RawOptions:
-    """The entries of the TOML file *path*; InputError for a file that cannot be read or a key that is neither an
-    option of a run nor one of *more*.
-    """
-    return from_table(_toml(path), f"--config {path}: ", f" in {path}", more)
 
 
 def from_table(table: Mapping[str, object], prefix: str, suffix: str, more: Sequence[RunOption] = ()) -> RawOptions:
@@ -118,7 +108,8 @@ def merge_config(command: RawOptions, more: Sequence[RunOption] = ()) -> RawOpti
     """Options of the config file, overridden by those of the command line and without their rivals. *more*: its own."""
     if "config" not in command:
         return command
-    config = from_config(command["config"].texts[0], more)
+    path = command["config"].texts[0]
+    config = from_table(_toml(path), f"--config {path}: ", f" in {path}", more)
     for rivals in RIVALS:
         if any(rival in command for rival in rivals):
             for rival in rivals:
@@ -202,8 +193,7 @@ def spread_rate(raw_options: RawOptions, fields: Fields, default_seconds: float)
         raise InputError(
             "options-conflict", "--concurrency (closed loop) has no rate that could change; give one of the two"
         )
-    from fastllmload.arrivals.curve import mean_rate
-    from fastllmload.arrivals.curve_text import read_curve
+    from fastllmload.arrivals.curve import mean_rate, read_curve
 
     seconds = fields.get("load.duration")
     if seconds is None and "num_requests" not in raw_options:

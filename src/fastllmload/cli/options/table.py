@@ -18,7 +18,6 @@ class RunOption:
     """
 
     flags: tuple[str, ...]
-    section: str
     field: str | None
     help: str
     parse: Callable[[str], object] | None = None
@@ -48,19 +47,19 @@ class RunOption:
 
 
 def value(flags: str, field: str | None, parse: Callable[[str], object], metavar: str, help: str) -> RunOption:
-    return RunOption(tuple(flags.split()), "", field, help, parse, metavar)
+    return RunOption(tuple(flags.split()), field, help, parse, metavar)
 
 
 def several(flags: str, field: str | None, parse: Callable[[str], object], metavar: str, help: str) -> RunOption:
-    return RunOption(tuple(flags.split()), "", field, help, parse, metavar, multiple=True)
+    return RunOption(tuple(flags.split()), field, help, parse, metavar, multiple=True)
 
 
 def words(flags: str, field: str | None, parse: Callable[[str], object], metavar: str, help: str) -> RunOption:
-    return RunOption(tuple(flags.split()), "", field, help, parse, metavar, multiple=True, words=True)
+    return RunOption(tuple(flags.split()), field, help, parse, metavar, multiple=True, words=True)
 
 
 def switch(flags: str, field: str, help: str, *, on: object = True, off: object = False, no: str = "") -> RunOption:
-    return RunOption(tuple(flags.split()), "", field, help, on=on, off=off, off_flag=no or None)
+    return RunOption(tuple(flags.split()), field, help, on=on, off=off, off_flag=no or None)
 
 
 ENDPOINT_TYPE = read.one_of(*ENDPOINTS, also=ALIASES)

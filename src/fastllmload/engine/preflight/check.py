@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
-from fastllmload.engine.preflight.client import ProbeSettings, ReportProgress, no_report
+from fastllmload.engine.preflight.client import ReportProgress, no_report
 from fastllmload.engine.preflight.probe import PROBE_TOKENS, ServerProbe, add_notes
 from fastllmload.engine.workers.affinity import check_source_addresses
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import InputError, TargetError, coded
+from fastllmload.plan.classes import class_settings
 from fastllmload.report.terminal.outlet import Redact
-from fastllmload.settings import Secret, TrafficClass
+from fastllmload.settings import RunSettings, Secret, TrafficClass
 
 
 @dataclass
@@ -43,8 +44,7 @@ class Preflight:
 
 
 def preflight(
-    settings: ProbeSettings,
-    classes: Sequence[TrafficClass],
+    settings: RunSettings,
     urls: Sequence[str],
     secret: Secret | None,
     redact: Redact,
@@ -57,23 +57,22 @@ def preflight(
     """
     key = None if secret is None else secret.reveal()
     check_source_addresses(settings.target.source_addresses)
-    found = Preflight(own_urls=any(one.urls for one in classes))
-    general = most_general(settings, classes)
+    found = Preflight(own_urls=any(one.urls for one in settings.classes))
+    general = most_general(settings)
     probes = []
     for url in urls:
         probe = ServerProbe(general, parse_base(url, settings.target.unix_socket), key, redact, report_progress)
         found.model = check_server(probe, found, found.model or general.target.model, cold)
         probes.append(probe)
     targets_of = {settings.target.urls: (0, len(probes)), (): (0, len(probes))}
-    for one in classes:
+    for one in settings.classes:
         if one.urls not in targets_of:
             targets_of[one.urls] = len(probes), len(one.urls)
             with errors_naming(one):
-                probes += check_class_servers(
-                    settings.of_class(one), one.urls, found, key, redact, report_progress, cold
-                )
+                of_class = class_settings(settings, one)
+                probes += check_class_servers(of_class, one.urls, found, key, redact, report_progress, cold)
         found.class_targets.append(targets_of[one.urls])
-    probe_classes(settings, classes, probes, found)
+    probe_classes(settings, probes, found)
     return found
 
 
@@ -106,7 +105,7 @@ def ask(probe: ServerProbe, found: Preflight, model: str) -> bool | None:
 
 
 def check_class_servers(
-    settings: ProbeSettings,
+    settings: RunSettings,
     urls: Sequence[str],
     found: Preflight,
     key: str | None,
@@ -124,23 +123,21 @@ def check_class_servers(
     return probes
 
 
-def most_general(settings: ProbeSettings, classes: Sequence[TrafficClass]) -> ProbeSettings:
+def most_general(settings: RunSettings) -> RunSettings:
     """What the first probe asks: as the run does, or the first class if no class at these targets does as the run."""
     target = settings.target
-    home = [one for one in classes if not one.urls or one.urls == target.urls]
+    home = [one for one in settings.classes if not one.urls or one.urls == target.urls]
     plain = [one for one in home if one.endpoint_type in (None, target.endpoint_type)]
     if not home or (plain and (target.model is not None or any(one.model is None for one in plain))):
         return settings
-    return settings.of_class(home[0])
+    return class_settings(settings, home[0])
 
 
-def probe_classes(
-    run: ProbeSettings, classes: Sequence[TrafficClass], probes: Sequence[ServerProbe], found: Preflight
-) -> None:
+def probe_classes(run: RunSettings, probes: Sequence[ServerProbe], found: Preflight) -> None:
     """Probe each class's model at each of its targets, once for classes with the same request, and build request heads."""
     probed: set[tuple[Any, ...]] = set()
-    for one, (first, many) in zip(classes, found.class_targets, strict=True):
-        each = run.of_class(one)
+    for one, (first, many) in zip(run.classes, found.class_targets, strict=True):
+        each = class_settings(run, one)
         heads = [""] * len(probes)
         model = one.model or found.model
         for number in range(first, first + many):

@@ -9,7 +9,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, request_head
@@ -17,10 +16,9 @@ from fastllmload.engine.preflight.tls import describe, tls_advice, tls_context, 
 from fastllmload.engine.workers.affinity import reachable_from
 from fastllmload.errors import TargetError
 from fastllmload.host.limits import port_capacity
-from fastllmload.plan.classes import class_target, class_workload
 from fastllmload.records.error_texts import printable
 from fastllmload.report.terminal.outlet import Redact
-from fastllmload.settings import RunSettings, Target, TrafficClass, Workload
+from fastllmload.settings import RunSettings
 
 ReportProgress = Callable[[str], None]
 
@@ -66,26 +64,10 @@ class NoAnswer(TargetError):
     """A server accepted a connection and did not answer in time. It is not asked again, which would double the wait."""
 
 
-@dataclass(frozen=True)
-class ProbeSettings:
-    """What a probe of one server needs of the settings of a run or of one of its classes. *timeout_s*: per request."""
-
-    target: Target
-    workload: Workload
-    timeout_s: float
-
-    @classmethod
-    def of(cls, settings: RunSettings) -> ProbeSettings:
-        return cls(settings.target, settings.workload, settings.load.timeout)
-
-    def of_class(self, one: TrafficClass) -> ProbeSettings:
-        return ProbeSettings(class_target(self.target, one), class_workload(self.workload, one), one.load.timeout)
-
-
 class ServerConnection:
     def __init__(
         self,
-        settings: ProbeSettings,
+        settings: RunSettings,
         base: BaseUrl,
         key: str | None,
         redact: Redact,
@@ -150,7 +132,7 @@ class ServerConnection:
             time.sleep(RTT_PAUSE_S)
 
     def _patience_s(self, usual_s: float) -> float:
-        return min(usual_s, self.settings.timeout_s) if self.asked_s is None else self.asked_s
+        return min(usual_s, self.settings.load.timeout) if self.asked_s is None else self.asked_s
 
     def _connection(self) -> socket.socket:
         """A new connection to the address that accepted the first."""

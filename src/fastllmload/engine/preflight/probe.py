@@ -77,18 +77,14 @@ class ServerProbe(ServerConnection):
         if wanted is None:
             if len(offered) == 1:
                 return offered[0]
-            raise InputError(
-                "model-ambiguous", f"{self.base.public_url} offers {quoted_list(offered)}; choose one with -m"
-            )
+            several = f"{self.base.public_url} offers {quoted_list(offered)}; choose one with -m"
+            raise InputError("model-ambiguous", several)
         if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
             problem = f"-m {wanted!r} is not offered by {self.base.public_url}; it offers {quoted_list(offered)}"
             if self.settings.target.model_check:
-                raise InputError(
-                    "model-not-offered",
-                    f"{problem}; --no-model-check sends a name that is not listed, such as an alias",
-                )
-            remark = one_line(problem, 400)
-            self.unlisted = (coded("model-not-offered", remark),)
+                advice = "--no-model-check sends a name that is not listed, such as an alias"
+                raise InputError("model-not-offered", f"{problem}; {advice}")
+            self.unlisted = (coded("model-not-offered", one_line(problem, 400)),)
         return wanted
 
     def _listed(self, path: str) -> tuple[int, bytes]:
@@ -144,9 +140,10 @@ class ServerProbe(ServerConnection):
         self._refuse_unauthorised(status)
         if status != 200:
             text = excerpt(content, self.redact)
-            raise TargetError(
-                "request-refused", f"{self.base.public_url} answers POST {self.path} with {status}: {text}"
-            )
+            raise TargetError("request-refused", self._answers(f"with {status}: {text}"))
+
+    def _answers(self, what: str) -> str:
+        return f"{self.base.public_url} answers POST {self.path} {what}"
 
     def _refuse_unauthorised(self, status: int) -> None:
         if status in (401, 403):
@@ -252,25 +249,16 @@ class ServerProbe(ServerConnection):
                 "continuous-usage-unsupported", f"{self.base.public_url} does not accept the field of {OPTION} {way}"
             )
         failed = TargetError if status >= 500 else RequestRefused
-        raise failed(
-            refusal_code(status),
-            f"{self.base.public_url} answers POST {self.path} with {status}: {excerpt(content, self.redact)}; "
-            f"{self._status_advice(status)}",
-        )
+        advice = self._status_advice(status)
+        answered = self._answers(f"with {status}: {excerpt(content, self.redact)}; {advice}")
+        raise failed(refusal_code(status), answered)
 
     def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
+        speaks = f"does this URL speak {self.endpoint.name}?"
         if is_web_page(content, content_type):
-            raise TargetError(
-                "answer-not-understood",
-                f"{self.base.public_url} answers POST {self.path} with 200 but a web page: "
-                f"does this URL speak {self.endpoint.name}?",
-            )
+            raise TargetError("answer-not-understood", self._answers(f"with 200 but a web page: {speaks}"))
         if not content:
-            raise TargetError(
-                "answer-not-understood",
-                f"{self.base.public_url} answers POST {self.path} with 200 but no body: "
-                f"does this URL speak {self.endpoint.name}?",
-            )
+            raise TargetError("answer-not-understood", self._answers(f"with 200 but no body: {speaks}"))
         if ERROR_KIND in kinds:
             wrong = texts[kinds.index(ERROR_KIND)]
             raise TargetError(
@@ -288,35 +276,24 @@ class ServerProbe(ServerConnection):
                 remedy = f"give --endpoint-type {option}"
             else:
                 remedy = f"no --endpoint-type reads that here; choose a path of {self.endpoint.name} with --endpoint"
-            raise RequestRefused(
-                "answer-not-understood",
-                f"{self.base.public_url} answers POST {self.path} in the form of {name}, not of {self.endpoint.name}; "
-                f"{remedy}",
-            )
+            answered = self._answers(f"in the form of {name}, not of {self.endpoint.name}; {remedy}")
+            raise RequestRefused("answer-not-understood", answered)
 
     def _refuse_unreadable(self, content: bytes, content_type: str, kinds: list[int]) -> None:
         """TargetError for an answer that a run would count as failed whatever its text."""
         refused = refused_head(self.head)
         if refused is not None:
-            raise TargetError(
-                "answer-head-refused",
-                f"{self.base.public_url} answers POST {self.path} with a head that a run refuses (bad_head): "
-                f"{one_line(self.redact(refused))}",
-            )
+            answered = self._answers(f"with a head that a run refuses (bad_head): {one_line(self.redact(refused))}")
+            raise TargetError("answer-head-refused", answered)
         encoding = self.header("Content-Encoding")
         if is_encoded(encoding):
-            raise TargetError(
-                "answer-compressed",
-                f"{self.base.public_url} answers POST {self.path} in Content-Encoding {encoding}, though none was "
-                "requested; turn compression off there",
-            )
+            unasked = f"in Content-Encoding {encoding}, though none was requested; turn compression off there"
+            raise TargetError("answer-compressed", self._answers(unasked))
         wrong = unreadable(content_type, kinds, self.endpoint.name)
         if wrong is not None:
-            raise TargetError(
-                "answer-not-understood",
-                f"{self.base.public_url} answers POST {self.path} with 200 but {one_line(self.redact(wrong))}: "
-                f"{excerpt(content, self.redact)}; does this URL speak {self.endpoint.name}?",
-            )
+            what = f"{one_line(self.redact(wrong))}: {excerpt(content, self.redact)}"
+            answered = self._answers(f"with 200 but {what}; does this URL speak {self.endpoint.name}?")
+            raise TargetError("answer-not-understood", answered)
 
     def _status_advice(self, status: int) -> str:
         if status == 101:

@@ -27,21 +27,13 @@ class Live:
         self.urls = urls  # by target number
         self.gaps = gaps
         self._simulator = simulator_pid
-        self._base: dict[int, int] = {}
+        self._base = np.zeros(k.WORDS, np.int64)
         self._cpu: dict[int, tuple[int, int]] = {}
         self._events = (0, 0)
 
     def begin(self) -> None:
         """Save the counters, which continue through all phases; snapshots report the difference, this phase's own."""
-        words = (
-            k.W_RELEASED,
-            k.W_ENDED,
-            k.W_OK,
-            k.W_FAILED,
-            k.W_REASONED,
-            *(k.W_ERROR0 + n for n in range(len(ERROR_NAMES))),
-        )
-        self._base = {word: self.fleet.total(word) for word in (*words, *range(k.W_FAILED_AT0, k.WORDS))}
+        self._base = self.fleet.words()
         self._events = (time.monotonic_ns(), self.fleet.total(k.W_EVENTS))
 
     def record(self, phase: int) -> float | None:
@@ -114,7 +106,7 @@ class Live:
         return {url: count for url, count in counted.items() if count}
 
     def since(self, word: int) -> int:
-        return self.fleet.total(word) - self._base.get(word, 0)
+        return self.fleet.total(word) - int(self._base[word])
 
 
 def scaled(words: np.ndarray, q: float, unit: float) -> float | None:

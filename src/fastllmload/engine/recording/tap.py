@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import math
 import os
 import socket
@@ -22,6 +21,7 @@ from fastllmload.engine.recording.packet_filter import on_wire, packet_filter
 from fastllmload.engine.workers.sizing import Demand
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import HostLimitError
+from fastllmload.host.probe import is_own
 from fastllmload.records.tap_times import SEGMENTS, Watched, write_watched
 from fastllmload.settings import Client
 
@@ -83,18 +83,6 @@ def loopback(sides: Sequence[tuple[str, int]]) -> int:
         return socket.if_nametoindex("lo") if all(is_own(address) for address, _ in sides) else 0
     except OSError:
         return 0
-
-
-def is_own(address: str) -> bool:
-    """Whether *address* belongs to this host, so that packets to it never leave it: it is then also their source address."""
-    there = ipaddress.ip_address(address)
-    family = socket.AF_INET if there.version == 4 else socket.AF_INET6
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as asked:
-            asked.connect((address, 9))  # nothing is sent: only the route is looked up
-            return there.is_loopback or ipaddress.ip_address(asked.getsockname()[0]) == there
-    except OSError:
-        return False
 
 
 def open_ring(sides: Sequence[tuple[str, int]], size: int) -> Ring:

@@ -21,6 +21,7 @@ from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base, request_head
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError, TargetError, coded
+from fastllmload.host.probe import is_own
 from fastllmload.redact import Redactor
 from fastllmload.settings import Secret, Target, Telemetry
 from fastllmload.telemetry.exposition import looks_like_metrics
@@ -187,7 +188,7 @@ class TelemetryDiscovery:
         if asked.power == "none":
             return ()
         if asked.power == "auto":
-            local = all(is_local(target.family, target.address) for target in self._targets)
+            local = all(target.family == "unix" or is_own(target.address) for target in self._targets)
             return ("nvml", "rapl") if local else ()
         sensor = open_power(asked.power, asked.power_command, asked.gpus, asked.interval)
         if isinstance(sensor, Absent):
@@ -218,18 +219,6 @@ def json_object_of(spec: PageSpec) -> dict[str, Any] | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
-
-
-def is_local(family: str, address: str) -> bool:
-    """Whether *address* belongs to this host: no other address can be bound."""
-    if family == "unix":
-        return True
-    with socket.socket(socket.AF_INET6 if family == "inet6" else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
-    return True
 
 
 def interface_to(family: str, address: str) -> str | None:

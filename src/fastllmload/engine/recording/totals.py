@@ -80,7 +80,4 @@ class Totals:
 
     def _now(self) -> tuple[Words, dict[int, Words]]:
         assert self._fleet is not None
-        words = np.zeros(k.WORDS, np.int64)
-        for member in self._fleet.members:
-            words += member.words[: k.WORDS]
-        return words, {number: self._fleet.histogram(number) for number in HISTOGRAMS}
+        return self._fleet.words(), {number: self._fleet.histogram(number) for number in HISTOGRAMS}

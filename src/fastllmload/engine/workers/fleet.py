@@ -150,6 +150,11 @@ class Fleet:
         members = self.alive if word in LASTING else self.members
         return int(sum(member.words[word] for member in members))
 
+    def words(self) -> npt.NDArray[np.int64]:
+        """The counters of counters.pxd, summed over all members."""
+        found: npt.NDArray[np.int64] = np.sum([member.words[: k.WORDS] for member in self.members], axis=0)
+        return found
+
     def histogram(self, number: int) -> npt.NDArray[np.int64]:
         merged = histogram.empty()
         for member in self.members:

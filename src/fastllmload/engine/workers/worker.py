@@ -233,6 +233,7 @@ class Worker:
         spec = self.spec
         closed = phase.mode == "closed"
         limit = slots = 0
+        cap = phase.max_concurrency and max(1, partition_size(phase.max_concurrency, spec.worker, spec.workers))
         if closed:
             slots = min(phase.concurrency, phase.num_requests) if phase.num_requests else phase.concurrency
             limit = slot_requests(phase.num_requests, slots, spec.worker, spec.workers)
@@ -253,9 +254,7 @@ class Worker:
             request_class=plan.request_class,
             closed=closed,
             limit=limit,
-            cap=max(1, partition_size(phase.max_concurrency, spec.worker, spec.workers))
-            if phase.max_concurrency
-            else 0,
+            cap=cap,
             client=plan.client,
             target=routed(plan, spec.class_targets),
             slots=slots,
@@ -371,9 +370,7 @@ def main() -> int:
         loop.close()
     if worker.terminated:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(
-            os.getpid(), signal.SIGTERM
-        )  # requests in flight are cancelled and recorded; the parent sees the signal
+        os.kill(os.getpid(), signal.SIGTERM)  # after requests in flight are recorded; the parent sees the signal
     return code
 
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import IO
 
 from fastllmload.engine.preflight.addresses import parse_base
-from fastllmload.engine.preflight.client import ProbeSettings
 from fastllmload.engine.preflight.probe import ServerProbe
 from fastllmload.engine.public_settings import redactor
 from fastllmload.errors import InputError, TargetError
@@ -38,7 +37,7 @@ def unreachable_reason(
     for url in urls or ("http://localhost",):  # a Unix socket's
         try:
             base = parse_base(url, settings.target.unix_socket)
-            status = ServerProbe(ProbeSettings.of(settings), base, key, redactor(settings, secret)).status(PATIENCE_S)
+            status = ServerProbe(settings, base, key, redactor(settings, secret)).status(PATIENCE_S)
         except TargetError as problem:
             return problem.message
         if status in refused:

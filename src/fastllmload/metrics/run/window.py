@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.run import Phase
 from fastllmload.metrics.run.users import excluded
 from fastllmload.records import layout
-from fastllmload.records.run import PhaseTimes, Run
+from fastllmload.records.run import Run
 
 Mask = npt.NDArray[np.bool_]
 
@@ -48,7 +49,7 @@ def window_of(run: Run) -> Window | None:
     return by_count(rows, 0.0 if phase is None else phase.ramp_share)
 
 
-def by_duration(run: Run, rows: npt.NDArray[Any], phase: PhaseTimes) -> Window:
+def by_duration(run: Run, rows: npt.NDArray[Any], phase: Phase) -> Window:
     """The window of a phase bounded by duration. In a killed run it ends with the last record, if that is earlier."""
     last = max(int(rows["t_dispatch"].max()), int(rows["t_end"].max()))
     end = last if phase.end_ns is None else phase.end_ns

@@ -31,7 +31,7 @@ from fastllmload.workload.conversation import (
 )
 from fastllmload.workload.dialogues import Dialogues, ScriptedTurn
 from fastllmload.workload.lengths import Lengths, parse_lengths
-from fastllmload.workload.request import DatasetRequest
+from fastllmload.workload.request import DatasetRequest, field_error
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 from fastllmload.workload.user_behavior import read_pause
@@ -195,10 +195,7 @@ def with_planned_calls(one: DatasetRequest, joint: TurnTemplate, number: int) ->
     if isinstance(content, str) or not content or not isinstance(content[0], dict) or content[0].get("role") != "tool":
         return one
     if not number:
-        raise InputError(
-            "dataset-field-invalid",
-            f"{one.where}: a conversation cannot begin with a message of role tool: no call precedes it",
-        )
+        raise field_error(f"{one.where}: a conversation cannot begin with a message of role tool: no call precedes it")
     answers = list(takewhile(lambda message: isinstance(message, dict) and message.get("role") == "tool", content))
     calls, named = [], []
     for place, message in enumerate(answers):

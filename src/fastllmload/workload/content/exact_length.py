@@ -19,14 +19,39 @@ Filler = Callable[[int], str]  # text of about that many tokens to append
 ALNUM = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
 
-class Encoding(Protocol):
-    """The part of a tokenizer that cutting uses."""
+class Tokenizer(Protocol):
+    """One encoding. Ids of ordinary (not special) tokens are 0 to `ordinary` - 1."""
 
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]: ...
+    name: str
+    ordinary: int
 
-    def count_many(self, texts: Sequence[str]) -> list[int]: ...
+    def encode(self, text: str) -> list[int]:
+        """Token ids of ordinary text."""
 
-    def decode(self, ids: Sequence[int]) -> str: ...
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same for many texts, on all cores if the library supports it."""
+
+    def count(self, text: str) -> int:
+        return len(self.encode(text))
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self.encode_many(texts)]
+
+    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
+        """Cut *texts* with more than *wanted* tokens to that many."""
+        return cut_many(self, texts, wanted)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of *ids*; bytes that are not UTF-8 become U+FFFD."""
+
+    def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]:
+        return [self.decode(ids) for ids in many]
+
+    def vocabulary(self) -> list[bytes]:
+        """The bytes of every ordinary token, by id; b"" for an id without a token."""
+
+    def facts(self) -> dict[str, Any]:
+        """As IETF 4.4.1 requires: name, source, version, size of the vocabulary with special tokens."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +63,7 @@ class Cut:
     before: list[int]
 
 
-def cut_many(encoding: Encoding, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
+def cut_many(encoding: Tokenizer, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
     """Cut *texts* with more than *wanted* tokens to that many; for any tokenizer."""
     encoded = encoding.encode_many(texts)
     before = [len(ids) for ids in encoded]
@@ -49,10 +74,6 @@ def cut_many(encoding: Encoding, texts: Sequence[str], wanted: Sequence[int]) ->
     for at, count in zip(long, encoding.count_many([found[at] for at in long]), strict=True):
         counts[at] = count
     return Cut(found, counts, before)
-
-
-class CuttingEncoding(Encoding, Protocol):
-    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut: ...
 
 
 class Seams:
@@ -66,7 +87,7 @@ class Seams:
         self._begins = np.array([token[:1] == b" " for token in vocabulary], np.bool_)
         self._ends = np.array([bool(token) and token[-1] in ALNUM for token in vocabulary], np.bool_)
 
-    def cut_many(self, encoding: Encoding, texts: Sequence[str], wanted: Sequence[int], ids: Ids, ends: Any) -> Cut:
+    def cut_many(self, encoding: Tokenizer, texts: Sequence[str], wanted: Sequence[int], ids: Ids, ends: Any) -> Cut:
         """As `cut_many`; *ids* are the concatenated tokens of all *texts*, those of text k end at ends[k + 1]."""
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._sizes[ids])])
         split = np.zeros(len(ids), np.bool_)
@@ -97,7 +118,7 @@ def filler_words(tokens: int) -> str:
 
 
 def fit_many(
-    tokenizer: CuttingEncoding, texts: Sequence[str], wanted: Sequence[int], filler: Filler = filler_words
+    tokenizer: Tokenizer, texts: Sequence[str], wanted: Sequence[int], filler: Filler = filler_words
 ) -> tuple[list[str], list[int]]:
     """*texts* with *wanted* tokens each, as far as ROUNDS suffice, and the count of each."""
     cut = tokenizer.cut_many(texts, wanted)
@@ -120,7 +141,7 @@ def fit_many(
 
 
 def _fill(
-    tokenizer: CuttingEncoding,
+    tokenizer: Tokenizer,
     texts: list[str],
     counts: list[int],
     wanted: Sequence[int],
@@ -133,7 +154,7 @@ def _fill(
         counts[at] = count
 
 
-def fit(tokenizer: CuttingEncoding | None, text: str, tokens: int) -> str:
+def fit(tokenizer: Tokenizer | None, text: str, tokens: int) -> str:
     """*text* with *tokens* tokens; with that many words if *tokenizer* is None."""
     if tokenizer is None:
         words = text.split(" ")

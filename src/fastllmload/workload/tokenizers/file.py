@@ -12,12 +12,12 @@ import msgspec
 
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
-from fastllmload.workload.content.exact_length import Cut, cut_many
+from fastllmload.workload.content.exact_length import Tokenizer
 
 INSTEAD = "give the file of a Hugging Face model, or a name such as cl100k_base"
 
 
-class FileTokenizer:
+class FileTokenizer(Tokenizer):
     """One tokenizer.json. `ordinary`: one more than the highest id that is not a special token."""
 
     def __init__(self, path: Path, library: Any, tokenizer: Any, sha256: str) -> None:
@@ -35,21 +35,9 @@ class FileTokenizer:
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         return [found.ids for found in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
-    def count(self, text: str) -> int:
-        return len(self.encode(text))
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        return [len(ids) for ids in self.encode_many(texts)]
-
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
         return text
-
-    def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]:
-        return [self.decode(ids) for ids in many]
-
-    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
-        return cut_many(self, texts, wanted)
 
     def vocabulary(self) -> list[bytes]:
         """Each token as decoded after a word: the mark of a leading space becomes a space."""

@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from fastllmload.errors import InputError
-from fastllmload.workload.content.exact_length import Cut, cut_many
+from fastllmload.workload.content.exact_length import Tokenizer
 
 
-class TiktokenTokenizer:
+class TiktokenTokenizer(Tokenizer):
     def __init__(self, library: Any, encoding: Any) -> None:
         self.name = str(encoding.name)
         self._library, self._encoding = library, encoding
@@ -24,21 +24,9 @@ class TiktokenTokenizer:
         ids: list[list[int]] = self._encoding.encode_ordinary_batch(list(texts))
         return ids
 
-    def count(self, text: str) -> int:
-        return len(self.encode(text))
-
-    def count_many(self, texts: Sequence[str]) -> list[int]:
-        return [len(ids) for ids in self.encode_many(texts)]
-
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._encoding.decode(list(ids))
         return text
-
-    def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]:
-        return [self.decode(ids) for ids in many]
-
-    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
-        return cut_many(self, texts, wanted)
 
     def vocabulary(self) -> list[bytes]:
         tokens: list[bytes] = self._encoding.token_byte_values()

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fastllmload.errors import InputError
 from fastllmload.workload.content.exact_length import Cut, Seams, cut_many
+from fastllmload.workload.content.exact_length import Tokenizer as Tokenizer
 
 ENCODINGS = ("cl100k_base", "o200k_base", "o200k_harmony", "llama3", "qwen3")
 NORMALIZED = ("qwen3",)  # texts are normalized to NFC first, so the tokens' bytes may differ from the text's
@@ -31,41 +32,7 @@ SPECIAL_TOKENS = (
 )
 
 
-class Tokenizer(Protocol):
-    """One encoding. Ids of ordinary (not special) tokens are 0 to `ordinary` - 1."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def ordinary(self) -> int: ...
-
-    def encode(self, text: str) -> list[int]:
-        """Token ids of ordinary text."""
-
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same for many texts, on all cores if the library supports it."""
-
-    def count(self, text: str) -> int: ...
-
-    def count_many(self, texts: Sequence[str]) -> list[int]: ...
-
-    def cut_many(self, texts: Sequence[str], wanted: Sequence[int]) -> Cut:
-        """Cut *texts* with more than *wanted* tokens to that many."""
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text of *ids*; bytes that are not UTF-8 become U+FFFD."""
-
-    def decode_many(self, many: Sequence[Sequence[int]]) -> list[str]: ...
-
-    def vocabulary(self) -> list[bytes]:
-        """The bytes of every ordinary token, by id; b"" for an id without a token."""
-
-    def facts(self) -> dict[str, Any]:
-        """As IETF 4.4.1 requires: name, source, version, size of the vocabulary with special tokens."""
-
-
-class Bundled:
+class Bundled(Tokenizer):
     """An encoding of quicktok."""
 
     def __init__(self, name: str) -> None:

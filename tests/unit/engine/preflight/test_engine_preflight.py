@@ -16,8 +16,7 @@ from support.canned_server import canned
 from fastllmload.engine.manifest import token_reporting
 from fastllmload.engine.preflight import client, probe
 from fastllmload.engine.preflight import client as progress
-from fastllmload.engine.preflight.check import preflight
-from fastllmload.engine.preflight.client import ProbeSettings
+from fastllmload.engine.preflight.check import Preflight, preflight
 from fastllmload.engine.preflight.probe import ServerProbe
 from fastllmload.engine.recording.telemetry import TelemetryDiscovery
 from fastllmload.engine.run_plans import ResolvedSettings
@@ -50,8 +49,8 @@ GOOD = {MODELS: models("m"), CHAT: stream(TOKEN, USAGE, b"[DONE]")}
 
 def check(urls, key=KEY, endpoint="openai-chat", workload=None, **target):
     asked = Target(urls=tuple(urls), endpoint_type=endpoint, **target)
-    settings = ProbeSettings(asked, workload or Workload(), 600.0)
-    return preflight(settings, (), urls, None if key is None else Secret(key), Redactor([KEY]))
+    settings = RunSettings(target=asked, workload=workload or Workload())
+    return preflight(settings, urls, None if key is None else Secret(key), Redactor([KEY]))
 
 
 def refused(kind, answers, **asked):
@@ -115,9 +114,9 @@ def test_every_url_is_probed_with_its_own_host_header():
 
 
 def with_classes(urls, *classes, model=None):
-    settings = ProbeSettings(Target(urls=tuple(urls), model=model), Workload(), 600.0)
-    several = [TrafficClass(name=name, load=Load(rate=1.0), workload=Workload(), **own) for name, own in classes]
-    return preflight(settings, several, urls, Secret(KEY), Redactor([KEY]))
+    several = tuple(TrafficClass(name=name, load=Load(rate=1.0), workload=Workload(), **own) for name, own in classes)
+    settings = RunSettings(target=Target(urls=tuple(urls), model=model), classes=several)
+    return preflight(settings, urls, Secret(KEY), Redactor([KEY]))
 
 
 TEXT = b'{"object":"text_completion","choices":[{"index":0,"text":"hello","finish_reason":null}]}'
@@ -366,9 +365,9 @@ def test_a_long_wait_is_reported_while_it_lasts(monkeypatch, answered, question,
             return GOOD.get(path, otherwise)
 
     monkeypatch.setattr(progress, "REPORT_AFTER_S", 0.2)
-    settings = ProbeSettings(Target(model="m"), Workload(), 600.0)
+    settings = RunSettings(target=Target(model="m"))
     with canned(Slow()) as server:
-        preflight(settings, (), [server.url], None, Redactor([]), report)
+        preflight(settings, [server.url], None, Redactor([]), report)
     assert f"waiting for {server.url} to answer {question}, at most {limit} s (--preflight-timeout)" in said
 
 
@@ -823,7 +822,9 @@ def test_token_counts_are_requested_in_a_way_that_the_server_supports(answers, w
     assert len(found.notes) == len(set(found.notes))
     for asked, settled in (("auto", way or "off"), ("on", "on"), ("token-ids", "token-ids"), ("off", "off")):
         settings = RunSettings(workload=Workload(continuous_usage=asked))
-        assert ResolvedSettings(settings).with_token_reporting(way).settings.workload.continuous_usage == settled
+        assert (
+            ResolvedSettings(settings).with_findings(Preflight(way=way)).settings.workload.continuous_usage == settled
+        )
 
 
 @pytest.mark.parametrize(
@@ -904,6 +905,6 @@ def test_an_ollama_server_has_a_page_for_its_version(base, version):
     with canned(answers) as server:
         url = server.url + base
         target = Target(urls=(url,), endpoint_type="ollama-chat")
-        found = preflight(ProbeSettings(target, Workload(), 600.0), (), [url], None, Redactor([]))
+        found = preflight(RunSettings(target=target), [url], None, Redactor([]))
         engine = TelemetryDiscovery(target, Telemetry(), found, None, Redactor([])).find([url]).engine
     assert (engine["name"], engine["version"]) == ("ollama", version)

@@ -15,11 +15,10 @@ from certificates import certificate, needs_openssl
 from refusals import code_of, raises_code, says
 
 from fastllmload.engine.preflight.check import preflight
-from fastllmload.engine.preflight.client import ProbeSettings
 from fastllmload.engine.preflight.tls import tls_context
 from fastllmload.errors import TargetError
 from fastllmload.redact import Redactor
-from fastllmload.settings import Target, Workload
+from fastllmload.settings import RunSettings, Target
 
 pytestmark = needs_openssl
 Files = tuple[Path, Path]
@@ -57,9 +56,9 @@ def listening(greet: Callable[[socket.socket], None]) -> Iterator[int]:
 
 def refused(port: int, scheme: str = "https", **target: object) -> str:
     url = f"{scheme}://127.0.0.1:{port}"
-    settings = ProbeSettings(Target(urls=(url,), **target), Workload(), 600.0)  # type: ignore[arg-type]
+    settings = RunSettings(target=Target(urls=(url,), **target))  # type: ignore[arg-type]
     with pytest.raises(TargetError) as caught:
-        preflight(settings, (), [url], None, Redactor([]))
+        preflight(settings, [url], None, Redactor([]))
     text = str(caught.value)
     assert "\n" not in text and "_ssl.c" not in text
     return text

@@ -15,8 +15,8 @@ from fastllmload.report.html.context import ReportContext
 from fastllmload.report.html.sections.over_time import time_chart
 from fastllmload.report.render.html import Markup, element, visible
 from fastllmload.report.series.axis import Floats, TimeAxis
-from fastllmload.telemetry import Telemetry, TelemetrySeries, load
 from fastllmload.telemetry.files import INDEX, ROWS
+from fastllmload.telemetry.series import Telemetry, TelemetrySeries, load
 
 MOST_LINES, MOST_CHARTS = 6, 24
 TONES = ("c1", "c2", "c3", "c4", "c5", "c6")
