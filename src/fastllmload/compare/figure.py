@@ -62,8 +62,7 @@ class ComparedFigure:
     def at_least(self, document: RunDocument) -> float | None:
         """Lower bound where requests that did not end could change the value; None where they could not."""
         entry = entry_of(document, self.metric)
-        ends = None if entry is None else entry.unfinished_bounds.get(self.statistic or "")
-        low = None if ends is None else known(ends.low)
+        low = None if entry is None else entry.at_least(self.statistic or "")
         return None if low is None else low * self.scale
 
     def clocks(self, document: RunDocument) -> tuple[float, float] | None:

@@ -145,6 +145,16 @@ class Metric(Document, frozen=True, kw_only=True):
         found: Number = getattr(self, name, None)
         return found
 
+    def at_least(self, name: str) -> float | None:
+        """The lower bound of a statistic that unfinished requests can change; None where they cannot."""
+        bounds = self.unfinished_bounds.get(name)
+        return None if bounds is None else known(bounds.low)
+
+    def least(self, name: str) -> float | None:
+        """The lower bound where there is one, else the statistic."""
+        low = self.at_least(name)
+        return known(self.statistic(name)) if low is None else low
+
     def interval(self, name: str) -> tuple[float | None, float | None] | None:
         """The 95 % interval of a statistic, or of the value (any *name*). An end of None is open; None: not estimable."""
         found = self.ci95.get(name) if isinstance(self.ci95, dict) else self.ci95

@@ -11,7 +11,6 @@ from fastllmload.documents.run import RunDocument
 from fastllmload.errors import coded
 from fastllmload.experiment.level.result import Level
 from fastllmload.report.terminal.outlet import on_screen
-from fastllmload.report.text.doubts import bound
 
 if TYPE_CHECKING:
     from fastllmload.report.terminal.snapshot import Snapshot
@@ -48,8 +47,8 @@ def level_line(level: Level) -> str:
     """`4,210 ok, 0 failed; 13.9 req/s, 2,180 output tok/s; TTFT P99 312 ms, TPOT P99 24.1 ms`."""
 
     def ms(name: str) -> str:
-        value, least = level.figure(name, "p99"), bound(level.document.metric(name), "p99")
-        return f"{least} ms" if least is not None else "n/a" if value is None else f"{value:,.4g} ms"
+        value, open_end = level.figure(name, "p99"), level.document.metric(name).at_least("p99") is not None
+        return "n/a" if value is None else f"{'>=' * open_end}{value:,.4g} ms"
 
     again = " (found finished)" if level.resumed else ""
     limited = "" if level.verdict in ("valid", None) else f"; client {level.verdict}"

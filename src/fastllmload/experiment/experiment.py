@@ -131,8 +131,8 @@ class Experiment:
         if least is not None:
             self.journal.warn(
                 "requests-unfinished",
-                f"level {level.number} ({level.name}): requests did not end, so its P99 of TTFT is {least} ms; latencies in "
-                "tables are of those that did",
+                f"level {level.number} ({level.name}): requests did not end, so its P99 of TTFT is {least} ms; its "
+                "latencies in tables are lower bounds",
             )
         return level
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -154,6 +155,20 @@ def test_an_objective_on_ttft_is_held_against_both_ends(tmp_path: Path, margin_m
     assert judge_limits(found, {"ttft": p99 + margin_ms, "tpot": tpot - 0.1}, late=True) is FAIL
     limited = replace(found, document=typed({**run.manifest, "certificate": {"generator_limited": True}}))
     assert capacity.judge(limited, capacity.Parameters(slo_ttft_p99_ms=p99 + margin_ms)) is said
+
+
+def test_requests_that_did_not_end_are_part_of_the_latency(tmp_path: Path) -> None:
+    """P99 of those that ended is far below 10 s, at both ends; with those that did not it is at least 60 s."""
+    low, high = measured(tmp_path / "low", 8), measured(tmp_path / "run", 16)
+    found = Level(0, "16 per second", RunSettings(), tmp_path / "run", high.document)
+    assert judge_limits(found, {"ttft": 10_000.0}, late=False) is PASS and not judge_level(high, lowest_of(low)).fired
+    ttft = {**high.manifest["metrics"]["ttft"], "unfinished_bounds": {"p99": {"low": 60_000.0, "high": None}}}
+    manifest = {**high.manifest, "metrics": {**high.manifest["metrics"], "ttft": ttft}}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(manifest))
+    found = replace(found, document=load(tmp_path / "run").document)
+    assert found.figure("ttft", "p99") == 60_000.0
+    assert {judge_limits(found, {"ttft": 10_000.0}, late) for late in (False, True)} == {FAIL}
+    assert judge_level(load(tmp_path / "run"), lowest_of(low)).fired == ("latency",)
 
 
 @pytest.mark.parametrize(

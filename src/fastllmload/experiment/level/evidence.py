@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.documents.fields import known
 from fastllmload.experiment.level import client_lateness, verdict
 from fastllmload.metrics.objectives.benefit import PRESETS, benefits_by, received
 from fastllmload.metrics.objectives.evaluators import JudgedRequests, ObjectiveOutcome, outcome
@@ -229,7 +228,7 @@ def figures_of(run: Run) -> dict[str, float | None]:
     """Figures of run.json for a table of levels."""
 
     def of(name: str, statistic: str = "value") -> float | None:
-        return known(run.document.metric(name).statistic(statistic))
+        return run.document.metric(name).least(statistic)
 
     return {
         "req_s": of("req_s"),

@@ -147,7 +147,13 @@ def ttft_ends(run: Run, chosen: Populations, sent_ns: int, q: float) -> dict[int
     begun = np.where(rows["t_submit_start"] > 0, np.minimum(rows["t_submit_start"], rows["t_submit"]), rows["t_submit"])
     own = np.where(sent_ns > 0, np.clip(rows["t_dispatch"] - rows["t_sched"], 0, sent_ns), 0)
     sides = {BEST: np.maximum(first - rows["t_submit"] - sent_ns, 0), WORST: rows["t_first"] - begun + own}
-    return {side: percentile(np.sort(values) / 1e6, q) for side, values in sides.items()}
+    return {side: with_unfinished(run, percentile(np.sort(values) / 1e6, q), q) for side, values in sides.items()}
+
+
+def with_unfinished(run: Run, value: float | None, q: float) -> float | None:
+    """Percentile *q* of TTFT in ms, or its lower bound if that is above it since requests did not end."""
+    low = run.document.metric("ttft").at_least(f"p{100 * q:g}")
+    return value if value is None or low is None else max(value, low)
 
 
 def drift_ends(rates: rule.Floats, in_time: rule.Floats) -> bool | None:

@@ -92,8 +92,8 @@ class Level:
         return load(self.folder)
 
     def figure(self, name: str, statistic: str = "value") -> float | None:
-        """`metrics.<name>.<statistic>`; None if it is null or was not measured."""
-        return known(self.document.metric(name).statistic(statistic))
+        """`metrics.<name>.<statistic>`, or its lower bound where requests did not end; None if it was not measured."""
+        return self.document.metric(name).least(statistic)
 
     @property
     def load(self) -> float:

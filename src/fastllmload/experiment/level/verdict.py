@@ -299,7 +299,7 @@ def ttft_percentiles(run: Run, chosen: Populations) -> tuple[float | None, float
     """P50 and P99 in ms over ok requests that were submitted in the window."""
     found = ttft(run.rows[chosen.latency & (run.rows["t_first"] > 0)])
     ordered = np.sort(found) / 1e6
-    return percentile(ordered, 0.5), percentile(ordered, 0.99)
+    return percentile(ordered, 0.5), margins.with_unfinished(run, percentile(ordered, 0.99), 0.99)
 
 
 def mean_e2e_s(run: Run, chosen: Populations) -> float | None:
