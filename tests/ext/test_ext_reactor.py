@@ -479,9 +479,9 @@ def test_a_sleep_past_a_timer_is_a_wait_for_the_host(tmp_path: Path) -> None:
     with SimulatorProcess(SimulatorOptions(null=True)) as engine:
         command = [sys.executable, "-c", SLEPT, str(tmp_path), str(engine.port)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parent)
-    long = [stall for line in ended.stdout.splitlines() if (stall := tuple(map(int, line.split())))[0] > 10_000_000]
-    assert len(long) >= 3, ended.stdout + ended.stderr
-    assert all(ready >= 0.8 * length for length, ready, _ in long), long
+    stalls = [tuple(map(int, line.split())) for line in ended.stdout.splitlines()]
+    asleep = [ready / length for length, ready, ran in stalls if length > 10_000_000 > 10 * ran]
+    assert len(asleep) >= 3 and min(asleep) >= 0.8, ended.stdout + ended.stderr
 
 
 def test_what_held_up_a_late_release_is_a_stall(tmp_path: Path) -> None:
