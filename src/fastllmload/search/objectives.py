@@ -221,13 +221,20 @@ class SearchObjective:
 
     def changed(self, level: float, before: Runs, after: Runs, plan: SequentialPlan) -> str | None:
         """What differs between two measurements of one *level* by more than chance and more than the step, as text; None
-        if nothing does. A system that has not changed differs so with the probability of one wrong decision.
+        if nothing does. A system that has not changed differs so with the probability of one wrong decision. If the client
+        was the limit, it must differ for all values that the times may have had; a closed loop's rate has no such bounds.
         """
         alpha = self._alpha(plan) / 2
-        first, then = (drift(growths_of(runs), alpha) for runs in (before, after))
-        if not self.closed and first is not None and then is not None:
-            difference = then.value - first.value
-            if abs(difference) > max(math.hypot(first.half, then.half), self.width(level)):
+        limited = [run for run in (*before, *after) if run.limited]
+        if limited and (self.closed or not all(run.offered_in_full for run in limited)):
+            return None
+        rising = [run.unfavourable or run for run in before], [run.favourable or run for run in after]
+        falling = [run.favourable or run for run in before], [run.unfavourable or run for run in after]
+        for sign, pair in ((1, rising), (-1, falling)) if not self.closed else ():
+            first, then = (drift(growths_of(runs), alpha) for runs in pair)
+            if first is None or then is None:
+                continue
+            if sign * (then.value - first.value) > max(math.hypot(first.half, then.half), self.width(level)):
                 return f"the queue grew by {first.value:+.3g} requests/s, then by {then.value:+.3g}"
         rates = token_rate(before, alpha), token_rate(after, alpha)
         if self.closed and rates[0] is not None and rates[1] is not None:
@@ -236,10 +243,12 @@ class SearchObjective:
                 math.hypot(rates[0].half, rates[1].half), self.width(level) / level * rates[0].value
             ):
                 return f"{rates[0].value:,.4g} output tokens/s, then {rates[1].value:,.4g}"
+        worse = [Decision.PASS, Decision.FAIL]
         for limit in self.shares:
-            found = [limit.judge(LevelRuns(level, runs, {}), alpha) for runs in (before, after)]
-            if {part.decision for part in found} == {Decision.PASS, Decision.FAIL}:
-                return f"{criterion_text(found[0])}, then {criterion_text(found[1])}"
+            for pair, order in ((rising, worse), (falling, worse[::-1])):
+                found = [limit.judge(LevelRuns(level, runs, {}), alpha) for runs in pair]
+                if [part.decision for part in found] == order:
+                    return f"{criterion_text(found[0])}, then {criterion_text(found[1])}"
         return None
 
     def reference_level(self, level: float, tested: Collection[float]) -> float | None:

@@ -185,10 +185,8 @@ class EvidenceTrials(Trials):
 
     def changed(self, level: float) -> str | None:
         runs = self.runs.get(level, [])
-        before = [run for run in runs[:-1] if not run.limited]
-        if not before or runs[-1].limited:
-            return None
-        return self.criteria.changed(level, before, runs[-1:], self.plan)
+        before = [run for run in runs[:-1] if not run.limited] or runs[:-1]
+        return self.criteria.changed(level, before, runs[-1:], self.plan) if before else None
 
     def is_resolved(self, level: float) -> bool:
         return self.criteria.is_resolved(level, self.runs[level], self.plan, self.window_s)

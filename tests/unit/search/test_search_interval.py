@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from search_servers import ATTAINMENT, P99, SUSTAINED, Slowing, step
 from simulated_bench import SlotBench
 from slot_server import SlotServer
 
+from fastllmload.experiment.level.evidence import LevelEvidence
 from fastllmload.search.driver import Interval
 from fastllmload.search.interval_search import IntervalSearch, Trials
 from fastllmload.search.objectives import SearchObjective
@@ -361,6 +362,32 @@ def test_a_server_that_slows_down_is_noticed(objective: SearchObjective, limit_s
         assert found.ended_by == "changed" and found.system_changed
         assert any(says(note, "system-changed", "at level") for note in found.notes)
     assert slowing_search(objective, limit_s, math.inf).ended_by != "changed"
+
+
+@dataclass
+class LateBench(SlotBench):
+    """The client was late in each run, by as much as *rise* requests of the queue."""
+
+    rise: float = 0.0
+
+    def measure(self, level: float, times: float, suffix: str) -> LevelEvidence:
+        found = super().measure(level, times, suffix)
+
+        def at_bound(side: int) -> LevelEvidence:
+            ramp = np.linspace(0.0, side * self.rise, len(found.growth.at_borders))
+            return replace(found, growth=replace(found.growth, at_borders=found.growth.at_borders + ramp))
+
+        late = replace(found, limited=("late",), favourable=at_bound(-1), unfavourable=at_bound(1))
+        self.runs[level][-1] = late
+        return late
+
+
+@pytest.mark.parametrize(("rise", "noticed"), [(5.0, True), (1e6, False)])
+def test_a_late_client_hides_a_change_only_if_it_may_explain_it(rise: float, noticed: bool) -> None:
+    server = Slowing(SlotServer(50, 0.5), SlotServer(9, 0.5), 500.0)
+    runner = LateBench(server, SUSTAINED, SequentialPlan(), 60.0, 1.0, np.random.default_rng(1), rise=rise)
+    found = IntervalSearch(4, 256, step, runner, SequentialPlan()).run()
+    assert (found.ended_by == "changed") is noticed
 
 
 def test_a_level_that_a_higher_pass_implies_is_not_proven() -> None:
