@@ -270,7 +270,7 @@ class IntervalSearch(LevelWalk[Decision]):
     def next_level(self) -> float | None:
         """A passing level above a failing one; one that halves the range in which the answer is likely; one that further
         trials are likely to decide; one in a gap that is still too wide. If the answer is still wide then, one that further
-        trials decide with some luck.
+        trials decide with some luck; if nothing is decided, one that is likely to hold.
         """
         if self.system_changed:
             return None
@@ -292,7 +292,14 @@ class IntervalSearch(LevelWalk[Decision]):
                 level = find()
                 if level is not None and self._can_measure(level):
                     return level
-        return None
+        return self._last_resort() if self.best is None and self.above is None else None
+
+    def _last_resort(self) -> float | None:
+        """Where nothing is decided: the highest level that is likely to hold gets one full trial, however little its short
+        trial promises: a stall of the host in that may be all that speaks against it.
+        """
+        likely = (level for level in self.outcomes if self._likely_to_hold(level) and self._has_trials_left(level))
+        return max((level for level in likely if self.trials[level] == self.plan.short), default=None)
 
     def _is_wide(self) -> bool:
         """Whether the answer is open at an end, or its ends lie far apart."""

@@ -431,6 +431,24 @@ def test_a_search_without_trials_left_ends() -> None:
     assert search.next_level() not in search.outcomes  # a new level is looked at once, whatever is left
 
 
+@dataclass
+class Discouraged(Leaning):
+    """By its short trial no number of trials decides a level."""
+
+    def within_reach(self, level: float, optimistic: bool) -> bool:
+        return False
+
+
+def test_a_search_that_decided_nothing_makes_one_full_trial() -> None:
+    """A stall of the host in a short trial may be all that speaks against the level; one likely to fail gets none."""
+    runner = Discouraged(40, 40)
+    found = IntervalSearch(10, 10, one, runner, SequentialPlan()).run()
+    assert ("trial", 10, 1) in runner.asked and found.best == 10
+    runner = Discouraged(40, 40)
+    assert IntervalSearch(50, 50, one, runner, SequentialPlan()).run().best is None
+    assert runner.asked == [("trial", 50, 0)]
+
+
 def test_a_clear_failure_needs_no_longer_trial() -> None:
     """Half of the requests miss a P99: a short trial fails the lowest level, and the search ends."""
     for seed in range(20):
