@@ -19,11 +19,28 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.distribution.percentiles import interval as textbook
 from fastllmload.statistics.interval import ConfidenceInterval, Sample, intervals
 
 Floats = npt.NDArray[np.float64]
 LEVELS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+
+def binomial_quantile(n: int, p: float, share: float) -> int:
+    """Smallest k with P(Binomial(n, p) <= k) >= *share*, from the masses within 12 standard deviations of the mean."""
+    half = 12 * math.sqrt(n * p * (1 - p)) + 40
+    low, high = max(0, math.floor(n * p - half)), min(n, math.ceil(n * p + half))
+    k = np.arange(low, high, dtype=np.float64)
+    steps = np.log((n - k) / (k + 1)) + math.log(p / (1 - p))
+    logs = np.concatenate([[0.0], np.cumsum(steps)])
+    cumulated = np.cumsum(np.exp(logs - logs.max()))
+    return low + int(np.searchsorted(cumulated, share * cumulated[-1]))
+
+
+def textbook(ordered: Floats, q: float) -> tuple[float | None, float | None]:
+    """Order statistics that enclose the q-quantile of an ascending sample with 95 %; None: open (spec/metrics 2)."""
+    n = len(ordered)
+    low, high = max(1, binomial_quantile(n, q, 0.025)), binomial_quantile(n, q, 0.975) + 1
+    return float(ordered[low - 1]), float(ordered[high - 1]) if high <= n else None
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ def prefix_cache(found: Findings, folder: Path) -> list[str]:
     expected = PREFILL_MS * warm["cached_tokens"]
     shares = warm["cached_tokens"] > 0
     error = percentile(np.sort(np.abs(saved - expected)[shares]), 0.5)
-    alone = warm["cached_tokens"][prefix_tokens(runs[2], warm) == 0]
+    alone = warm["cached_tokens"][prefix_tokens(runs[2], warm["request"]) == 0]
     return [
         *near("error of the saving", error, 0, 2.0),
         *between("share of requests with hits", float(shares.mean()), 0.6, 1.0),

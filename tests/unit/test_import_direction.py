@@ -16,6 +16,7 @@ SRC = Path(__file__).parents[2] / "src" / "fastllmload"
 # A strict order: a package may import from those before it, never from one after it.
 ORDER = (
     "_ext",
+    "arrays",
     "errors",
     "files",
     "host",

@@ -1,18 +1,19 @@
 """Tests arrivals: offered against planned rate, the schedule against the configured process, sends against the schedule.
 
 Distribution tests judge the *schedule*. In the *sends* they can only find quantisation and clumping, because a Poisson
-process with independent jitter is still a Poisson process. `lag` judges lateness.
+process with independent jitter is still a Poisson process: only the lag, t_dispatch - t_sched, shows lateness of any kind.
+In a closed loop t_sched is the instant at which the slot became free, and the lag is the turn-around time (spec/procedures
+0.5).
 """
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 import numpy as np
 
+from fastllmload.arrays import Floats
 from fastllmload.certificate import distribution_fit
 from fastllmload.certificate.evidence import ArrivalEvidence, Sends, Times, Window
-from fastllmload.documents.certificate import ArrivalTests, GapTests
+from fastllmload.documents.certificate import ArrivalTests, GapTests, ScheduleLag
 
 SHORT_GAP_NS = 20_000
 DISPERSION_WINDOWS_NS = (1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -20,16 +21,10 @@ FEWEST = 100  # gaps or windows that a test needs
 EDGE = 2  # requests that may fall on the other side of one of the window's two edges
 
 
-class Rates(TypedDict):
-    """Requests per second; *rate_error* is a share. What needs a plan is None without one."""
-
-    planned_rate: float | None
-    offered_rate: float | None
-    rate_error: float | None
-
-
-def rates(sends: Sends, window: Window) -> Rates:
-    """Each release counts at its own instant."""
+def rates(sends: Sends, window: Window) -> dict[str, float | None]:
+    """Requests per second; `rate_error` is a share. Each release counts at its own instant. What needs a plan is None
+    without one.
+    """
     offered = int(window.contains(sends.all_dispatch).sum())
     seconds = window.seconds
     if seconds <= 0 or (window.counted and offered < 2):  # a single request has no rate
@@ -112,7 +107,7 @@ def describe(instants: Times, arrivals: ArrivalEvidence) -> GapTests:
     )
 
 
-def uniform_gaps(instants: Times, arrivals: ArrivalEvidence) -> distribution_fit.Sample | None:
+def uniform_gaps(instants: Times, arrivals: ArrivalEvidence) -> Floats | None:
     """The process's distribution function at each gap: uniform on [0, 1] if the instants follow the process.
 
     Instants are integer nanoseconds, and a bursty process has gaps of 0, so each gap is moved to a random point (fixed
@@ -128,11 +123,11 @@ def uniform_gaps(instants: Times, arrivals: ArrivalEvidence) -> distribution_fit
     gaps = np.diff(instants).astype(np.float64)
     low = distribution(np.maximum(gaps - 0.5, 0.0) * (rate / 1e9), arrivals)
     high = distribution((gaps + 0.5) * (rate / 1e9), arrivals)
-    u: distribution_fit.Sample = low + (high - low) * np.random.default_rng(0).random(len(gaps))
+    u: Floats = low + (high - low) * np.random.default_rng(0).random(len(gaps))
     return u
 
 
-def distribution(unit: distribution_fit.Sample, arrivals: ArrivalEvidence) -> distribution_fit.Sample:
+def distribution(unit: Floats, arrivals: ArrivalEvidence) -> Floats:
     """P(gap <= unit) of the configured process, in units of its mean gap."""
     if arrivals.process == "uniform":
         return np.minimum(unit / 2, 1.0)
@@ -148,14 +143,13 @@ def busy_time(since_zero: Times, on_s: float, off_s: float) -> Times:
     return busy
 
 
-def constant_error_us(gaps: distribution_fit.Sample, arrivals: ArrivalEvidence) -> float | None:
-    """Largest distance of a gap from 1/rate, for constant arrivals."""
+def constant_error_us(gaps: Floats, arrivals: ArrivalEvidence) -> float | None:
     if arrivals.process != "constant" or arrivals.rate is None:
         return None
     return float(np.abs(gaps - 1e9 / arrivals.rate).max()) / 1e3
 
 
-def autocorrelation(gaps: distribution_fit.Sample) -> tuple[float | None, float | None]:
+def autocorrelation(gaps: Floats) -> tuple[float | None, float | None]:
     """(r, z) of neighbouring gaps; z = r sqrt(n) is standard normal if gaps are independent. None without variance."""
     centred = gaps - gaps.mean()
     power = float(centred @ centred)
@@ -185,14 +179,10 @@ def poisson_dispersion_z(instants: Times) -> float | None:
     for width in DISPERSION_WINDOWS_NS:
         counts = window_counts(instants, width)
         if len(counts) >= FEWEST and counts.mean() >= 5:
-            found.append(abs(cube_root_z(float(counts.var() / counts.mean()), len(counts) - 1)))
-    return max(found) if found else None
-
-
-def cube_root_z(reduced: float, degrees: int) -> float:
-    """Standard normal of a chi-square divided by its degrees of freedom (Wilson and Hilferty)."""
-    spread = 2 / (9 * degrees)
-    return float((np.cbrt(reduced) - (1 - spread)) / np.sqrt(spread))
+            # Standard normal of a chi-square divided by its degrees of freedom (Wilson and Hilferty)
+            spread = 2 / (9 * (len(counts) - 1))
+            found.append(abs(float((np.cbrt(counts.var() / counts.mean()) - (1 - spread)) / np.sqrt(spread))))
+    return max(found, default=None)
 
 
 def dispersion_ratio(dispatch: Times, t_sched: Times) -> float | None:
@@ -202,4 +192,60 @@ def dispersion_ratio(dispatch: Times, t_sched: Times) -> float | None:
         planned, actual = dispersion(t_sched, width), dispersion(dispatch, width)
         if planned is not None and actual is not None and planned > 0.01:
             found.append(actual / planned)
-    return max(found) if found else None
+    return max(found, default=None)
+
+
+EARLY_NS = 1_000  # earlier than this counts as early
+LATE_NS = 1_000_000  # later than this is attributed to a cause
+SECTIONS = 50
+
+
+def schedule_lag(sends: Sends, window: Window) -> ScheduleLag:
+    """Of all releases; the drift is a Theil-Sen slope over the medians of sections."""
+    lag = sends.t_dispatch - sends.t_sched
+    if not len(lag):
+        return ScheduleLag(n=0)
+    p50, p99, p999 = np.percentile(lag, [50, 99, 99.9])
+    slope = drift(sends.t_sched, lag)
+    return ScheduleLag(
+        n=len(lag),
+        min=float(lag.min()) / 1e3,
+        p50=float(p50) / 1e3,
+        p99=float(p99) / 1e3,
+        p999=float(p999) / 1e3,
+        max=float(lag.max()) / 1e3,
+        early_share=float(np.mean(lag < -EARLY_NS)),
+        drift_us_per_s=slope,
+        drift_us=None if slope is None else slope * window.seconds,
+    )
+
+
+def drift(t_sched: Times, lag: Times) -> float | None:
+    """Slope of the lag in us per second: the median of all slopes between the medians of up to 50 sections in time.
+
+    Medians, so that a stall is not taken for a drift. None below 100 releases, or where all are due at one instant.
+    """
+    if len(lag) < 100 or t_sched[-1] == t_sched[0]:
+        return None
+    parts = np.array_split(np.arange(len(lag)), SECTIONS)
+    at = np.array([np.median(t_sched[part]) for part in parts]) / 1e9
+    height = np.array([np.median(lag[part]) for part in parts]) / 1e3
+    i, j = np.triu_indices(len(at), 1)
+    distinct = at[j] > at[i]
+    if not distinct.any():
+        return None
+    return float(np.median((height[j] - height[i])[distinct] / (at[j] - at[i])[distinct]))
+
+
+def late_intervals(sends: Sends) -> Times:
+    """Rows (t_sched, t_dispatch) of releases more than 1 ms late."""
+    late = sends.t_dispatch - sends.t_sched > LATE_NS
+    return np.column_stack([sends.t_sched[late], sends.t_dispatch[late]])
+
+
+def first_fill_us(sends: Sends) -> float | None:
+    """Time from the first to the last dispatch of releases due at one instant: the C requests that fill a closed loop
+    (IETF 5.5.3), or all at rate inf. None where the load has no such burst.
+    """
+    burst = sends.t_dispatch if sends.arrivals.process == "inf" else sends.first_fill
+    return float(burst.max() - burst.min()) / 1e3 if len(burst) else None

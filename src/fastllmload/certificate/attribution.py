@@ -16,13 +16,13 @@ caused the error of a figure if most events with brackets wide enough to produce
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats
 from fastllmload.certificate import criteria
+from fastllmload.certificate.arrivals import late_intervals
 from fastllmload.certificate.evidence import BRACKET_LEAST_NS, CertificateEvidence, Times, WorkerRecord, bracket_class
 from fastllmload.certificate.figures import FigureBound
-from fastllmload.certificate.host import covered, widened
-from fastllmload.certificate.lag import late_intervals
+from fastllmload.certificate.usage import covered, widened
 
 GENERATOR, HOST, TIMESTAMPS = "generator", "host", "timestamps"
 NO_STALLS: Times = np.empty((0, 2), np.int64)
@@ -129,7 +129,7 @@ def cause_of_error(evidence: CertificateEvidence, figure: FigureBound) -> str:
     return cause_of_lateness(evidence, False)
 
 
-def unexplained_lags_us(evidence: CertificateEvidence, stalls: Times) -> npt.NDArray[np.float64] | None:
+def unexplained_lags_us(evidence: CertificateEvidence, stalls: Times) -> Floats | None:
     """Lags of the releases in us, 0 where the host's *stalls* explain the lag; None where they explain none."""
     sends = evidence.sends
     lag = sends.t_dispatch - sends.t_sched

@@ -14,10 +14,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from fastllmload.certificate.ceiling import Ceiling, host_key, refuse_unwritable, store_ceiling, stored_ceiling
+from fastllmload.certificate.ceiling import Ceiling, host_key, refuse_unwritable, store_ceiling
 from fastllmload.certificate.run_evidence import from_run
 from fastllmload.documents.fields import known
 from fastllmload.errors import HostLimitError, InternalError
@@ -30,20 +29,6 @@ SLOTS, SECONDS = 128, 4
 RUN_TIMEOUT_S, ENDING_S = 60, 20
 
 
-@dataclass(frozen=True)
-class CalibrationResult:
-    """Work done in the measurement window of one run, and the CPU time that the worker used for it."""
-
-    events: int
-    requests: int
-    cpu_s: float
-
-
-def stored() -> Ceiling | None:
-    """This host's ceiling; None when it was never calibrated with this version."""
-    return stored_ceiling()
-
-
 def calibrate() -> Iterator[str]:
     """Measure and store the ceiling; yields progress lines. InternalError when a calibration run fails, HostLimitError when
     this host is too small or too busy for one, or cannot store the result.
@@ -54,29 +39,19 @@ def calibrate() -> Iterator[str]:
     if client_cpu is None:
         yield "this host has one core: client and server share it, so the ceiling is an underestimate"
     yield f"events: {STREAMS} streams of {1000 / ITL_MS:g} tokens/s"
-    events = measure_events(server_cpu, client_cpu)
+    streams = SimulatorOptions(itl_ms=ITL_MS, ttft_ms=ITL_MS, phase="spread", cpu=server_cpu)
+    events, _ = drive(streams, client_cpu, ["-c", str(STREAMS), "-n", str(STREAMS), "--osl", str(TOKENS)])
     yield f"requests: closed loop of {SLOTS} one-token streams against the null server, {SECONDS} s"
-    requests = measure_requests(server_cpu, client_cpu)
-    ceiling = Ceiling(
-        events_per_s=round(events.events / events.cpu_s), requests_per_s=round(requests.requests / requests.cpu_s)
-    )
+    null = SimulatorOptions(null=True, cpu=server_cpu)
+    _, requests = drive(null, client_cpu, ["-c", str(SLOTS), "-d", f"{SECONDS}s", "--osl", "1"])
+    ceiling = Ceiling(events_per_s=round(events), requests_per_s=round(requests))
     path = store_ceiling(ceiling)
     yield f"one worker on one core: {ceiling.events_per_s:,.0f} events/s, or {ceiling.requests_per_s:,.0f} new requests/s"
     yield f"stored for {host_key().replace('|', ', ')} in {path}"
 
 
-def measure_events(server_cpu: int | None, client_cpu: int | None) -> CalibrationResult:
-    options = SimulatorOptions(itl_ms=ITL_MS, ttft_ms=ITL_MS, phase="spread", cpu=server_cpu)
-    return drive(options, client_cpu, ["-c", str(STREAMS), "-n", str(STREAMS), "--osl", str(TOKENS)])
-
-
-def measure_requests(server_cpu: int | None, client_cpu: int | None) -> CalibrationResult:
-    options = SimulatorOptions(null=True, cpu=server_cpu)
-    return drive(options, client_cpu, ["-c", str(SLOTS), "-d", f"{SECONDS}s", "--osl", "1"])
-
-
-def drive(options: SimulatorOptions, client_cpu: int | None, load_options: list[str]) -> CalibrationResult:
-    """One run of one worker in a temporary folder."""
+def drive(options: SimulatorOptions, client_cpu: int | None, load_options: list[str]) -> tuple[float, float]:
+    """Events and requests per second of CPU time of one worker, by a run in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="fastllmload-") as parent, SimulatorProcess(options) as simulator:
         folder = Path(parent) / "run"
         command = [
@@ -113,8 +88,8 @@ def wait_for_run(command: list[str]) -> None:
         raise InternalError("internal-error", f"a calibration run ended with exit code {child.returncode}: {stderr}")
 
 
-def read_result(folder: Path) -> CalibrationResult:
-    """Work and CPU time between the first and the last sample of the window."""
+def read_result(folder: Path) -> tuple[float, float]:
+    """Events and requests per second of CPU time, between the first and the last sample of the window."""
     run = load(folder)
     (worker,) = from_run(run).workers
     if len(worker.t_ns) < 2 or worker.cpu_ns[-1] <= worker.cpu_ns[0]:
@@ -122,8 +97,5 @@ def read_result(folder: Path) -> CalibrationResult:
     failed = int(known(run.document.failed) or 0)
     if failed:
         raise InternalError("internal-error", f"a calibration run had {failed} failed requests")
-    return CalibrationResult(
-        events=int(worker.events[-1] - worker.events[0]),
-        requests=int(worker.released[-1] - worker.released[0]),
-        cpu_s=float(worker.cpu_ns[-1] - worker.cpu_ns[0]) / 1e9,
-    )
+    cpu_s = float(worker.cpu_ns[-1] - worker.cpu_ns[0]) / 1e9
+    return int(worker.events[-1] - worker.events[0]) / cpu_s, int(worker.released[-1] - worker.released[0]) / cpu_s

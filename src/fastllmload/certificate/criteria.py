@@ -1,6 +1,6 @@
-"""Defines the certificate's thresholds: which figure makes a run suspect or invalid, the message, and why.
+"""Defines the certificate's thresholds: which figure makes a run suspect or invalid, and the message.
 
-`docs/certificate.md` has a row per criterion; a test compares the two. A figure of None is not judged.
+`docs/certificate.md` has a row per criterion, with the reason for its limits. A figure of None is not judged.
 """
 
 from __future__ import annotations
@@ -14,13 +14,6 @@ from fastllmload.documents.certificate import Reason
 
 VALID, SUSPECT, INVALID, NOTE = "valid", "suspect", "invalid", "note"
 SEVERITY = (NOTE, SUSPECT, INVALID)
-CAUSES = {  # fixed causes; of all other criteria it is the generator, or the host where that explains the lateness
-    "host_hiccups": "host",
-    "host_steal": "host",
-    "run_queue": "host",
-    "schedule_shape": "plan",
-    "batched_delivery": "path",
-}
 
 
 @dataclass(frozen=True)
@@ -29,14 +22,14 @@ class Criterion:
 
     *text* may use {value} and {limit}, both with the unit. *host_may_explain*: a stall of the host has the same effect.
     *limits_generator*: the run then does not show saturation of the system under test (spec/procedures 0.4.4). *explains*:
-    it is a cause of uncertain figures, which are judged themselves (`figures`), so its own severity is one less.
+    it is a cause of uncertain figures, which are judged themselves (`figures`), so its own severity is one less. *cause*:
+    if no other is given, the generator, or the host where that explains the lateness.
     """
 
     code: str
     figure: str
     unit: str
     text: str
-    why: str
     note: float | None = None
     suspect: float | None = None
     invalid: float | None = None
@@ -44,6 +37,7 @@ class Criterion:
     host_may_explain: bool = False
     limits_generator: bool = False
     explains: bool = False
+    cause: str = "generator"
 
     def severity(self, value: float) -> tuple[str, float] | None:
         """The worst level whose limit *value* exceeds, and the limit; None when it exceeds none."""
@@ -56,134 +50,100 @@ class Criterion:
 CRITERIA: tuple[Criterion, ...] = (
     Criterion("no_releases", "releases", "",
         "no request was released inside the measurement window",
-        "no requests were released, so nothing can be verified",
         invalid=1, below=True),
     Criterion("nothing_measured", "ok", "",
         "no request succeeded: nothing was measured",
-        "without an answer the figures describe no target",
         invalid=1, below=True),
     Criterion("no_samples", "sampled_workers", "",
         "a worker has no samples of the window: its CPU time and garbage collections are not known",
-        "what is not known cannot be valid",
         suspect=1, below=True),
     Criterion("schedule_lag", "lag_p99_us", "us",
         "releases were late: P99 of t_dispatch - t_sched is {value}, allowed is {limit}",
-        "spec/procedures 0.4.4; later than 1 ms the generator is measured, not the server",
         suspect=1_000, invalid=10_000, host_may_explain=True, limits_generator=True),
     Criterion("late_release", "lag_max_us", "us",
         "a release was {value} late, allowed is {limit}",
-        "a stop of 20 ms makes every release of its first 5 ms this late",
         suspect=15_000, invalid=1_000_000, host_may_explain=True, explains=True),
     Criterion("early_release", "early_share", "share",
         "{value} of the releases came more than 1 us before their instant",
-        "early means a broken clock or timer, never load",
         suspect=0.0, invalid=0.01),
     Criterion("drift", "drift_us", "us",
         "the lag grew by {value} over the window: the generator was falling behind",
-        "a growing lag has no steady state; stalls do not move medians",
         suspect=1_000, invalid=100_000, host_may_explain=True, limits_generator=True),
     Criterion("rate", "rate_error", "share",
         "the offered rate is off the planned one by {value}, allowed is {limit}",
-        "default command: within 0.5 %",
         suspect=0.005, invalid=0.02, host_may_explain=True, limits_generator=True),
     Criterion("capped", "capped_share", "share",
         "--max-concurrency delayed {value} of the releases: the loop was not open",
-        "a delayed release follows the server, as in a closed loop",
         suspect=0.001),
     Criterion("schedule_shape", "schedule_surprise", "decades",
         "the schedule does not follow the requested process: its worst test has p = 10^-{value}",
-        "a fair schedule passes 10^-6 once in a million draws for each of four tests",
-        suspect=6),
+        suspect=6, cause="plan"),
     Criterion("quantised_sends", "quantised", "share",
         "sends were quantised: the distribution of their gaps is {value} away from the schedule's",
-        "timers of whole milliseconds give 0.1 to 0.4; counted only where lags spread over 0.5 ms",
         suspect=0.08, host_may_explain=True),
     Criterion("clumped_sends", "clumped", "share",
         "{value} more of the gaps than scheduled are below 20 us: sends came in bursts",
-        "millisecond timers give 0.4; counted only where lags spread over 0.5 ms",
         suspect=0.05, host_may_explain=True),
     Criterion("dispersion", "dispersion_ratio", "x",
         "sends are {value} as bursty as the schedule over 10 ms or more",
-        "paired with its own schedule a faithful sender stays within a few percent",
         suspect=1.5, host_may_explain=True),
     Criterion("worker_died", "workers_died", "workers",
         "{value} ended before the run did",
-        "its requests are missing",
         invalid=0),
     Criterion("gc", "gc_runs", "runs",
         "garbage collections during the measurement: {value}",
-        "a collection stops the reactor for up to 245 ms",
         suspect=0),
     Criterion("cpu", "cpu_share_max", "share",
         "a worker used {value} of its core, allowed is {limit}",
-        "queueing in the client grows without bound near 1",
         suspect=0.8, invalid=0.97, limits_generator=True, explains=True),
     Criterion("worker_stall", "stall_max_us", "us",
         "a worker stalled for {value}: it polled neither its sockets nor the clock; allowed is {limit}",
-        "measured between two polls; an idle worker polls every 5 ms, so a stop of 50 ms shows as 45 or more; releases that "
-        "are all due at one instant are a burst, not a stall",
         suspect=30_000, invalid=1_000_000, host_may_explain=True, explains=True),
     Criterion("user_stamps_late", "user_delay_p99_us", "us",
         "receive times were taken by the process, which read late: P99 {value}, allowed is {limit}",
-        "parse lag P99 <= 1 ms (spec/procedures 0.4.4)",
         suspect=1_000, invalid=10_000, host_may_explain=True, limits_generator=True, explains=True),
     Criterion("kernel_stamps_missing", "kernel_missing_share", "share",
         "kernel stamps were requested, but {value} of the events have neither a stamp nor bounds",
-        "99.9 % of the events must be exact or bounded",
         note=0.001, suspect=0.5, explains=True),
     Criterion("coalesced", "coalesced_read_share", "share",
         "{value} of the events came in a read of several segments: their times are only known within bounds",
-        "the bounds of the figures show its effect",
         note=0.1),
     Criterion("batched_delivery", "batched_share", "share",
         "{value} of the tokens arrived together with the one before: the server or a proxy on the path collects them, so "
         "the gaps between tokens are the gaps between its deliveries",
-        "tokens that one segment brought, or that came within 1 ms in one read, were sent together; a proxy that collects "
-        "them also delays the first one",
-        note=0.05),
+        note=0.05, cause="path"),
     Criterion("clamped", "clamped_share", "share",
         "{value} of the requests had a first byte stamped before their submission ended",
-        "possible on loopback only: the answer starts before send() returns",
         note=0.01),
     Criterion("clock_step", "clock_steps", "steps",
         "CLOCK_REALTIME was stepped: {value}",
-        "kernel stamps are mapped from it",
         suspect=0),
     Criterion("host_hiccups", "hiccup_p99_us", "us",
         "the host itself was late: its hiccup P99 is {value}, allowed is {limit}",
-        "a thread that only sleeps was late, so any server on this host was late too",
-        suspect=2_000, explains=True),
+        suspect=2_000, explains=True, cause="host"),
     Criterion("host_steal", "steal_share", "share",
         "the hypervisor took {value} of this host's CPU time",
-        "neither the client nor a server on this host had this time",
-        suspect=0.05, explains=True),
+        suspect=0.05, explains=True, cause="host"),
     Criterion("run_queue", "run_delay_share_max", "share",
         "a worker waited for a CPU during {value} of the window",
-        "other processes compete for its core",
-        suspect=0.1, explains=True),
+        suspect=0.1, explains=True, cause="host"),
     Criterion("no_fd", "no_fd", "requests",
         "{value} failed for lack of file descriptors",
-        "spec/procedures 0.4.4",
         invalid=0, limits_generator=True),
     Criterion("no_port", "no_port", "requests",
         "{value} failed for lack of local ports",
-        "spec/procedures 0.4.4",
         invalid=0, limits_generator=True),
     Criterion("fd_headroom", "fd_headroom", "x",
         "the limit on open files is only {value} the number that was open",
-        "the next burst would fail",
         note=1.5, suspect=1.1, below=True),
     Criterion("port_headroom", "port_headroom", "x",
         "the number of local ports is only {value} the number of connections",
-        "the next burst would fail",
         note=1.5, suspect=1.1, below=True),
     Criterion("disk_full", "disk_full", "",
         "the disk was full or too slow: rows are missing",
-        "what was not written was not measured",
         invalid=0),
     Criterion("headroom", "headroom", "x",
         "in the busiest second the headroom to this host's calibrated ceiling was {value}",
-        "below 2 a claim about capacity is refused; near 1 the generator may be the limit",
         note=2.0, suspect=1.1, below=True, limits_generator=True),
 )  # fmt: skip
 
@@ -212,7 +172,7 @@ def _reason(
     text = criterion.text.format(
         value=format_against(value, limit, criterion.unit), limit=format_value(limit, criterion.unit)
     )
-    cause = CAUSES.get(criterion.code, "generator")
+    cause = criterion.cause
     if criterion.host_may_explain and host_caused:
         cause = "host"
         text += "; the host gave the client no processor at that time"
@@ -243,7 +203,6 @@ def format_against(value: float, limit: float, unit: str) -> str:
 
 
 def format_value(value: float, unit: str, digits: int = 3) -> str:
-    """Format a value with its unit for people."""
     if unit == "us":
         for size, name in ((1e6, "s"), (1e3, "ms")):
             if abs(value) >= size:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-Sample = npt.NDArray[np.float64]
+from fastllmload.arrays import Floats
+
 SMALLEST = 1e-300  # keeps log() finite; a u of 0 or 1 then rejects the distribution, as it should
 
 
-def kolmogorov_smirnov(u: Sample) -> tuple[float, float]:
+def kolmogorov_smirnov(u: Floats) -> tuple[float, float]:
     """(D, p) of *u* against the uniform distribution. p by Kolmogorov's limit with Stephens' correction for finite n."""
     n = len(u)
     ordered = np.sort(u)
@@ -37,7 +37,7 @@ def kolmogorov_tail(x: float) -> float:
     return float(2 * ((-1.0) ** (j - 1) * np.exp(-2 * j**2 * x * x)).sum())
 
 
-def two_sample_distance(a: Sample, b: Sample) -> float:
+def two_sample_distance(a: Floats, b: Floats) -> float:
     """Largest difference of the two empirical distribution functions. No p: the samples need not be independent."""
     both = np.concatenate([a, b])
     at_a = np.searchsorted(np.sort(a), both, side="right") / len(a)
@@ -45,7 +45,7 @@ def two_sample_distance(a: Sample, b: Sample) -> float:
     return float(np.abs(at_a - at_b).max())
 
 
-def anderson_darling(u: Sample) -> tuple[float, float]:
+def anderson_darling(u: Floats) -> tuple[float, float]:
     """(A2, p) of *u* against the uniform distribution, parameters known."""
     n = len(u)
     ordered = np.clip(np.sort(u), SMALLEST, 1 - 1e-16)
@@ -71,7 +71,7 @@ def anderson_darling_tail(z: float) -> float:
     return float(-math.expm1(-math.exp(poly)))
 
 
-def gamma_cdf(x: Sample, shape: float) -> Sample:
+def gamma_cdf(x: Floats, shape: float) -> Floats:
     """P(X <= x) of a gamma distribution with *shape* and scale 1: series below shape + 1, continued fraction above."""
     x = np.maximum(x, SMALLEST)
     front = np.exp(shape * np.log(x) - x - math.lgamma(shape))
@@ -82,7 +82,7 @@ def gamma_cdf(x: Sample, shape: float) -> Sample:
     return np.clip(result, 0.0, 1.0)
 
 
-def _series(x: Sample, shape: float) -> Sample:
+def _series(x: Floats, shape: float) -> Floats:
     term = np.full_like(x, 1 / shape)
     total = term.copy()
     for k in range(1, 2000):
@@ -93,7 +93,7 @@ def _series(x: Sample, shape: float) -> Sample:
     return total
 
 
-def _fraction(x: Sample, shape: float) -> Sample:
+def _fraction(x: Floats, shape: float) -> Floats:
     """Modified Lentz evaluation of the continued fraction of the upper incomplete gamma function."""
     b = x + 1 - shape
     c = np.full_like(x, 1 / SMALLEST)

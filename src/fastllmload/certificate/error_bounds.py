@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -67,24 +66,12 @@ def gap_errors(run: Run, chosen: npt.NDArray[np.uint8]) -> Iterator[Times]:
         yield brackets[:found] + KERNEL_STAMP_NS
 
 
-class StampFigures(TypedDict):
-    """*timestamp_source* (tap, kernel, user, mixed, none) and shares of the stamp classes of the window's events with text.
+def stamp_figures(stamps: Stamps) -> dict[str, str | float | None]:
+    """`timestamp_source` (tap, kernel, user, mixed, none) and shares of the stamp classes of the window's events with text.
 
-    *kernel_share* is a share of the events that are not coalesced. *bounded_share* is a share of all events: those with an
+    `kernel_share` is a share of the events that are not coalesced. `bounded_share` is a share of all events: those with an
     exact stamp of the kernel or the packet ring, or with an interval that contains the true time.
     """
-
-    timestamp_source: str
-    events: int
-    kernel_share: float | None
-    bounded_share: float | None
-    coalesced_read_share: float | None
-    batched_share: float | None
-    clamped: int
-    clamped_share: float | None
-
-
-def stamp_figures(stamps: Stamps) -> StampFigures:
     n, own = stamps.events, stamps.user + stamps.kernel
     return {
         "timestamp_source": source(stamps),

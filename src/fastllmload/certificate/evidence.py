@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.arrays import Mask, Numbers
 from fastllmload.arrivals.curve import RateCurve
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.figures import FigureBound
 from fastllmload.documents.certificate import SecondsJudged
 from fastllmload.statistics.order_statistics import Ranked
 
-Times = npt.NDArray[np.int64]
+Times = Numbers  # CLOCK_MONOTONIC ns
 Figures = dict[str, float | int | None]
 NO_TIMES: Times = np.empty(0, np.int64)
 BRACKET_LEAST_NS, BRACKETS_PER_OCTAVE, BRACKET_CLASSES = 50_000, 4, 72  # up to 13 s; the last class includes wider ones
@@ -36,7 +37,7 @@ class Window:
     def seconds(self) -> float:
         return (self.end_ns - self.start_ns) / 1e9
 
-    def contains(self, t: Times) -> npt.NDArray[np.bool_]:
+    def contains(self, t: Times) -> Mask:
         return (t >= self.start_ns) & (t < self.end_ns)
 
 
@@ -79,12 +80,11 @@ class Sends:
     not_sent: int = 0
     cap: int | None = None
     first_fill: Times = field(default_factory=lambda: NO_TIMES)
-    late_connects: int = 0
-    follows: npt.NDArray[np.bool_] | None = None
+    follows: Mask | None = None
     request_class: npt.NDArray[np.uint16] | None = None
     classes: tuple[tuple[str, int, ArrivalEvidence], ...] = ()
 
-    def starts(self) -> npt.NDArray[np.bool_]:
+    def starts(self) -> Mask:
         """Releases whose instants were drawn before time zero."""
         return np.ones(len(self.t_sched), np.bool_) if self.follows is None else ~self.follows
 
@@ -136,10 +136,10 @@ class HostRecord:
     ports: int | None = None
 
 
-def bracket_class(width_ns: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def bracket_class(width_ns: npt.ArrayLike) -> Numbers:
     """The class of each bracket of *width_ns* (at least BRACKET_LEAST_NS)."""
     octaves = np.log2(np.asarray(width_ns, np.float64) / BRACKET_LEAST_NS)
-    found: npt.NDArray[np.int64] = np.minimum(BRACKETS_PER_OCTAVE * octaves, BRACKET_CLASSES - 1).astype(np.int64)
+    found: Numbers = np.minimum(BRACKETS_PER_OCTAVE * octaves, BRACKET_CLASSES - 1).astype(np.int64)
     return found
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fastllmload.documents.certificate import FigureVerdict, StatisticBounds
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
-from fastllmload.metrics.objectives.objective import asked_of
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 SEVERITIES = (VALID, SUSPECT, INVALID)
@@ -57,7 +56,6 @@ class FigureBound:
 
     @property
     def severity(self) -> str:
-        """VALID, SUSPECT or INVALID by `LIMITS`."""
         return next((name for share, ms, name in LIMITS if self.error <= max(share * self.value, ms)), INVALID)
 
     @property
@@ -68,19 +66,14 @@ class FigureBound:
         return exceeded[-1] if exceeded else limits[0]
 
 
-def headlines_of(document: RunDocument) -> tuple[str, ...]:
-    """The metrics of a run.json whose figures decide its verdict."""
-    named = {name.rpartition("/")[2] for name, _ in asked_of(document)}
-    reasoned = bool(document.counts.reasoned)
-    return tuple(name for name in LATENCIES if name not in OF_REASONING or reasoned or name in named)
-
-
 def headline_figures(document: RunDocument) -> tuple[FigureBound, ...]:
     """P50 and P99 of the headline metrics of a run.json: TTFT, TPOT, ITL and E2E, from the submission and from the scheduled
     instant, and those that include reasoning where answers have some.
     """
-    found = []
-    for name in headlines_of(document):
+    named, found = {name.rpartition("/")[2] for name, _ in document.config.output.goodput}, []
+    for name in LATENCIES:
+        if name in OF_REASONING and not document.counts.reasoned and name not in named:
+            continue
         metric = document.metric(name)
         for statistic in STATISTICS:
             low, high = (known(each) for each in metric.bounds.get(statistic) or (None, None))

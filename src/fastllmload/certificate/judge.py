@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TypedDict
 
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload.certificate import arrivals, attribution, criteria, host, lag, workers
+from fastllmload.certificate import arrivals, attribution, criteria, usage
 from fastllmload.certificate import figures as headlines
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.error_bounds import latency_error_bar_us, stamp_figures
 from fastllmload.certificate.evidence import CertificateEvidence, Figures, Sends, Times, WorkerRecord
-from fastllmload.certificate.port_usage import ports
 from fastllmload.certificate.run_evidence import from_run
 from fastllmload.documents.certificate import ArrivalTests, Certificate, GapTests, Reason, ScheduleLag
 from fastllmload.documents.fields import Number, known
@@ -23,16 +21,8 @@ from fastllmload.records.run import Run
 SECOND = 1_000_000_000
 
 
-class Headroom(TypedDict):
-    """*headroom* is None without a calibration."""
-
-    headroom: float | None
-    peak_events_per_s: float | None
-    peak_requests_per_s: float | None
-
-
-def headroom(workers: tuple[WorkerRecord, ...], ceiling: Ceiling | None) -> Headroom:
-    """From the busiest second of the busiest worker.
+def headroom(workers: tuple[WorkerRecord, ...], ceiling: Ceiling | None) -> dict[str, float | None]:
+    """From the busiest second of the busiest worker; `headroom` is None without a calibration.
 
     Events and new requests both cost CPU, so their shares of the ceiling add up: 1 / (events/ceiling + requests/ceiling).
     """
@@ -81,19 +71,18 @@ def judge_evidence(evidence: CertificateEvidence) -> Certificate:
     measured = Certificate(
         figures=headlines.describe_figures(evidence.figures),
         seconds=evidence.seconds,
-        schedule_lag_us=lag.schedule_lag(sends, window),
-        first_fill_us=lag.first_fill_us(sends),
+        schedule_lag_us=arrivals.schedule_lag(sends, window),
+        first_fill_us=arrivals.first_fill_us(sends),
         plan_lead_s=None if evidence.plan_lead_ns is None else evidence.plan_lead_ns / 1e9,
-        **arrivals.rates(sends, window),
         arrival_tests=arrivals.arrival_tests(sends),
-        workers=tuple(workers.worker(record) for record in evidence.workers),
-        socket_to_user_us=workers.percentiles_us(workers.merged(evidence.workers, "socket_to_user")),
-        **stamp_figures(evidence.stamps),
-        host=host.host(evidence.host, window, attribution.late(evidence), attribution.host_intervals(evidence)),
-        ports=ports(evidence),
-        **headroom(evidence.workers, evidence.ceiling),
+        workers=tuple(usage.worker(record) for record in evidence.workers),
+        socket_to_user_us=usage.percentiles_us(usage.merged(evidence.workers, "socket_to_user")),
+        host=usage.host(evidence.host, window, attribution.late(evidence), attribution.host_intervals(evidence)),
+        ports=usage.ports(evidence),
         latency_error_bar_us=latency_error_bar_us(evidence),
     )
+    own = headroom(evidence.workers, evidence.ceiling)
+    measured = replace(measured, **arrivals.rates(sends, window), **stamp_figures(evidence.stamps), **own)
     found = [
         *figure_reasons(evidence),
         *criteria.reasons(
@@ -255,7 +244,7 @@ def user_delay_p99_us(evidence: CertificateEvidence, measured: Certificate) -> f
     if measured.timestamp_source not in ("user", "mixed"):
         return None
     late = known(measured.socket_to_user_us.p99)
-    return late if late is not None else known(workers.percentiles_us(workers.merged(evidence.workers, "beat")).p99)
+    return late if late is not None else known(usage.percentiles_us(usage.merged(evidence.workers, "beat")).p99)
 
 
 def kernel_missing_share(evidence: CertificateEvidence, measured: Certificate) -> float | None:

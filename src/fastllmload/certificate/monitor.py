@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fastllmload._ext import counters
 from fastllmload._ext.hiccup import HiccupMeter
 from fastllmload._ext.histogram import COUNTS
+from fastllmload.arrays import Numbers
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.documents import run as documents
 from fastllmload.errors import RunFolderError
@@ -53,14 +54,10 @@ def steal_share(before: CpuTicks, after: CpuTicks) -> float | None:
     return (after.steal - before.steal) / ticks if ticks > 0 else None
 
 
-def difference(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None else after - before
-
-
 class Intervals:
     """Histograms of the host's stalls second by second: differences between readings of the meter's HDR slots."""
 
-    def __init__(self, slots: npt.NDArray[np.int64], begin_ns: int) -> None:
+    def __init__(self, slots: Numbers, begin_ns: int) -> None:
         self._slots, self._begin_ns = slots, begin_ns
         self._before = slots[:COUNTS].copy()
         self._taken: list[npt.NDArray[np.void]] = []
@@ -83,7 +80,7 @@ class Intervals:
         return np.concatenate([np.empty(0, HICCUP_INTERVAL), *self._taken])
 
 
-def read_worker_stalls(run: Run) -> npt.NDArray[np.int64] | None:
+def read_worker_stalls(run: Run) -> Numbers | None:
     """worker_stalls.npy of a run; None where it has none. The earlier layout without causes gets -1 for them."""
     try:
         return run.array(WORKER_STALLS, INT64, (None, 5))
@@ -106,10 +103,10 @@ class Watch:
         self._before = self._read_histograms()
         self._intervals = Intervals(self._meter.words, 0)
 
-    def _read_histograms(self) -> npt.NDArray[np.int64]:
+    def _read_histograms(self) -> Numbers:
         return np.array([[worker.histogram(number) for number in WATCHED.values()] for worker in self._workers])
 
-    def _worker_stalls(self) -> npt.NDArray[np.int64]:
+    def _worker_stalls(self) -> Numbers:
         found = [np.insert(worker.stalls(), 0, number, axis=1) for number, worker in enumerate(self._workers)]
         return np.concatenate([np.empty((0, 5), np.int64), *found])
 
@@ -147,11 +144,12 @@ class Watch:
         np.save(folder / HISTOGRAMS, self._read_histograms() - self._before)
         np.save(folder / WORKER_STALLS, self._worker_stalls())
         low, high = port_range()
+        before, after = self._throttled, throttled_ns()
         ceiling = stored_ceiling()
         return documents.Watch(
             steal_share=steal_share(self._ticks, cpu_ticks()),
             steal_samples=tuple(self._steal),
-            throttled_ns=difference(self._throttled, throttled_ns()),
+            throttled_ns=None if before is None or after is None else after - before,
             competitors=tuple(competitors(self._used, used_cpu())),
             ports=high - low + 1 - reserved_ports(),
             fd_limit=file_limit().soft,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Numbers
 from fastllmload.certificate.evidence import Sends, Times, Window, WorkerRecord
 from fastllmload.documents.certificate import Second, SecondsJudged
 from fastllmload.documents.fields import known
@@ -20,7 +20,6 @@ PER_OCTAVE = 8  # classes of brackets: the error of a percentile is at most a tw
 CLASSES = 33 * PER_OCTAVE
 EVENTS_AT_ONCE = 1 << 17
 TIMED = (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_REASONING, layout.EVENT_TOOL)
-Counts = npt.NDArray[np.int64]
 
 
 def badness(second: Second) -> float:
@@ -68,7 +67,7 @@ def lags_us(sends: Sends, window: Window, n: int) -> list[float | None]:
     return found
 
 
-def events_of(run: Run, window: Window, n: int) -> tuple[Counts, Counts]:
+def events_of(run: Run, window: Window, n: int) -> tuple[Numbers, Numbers]:
     """Per second: events that carry text, by bracket class (int64[n, CLASSES]), and the number of coalesced ones."""
     brackets, coalesced = np.zeros(n * CLASSES, np.int64), np.zeros(n, np.int64)
     for begin in range(0, len(run.events), EVENTS_AT_ONCE):
@@ -83,7 +82,7 @@ def events_of(run: Run, window: Window, n: int) -> tuple[Counts, Counts]:
     return brackets.reshape(n, CLASSES), coalesced
 
 
-def percentile_us(classes: Counts) -> float | None:
+def percentile_us(classes: Numbers) -> float | None:
     """P99 of the brackets of a second: the upper end of its class."""
     total = int(classes.sum())
     if not total:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.histogram import WORDS
+from fastllmload.arrays import Rows, Values
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.arrivals.process import OnOff, Renewal
 from fastllmload.certificate import monitor
+from fastllmload.certificate.arrivals import LATE_NS
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.error_bounds import itl_error_ns, ttft_error_ns
 from fastllmload.certificate.evidence import (
@@ -31,10 +32,8 @@ from fastllmload.certificate.evidence import (
     bracket_class,
 )
 from fastllmload.certificate.figures import headline_figures
-from fastllmload.certificate.host import overlapping
-from fastllmload.certificate.lag import LATE_NS
 from fastllmload.certificate.per_second import seconds_of, summarize
-from fastllmload.certificate.port_usage import largest_target_share
+from fastllmload.certificate.usage import largest_target_share, overlapping
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import LoadDescription, PlanDescription
 from fastllmload.documents.read import convert
@@ -42,8 +41,7 @@ from fastllmload.documents.run import Watch
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest
-from fastllmload.metrics.run.users import read_slowly
-from fastllmload.metrics.run.window import window_of
+from fastllmload.metrics.run.window import read_slowly, window_of
 from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
@@ -51,7 +49,6 @@ from fastllmload.records.run import Run
 from fastllmload.settings import Load
 
 INT64 = np.dtype(np.int64)
-ALARMS = ("clock_steps", "clamped", "late_connects")
 EVENTS_AT_ONCE = 1 << 17
 BATCH_NS = 1_000_000  # events of one read that came within this time were sent together
 TIMED = (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_REASONING, layout.EVENT_TOOL, layout.EVENT_REFUSAL)
@@ -86,19 +83,19 @@ def from_run(run: Run) -> CertificateEvidence:
     )
 
 
-def answered(rows: npt.NDArray[Any]) -> int | None:
+def answered(rows: Rows) -> int | None:
     """Requests that are ok; None where none failed: then 0 means that all simulated users left, as configured."""
     failed = (rows["status"] > layout.OK) & (rows["status"] != layout.CANCELLED)
     return int(np.count_nonzero(rows["status"] == layout.OK)) if failed.any() else None
 
 
-def plan_lead_ns(run: Run, rows: npt.NDArray[Any]) -> int | None:
+def plan_lead_ns(run: Run, rows: Rows) -> int | None:
     """Time from the completion of the plan to the first release, the least by which the plan was ahead of the clock."""
     complete, due = run.document.plan.whole_ns, rows["t_sched"][rows["t_sched"] > 0]
     return None if complete is None or not len(due) else int(due.min()) - int(complete)
 
 
-def sending_window(run: Run, rows: npt.NDArray[Any], window: Window) -> Window:
+def sending_window(run: Run, rows: Rows, window: Window) -> Window:
     """The window in which releases are judged: the measurement window, or shorter where the run is bounded by count.
 
     A run bounded by count measures until the last request ends, long after the last release; its window ends at the last
@@ -180,7 +177,7 @@ def arrivals_of_settings(load: Load, zero_ns: int) -> ArrivalEvidence:
     return ArrivalEvidence(process.name, rate, shape, on, off, zero_ns)
 
 
-def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
+def sends(run: Run, rows: Rows, window: Window) -> Sends:
     """Releases of the measure phase ordered by t_sched; a closed loop's first fill is kept separately."""
     arrivals = arrivals_of(run)
     dispatched = rows[rows["t_dispatch"] > 0]
@@ -199,7 +196,6 @@ def sends(run: Run, rows: npt.NDArray[Any], window: Window) -> Sends:
         not_sent=int(window.contains(unsent).sum()),
         cap=cap,
         first_fill=dispatched["t_dispatch"][fill].astype(np.int64),
-        late_connects=int(np.count_nonzero(judged["flags"] & layout.FLAG_LATE_CONNECT)),
         follows=judged["turn"] > 0 if (judged["turn"] > 0).any() else None,
         request_class=judged["request_class"],
         classes=class_arrivals(run, arrivals.zero_ns),
@@ -265,21 +261,6 @@ def stamp_classes(run: Run, selected: npt.NDArray[np.intp], unread: Times) -> tu
 # -- workers and host -------------------------------------------------------------------------------------------------
 
 
-def worker_stalls(run: Run, number: int) -> Times | None:
-    """Rows (begin, end) of the worker's stalls in the measure phase; None where the run did not record them."""
-    found = stalls_of_phase(run, number)
-    return None if found is None else np.column_stack([found[:, 1], found[:, 1] + found[:, 2]])
-
-
-def stalls_of_phase(run: Run, number: int) -> Times | None:
-    """The same, as rows of worker_stalls.npy."""
-    stalls, phase = monitor.read_worker_stalls(run), run.phase("measure")
-    if stalls is None:
-        return None
-    selected: Times = stalls[stalls[:, 0] == number]
-    return selected if phase is None else selected[selected[:, 1] + selected[:, 2] > phase.start_ns]
-
-
 def worker_records(
     run: Run, window: Window, per_worker: list[dict[str, Times]], facts: Watch
 ) -> tuple[WorkerRecord, ...]:
@@ -287,40 +268,46 @@ def worker_records(
     samples = run.samples
     dead = {worker.worker for worker in run.document.workers if worker.died}
     known = set() if samples is None else {int(number) for number in np.unique(samples["worker"]) if number >= 0}
-    found = (
-        worker_record(
-            number, samples, window, per_worker[number] if number < len(per_worker) else {}, number in dead, facts
+    found = []
+    for number in sorted(known | dead):
+        stalls = worker_stalls(run, number)
+        record = WorkerRecord(
+            number,
+            died=number in dead,
+            histograms=per_worker[number] if number < len(per_worker) else {},
+            stalls=None if stalls is None else stalls[:, :2],
+            stall_ready=None if stalls is None else stalls[:, 2],
         )
-        for number in sorted(known | dead)
-    )
-    return tuple(with_stalls(run, record) for record in found)
+        found.append(record if samples is None else with_samples(record, samples, window, facts))
+    return tuple(found)
 
 
-def with_stalls(run: Run, record: WorkerRecord) -> WorkerRecord:
-    found = stalls_of_phase(run, record.number)
-    ready = None if found is None else found[:, 3]
-    return replace(record, stalls=worker_stalls(run, record.number), stall_ready=ready)
+def worker_stalls(run: Run, number: int) -> Times | None:
+    """Rows (begin, end, ready: ns) of the worker's stalls in the measure phase; None where the run did not record them."""
+    stalls, phase = monitor.read_worker_stalls(run), run.phase("measure")
+    if stalls is None:
+        return None
+    _, begin, length, ready, _ = stalls[stalls[:, 0] == number].T
+    found = np.column_stack([begin, begin + length, ready])
+    return found if phase is None else found[found[:, 1] > phase.start_ns]
 
 
-def worker_record(
-    number: int,
-    samples: npt.NDArray[Any] | None,
-    window: Window,
-    histograms: dict[str, Times],
-    died: bool,
-    facts: Watch,
-) -> WorkerRecord:
-    if samples is None:
-        return WorkerRecord(number, died=died, histograms=histograms)
-    every = samples[(samples["worker"] == number) & (samples["rss_bytes"] > 0)]  # 0: the process had ended
+def with_samples(record: WorkerRecord, samples: Rows, window: Window, facts: Watch) -> WorkerRecord:
+    """*record* with its samples; unchanged without any."""
+    every = samples[(samples["worker"] == record.number) & (samples["rss_bytes"] > 0)]  # 0: the process had ended
     inside, around = in_window(every, window), about_window(every, window)
     if not len(inside):
-        return WorkerRecord(number, died=died, histograms=histograms)
-    grew = {name: int(around[name][-1] - around[name][0]) for name in ALARMS}
+        return record
+    counts = {  # collections are counted from the start of the phase
+        "clock_steps": int(around["clock_steps"][-1] - around["clock_steps"][0]),
+        "spin_ns": int(inside["spin_ns"][-1] - inside["spin_ns"][0]),
+        "gc_runs": int(inside["gc_runs"].max()),
+    }
+    if "page_faults" in (inside.dtype.names or ()):
+        counts["page_faults"] = int(inside["page_faults"].max())
     longest = int(inside["batch_max_ns"][-1])
-    return WorkerRecord(
-        number,
-        died=died,
+    return replace(
+        record,
         t_ns=inside["t_ns"],
         cpu_ns=inside["cpu_ns"],
         rss_bytes=inside["rss_bytes"],
@@ -329,22 +316,14 @@ def worker_record(
         connections_max=int(inside["connections"].max()),
         # The longest batch since the start: it counts only if it grew in the window.
         batch_max_ns=longest if longest > inside["batch_max_ns"][0] else None,
-        counts={
-            **grew,
-            "spin_ns": int(inside["spin_ns"][-1] - inside["spin_ns"][0]),
-            "gc_runs": int(inside["gc_runs"].max()),
-            **(
-                {"page_faults": int(inside["page_faults"].max())} if "page_faults" in (inside.dtype.names or ()) else {}
-            ),
-        },  # collections are counted from the start of the phase
-        histograms=histograms,
+        counts=counts,
         involuntary_switches=int(inside["involuntary_switches"][-1] - inside["involuntary_switches"][0]),
         run_delay_ns=int(inside["run_delay_ns"][-1] - inside["run_delay_ns"][0]),
         fd_limit=None if (limit := known(facts.fd_limit)) is None else int(limit),
     )
 
 
-def in_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
+def in_window(samples: Rows, window: Window) -> Values:
     """The samples inside the window; those around it when it is too short to hold three."""
     t = samples["t_ns"]
     begin, end = (int(np.searchsorted(t, window.start_ns)), int(np.searchsorted(t, window.end_ns, side="right")))
@@ -353,7 +332,7 @@ def in_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
     return samples[begin:end]
 
 
-def about_window(samples: npt.NDArray[Any], window: Window) -> npt.NDArray[Any]:
+def about_window(samples: Rows, window: Window) -> Values:
     """The samples inside the window, the last before it and the first after it, so that the whole window is covered."""
     t = samples["t_ns"]
     begin = int(np.searchsorted(t, window.start_ns, side="right")) - 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastllmload.compare.change import Change, plain, scaled, undecided
+from fastllmload.compare.change import Change, Pair, plain, scaled, undecided
 from fastllmload.compare.side import Side
 from fastllmload.compare.workload import same_plan
 from fastllmload.errors import InputError
@@ -53,7 +53,7 @@ def change_between(base: Sequence[float], new: Sequence[float], test: str, pairs
         found, p = paired_t(base, partners), None
     else:
         found = welch(base, new)
-        p = mann_whitney(base, new).p if test == "mann-whitney" else None
+        p = mann_whitney(base, new) if test == "mann-whitney" else None
     return _change(found, middle, p, hedges_g(base, new), "Mann-Whitney" if p is not None else found.test)
 
 
@@ -65,13 +65,13 @@ def alike(base: Sequence[float], partners: Sequence[float]) -> bool:
     return bool(gaps.any() and np.ptp(gaps) <= ROUNDING * float(np.abs([*base, *partners]).max()))
 
 
-def _change(found: Difference, middle: tuple[float, float], p: float | None, effect: float | None, test: str) -> Change:
+def _change(found: Difference, middle: Pair, p: float | None, effect: float | None, test: str) -> Change:
     ends = (found.low, found.high)
     p = found.p if p is None else p
     return Change(*plain(*middle), ends, scaled(ends, middle[0]), test, p, None, effect, "hedges_g")
 
 
-def _one_against_several(base: Sequence[float], new: Sequence[float], middle: tuple[float, float]) -> Change:
+def _one_against_several(base: Sequence[float], new: Sequence[float], middle: Pair) -> Change:
     """Test of one run against the distribution of several runs (Crawford and Howell 1998)."""
     several = np.asarray(new if len(base) == 1 else base, np.float64)
     if len(several) < LEAST_RUNS:

@@ -9,6 +9,8 @@ SIGNIFICANT = 0.05
 NOTEWORTHY = 0.01  # relative difference
 LEAST_P = 1e-300
 
+Pair = tuple[float, float]  # of base and new; or the ends of an interval
+
 
 @dataclass(frozen=True)
 class Change:
@@ -23,8 +25,8 @@ class Change:
 
     difference: float | None
     relative: float | None
-    interval: tuple[float, float] | None = None
-    relative_interval: tuple[float, float] | None = None
+    interval: Pair | None = None
+    relative_interval: Pair | None = None
     test: str | None = None
     p: float | None = None
     p_holm: float | None = None
@@ -33,7 +35,7 @@ class Change:
     why_not: str | None = None
     lacking: tuple[str, int] | None = None
     pairs: int | None = None
-    clocks: tuple[float, float] | None = None
+    clocks: Pair | None = None
 
     @property
     def shown(self) -> bool:
@@ -65,7 +67,6 @@ class Change:
         return replace(self, interval=ends, relative_interval=relative, p=p, clocks=(below, above))
 
     def adjusted(self, p_holm: float) -> Change:
-        """The change with its p adjusted for multiple tests."""
         return replace(self, p_holm=p_holm)
 
 
@@ -76,7 +77,6 @@ def _p_nearer(p: float, difference: float, by: float) -> float:
 
 
 def undecided(base: float | None, new: float | None, why_not: str, lacking: tuple[str, int] | None = None) -> Change:
-    """A difference without an interval."""
     return Change(*plain(base, new), why_not=why_not, lacking=lacking)
 
 
@@ -87,6 +87,6 @@ def plain(base: float | None, new: float | None) -> tuple[float | None, float | 
     return new - base, None if base == 0 else new / base - 1
 
 
-def scaled(ends: tuple[float, float], by: float) -> tuple[float, float] | None:
+def scaled(ends: Pair, by: float) -> Pair | None:
     """Relative interval of an absolute one; None for a base that is not positive."""
     return (ends[0] / by, ends[1] / by) if by > 0 else None

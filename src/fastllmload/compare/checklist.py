@@ -5,12 +5,11 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from fastllmload.compare.setup import manifest_diff
-from fastllmload.compare.side import Side
+from fastllmload.compare.side import Side, manifest_diff
 from fastllmload.compare.workload import differences, unequal_requests
 from fastllmload.declarations import simulated_declarations, strings
+from fastllmload.documents.comparison import ChecklistEntry
 from fastllmload.documents.run import RunDocument
 
 BOUNDARY = "sut.boundary"
@@ -19,15 +18,6 @@ SAME_TIME_S = 3600.0  # most between the starts of runs that count as made at th
 YES, NO, DECLARED, NOT_DECLARED = "yes", "NO", "declared", "not declared"
 SUCCESS = ("goodput", "prefill_deadline", "decode_deadline", "reading_speed")
 WARM_UP = ("warmup_requests", "warmup_tokens", "warmup_seconds", "ramp_share")
-
-
-@dataclass(frozen=True)
-class ChecklistItem:
-    """*state*: YES, NO, DECLARED or NOT_DECLARED, with its *evidence*."""
-
-    name: str
-    state: str
-    evidence: str
 
 
 def stated(side: Side, key: str) -> str | None:
@@ -52,12 +42,8 @@ def unequal_systems(sides: list[Side]) -> list[str]:
     return list(dict.fromkeys([*differences(sides), *unequal_requests(sides)]))
 
 
-def checklist(sides: list[Side]) -> list[ChecklistItem]:
+def checklist(sides: list[Side]) -> Iterator[ChecklistEntry]:
     """All items of IETF 6.4, and the boundary and hardware of 6.1."""
-    return list(_items(sides))
-
-
-def _items(sides: list[Side]) -> Iterator[ChecklistItem]:
     unequal = unequal_systems(sides)
     yield _judged("same workload", not unequal, "; ".join(unequal) or "requests, order, arrivals and seeds are equal")
     yield _same("same test duration", sides, "load", ("duration", "num_requests"))
@@ -69,16 +55,16 @@ def _items(sides: list[Side]) -> Iterator[ChecklistItem]:
     yield _declared("boundary of the system", sides, BOUNDARY)
     yield _hardware(sides)
     count = len(manifest_diff(sides))
-    yield ChecklistItem(
+    yield ChecklistEntry(
         "differences noted", YES, f"{count} entries of the manifests differ" if count else "no entry differs"
     )
 
 
-def _judged(name: str, holds: bool, evidence: str) -> ChecklistItem:
-    return ChecklistItem(name, YES if holds else NO, evidence)
+def _judged(name: str, holds: bool, evidence: str) -> ChecklistEntry:
+    return ChecklistEntry(name, YES if holds else NO, evidence)
 
 
-def _same(name: str, sides: list[Side], section: str, keys: tuple[str, ...]) -> ChecklistItem:
+def _same(name: str, sides: list[Side], section: str, keys: tuple[str, ...]) -> ChecklistEntry:
     settings = [getattr(document.config, section) for side in sides for document in side.documents]
     found = [{key: getattr(each, key) for key in keys} for each in settings]
     unequal = [key for key in keys if any(each[key] != found[0][key] for each in found)]
@@ -86,18 +72,18 @@ def _same(name: str, sides: list[Side], section: str, keys: tuple[str, ...]) -> 
     return _judged(name, not unequal, f"{', '.join(unequal)} differ" if unequal else values or "none set")
 
 
-def _declared(name: str, sides: list[Side], key: str) -> ChecklistItem:
+def _declared(name: str, sides: list[Side], key: str) -> ChecklistEntry:
     declared = {side.name: stated(side, key) for side in sides}
     if None in declared.values():
         missing = ", ".join(side for side, value in declared.items() if value is None)
-        return ChecklistItem(name, NOT_DECLARED, f"declare {key} for {missing}")
-    return ChecklistItem(name, DECLARED, ", ".join(f"{side}: {value}" for side, value in declared.items()))
+        return ChecklistEntry(name, NOT_DECLARED, f"declare {key} for {missing}")
+    return ChecklistEntry(name, DECLARED, ", ".join(f"{side}: {value}" for side, value in declared.items()))
 
 
-def _hardware(sides: list[Side]) -> ChecklistItem:
+def _hardware(sides: list[Side]) -> ChecklistEntry:
     found = [hardware(side) for side in sides]
     if len(set(found)) == 1:
-        return ChecklistItem(
+        return ChecklistEntry(
             "comparable hardware", YES if None not in found[0] else NOT_DECLARED, _hardware_text(found[0])
         )
     return _judged("comparable hardware", False, " | ".join(_hardware_text(each) for each in found))
@@ -110,18 +96,18 @@ def _hardware_text(found: tuple[str | None, ...]) -> str:
     return ", ".join(each for each in known if not each.endswith(" None")) or "nothing declared"
 
 
-def _at_the_same_time(sides: list[Side]) -> ChecklistItem:
+def _at_the_same_time(sides: list[Side]) -> ChecklistEntry:
     shared = {stated(side, "comparison.shared_resources") for side in sides}
     begun = [str(document.environment.time_utc) for side in sides for document in side.documents]
     try:
         times = [datetime.datetime.fromisoformat(each) for each in begun]
     except ValueError:
-        return ChecklistItem("same time", NOT_DECLARED, "a run does not say when it began")
+        return ChecklistEntry("same time", NOT_DECLARED, "a run does not say when it began")
     span = (max(times) - min(times)).total_seconds()
     minutes = max(1, math.ceil(span / 60))
     evidence = f"all runs began within {f'{minutes:,} minutes' if minutes > 1 else 'a minute'}"
     if shared == {"no"}:
-        return ChecklistItem("same time", DECLARED, f"no resources are shared; {evidence}")
+        return ChecklistEntry("same time", DECLARED, f"no resources are shared; {evidence}")
     if None in shared:
-        return ChecklistItem("same time", NOT_DECLARED, f"declare comparison.shared_resources; {evidence}")
+        return ChecklistEntry("same time", NOT_DECLARED, f"declare comparison.shared_resources; {evidence}")
     return _judged("same time", span <= SAME_TIME_S, f"resources are shared; {evidence}")

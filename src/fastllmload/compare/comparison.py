@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of
-from fastllmload.compare.change import Change, undecided
-from fastllmload.compare.client_limits import starved_server, within_clocks
+from fastllmload.compare.change import SIGNIFICANT, Change, undecided
 from fastllmload.compare.figure import ComparedFigure, figure_of, gaps_of, has_gaps, standard_figures
 from fastllmload.compare.paired import BETWEEN_RUNS, PAIRED
 from fastllmload.compare.series import RunSeries
-from fastllmload.compare.setup import SetupDifference, manifest_diff
-from fastllmload.compare.side import Side
+from fastllmload.compare.side import RunRecord, Side, manifest_diff
 from fastllmload.compare.within import WITHIN, change_within
 from fastllmload.compare.workload import differences, same_plan
+from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.comparison import SideFigure
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError
+from fastllmload.host.probe import is_loopback
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
 from fastllmload.records.run import load
 from fastllmload.report.text.doubts import doubt_texts
@@ -24,19 +28,8 @@ from fastllmload.report.text.tokens import alone_text, legend, reasoned
 from fastllmload.statistics.student import t_interval
 from fastllmload.statistics.two_samples import holm
 
-Interval = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class MeasuredFigure:
-    """A figure on one side: the mean over its runs, with its 95 % interval (within the run when there is one). *at_least*:
-    lower bound where requests of a run did not end, so that *value* is only of those that did.
-    """
-
-    value: float | None
-    interval: Interval | None
-    runs: tuple[float | None, ...]
-    at_least: float | None = None
+FIRST_TOKEN = ("ttft", "ttft_sched", "ttft_any")
+LATE_HOST = "host_hiccups"  # reason of a certificate: a thread that only sleeps was late
 
 
 @dataclass(frozen=True)
@@ -44,8 +37,8 @@ class Row:
     """One figure on both sides, and its change."""
 
     figure: ComparedFigure
-    base: MeasuredFigure
-    new: MeasuredFigure
+    base: SideFigure
+    new: SideFigure
     change: Change
 
     @property
@@ -70,7 +63,7 @@ class Comparison:
     test: str
     rows: list[Row]
     workload: list[str]
-    manifest: list[SetupDifference]
+    manifest: dict[str, tuple[str, ...]]
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -125,19 +118,19 @@ def compare(
     return Comparison(base, new, used, with_holm(rows), workload, manifest_diff([base, new]), _notes(base, new, used))
 
 
-def measured(figure: ComparedFigure, side: Side) -> MeasuredFigure:
+def measured(figure: ComparedFigure, side: Side) -> SideFigure:
     """The figure on *side*, with the interval over its runs or, for a single run, the interval within it."""
     values = tuple(figure.value(document) for document in side.documents)
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return MeasuredFigure(None, None, values)
-    interval = figure.interval(side.first.document) if len(known) == 1 else t_interval(known)
+    given = [value for value in values if value is not None]
+    if len(given) < len(values):
+        return SideFigure(None, None, values)
+    interval = figure.interval(side.first.document) if len(given) == 1 else t_interval(given)
     if figure.is_share and interval is not None:
         interval = max(0.0, interval[0]), min(1.0, interval[1])
     bounds = [figure.at_least(document) for document in side.documents]
-    least = [value if bound is None else bound for value, bound in zip(known, bounds, strict=True)]
-    at_least = sum(least) / len(least) if least != known else None
-    return MeasuredFigure(sum(known) / len(known), interval, values, at_least)
+    least = [value if bound is None else bound for value, bound in zip(given, bounds, strict=True)]
+    at_least = sum(least) / len(least) if least != given else None
+    return SideFigure(sum(given) / len(given), interval, values, at_least=at_least)
 
 
 def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Row]:
@@ -225,8 +218,11 @@ def _notes(base: Side, new: Side, test: str) -> list[str]:
     shared = [str(run.folder) for run in base.runs if any(run.same_as(each) for each in new.runs)]
     if shared:
         notes.append(f"the same run is on both sides: {', '.join(shared)}")
-    if test == "mann-whitney":
-        notes += _too_few_ranks(len(base.runs), len(new.runs))
+    n, m = len(base.runs), len(new.runs)
+    if test == "mann-whitney" and (p := 2 / math.comb(n + m, n)) >= SIGNIFICANT:
+        notes.append(
+            f"Mann-Whitney of {n} against {m} runs gives p = {p:.2g} at least: no difference can be significant"
+        )
     return list(dict.fromkeys(notes))
 
 
@@ -254,10 +250,35 @@ def repeated_arrivals(sides: Sequence[Side]) -> list[str]:
     ]
 
 
-def _too_few_ranks(n: int, m: int) -> list[str]:
-    from math import comb
+def within_clocks(figure: ComparedFigure, base: RunDocument, new: RunDocument, change: Change) -> Change:
+    """*change*, widened by the bounds of both runs' times; unchanged where a run.json does not have them."""
+    old, fresh, value = figure.clocks(base), figure.clocks(new), figure.value(base)
+    if old is None or fresh is None or value is None:
+        return change
+    return change.measured_within(fresh[0] + old[1], fresh[1] + old[0], value)
 
-    smallest = 2 / comb(n + m, n)
-    if smallest < 0.05:
-        return []
-    return [f"Mann-Whitney of {n} against {m} runs gives p = {smallest:.2g} at least: no difference can be significant"]
+
+def starved_server(figure: ComparedFigure, runs: Sequence[RunRecord]) -> str | None:
+    """Why the first token of single *runs* cannot be compared; None where it can.
+
+    TTFT contains only a few waits for a processor, so on a busy host it varies far more from run to run than TPOT.
+    """
+    if figure.metric not in FIRST_TOKEN:
+        return None
+    for run in runs:
+        certificate = run.document.certificate or Certificate()
+        late = next((each for each in certificate.reasons if each.code == LATE_HOST), None)
+        if late is not None and on_this_host(run.document):
+            lateness = quantity((known(late.value) or 0.0) / 1000)
+            return (
+                f"the server of {run.folder} ran on the client's host, where other processes delayed it "
+                f"(a thread that only sleeps was {lateness} ms late at P99); repeat on a quiet host, or 3 runs a side"
+            )
+    return None
+
+
+def on_this_host(document: RunDocument) -> bool:
+    """Whether every address of the target is a loopback one, or a Unix socket."""
+    addresses = document.target.addresses
+    local = bool(addresses) and all(map(is_loopback, addresses))
+    return local or document.config.target.unix_socket is not None

@@ -14,11 +14,8 @@ from fastllmload.errors import InputError
 STATISTICS = {"mean": "mean", "median": "p50", **{name: name for name in ("p50", "p75", "p90", "p95", "p99", "p999")}}
 LEVELS = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 OTHER_NAMES = {
-    "e2el": "e2e",
-    "output_throughput": "output_tok_s",
-    "request_throughput": "req_s",
-    "total_input_tok_s": "input_tok_s",
-}
+    "e2el": "e2e", "output_throughput": "output_tok_s", "request_throughput": "req_s", "total_input_tok_s": "input_tok_s"
+}  # fmt: skip
 GAPS = ("itl", "itl_b", "tbc")  # one of them has values, by how the server delivered
 HIGHER_IS_BETTER = re.compile(r"tok_s|req_s|goodput|per_gpu|per_dollar|success|completion|fluidity|attainment|benefit")
 STANDARD = (
@@ -43,6 +40,11 @@ class ComparedFigure:
     statistic: str | None
     unit: str
     scale: float = 1.0
+
+    @property
+    def level(self) -> float | None:
+        """Share of the values below the percentile; None for a mean or a single number."""
+        return LEVELS.get(self.statistic or "")
 
     @property
     def higher_is_better(self) -> bool:

@@ -96,13 +96,9 @@ def judge_gates(gates: Sequence[Gate], comparison: Comparison, mode: str) -> lis
     tested = [k for k, row in enumerate(chosen) if row.change.p is not None]
     adjusted = dict(zip(tested, holm([chosen[k].change.p or 0.0 for k in tested]), strict=True))
     return [
-        _judged(gate, row if k not in adjusted else _with_p(row, adjusted[k]), mode)
+        _judged(gate, row if k not in adjusted else replace(row, change=row.change.adjusted(adjusted[k])), mode)
         for k, (gate, row) in enumerate(zip(gates, chosen, strict=True))
     ]
-
-
-def _with_p(row: Row, p: float) -> Row:
-    return replace(row, change=row.change.adjusted(p))
 
 
 def _judged(gate: Gate, row: Row, mode: str) -> GateResult:
@@ -137,7 +133,7 @@ def _judged(gate: Gate, row: Row, mode: str) -> GateResult:
 
 def _of(gate: Gate, row: Row) -> tuple[float | None, tuple[float, float] | None]:
     if gate.about == "value":
-        return row.new.value, row.new.interval
+        return row.new.value, row.new.ci95
     if gate.about == "relative":
         return row.change.relative, row.change.relative_interval
     return row.change.difference, row.change.interval

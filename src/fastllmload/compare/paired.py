@@ -16,21 +16,24 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
-from fastllmload.compare.change import Change, plain, scaled, undecided
-from fastllmload.compare.figure import LEVELS, ComparedFigure
-from fastllmload.statistics.batches import BATCHES, MOST_CORRELATED, batch_means, long_run
-from fastllmload.statistics.bootstrap import block_weights, resampled_means, resampled_percentiles
+from fastllmload.arrays import Floats, Numbers
+from fastllmload.compare.change import Change, Pair, plain, scaled, undecided
+from fastllmload.compare.figure import ComparedFigure
+from fastllmload.statistics.batches import (
+    BATCHES,
+    MOST_CORRELATED,
+    batch_means,
+    block_weights,
+    long_run,
+    resampled_means,
+    resampled_percentiles,
+)
 from fastllmload.statistics.interval import BEYOND, BULK, DRIFTING, LEAST_INDEPENDENT, MOST_BEYOND, Sample
 from fastllmload.statistics.student import t_quantile, t_two_sided
 from fastllmload.statistics.trend import drift
 
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
-
 PAIRED = "paired blocks of requests within one run a side"
-RESAMPLES = 2000
 LEAST_PARTNERED = 0.9  # share of each side's requests; with fewer, the pairs do not represent the figures
 LEAST_DF = 3
 # Relative standard error between runs of one server, which no single run shows. Equal runs of the simulated engine
@@ -47,13 +50,10 @@ DRIFT_P = 0.001  # p below which the difference changed; low, since every compar
 
 @dataclass(frozen=True)
 class Pairs:
-    """Values of the same requests on both sides, in the base's order of time; *partnered*: share of requests with a
-    partner, of the side with more requests.
-    """
+    """Values of the same requests on both sides, in the base's order of time."""
 
     a: Sample
     b: Sample
-    partnered: float
 
     @property
     def n(self) -> int:
@@ -67,11 +67,10 @@ def pairs_of_requests(a: Sample, b: Sample, of_a: Numbers, of_b: Numbers) -> Pai
     if min(len(of_a), len(of_b)) == 0 or any(len(np.unique(each)) < len(each) for each in (of_a, of_b)):
         return None
     _, at_a, at_b = np.intersect1d(of_a, of_b, assume_unique=True, return_indices=True)
-    partnered = len(at_a) / max(len(of_a), len(of_b))
-    if partnered < LEAST_PARTNERED:
+    if len(at_a) / max(len(of_a), len(of_b)) < LEAST_PARTNERED:
         return None
     order = np.argsort(at_a)
-    return Pairs(_chosen(a, at_a[order]), _chosen(b, at_b[order]), partnered)
+    return Pairs(_chosen(a, at_a[order]), _chosen(b, at_b[order]))
 
 
 def _chosen(sample: Sample, units: Numbers) -> Sample:
@@ -87,15 +86,15 @@ def _chosen(sample: Sample, units: Numbers) -> Sample:
     return Sample(values, np.sort(values), first)
 
 
-def change_of_pairs(figure: ComparedFigure, pairs: Pairs, values: tuple[float, float], effect: float) -> Change:
+def change_of_pairs(figure: ComparedFigure, pairs: Pairs, values: Pair, effect: float) -> Change:
     """*values*: the figure of base and new, as in their run.json; *effect*: the superiority of the new side."""
     return replace(_change(figure, pairs, values, effect), pairs=pairs.n)
 
 
-def _change(figure: ComparedFigure, pairs: Pairs, values: tuple[float, float], effect: float) -> Change:
+def _change(figure: ComparedFigure, pairs: Pairs, values: Pair, effect: float) -> Change:
     if pairs.n < LEAST_INDEPENDENT:
         return undecided(*values, f"{pairs.n} pairs of requests are too few to estimate their correlation")
-    q = LEVELS.get(figure.statistic or "")
+    q = figure.level
     dependence = max(dependence_of(pairs, each) for each in {None, *BULK, q})
     needed = beyond_needed(pairs, dependence, q)
     if needed is not None:
@@ -108,17 +107,17 @@ def _change(figure: ComparedFigure, pairs: Pairs, values: tuple[float, float], e
     return _judged(pairs, q, values, pairs.n / (2 * dependence), effect)
 
 
-def _judged(pairs: Pairs, q: float | None, values: tuple[float, float], most_df: float, effect: float) -> Change:
+def _judged(pairs: Pairs, q: float | None, values: Pair, most_df: float, effect: float) -> Change:
     """Interval and p, from logarithms (of a ratio) where all values are positive."""
-    drawn = [_resampled(sample, q, _weights()) for sample in (pairs.a, pairs.b)]
-    without = [_resampled(sample, q, 1 - np.eye(BATCHES)) for sample in (pairs.a, pairs.b)]
+    drawn = [resampled(sample, q, weights(1)) for sample in (pairs.a, pairs.b)]
+    without = [resampled(sample, q, 1 - np.eye(BATCHES)) for sample in (pairs.a, pairs.b)]
     logs = min(float(each.min()) for each in (*drawn, *without)) > 0 and min(values) > 0
     if logs:
         drawn, without = [np.log(each) for each in drawn], [np.log(each) for each in without]
         observed, floor = math.log(values[1] / values[0]), BETWEEN_RUNS
     else:
         observed, floor = values[1] - values[0], BETWEEN_RUNS * max(map(abs, values))
-        unit = _own(pairs.a, q) / values[0] if values[0] else 1.0
+        unit = own(pairs.a, q) / values[0] if values[0] else 1.0
         drawn, without = [each / unit for each in drawn], [each / unit for each in without]
     spread = float((drawn[1] - drawn[0]).std())
     errors = _errors(spread, without[1] - without[0], floor, most_df)
@@ -133,7 +132,7 @@ def _judged(pairs: Pairs, q: float | None, values: tuple[float, float], most_df:
     return Change(*plain(*values), (low, high), scaled((low, high), values[0]), PAIRED, p, None, effect, "superiority")
 
 
-def _errors(spread: float, without: Floats, floor: float, most_df: float) -> list[tuple[float, float]]:
+def _errors(spread: float, without: Floats, floor: float, most_df: float) -> list[Pair]:
     """Standard errors and their degrees of freedom, by blocks and by merged blocks.
 
     *spread*: of the resampled differences; *without*: the difference without each block.
@@ -147,7 +146,7 @@ def _errors(spread: float, without: Floats, floor: float, most_df: float) -> lis
     return [(math.hypot(each, floor), df) for each, df in found]
 
 
-def drifted_apart(pairs: Pairs) -> tuple[float, float] | None:
+def drifted_apart(pairs: Pairs) -> Pair | None:
     """Relative differences of the means before and after a drift; None without drift, or where a block is empty."""
     means = _levels(pairs)
     if means is None:
@@ -167,7 +166,7 @@ def _levels(pairs: Pairs) -> tuple[Floats, Floats] | None:
     return (a, b) if a.mean() > 0 else None
 
 
-def _backlog_errors(pairs: Pairs) -> list[tuple[float, float]]:
+def _backlog_errors(pairs: Pairs) -> list[Pair]:
     """For runs whose levels wander: factor on the standard error of a ratio, and degrees of freedom, from the plain
     differences of the blocks. Their correlation is corrected for bias (Kendall 1954), which is large near 1.
     """
@@ -190,17 +189,18 @@ def _has_backlog(level: Floats) -> bool:
 
 
 @cache
-def _weights() -> Floats:
-    return block_weights(BATCHES, RESAMPLES, seed=1)
+def weights(seed: int) -> Floats:
+    return block_weights(BATCHES, seed=seed)
 
 
-def _resampled(sample: Sample, q: float | None, weights: Floats) -> Floats:
+def resampled(sample: Sample, q: float | None, weights: Floats) -> Floats:
+    """The mean (*q* None) or percentile of each resample."""
     if q is None:
         return resampled_means(sample.values, sample.edges(), weights)
     return resampled_percentiles(sample.values, sample.edges(), q, weights)
 
 
-def _own(sample: Sample, q: float | None) -> float:
+def own(sample: Sample, q: float | None) -> float:
     return float(sample.values.mean()) if q is None else sample.at(q)
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats, Mask, Numbers, Values
 from fastllmload.compare.figure import GAPS, ComparedFigure
 from fastllmload.metrics.distribution.summary import known, without_nulls
-from fastllmload.metrics.request.latencies import durations, in_time, per_token_times, starts
-from fastllmload.metrics.request.tpot import spaced, tpot_any
+from fastllmload.metrics.request.latencies import by_request, in_time
 from fastllmload.metrics.run.throughput import amounts_by_stretch, mean_time_s, stretches
-from fastllmload.metrics.run.window import Mask, Window, populations, window_of
+from fastllmload.metrics.run.window import Window, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.itl import PooledGaps, pooled
 from fastllmload.metrics.tokens.timeline import BEARING, stated_tokens
@@ -22,8 +20,6 @@ from fastllmload.metrics.tokens.times import token_times
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.statistics.interval import Sample
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -45,17 +41,14 @@ class RunSeries:
         self.tokens = count_tokens(run)
 
     @cached_property
-    def chosen_rows(self) -> npt.NDArray[np.int64]:
+    def chosen_rows(self) -> Numbers:
         """Rows of the latency population, in order of time."""
         return in_time(self.run.rows, self.chosen.latency)
 
     @cached_property
-    def latencies(self) -> dict[str, npt.NDArray[Any]]:
+    def latencies(self) -> dict[str, Values]:
         """Metric → ns, or null, of each request of the latency population."""
-        mine = self.chosen_rows
-        rows, output, timed = self.run.rows[mine], self.tokens.output[mine], spaced(self.run, self.tokens.timed)[mine]
-        found = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
-        return {**found, "tpot_any": tpot_any(rows, spaced(self.run, self.tokens.output)[mine])}
+        return by_request(self.run, self.tokens, self.chosen_rows)
 
     @cached_property
     def pooled(self) -> PooledGaps:
@@ -78,20 +71,20 @@ class RunSeries:
         values = without_nulls(self.latencies[figure.metric])
         return Sample(values, np.sort(values)) if len(values) else None
 
-    def requests(self, figure: ComparedFigure) -> npt.NDArray[np.int64]:
+    def requests(self, figure: ComparedFigure) -> Numbers:
         """Number in the plan of each unit of `sample`."""
         rows = self.chosen_rows
         if figure.metric in GAPS:
             rows = self.pooled.rows
         elif figure.metric in self.latencies:
             rows = rows[known(self.latencies[figure.metric])]
-        found: npt.NDArray[np.int64] = self.run.rows["request"][rows].astype(np.int64)
+        found: Numbers = self.run.rows["request"][rows].astype(np.int64)
         return found
 
-    def successes(self) -> npt.NDArray[np.bool_]:
+    def successes(self) -> Mask:
         """Of the requests submitted in the window, in order of time: which were ok."""
         rows = self.run.rows[in_time(self.run.rows, self.chosen.submitted)]
-        ok: npt.NDArray[np.bool_] = rows["status"] == layout.OK
+        ok: Mask = rows["status"] == layout.OK
         return ok
 
     def rates(self, figure: ComparedFigure) -> Stretches | None:

@@ -1,8 +1,8 @@
-"""Reads the runs of each side from run folders, or from folders that contain run folders."""
+"""Reads the runs of each side from run folders, or from folders that contain run folders; lists how their set-up differs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +10,26 @@ from typing import Any
 
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
+from fastllmload.documents.write import values
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.run.measure import measure
 from fastllmload.plan.pace import FIXED
 from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.run import DONE, load, read_manifest
+
+SECTIONS = ("tool", "config", "target", "environment", "declarations", "metadata")
+PER_RUN = {  # entries that differ between any two runs
+    "config.output.directory",
+    "config.output.ui",
+    "config.output.save_plan",
+    "config.load.repetition",
+    "environment.time_utc",
+    "environment.clock_offset_ns",
+    "target.connect_ms",
+    "target.connect_after_ms",
+    "target.probe_s",
+    "target.addresses",
+}
 
 
 @dataclass(frozen=True)
@@ -91,16 +106,14 @@ def read_side(paths: list[str]) -> Side:
     twice = {folder for folder in folders if folders.count(folder) > 1}
     if twice:
         raise InputError("run-repeated", f"{sorted(twice)[0]} is given twice on one side; give each run once")
-    side = Side(name or _shown(paths), tuple(read_run(folder) for folder in folders))
+    side = Side(
+        name or Path(paths[0]).name or Path(paths[0]).resolve().name, tuple(read_run(folder) for folder in folders)
+    )
     for k, run in enumerate(side.runs):
         copy = next((each for each in side.runs[:k] if run.same_as(each)), None)
         if copy is not None:
             raise InputError("run-repeated", f"{run.folder} is a copy of {copy.folder}; give each run once")
     return side
-
-
-def _shown(paths: list[str]) -> str:
-    return Path(paths[0]).name or str(Path(paths[0]).resolve().name)
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -145,3 +158,29 @@ def distinct_names(sides: list[Side]) -> list[Side]:
     return [
         Side(f"{side.name}#{k + 1}", side.runs) if names.count(side.name) > 1 else side for k, side in enumerate(sides)
     ]
+
+
+def manifest_diff(sides: list[Side]) -> dict[str, tuple[str, ...]]:
+    """Differences between the sides other than the workload: of each entry of run.json its values by side, as text."""
+    flat = [[dict(_entries(document)) for document in side.documents] for side in sides]
+    keys = sorted({key for runs in flat for run in runs for key in run} - PER_RUN)
+    found = {key: tuple(" or ".join(sorted({run.get(key, "-") for run in runs})) for runs in flat) for key in keys}
+    return {key: by_side for key, by_side in found.items() if len(set(by_side)) > 1}
+
+
+def _entries(document: RunDocument) -> Iterator[tuple[str, str]]:
+    for section in SECTIONS:
+        for key, text in _flat(section, values(getattr(document, section))):
+            own_port = document.target.simulated and key == "target.urls"  # the simulated engine takes any free port
+            if not own_port:
+                yield key, text
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _flat(f"{key}.{name}", inner)
+    elif isinstance(value, list) and len(value) == 1:
+        yield key, str(value[0])
+    elif value is not None and value != [] and value != {}:
+        yield key, str(value)

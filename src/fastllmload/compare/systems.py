@@ -10,11 +10,11 @@ from itertools import combinations
 from statistics import median
 
 from fastllmload.compare.between import LEAST_RUNS
-from fastllmload.compare.checklist import BOUNDARY, ChecklistItem, checklist, hardware, stated, unequal_systems
-from fastllmload.compare.comparison import Comparison, MeasuredFigure, Row, compare, measured, with_holm
+from fastllmload.compare.checklist import BOUNDARY, checklist, hardware, stated, unequal_systems
+from fastllmload.compare.comparison import Comparison, Row, compare, measured, with_holm
 from fastllmload.compare.figure import ComparedFigure, figure_of
-from fastllmload.compare.setup import SetupDifference, manifest_diff
-from fastllmload.compare.side import Side
+from fastllmload.compare.side import Side, manifest_diff
+from fastllmload.documents.comparison import ChecklistEntry, SideFigure
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError
@@ -32,12 +32,11 @@ class Systems:
     pairs: list[Comparison]
     normalised: list[ComparedFigure]
     same_hardware: bool
-    checklist: list[ChecklistItem]
-    manifest: list[SetupDifference]
+    checklist: list[ChecklistEntry]
+    manifest: dict[str, tuple[str, ...]]
     notes: list[str]
 
-    def measured(self, figure: ComparedFigure) -> list[MeasuredFigure]:
-        """The figure of each system."""
+    def measured(self, figure: ComparedFigure) -> list[SideFigure]:
         return [measured(figure, side) for side in self.sides]
 
     def claims(self) -> list[str]:
@@ -74,7 +73,7 @@ def compare_systems(
              for a, b in combinations(sides, 2)]  # fmt: skip
     pairs = together(pairs)
     return Systems(
-        sides, [row.figure for row in pairs[0].rows], pairs, normalised, same_hardware, checklist(sides),
+        sides, [row.figure for row in pairs[0].rows], pairs, normalised, same_hardware, list(checklist(sides)),
         manifest_diff(sides), notes_of(sides, pairs),
     )  # fmt: skip
 
@@ -136,7 +135,7 @@ def token_notes(sides: list[Side]) -> list[str]:
     ]
 
 
-def middle(found: MeasuredFigure) -> float | None:
+def middle(found: SideFigure) -> float | None:
     """Median over runs (spec/procedures 3.4)."""
     known = [value for value in found.runs if value is not None]
     return median(known) if known and len(known) == len(found.runs) else None

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Values
 from fastllmload.compare.side import RunRecord, Side
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
@@ -25,7 +25,7 @@ RULES = {  # settings that change what is sent or counted and are not covered by
 }  # fmt: skip
 
 INSTANT = "t_sched_ns"
-Sequence = Mapping[str, npt.NDArray[Any]]
+Sequence = Mapping[str, Values]
 FINDINGS = ("deviations", "exact", "special_tokens", "tokenizer_facts")  # details that follow from the settings
 
 
@@ -180,7 +180,6 @@ def _rules(run: RunRecord) -> dict[str, Any]:
 
 
 def _described(run: RunRecord) -> dict[str, Any]:
-    """The plan's description as a flat dict."""
     return dict(_flat(description(run), ""))
 
 

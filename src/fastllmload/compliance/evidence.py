@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.arrays import Mask, Numbers, Values
 from fastllmload.compliance.outcome import RequirementOutcome
 from fastllmload.declarations import simulated_declarations, strings
 from fastllmload.documents.experiment import LevelEntry
@@ -29,6 +30,7 @@ from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.npy import read_array
 from fastllmload.records.run import DONE, Run, load
+from fastllmload.report.documents.subject import procedure_document
 
 PROCEDURE = "procedure.json"
 ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was measured again for longer
@@ -37,8 +39,6 @@ REPEATED = "runs.json"  # a test that was repeated: a procedure in each of its f
 PLAN, SCHEDULE = "plan/plan.json", "plan/schedule.npy"
 PLANNED = ("t_sched_ns", "input_tokens", "output_tokens")  # fields that a plan's record must have
 AUXILIARY = re.compile(r"(^|, )(capacity, |throughput, )")
-Mask = npt.NDArray[np.bool_]
-Column = npt.NDArray[Any]
 T = TypeVar("T")
 
 
@@ -49,14 +49,14 @@ class DamagedFolder(Exception):
 class Rows:
     """Some rows of a run. Columns are copied on first use, complete rows never."""
 
-    def __init__(self, rows: npt.NDArray[Any], at: npt.NDArray[np.intp]) -> None:
+    def __init__(self, rows: Values, at: npt.NDArray[np.intp]) -> None:
         self._rows, self._at = rows, at
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, Values] = {}
 
     def __len__(self) -> int:
         return len(self._at)
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str) -> Values:
         """One column, read-only."""
         if name not in self._columns:
             column = self._rows[name][self._at]
@@ -65,7 +65,6 @@ class Rows:
         return self._columns[name]
 
     def where(self, chosen: Mask) -> Rows:
-        """The rows for which *chosen* is true."""
         return Rows(self._rows, self._at[chosen])
 
 
@@ -84,7 +83,6 @@ class MeasuredRun:
 
     @property
     def description(self) -> PlanDescription:
-        """What was planned for the measure phase."""
         return self.document.plan.description
 
     @property
@@ -99,11 +97,9 @@ class MeasuredRun:
         return classes or (self.description.workload,)
 
     def metric(self, name: str) -> Metric | None:
-        """A metric of run.json; None where it has none of that name."""
         return (self.document.metrics or {}).get(name)
 
     def samples(self, name: str) -> int:
-        """Number of samples of a metric."""
         return int(known(self.document.metric(name).n) or 0)
 
     def need(self, *names: str) -> None:
@@ -120,13 +116,11 @@ class MeasuredRun:
 
     @cached_property
     def measure(self) -> Rows:
-        """Rows of the measure phase."""
         self.need(ROWS)
         return rows_of(self.run, layout.MEASURE)
 
     @cached_property
     def warmup(self) -> Rows:
-        """Rows of the warm-up."""
         self.need(ROWS)
         return rows_of(self.run, layout.WARMUP)
 
@@ -141,16 +135,14 @@ class MeasuredRun:
         return content_events(self.run)
 
     @cached_property
-    def planned(self) -> npt.NDArray[Any] | None:
+    def planned(self) -> Values | None:
         """plan/schedule.npy: instants (-1 in a closed loop) and lengths; None where it cannot be read."""
         self.need(SCHEDULE)
         try:
             found = read_array(self.run.directory / "plan" / "schedule.npy")
         except RunFolderError:
             return None
-        if found is None:
-            return None
-        return found if set(PLANNED) <= set(found.dtype.names or ()) else None
+        return found if found is not None and set(PLANNED) <= set(found.dtype.names or ()) else None
 
     @cached_property
     def plan(self) -> PlanDocument:
@@ -182,7 +174,6 @@ class MeasuredRun:
 
 
 def rows_of(run: Run, phase: int) -> Rows:
-    """Rows of one phase."""
     return Rows(run.rows, np.flatnonzero(run.rows["phase"] == phase))
 
 
@@ -190,12 +181,12 @@ def rows_of(run: Run, phase: int) -> Rows:
 class ContentEvents:
     """Per row: number, first and last time of the events that carry content; 0 where a row has none."""
 
-    count: npt.NDArray[np.int64]
-    first: npt.NDArray[np.int64]
-    last: npt.NDArray[np.int64]
+    count: Numbers
+    first: Numbers
+    last: Numbers
     ascending: bool = True
 
-    def add(self, row: Column, t: Column) -> None:
+    def add(self, row: Values, t: Values) -> None:
         """Add the next events, grouped by row as in the file."""
         low, before = int(row[0]), int(self.last[row[0]])
         known = int(self.first[low])
@@ -227,7 +218,7 @@ def content_events(run: Run) -> ContentEvents:
     return found
 
 
-def content_of(events: npt.NDArray[Any], begun: Column) -> tuple[Column, Column]:
+def content_of(events: Values, begun: Values) -> tuple[Values, Values]:
     """(row, ns) of the events that carry content; *begun*: first content of each row."""
     kind, row, t = events["kind"], events["row"], events["t_ns"]
     chosen = TIMED[kind]
@@ -283,7 +274,6 @@ class ComplianceEvidence:
 
     @cached_property
     def simulated(self) -> bool:
-        """Whether the target was the tool's simulated engine."""
         return bool(self.first(lambda document: document.target.simulated))
 
     @cached_property
@@ -299,7 +289,6 @@ class ComplianceEvidence:
 
 
 def of_run(run: Run) -> ComplianceEvidence:
-    """Evidence of a plain run."""
     return ComplianceEvidence(run.directory, (MeasuredRun(run),))
 
 
@@ -329,21 +318,7 @@ def read(folder: Path) -> ComplianceEvidence:
 
 def read_procedure(folder: Path) -> ComplianceEvidence:
     """Evidence from procedure.json and the runs that it names; a missing level is listed in `absent`, not an error."""
-    path = folder / PROCEDURE
-    try:
-        document = parse_json(read_regular(path))
-    except OSError as problem:
-        raise InputError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
-    except msgspec.DecodeError as problem:
-        raise InputError("run-file-damaged", f"{path} is not JSON: {problem}; it may have been cut short") from problem
-    if not isinstance(document, dict):
-        raise InputError("run-file-damaged", f"{path} is not a JSON object")
-    try:
-        procedure = experiment_document(document, ProcedureDocument)
-    except DocumentError as wrong:
-        raise InputError(
-            "run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it"
-        ) from None
+    procedure = experiment_document(procedure_document(folder), ProcedureDocument)
     runs, why = [], {}
     for entry in procedure.levels:
         place = entry.folder or ""

@@ -60,7 +60,6 @@ def topology(evidence: ComplianceEvidence) -> str | None:
 
 
 def cold_start(evidence: ComplianceEvidence) -> bool:
-    """Whether the user or the procedure declares a cold start."""
     by_procedure = evidence.procedure is not None and evidence.procedure.cold_start is not None
     return evidence.declared.get("cold_start") == "yes" or by_procedure
 
@@ -82,7 +81,6 @@ def sources_of(run: MeasuredRun) -> dict[str, int]:
 
 
 def token_sources(evidence: ComplianceEvidence) -> dict[str, int]:
-    """`sources_of` of all runs together."""
     total = {"usage": 0, "tokenizer": 0, "estimate": 0, "none": 0}
     for run in evidence.runs:
         for name, number in sources_of(run).items():
@@ -102,10 +100,11 @@ def counting_option(evidence: ComplianceEvidence) -> str | None:
 
 def leading_content(evidence: ComplianceEvidence) -> int:
     """Number of requests whose first content came after whitespace or reasoning."""
-    return sum(
-        int(np.count_nonzero((rows["leading_events"] > 0) | (rows["reasoning_events"] > 0)))
-        for rows in (run.ok for run in evidence.runs)
-    )
+    return sum(leading_content_of(run) for run in evidence.runs)
+
+
+def leading_content_of(run: MeasuredRun) -> int:
+    return int(np.count_nonzero((run.ok["leading_events"] > 0) | (run.ok["reasoning_events"] > 0)))
 
 
 def sends_tools(evidence: ComplianceEvidence) -> bool:

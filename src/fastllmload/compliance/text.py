@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from fastllmload.compliance.outcome import DECLARED, FALSE, INAPPLICABLE, STATES, UNCHECKED, UNDECLARED
-from fastllmload.compliance.statement import Statement
 from fastllmload.compliance.verdict import ComplianceJudgement, RequirementFinding, document, scope
 from fastllmload.declarations import by_key
 
@@ -78,33 +77,20 @@ def paragraph(label: str, text: str, width: int) -> Iterator[str]:
 
 def together(findings: Sequence[RequirementFinding], width: int) -> Iterator[str]:
     """All missing declarations, as options for the next run."""
-    keys = list(dict.fromkeys(key for finding in findings for key in missing_keys(finding)))
+    undeclared = [finding.outcome.remedy for finding in findings if finding.outcome.state == UNDECLARED]
+    keys = list(dict.fromkeys(key for remedy in undeclared for key in by_key() if f"{key}=" in remedy))
     if len(keys) < 2:
         return
     yield ""
     yield from paragraph("declare", "with values of your own, for the next run:", width)
     for key in keys:
-        yield labelled("", f"--declare {quoted(f'{key}={by_key()[key].example}')}")
-
-
-def missing_keys(finding: RequirementFinding) -> list[str]:
-    """Keys of the declarations named in the remedy of an undeclared requirement."""
-    if finding.outcome.state != UNDECLARED:
-        return []
-    return [key for key in by_key() if f"{key}=" in finding.outcome.remedy]
-
-
-def quoted(text: str) -> str:
-    return f'"{text}"' if " " in text else text
+        text = f"{key}={by_key()[key].example}"
+        yield labelled("", f'--declare "{text}"' if " " in text else f"--declare {text}")
 
 
 def one_line(finding: RequirementFinding) -> str:
     asked, found = finding.requirement, finding.outcome
     reason = f"  {found.reason}" if found.reason and found.state != INAPPLICABLE else ""
     why = f"  ({found.reason})" if found.state == INAPPLICABLE else reason
-    return f"{asked.id:<20}{short(asked):<13}{found.state:<16}{asked.text}{why}"
-
-
-def short(asked: Statement) -> str:
-    """The level, in lower case for a statement that never enters a verdict."""
-    return asked.level if asked.in_verdict else asked.level.lower()
+    level = asked.level if asked.in_verdict else asked.level.lower()  # what never enters a verdict
+    return f"{asked.id:<20}{level:<13}{found.state:<16}{asked.text}{why}"

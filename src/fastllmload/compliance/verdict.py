@@ -48,7 +48,6 @@ def deviations(evidence: ComplianceEvidence) -> list[str]:
 
 
 def of_run(run: MeasuredRun) -> list[str]:
-    """Deviations of one run."""
     where = "" if run.entry is None else f" (level {run.name})"
     document, found = run.document, []
     if run.description.streaming is False:
@@ -128,7 +127,6 @@ class ComplianceJudgement:
 
     @property
     def verdict(self) -> str:
-        """One of the draft's three verdicts."""
         if self.unfinished or any(found.requirement.must for found in self.unmet):
             return NOT
         return CONDITIONAL if self.unmet else UNCONDITIONAL
@@ -152,7 +150,6 @@ def cut_short(evidence: ComplianceEvidence) -> tuple[str, ...]:
 
 
 def judge(evidence: ComplianceEvidence) -> ComplianceJudgement:
-    """Judge *evidence* by every statement."""
     found: dict[str, RequirementOutcome] = {}
     findings = tuple(RequirementFinding(one, outcome_of(evidence, one, found, ())) for one in statements())
     return ComplianceJudgement(evidence, findings, tuple(deviations(evidence)))

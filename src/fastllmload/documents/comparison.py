@@ -29,13 +29,14 @@ class ComparedSide(Document, frozen=True, kw_only=True):
     figures: dict[str, SideFigure] | None = None
 
 
-class SideFigure(Document, frozen=True, kw_only=True):
+class SideFigure(Document, frozen=True, kw_only=False):
     """A figure on one side: the mean over its runs, with the interval over them, or within the only one."""
 
     value: Value = None
     ci95: Interval = None
     runs: Annotated[tuple[float | None, ...], field("", Reveals.LOAD)] = ()
     median: Value = None  # of several systems only
+    at_least: Value = None  # where requests of a run did not end: *value* is only of those that did
 
 
 class FigureChange(Document, frozen=True, kw_only=True):
@@ -99,7 +100,7 @@ class ComparisonDocument(Document, frozen=True, kw_only=True):
     gates: tuple[GateLimit, ...] = ()
 
 
-class ChecklistEntry(Document, frozen=True, kw_only=True):
+class ChecklistEntry(Document, frozen=True, kw_only=False):
     """One item of the draft's checklist (IETF 6.4)."""
 
     name: str | None = None

@@ -24,9 +24,8 @@ from fastllmload.documents.fields import (
 from fastllmload.documents.run import Compliance, Tool
 
 Cell = str | int | float | bool | None
-LoadOrAll = Annotated[
-    int | float | str | None, field("requests/s or requests in flight", Reveals.LOAD)
-]  # "inf": at once
+# "inf": all at once
+LoadOrAll = Annotated[int | float | str | None, field("requests/s or requests in flight", Reveals.LOAD)]
 
 
 class Manifest(Document, frozen=True, kw_only=True):
@@ -241,5 +240,4 @@ class ExperimentDocument(Document, frozen=True, kw_only=True):
     withheld: str | None = None  # what redaction took away
 
     def level(self, number: int | None) -> LevelEntry | None:
-        """The entry of level *number*."""
         return next((entry for entry in self.levels if entry.number == number), None)

@@ -7,14 +7,16 @@ contrast to `n/a`: it was measured. Latencies are kept, and so is the throughput
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
 from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.experiment import FindingValues
 from fastllmload.documents.fields import WITHHELD, Reveals
 from fastllmload.documents.metric import THROUGHPUTS, Metric, reveals
+from fastllmload.documents.procedure import FINDINGS, ProcedureDocument
 from fastllmload.documents.read import fields, members
 from fastllmload.documents.run import RunDocument, ServerFigure, TelemetrySeries
 from fastllmload.settings import Load, Output, Target, Telemetry, TrafficClass, Workload
@@ -24,37 +26,30 @@ ALWAYS = frozenset((Reveals.NAME, Reveals.ENGINE))
 WITH_LOAD = ALWAYS | {Reveals.LOAD, Reveals.SHARE, Reveals.SENTENCE, Reveals.CURVE}
 OF_NAMES = "names of hosts, URLs, paths and processes, memory figures of the server, settings of a simulated engine"
 OF_LOAD = f"the load, throughput and every count of requests or tokens, which reveal the capacity; {OF_NAMES}"
+CAPACITY_TESTS = ("throughput", "tradeoff", "capacity", "memory-pressure")
+OF_LIMITS = f"results and levels, which are the capacity; {OF_LOAD}"
+OTHERS = "remarks that may quote a load are withheld (IETF 7.1)"
+SHOWN = frozenset((Reveals.NOTHING, Reveals.SHARE))
 # Settings have no annotations of their own: the command line must start without these types.
 SETTINGS: dict[type, dict[str, Reveals]] = {
     Target: {
-        **dict.fromkeys(
-            ("urls", "unix_socket", "endpoint_path", "headers", "source_addresses", "cacert", "client_cert",
-             "client_key", "server_name"),
-            Reveals.NAME,
-        ),
-        "simulate": Reveals.ENGINE,
-        "model": Reveals.MODEL,
+        **dict.fromkeys(("urls", "unix_socket", "endpoint_path", "headers", "source_addresses"), Reveals.NAME),
+        **dict.fromkeys(("cacert", "client_cert", "client_key", "server_name"), Reveals.NAME),
+        "simulate": Reveals.ENGINE, "model": Reveals.MODEL,
     },
     Load: {
         **dict.fromkeys(("rate", "concurrency", "max_concurrency", "num_requests"), Reveals.LOAD),
         "rate_curve": Reveals.CURVE,
     },
     Workload: {
-        **dict.fromkeys(("extra_body", "dataset_path"), Reveals.NAME),
-        "stream": Reveals.LOAD,
-        "tokenizer": Reveals.FILE,
+        **dict.fromkeys(("extra_body", "dataset_path"), Reveals.NAME), "stream": Reveals.LOAD, "tokenizer": Reveals.FILE
     },
     Output: dict.fromkeys(("directory", "metadata", "declare", "save_plan", "plan", "plan_urls"), Reveals.NAME),
     Telemetry: dict.fromkeys(("urls", "power_command", "prometheus"), Reveals.NAME),
     TrafficClass: {**dict.fromkeys(("urls", "headers", "endpoint_path"), Reveals.NAME), "model": Reveals.MODEL},
 }  # fmt: skip
+CLIENT_UNITS = ("us", "ms", "share", "x")  # of reasons that say how late or how busy the client was
 # Parts of a run that say how much was sent over its whole length: sums, series, what was in flight
-CLIENT_UNITS = (
-    "us",
-    "ms",
-    "share",
-    "x",
-)  # of a reason of the certificate that says how late or how busy the client was
 LOAD_PARTS = ("telemetry", "conversations", "users", "watch", "steadiness", "files", "tap")
 
 
@@ -179,7 +174,6 @@ class Redaction:
 
 
 def struct_of(kind: Any) -> type[msgspec.Struct] | None:
-    """The struct among the types that a value of *kind* may have."""
     return next((one for one in members(kind) if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
 
 
@@ -259,3 +253,77 @@ def _words(command: Sequence[str], public: frozenset[str]) -> Iterator[str]:
             yield f"{name}={HIDDEN}" if equals and not shown(name, value) else word
         else:  # -r500
             yield f"{word[:2]}{HIDDEN}" if len(word) > 2 and not shown(word[:2], word[2:]) else word
+
+
+def redacted_procedure(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a procedure.json that may be published; its entry `withheld` lists what is missing.
+
+    A capacity test keeps only its description. Any other test keeps its latencies: it loses its loads and counts, the tables
+    and sentences that are not declared to reveal nothing, its levels and its plots.
+    """
+    name = str(document.get("procedure"))
+    limits = name in CAPACITY_TESTS
+    urls = (document.get("manifest") or {}).get("urls") or ()
+    redaction = Redaction(WITH_LOAD, {str(url): f"target-{number}" for number, url in enumerate(urls)})
+    found: dict[str, Any] = redaction.table(document, ProcedureDocument)
+    public = frozenset(map(str, document.get("public") or ()))
+    findings = document.get("findings") or {}
+    found |= {
+        "findings": dict.fromkeys(findings, HIDDEN)
+        if limits
+        else redaction.table(findings, FINDINGS.get(name, FindingValues)),
+        "tables": [] if limits else list(public_tables(document.get("tables") or (), public)),
+        "sentences": [] if limits else [text for text in document.get("sentences") or () if text in public],
+        "plots": [],
+        "levels": [],
+        "withheld": OF_LIMITS if limits else OF_LOAD,
+    }
+    for kind in ("deviations", "warnings"):
+        found[kind] = remarks(document.get(kind) or (), public)
+    if found.get("compliance"):
+        found["compliance"]["deviations"] = remarks((document["compliance"].get("deviations") or ()), public)
+    found["public"] = [text for kind in ("sentences", "deviations", "warnings") for text in found[kind]]
+    if document.get("command"):
+        found["command"] = command_of_procedure(document["command"], limits)
+    return found
+
+
+def remarks(texts: Iterable[str], public: Collection[str]) -> list[str]:
+    """Those of *texts* that reveal nothing, and that there are others."""
+    kept = [text for text in texts if text in public]
+    return kept + [OTHERS] * any(text not in public for text in texts)
+
+
+def command_of_procedure(words: Any, limits: bool) -> Any:
+    """Withheld completely for a capacity test, as its options bracket the result."""
+    if limits or isinstance(words, str) or any(str(word).startswith("--capacity") for word in words):
+        return HIDDEN
+    return command_without_values(words, with_load=False)
+
+
+def public_tables(tables: Iterable[Mapping[str, Any]], public: Collection[str]) -> Iterable[dict[str, Any]]:
+    """Those of *tables* that are declared to reveal nothing as a whole, without the cells that do. A table of an earlier
+    version declares nothing.
+    """
+    for table in tables:
+        if table.get("reveals") != Reveals.NOTHING.value:
+            continue
+        of_columns, of_rows = table.get("column_reveals") or (), table.get("row_reveals") or ()
+        rows = [  # the first column names the rows
+            [cell if k == 0 else public_cell(cell, {*of_columns[k : k + 1], *of_rows[r : r + 1]})
+             for k, cell in enumerate(row)]
+            for r, row in enumerate(table.get("rows") or ())
+        ]  # fmt: skip
+        yield {
+            **table,
+            "columns": table.get("public_columns") or table.get("columns") or [],
+            "rows": rows,
+            "notes": [note for note in table.get("notes") or () if note in public],
+        }
+
+
+def public_cell(cell: Any, kinds: Collection[str]) -> Any:
+    """A cell of a column and a row that reveal *kinds*; 0 and missing cells reveal nothing."""
+    if not {Reveals(kind) for kind in kinds} <= SHOWN:
+        return cell if cell is None or cell == 0 else HIDDEN
+    return coarse(cell) if Reveals.SHARE.value in kinds else cell

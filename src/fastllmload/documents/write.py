@@ -40,5 +40,4 @@ def values(value: Any) -> Any:
 
 @functools.cache
 def keys(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
-    """Name and key in JSON of each field."""
     return list(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.arrays import Mask
 from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, TokenCounts, count_tokens
-from fastllmload.metrics.tokens.timeline import BEARING, Mask, on_timeline, stated_tokens, stretches
+from fastllmload.metrics.tokens.timeline import BEARING, on_timeline, stated_tokens, stretches
 from fastllmload.metrics.tokens.times import token_times
 from fastllmload.records import layout
 from fastllmload.records.run import RowNames, Run

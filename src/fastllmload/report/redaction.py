@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastllmload.documents.procedure_redaction import redacted_procedure
-from fastllmload.documents.redaction import HIDDEN, redacted
+from fastllmload.documents.redaction import HIDDEN, redacted, redacted_procedure
 
 URL = re.compile(r"\b[a-z][a-z0-9+]*://[^\s\"'<>)\],;]+", re.IGNORECASE)
 PATH = re.compile(r"(?<![\w.:/])(?:~|\.{1,2})?/(?:[\w.@+%=-]+/)*[\w.@+%=-]+")

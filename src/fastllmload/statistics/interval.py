@@ -12,17 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats, Mask, Numbers, Values
 from fastllmload.statistics.batches import BATCHES, LongRun, batch_edges, long_run
 from fastllmload.statistics.order_statistics import Ordered
 from fastllmload.statistics.student import CONFIDENCE, beta_quantile, t_quantile
-
-Values = npt.NDArray[Any]
-Counts = npt.NDArray[np.int64]
 
 BULK = (0.5, 0.75)  # percentiles whose dependence decides whether the sample supports an interval
 LEAST_INDEPENDENT = 80  # equivalent independent values: 4 in each batch
@@ -62,19 +58,18 @@ class Sample:
 
     values: Values
     ordered: Ordered
-    first: Counts | None = None
+    first: Numbers | None = None
     std: float | None = None
 
     @property
     def scatter(self) -> float:
-        """Variance of the values."""
         return float(self.values.var()) if self.std is None else self.std**2
 
     @property
     def units(self) -> int:
         return len(self.values) if self.first is None else len(self.first) - 1
 
-    def edges(self) -> Counts:
+    def edges(self) -> Numbers:
         """Borders of the batches, as positions in *values*; a batch is a stretch of whole units."""
         edges = batch_edges(self.units)
         return edges if self.first is None else self.first[edges]
@@ -110,7 +105,7 @@ def intervals(sample: Sample, levels: Mapping[str, float]) -> dict[str, Estimate
     return found
 
 
-def above_share(sample: Sample, edges: Counts, q: float) -> LongRun:
+def above_share(sample: Sample, edges: Numbers, q: float) -> LongRun:
     """Variance of the share of values above the q-percentile, which is 1 - q in every batch if it is exact."""
     bound = sample.at(q)
     sizes = np.diff(edges)
@@ -159,7 +154,7 @@ def percentile_interval(sample: Sample, share: LongRun, q: float) -> Estimate:
     return ConfidenceInterval(sample.at(low), sample.at(high))
 
 
-def mean_interval(sample: Sample, edges: Counts, bulk: float) -> Estimate:
+def mean_interval(sample: Sample, edges: Numbers, bulk: float) -> Estimate:
     """Interval of the mean of the values; of a ratio if units have several values each."""
     n, sizes = len(sample.values), np.diff(edges)
     # Whole ns stay whole: 2^63 ns are 292 years. A batch may be empty: requests whose events were lost have no gaps.
@@ -186,7 +181,7 @@ def _unskewed(t: float, g: float) -> float:
     return float(3 / g * (np.cbrt(1 + g * (t - g / 6)) - 1))
 
 
-def share_interval(outcomes: npt.NDArray[np.bool_]) -> Estimate:
+def share_interval(outcomes: Mask) -> Estimate:
     """Of the share of true *outcomes*, in order of time: Clopper and Pearson's, on as many independent ones as these
     are worth (Korn and Graubard 1998). Where all are alike nothing is known of their dependence: taken for independent.
     """
@@ -207,7 +202,7 @@ def share_interval(outcomes: npt.NDArray[np.bool_]) -> Estimate:
     return ConfidenceInterval(low, high)
 
 
-def rate_interval(amounts: npt.NDArray[np.float64], seconds: float, lasting_s: float = 0.0) -> Estimate:
+def rate_interval(amounts: Floats, seconds: float, lasting_s: float = 0.0) -> Estimate:
     """Interval of a rate per second, from the *amounts* of BATCHES equal stretches of a window of *seconds*.
 
     *lasting_s*: duration over which events are correlated, such as the mean time of a request. If neighbouring

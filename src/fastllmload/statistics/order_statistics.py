@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
+from fastllmload.arrays import Numbers, Values
+
 Blocks = Callable[[], Iterator[Numbers]]  # the same int64 values at each call, in blocks of any size
 
 MANY = 1 << 20  # values from which no sorted copy is made
@@ -151,16 +151,16 @@ def count_cells(values: Numbers, part: RankPart, counts: Numbers) -> None:
         counts += np.bincount((above >> np.uint64(part.shift)).astype(np.int64), minlength=len(counts))
 
 
-def pieces(values: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+def pieces(values: Values) -> Iterator[Values]:
     """*values*, AT_ONCE at a time."""
     for begin in range(0, len(values), AT_ONCE):
         yield values[begin : begin + AT_ONCE]
 
 
-def in_order(values: npt.NDArray[Any]) -> npt.NDArray[Any] | Ranked:
+def in_order(values: Values) -> Values | Ranked:
     """*values* ascending: a sorted copy, or a `Ranked` for MANY or more integers."""
     if len(values) < MANY or values.dtype != np.int64:
-        ordered: npt.NDArray[Any] = np.sort(values)
+        ordered: Values = np.sort(values)
         return ordered
     return Ranked(lambda: pieces(values))
 

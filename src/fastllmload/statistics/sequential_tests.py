@@ -15,12 +15,10 @@ from enum import StrEnum
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats, Mask
 from fastllmload.statistics.batches import MOST_CORRELATED
 from fastllmload.statistics.student import beta_quantile, t_quantile
-
-Floats = npt.NDArray[np.float64]
 
 SHORT = 0.25  # of the first trial that may pass a level: length of the trial that shows whether it is likely to hold
 SHORT_ALPHA = 0.1  # of alpha: for short trials, which may fail a level but not pass it
@@ -150,7 +148,7 @@ def quantile(p: float, df: float) -> float:
     return t_quantile(p, df)
 
 
-def cut(at_s: Floats, chosen: npt.NDArray[np.bool_], seconds: float, parts: int) -> Floats:
+def cut(at_s: Floats, chosen: Mask, seconds: float, parts: int) -> Floats:
     """Number of *chosen* events, at times *at_s* in [0, seconds), in each of *parts* equal parts."""
     counts, _ = np.histogram(at_s[chosen], bins=parts, range=(0.0, seconds))
     return counts.astype(np.float64)
@@ -373,7 +371,6 @@ def seems_to_grow(runs: Sequence[Growth], alpha: float) -> bool:
 
 
 def later_growth(runs: Sequence[Growth]) -> float:
-    """Growth per second over the later halves of the runs."""
     return float(np.average([run.later_half() for run in runs], weights=[run.seconds for run in runs]))
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats, Values
 from fastllmload.statistics.student import t_two_sided
 
 BATCH = 5
@@ -26,7 +25,7 @@ class Truncation:
     steady: bool
 
 
-def mser5(series: npt.NDArray[Any]) -> Truncation | None:
+def mser5(series: Values) -> Truncation | None:
     """The cut that makes the standard error of the mean of the rest least, over means of 5 values; None for too few.
 
     *series* in order of time. The last 5 batches are never a candidate: their spread estimates nothing.
@@ -43,33 +42,24 @@ def mser5(series: npt.NDArray[Any]) -> Truncation | None:
     return Truncation(best * BATCH, best / k, best <= LATEST * k)
 
 
-Floats = npt.NDArray[np.float64]
-
 DRIFTED = 0.005  # p below which a level has moved; small because several are judged in each run
 CHOSEN = 5  # factor on p of the best of some eleven similar steps
 MOST_SHARED = 0.8  # correlation of neighbouring stretches; above it noise would make the factor explode
 
 
-@dataclass(frozen=True)
-class Trend:
-    """*s*: rising pairs less falling pairs; *z* and the two-sided *p* in the normal limit."""
+def mann_kendall(series: Sequence[float]) -> float:
+    """Two-sided p of Kendall's test of a monotone trend, in the normal limit.
 
-    s: int
-    z: float
-    p: float
-
-
-def mann_kendall(series: Sequence[float]) -> Trend:
-    """Kendall's test of a monotone trend. Var = n (n - 1)(2 n + 5) / 18, less the same sum over groups of ties."""
+    Var = n (n - 1)(2 n + 5) / 18, less the same sum over groups of ties.
+    """
     x = np.asarray(series, np.float64)
     n = len(x)
     s = sum(int(np.sign(x[i + 1 :] - x[i]).sum()) for i in range(n - 1))
     _, ties = np.unique(x, return_counts=True)
     variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
     if s == 0 or variance <= 0:
-        return Trend(s, 0.0, 1.0)
-    z = (s - math.copysign(1, s)) / math.sqrt(variance)
-    return Trend(s, z, math.erfc(abs(z) / math.sqrt(2)))
+        return 1.0
+    return math.erfc((abs(s) - 1) / math.sqrt(variance) / math.sqrt(2))
 
 
 def slope(series: Sequence[float]) -> float:

@@ -10,32 +10,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats
 from fastllmload.statistics.student import CONFIDENCE, t_quantile, t_two_sided
 
-Floats = npt.NDArray[np.float64]
 EXACT_UP_TO = 400  # n x m up to which Mann-Whitney's distribution is exact
 
 
 @dataclass(frozen=True)
 class Difference:
-    """mean(b) - mean(a), its interval, the two-sided p, and the test that gave them. *df* None where there is none."""
+    """mean(b) - mean(a), its interval, the two-sided p, and the test that gave them."""
 
     test: str
     value: float
     low: float
     high: float
     p: float
-    df: float | None
 
 
 def _by_t(test: str, value: float, error: float, df: float) -> Difference:
     """Difference by Student's t. Without any spread p is 1 for no difference and 0 for any."""
     if error == 0:
-        return Difference(test, value, value, value, 1.0 if value == 0 else 0.0, df)
+        return Difference(test, value, value, value, 1.0 if value == 0 else 0.0)
     half = t_quantile((1 + CONFIDENCE) / 2, df) * error
-    return Difference(test, value, value - half, value + half, t_two_sided(value / error, df), df)
+    return Difference(test, value, value - half, value + half, t_two_sided(value / error, df))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Difference:
@@ -58,29 +56,13 @@ def paired_t(a: Sequence[float], b: Sequence[float]) -> Difference:
     return _by_t("paired t", float(gaps.mean()), error, len(gaps) - 1)
 
 
-@dataclass(frozen=True)
-class RankTest:
-    """Mann-Whitney: *u* counts pairs with b > a, ties half; *superiority* is u / (n m). *smallest_p* is the least
-    two-sided p that samples of this size can give.
-    """
-
-    u: float
-    p: float
-    superiority: float
-    smallest_p: float
-    exact: bool
-
-
-def mann_whitney(a: Sequence[float], b: Sequence[float]) -> RankTest:
-    """Two-sided; exact for small samples without ties, else normal with tie and continuity correction."""
+def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
+    """Two-sided p; exact for small samples without ties, else normal with tie and continuity correction."""
     x, y = _samples(a, b, 1)
     n, m = len(x), len(y)
     u = float((y[:, None] > x[None, :]).sum() + 0.5 * (y[:, None] == x[None, :]).sum())
     distinct = len(np.unique(np.concatenate([x, y]))) == n + m
-    smallest = min(1.0, 2 / math.comb(n + m, n))
-    if distinct and n * m <= EXACT_UP_TO:
-        return RankTest(u, _exact_p(u, n, m), u / (n * m), smallest, True)
-    return RankTest(u, _normal_p(u, x, y), u / (n * m), smallest, False)
+    return _exact_p(u, n, m) if distinct and n * m <= EXACT_UP_TO else _normal_p(u, x, y)
 
 
 def _exact_p(u: float, n: int, m: int) -> float:

@@ -58,7 +58,7 @@ def worker_record(rng: np.random.Generator, sends: Times, seconds: float) -> Wor
         released=released,
         connections_max=200,
         batch_max_ns=800_000,
-        counts={"spin_ns": 10 * MS, "clock_steps": 0, "clamped": 0, "late_connects": 0, "gc_runs": 0},
+        counts={"spin_ns": 10 * MS, "clock_steps": 0, "gc_runs": 0},
         histograms={
             "lag": hdr_histogram(np.abs(rng.normal(20_000, 10_000, 100)).astype(np.int64)),
             "socket_to_user": hdr_histogram(rng.exponential(30_000, 5000).astype(np.int64)),

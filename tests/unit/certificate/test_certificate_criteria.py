@@ -26,9 +26,8 @@ def test_the_documentation_has_this_row(criterion: Criterion) -> None:
         cell(criterion, criterion.suspect),
         cell(criterion, criterion.invalid),
         " ".join(mark for mark, on in marks.items() if on),
-        criterion.why,
     ]
-    assert f"| {' | '.join(row)} |" in DOCUMENT.read_text().splitlines()
+    assert any(line.startswith(f"| {' | '.join(row)} | ") for line in DOCUMENT.read_text().splitlines())
 
 
 def test_the_documentation_has_no_other_row() -> None:

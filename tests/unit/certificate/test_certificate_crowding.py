@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastllmload.certificate.port_usage import address_of, largest_target_share
+from fastllmload.certificate.usage import address_of, largest_target_share
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.records import layout

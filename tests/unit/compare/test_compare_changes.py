@@ -17,8 +17,7 @@ from fastllmload.compare.comparison import Comparison, Row, compare
 from fastllmload.compare.figure import ComparedFigure, figure_of, known_names
 from fastllmload.compare.paired import PAIRED
 from fastllmload.compare.side import Side, read_side
-from fastllmload.compare.tail_difference import change_of_separated
-from fastllmload.compare.within import correlation_factor, expanded, superiority
+from fastllmload.compare.within import change_of_separated, correlation_factor, expanded, superiority
 from fastllmload.statistics.interval import Sample
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))

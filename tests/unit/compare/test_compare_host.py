@@ -11,8 +11,7 @@ from made_runs import write_run
 from typed_documents import typed
 
 from fastllmload.compare.change import Change
-from fastllmload.compare.client_limits import on_this_host
-from fastllmload.compare.comparison import Comparison, compare
+from fastllmload.compare.comparison import Comparison, compare, on_this_host
 from fastllmload.compare.report.blocks import lines
 from fastllmload.compare.report.json import document
 from fastllmload.compare.side import read_side

@@ -11,8 +11,7 @@ from refusals import raises_code
 
 from fastllmload.compare.comparison import compare
 from fastllmload.compare.report.blocks import differences_in_brief
-from fastllmload.compare.setup import SetupDifference, manifest_diff
-from fastllmload.compare.side import RunRecord, Side, distinct_names, read_side
+from fastllmload.compare.side import RunRecord, Side, distinct_names, manifest_diff, read_side
 from fastllmload.compare.workload import differences, same_plan
 from fastllmload.errors import InputError
 from fastllmload.report.render.text import lines
@@ -81,7 +80,7 @@ def test_repetitions_with_seeds_of_their_own_match_pairwise() -> None:
 def test_the_manifest_diff_leaves_out_what_every_run_has_of_its_own() -> None:
     environment = {"host": "two", "time_utc": "2026-02-02T00:00:00Z"}
     found = manifest_diff([side("a", [1.0]), side("b", [1.0], environment=environment)])
-    assert [(each.key, each.values) for each in found] == [("environment.host", ("one", "two"))]
+    assert found == {"environment.host": ("one", "two")}
 
 
 def test_folders_of_runs_are_sides(tmp_path: Path) -> None:
@@ -148,15 +147,13 @@ def test_a_run_on_both_sides_is_told(tmp_path: Path) -> None:
     assert any("the same run" in note and "both sides: " in note for note in found.notes)
 
 
-def brief(difference: SetupDifference) -> str:
-    """Its line on the terminal."""
-    return list(lines(differences_in_brief([difference])))[1]
+def brief(key: str, *values: str) -> str:
+    """The line of a difference on the terminal."""
+    return list(lines(differences_in_brief({key: values})))[1]
 
 
 def test_long_values_are_cut_where_they_still_differ() -> None:
     same = "[['profile', 'engines/default.toml'], ['steps', 'many'], "
-    long = SetupDifference("config.target.simulate", (f"{same}['seed', '1000']]", f"{same}['seed', '1001']]"))
-    text = brief(long)
+    text = brief("config.target.simulate", f"{same}['seed', '1000']]", f"{same}['seed', '1001']]")
     assert "1000" in text and "1001" in text and "default.toml" not in text
-    short = SetupDifference("config.load.rate", ("70", "71"))
-    assert brief(short) == "- config.load.rate: 70 | 71"
+    assert brief("config.load.rate", "70", "71") == "- config.load.rate: 70 | 71"

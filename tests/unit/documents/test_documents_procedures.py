@@ -12,8 +12,8 @@ from test_documents_redaction import canaries, example
 from fastllmload.documents.experiment import ExperimentDocument, FindingTable, LevelEntry
 from fastllmload.documents.fields import Reveals
 from fastllmload.documents.procedure import FINDINGS, ProcedureDocument, RunsDocument, experiment_document
-from fastllmload.documents.procedure_redaction import redacted_procedure
 from fastllmload.documents.read import DocumentError
+from fastllmload.documents.redaction import redacted_procedure
 from fastllmload.documents.search import SearchDocument
 from fastllmload.documents.sweep import SweepDocument
 from fastllmload.documents.write import plain

@@ -14,9 +14,9 @@ from fastllmload.documents.metric import Metric, WithUnfinished
 from fastllmload.documents.run import Objectives
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.report import with_bounds
+from fastllmload.metrics.run.bounds import bounds_in_place
 from fastllmload.metrics.run.measure import measure
 from fastllmload.metrics.run.steadiness import little
-from fastllmload.metrics.run.unfinished import bounds_in_place
 from fastllmload.metrics.run.window import window_of
 from fastllmload.records import layout
 from fastllmload.records.run import load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import test_metrics_examples_run_level as run_level
 from example_runs import BASE, MS, run_of, streamed, timed
 
 from fastllmload.documents.write import values
-from fastllmload.metrics.distribution.percentiles import insufficient, interval_ranks, percentile
+from fastllmload.metrics.distribution.percentiles import insufficient, percentile
 from fastllmload.metrics.objectives import benefit
 from fastllmload.metrics.objectives.evaluators import EVALUATORS, JudgedRequests, evaluator
 from fastllmload.metrics.objectives.objective import objective
@@ -25,6 +26,9 @@ from fastllmload.metrics.tokens import fluidity, idle, itl
 from fastllmload.metrics.tokens import fluidity as fluid_rates
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+from interval_coverage import textbook
 
 EXAMPLES = tomllib.loads((Path(__file__).parent / "examples.toml").read_text())["example"]
 KINDS: set[str] = set()  # asserted here
@@ -46,7 +50,8 @@ def plain(values: np.ndarray, scale: float = 1) -> float | str:
 def figures(run: Run) -> dict[str, Any]:
     tokens, times = timed(run)
     kept = np.ones(len(run.rows), bool)
-    chunks, spread = itl.chunk_gaps(times, kept), itl.token_gaps(times, kept)
+    chunks = itl.gaps_of(times.chunks.t_ns, times.chunks.first, kept)
+    spread = itl.gaps_of(times.t_ns, times.first, kept)
     rows, counted, output = run.rows, tokens.timed, tokens.output
     in_ms = {
         "ttft": durations.ttft(rows), "ttft_any": durations.ttft_any(rows), "ttft_dispatch": durations.ttft_dispatch(rows),
@@ -97,7 +102,7 @@ def test_gaps(example: dict[str, Any]) -> None:
     lists = given.get("requests") or [[given["gap"]] * (given["tokens_each"] - 1)] * given["repeat"]
     run = run_of([streamed([100.0, *(100.0 + np.cumsum(gaps))]) for gaps in lists])
     tokens, times = timed(run)
-    gaps = itl.token_gaps(times, np.ones(len(lists), bool))
+    gaps = itl.gaps_of(times.t_ns, times.first, np.ones(len(lists), bool))
     pooled, pauses = np.sort(gaps.ns / MS), itl.max_pause(gaps) / MS
     tail = percentile(pooled, 0.99)
     check({
@@ -187,9 +192,9 @@ def test_percentile(example: dict[str, Any]) -> None:
     if "x" in given:
         assert same([percentile(np.array(given["x"], float), q) for q in given["q"]], expected["values"])
         return
-    ranks = [interval_ranks(n, q) for n, q in zip(given["n"], given["q"], strict=True)]
-    assert [low for low, _ in ranks] == expected["lower_rank"]
-    assert ["null" if high is None else high for _, high in ranks] == expected["upper_rank"]
+    ends = [textbook(np.arange(1.0, n + 1), q) for n, q in zip(given["n"], given["q"], strict=True)]  # value = rank
+    assert [low for low, _ in ends] == expected["lower_rank"]
+    assert ["null" if high is None else high for _, high in ends] == expected["upper_rank"]
 
 
 @of_kind("makespan")

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from fastllmload.metrics.levels import asiai, fairness, operating_points, prefix_cache
-from fastllmload.metrics.levels.guardrail import throughput_change
 from fastllmload.metrics.levels.scaling import scaling
 from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.run import cost
@@ -29,8 +28,8 @@ def pooled_of(given: Found) -> Found:
 
 
 def jain_of(given: Found) -> Found:
-    index = fairness.jain_index(np.array(given["x"], float))
-    return {"jain": index, "unfair": fairness.significant_unfairness(index)}
+    found = fairness.judged(np.array(given["x"], float), "none")
+    return {"jain": found.value, "unfair": bool(found.significantly_unfair)}
 
 
 def starvation_of(given: Found) -> Found:
@@ -54,7 +53,7 @@ def scaling_of(given: Found) -> Found:
 
 def levels_of(given: Found) -> Found:
     limit = given.get("slo_ttft_p99")
-    meets = None if limit is None else operating_points.within_limit(given["ttft_p99"], limit)
+    meets = None if limit is None else [value <= limit for value in given["ttft_p99"]]
     return {"knee": operating_points.knee_point(given["offered"], given["ttft_p99"]),
             "saturation": operating_points.saturation_point(given["offered"], given["achieved"]),
             "peak": operating_points.peak_level(given["offered"], given["achieved"]),
@@ -67,7 +66,7 @@ def prefix_of(given: Found) -> Found:
 
 
 def guardrail_of(given: Found) -> Found:
-    return {"change_percent": [throughput_change(given["base"], cfg) for cfg in given["cfg"]]}
+    return {"change_percent": [prefix_cache.change_percent(given["base"], cfg) for cfg in given["cfg"]]}
 
 
 def cost_of(given: Found) -> Found:

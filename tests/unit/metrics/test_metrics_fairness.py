@@ -25,7 +25,7 @@ def test_jain_without_a_value() -> None:
     assert fairness.jain_index(np.array([np.nan, np.nan])) is None
     assert fairness.jain_index(np.zeros(3)) is None
     assert fairness.jain_index(np.array([1e-200, 1e-200, np.nan])) == 1.0
-    assert fairness.significant_unfairness(None) is False
+    assert fairness.judged(np.zeros(3), "none").significantly_unfair is None
 
 
 def test_normalised_by_the_isolated_median_of_each_class() -> None:

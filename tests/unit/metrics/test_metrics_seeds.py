@@ -14,7 +14,7 @@ from example_runs import MS, run_of, streamed, timed
 
 from fastllmload.documents.write import plain
 from fastllmload.metrics.distribution import shape
-from fastllmload.metrics.levels import asiai, fairness, guardrail, operating_points, prefix_cache
+from fastllmload.metrics.levels import asiai, fairness, operating_points, prefix_cache
 from fastllmload.metrics.levels.scaling import scaling
 from fastllmload.metrics.objectives import benefit
 from fastllmload.metrics.objectives.evaluators import JudgedRequests
@@ -43,7 +43,7 @@ def request_of(given: Found) -> Found:
     run = run_of([asked])
     tokens, times = timed(run)
     rows, output, counted = run.rows, tokens.output, tokens.timed
-    gaps = itl.token_gaps(times, np.ones(1, bool))
+    gaps = itl.gaps_of(times.t_ns, times.first, np.ones(1, bool))
     late = idle.max_lateness(rows, times, idle.Reader(given.get("speed", 20)), committed(rows))
     ms = {
         "ttft": durations.ttft(rows), "ttft_dispatch": durations.ttft_dispatch(rows),
@@ -156,7 +156,8 @@ def levels_of(given: Found) -> Found:
 
 def gap_count_of(given: Found) -> Found:
     run = run_of([streamed([20.0 * (i + 1) for i in range(given["tokens"])]) for _ in range(given["requests"])])
-    return {"n": len(itl.token_gaps(timed(run)[1], np.ones(given["requests"], bool)).ns)}
+    times = timed(run)[1]
+    return {"n": len(itl.gaps_of(times.t_ns, times.first, np.ones(given["requests"], bool)).ns)}
 
 
 def scaling_of(given: Found) -> Found:
@@ -169,9 +170,9 @@ def scaling_of(given: Found) -> Found:
 
 def guardrail_of(given: Found) -> Found:
     def metrics(position: int) -> Found:
-        return {name: dict.fromkeys(guardrail.NAMES, given[name][position]) for name in ("ttft", "e2e")}
+        return {name: dict.fromkeys(prefix_cache.NAMES, given[name][position]) for name in ("ttft", "e2e")}
 
-    found = guardrail.overheads(metrics(0), input_filter=metrics(1), full=metrics(1))
+    found = prefix_cache.overheads(metrics(0), input_filter=metrics(1), full=metrics(1))
     return {name: values["p50"] for name, values in found.items() if values is not None}
 
 
@@ -187,7 +188,7 @@ FUNCTIONS: dict[str, Callable[[Found], Found]] = {
     "jain": lambda given: {"jain": fairness.jain_index(np.array(given["x"], float))},
     "prefix": lambda given: {name: prefix_cache.ttft_reduction(given["off"], given[name]) for name in ("cold", "warm")},
     "change": lambda given: {
-        "throughput_change": [guardrail.throughput_change(given["base"], each) for each in given["configured"]]},
+        "throughput_change": [prefix_cache.change_percent(given["base"], each) for each in given["configured"]]},
 }  # fmt: skip
 
 

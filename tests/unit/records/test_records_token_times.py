@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from synthetic_run import KIND, ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.export.rows import record_blocks
-from fastllmload.metrics.tokens.chunk_counts import tokens_of_chunks
-from fastllmload.metrics.tokens.counts import UNKNOWN, count_tokens
+from fastllmload.metrics.tokens.counts import UNKNOWN, count_tokens, tokens_of_chunks
 from fastllmload.metrics.tokens.timeline import on_timeline, timeline
 from fastllmload.metrics.tokens.times import TIMES_SOURCES, TokenTimes, token_times
 from fastllmload.records import generated_text as text_records
@@ -179,7 +178,7 @@ def test_text_without_a_cut_is_counted_in_linear_time(script: str, name: str) ->
 
 def test_a_flood_of_chunks_is_not_counted_in_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chunk of such a request counts as one token, and the source states it."""
-    monkeypatch.setattr("fastllmload.metrics.tokens.chunk_counts.MOST_CHUNKS", 3)
+    monkeypatch.setattr("fastllmload.metrics.tokens.counts.MOST_CHUNKS", 3)
     chunks = [("content", "One two three", 0)] * 4
     run = folder(tmp_path, [request(0, chunks), request(1, chunks[:3])], text=True)
     times = times_of(run)

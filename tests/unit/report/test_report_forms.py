@@ -16,7 +16,7 @@ from golden_file import GOLDEN, same_as_golden
 from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.documents.procedure_redaction import OTHERS
+from fastllmload.documents.redaction import OTHERS
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import load
 from fastllmload.report.blocks import Table

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from slot_server import SlotServer
 
+from fastllmload.arrays import Floats
 from fastllmload.search.peak_search import Height, PeakSearch
-from fastllmload.statistics.sequential_tests import Floats, SequentialPlan, ratio
+from fastllmload.statistics.sequential_tests import SequentialPlan, ratio
 
 pytestmark = pytest.mark.slow
 

@@ -20,18 +20,15 @@ def test_mann_kendall_is_kendalls_tau_against_time(series: list[int]) -> None:
     """S by pairs; the variance with ties as for one variable without ties (time) in the other."""
     n = len(series)
     s = sum(int(np.sign(series[j] - series[i])) for i in range(n) for j in range(i + 1, n))
-    found = mann_kendall(series)
-    assert found.s == s
     _, ties = np.unique(series, return_counts=True)
     variance = (n * (n - 1) * (2 * n + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
     z = 0.0 if s == 0 else (s - np.sign(s)) / variance**0.5
-    assert found.z == pytest.approx(z)
-    assert found.p == pytest.approx(2 * stats.norm.sf(abs(z)))
+    assert mann_kendall(series) == pytest.approx(2 * stats.norm.sf(abs(z)))
 
 
 def test_a_rising_series_is_a_trend_and_a_constant_one_is_none() -> None:
-    assert mann_kendall(range(10)).p < 0.001
-    assert mann_kendall([3.0] * 10).p == 1.0
+    assert mann_kendall(range(10)) < 0.001
+    assert mann_kendall([3.0] * 10) == 1.0
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=30))
@@ -106,7 +103,7 @@ def test_percentiles_beyond_what_was_seen_are_not_made_up() -> None:
     times = np.array([1.0] * 90 + [5.0] * 10)
     ended = np.array([True] * 90 + [False] * 10)
     curve = survival(times, ended)
-    assert curve.percentile(0.5) == 1.0 and curve.percentile(0.95) is None and curve.last == 5.0
+    assert curve.percentile(0.5) == 1.0 and curve.percentile(0.95) is None
     assert bounds(times, ended, 0.95) == (5.0, None)
     assert bounds(times, ended, 0.5) == (1.0, 1.0)
 

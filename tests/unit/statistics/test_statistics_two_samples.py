@@ -30,7 +30,6 @@ def test_welch_is_scipys(a: list[float], b: list[float]) -> None:
     interval = expected.confidence_interval(0.95)
     assert found.p == pytest.approx(expected.pvalue, rel=1e-7, abs=1e-12)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-7, abs=1e-7)
-    assert found.df == pytest.approx(expected.df)
 
 
 @given(st.lists(st.tuples(st.integers(-99, 99), st.integers(-99, 99)), min_size=3, max_size=20))
@@ -56,8 +55,7 @@ def test_mann_whitney_counted_out_is_scipys(values: list[float]) -> None:
     a, b = values[:2], values[2:]
     found = mann_whitney(a, b)
     expected: Any = stats.mannwhitneyu(b, a, method="exact")
-    assert found.exact and found.u == expected.statistic
-    assert found.p == pytest.approx(expected.pvalue, rel=1e-9)
+    assert found == pytest.approx(expected.pvalue, rel=1e-9)
 
 
 @given(SAMPLES, SAMPLES)
@@ -65,14 +63,11 @@ def test_mann_whitney_with_ties_is_scipys(a: list[float], b: list[float]) -> Non
     a, b = [*a, 7.0], [*b, 7.0]
     found = mann_whitney(a, b)
     expected: Any = stats.mannwhitneyu(b, a, method="asymptotic")
-    assert not found.exact and found.superiority == expected.statistic / (len(a) * len(b))
-    assert found.p == pytest.approx(expected.pvalue, rel=1e-7, abs=1e-12)
+    assert found == pytest.approx(expected.pvalue, rel=1e-7, abs=1e-12)
 
 
 def test_three_runs_against_three_can_never_be_significant() -> None:
-    found = mann_whitney([1.0, 2.0, 3.0], [11.0, 12.0, 13.0])
-    assert found.p == found.smallest_p == pytest.approx(0.1)
-    assert found.superiority == 1.0
+    assert mann_whitney([1.0, 2.0, 3.0], [11.0, 12.0, 13.0]) == pytest.approx(0.1)
 
 
 def test_holm_by_hand() -> None:

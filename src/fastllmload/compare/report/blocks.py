@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
-from fastllmload.compare.comparison import Comparison, Interval, Row
+from fastllmload.compare.change import Pair
+from fastllmload.compare.comparison import Comparison, Row
 from fastllmload.compare.gate import FAILED, PASSED, UNDECIDED, GateResult
-from fastllmload.compare.setup import SetupDifference
 from fastllmload.compare.side import Side
 from fastllmload.report.blocks import Block, Code, Facts, Heading, Items, Paragraph, Strong, Table
 from fastllmload.report.render import markdown as as_markdown
@@ -86,17 +86,17 @@ def side_text(side: Side) -> str:
     return f"{side.name}: {len(side.runs)} runs, {side.first.folder} and {len(side.runs) - 1} more"
 
 
-def setup_table(found: Sequence[SetupDifference], names: Sequence[str]) -> Table:
-    return Table("", ["entry", *names], [[each.key, *each.values] for each in found])
+def setup_table(found: Mapping[str, Sequence[str]], names: Sequence[str]) -> Table:
+    return Table("", ["entry", *names], [[key, *values] for key, values in found.items()])
 
 
-def differences_in_brief(found: Sequence[SetupDifference]) -> Iterator[Block]:
+def differences_in_brief(found: Mapping[str, Sequence[str]]) -> Iterator[Block]:
     """The first differences in set-up, their values shortened."""
     if not found:
         yield Paragraph(SAME_SETUP)
         return
     yield Heading(f"Differences in set-up ({len(found)})", 3)
-    brief = [f"{each.key}: {' | '.join(shortened(each.values))}" for each in found[:MOST_DIFFERENCES]]
+    brief = [f"{key}: {' | '.join(shortened(found[key]))}" for key in list(found)[:MOST_DIFFERENCES]]
     more = len(found) - len(brief)
     yield Items([*brief, f"and {more} more, see --json"] if more else brief)
 
@@ -119,7 +119,7 @@ def figure_table(comparison: Comparison, wide: bool) -> Table:
     rows = [
         [
             row.figure.name,
-            *(value_text(side.value, side.interval if wide else None, side.at_least) for side in (row.base, row.new)),
+            *(value_text(side.value, side.ci95 if wide else None, side.at_least) for side in (row.base, row.new)),
             *change_cells(row, wide),
         ]
         for row in comparison.rows
@@ -129,7 +129,7 @@ def figure_table(comparison: Comparison, wide: bool) -> Table:
     return Table("", columns, rows, [f"effect: {effects}"] if wide and effects else [])
 
 
-def value_text(value: float | None, interval: Interval | None = None, at_least: float | None = None) -> str:
+def value_text(value: float | None, interval: Pair | None = None, at_least: float | None = None) -> str:
     """`12.30 (11.10..13.40)`, the value alone, or `>=12.30` where requests did not end."""
     if at_least is not None:
         return f">={quantity(at_least)}"
@@ -152,11 +152,9 @@ def change_cells(row: Row, effect: bool) -> list[str]:
 def change_text(row: Row) -> str:
     if row.figure.is_share:
         return NOT_KNOWN if row.change.difference is None else f"{100 * row.change.difference:+.2f} pt"
-    return NOT_KNOWN if row.change.relative is None else relative_text(row.change.relative)
-
-
-def relative_text(relative: float) -> str:
-    """`+8.1 %`, and `x 2,432` from tenfold on."""
+    relative = row.change.relative
+    if relative is None:
+        return NOT_KNOWN
     return f"{100 * relative:+.1f} %" if relative < 9 else f"x {1 + relative:,.0f}"
 
 

@@ -58,10 +58,15 @@ def page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
     """The HTML text. RunFolderError for rows of another version."""
     gate_table = Table("", ["Rule", "Outcome", "Why"], [[each.gate.text, each.outcome, each.why] for each in gates])
     setup = setup_table(comparison.manifest, ["base", "new"])
+    forest = Forest([_effect(row) for row in comparison.rows], ("base", "new"), list(reasons(comparison)))
+    method = (
+        "A line is the 95 % interval of the change from base to new. Better and worse are reported only with p < 0.05 after "
+        f"Holm over all figures of the table, and an interval without 0. Test: {test_text(comparison)}."
+    )
     sections = [
-        PageSection("Same workload?", [*_workload(comparison)]),
+        PageSection("Same workload?", _workload(comparison)),
         *([PageSection("Gates", [gate_table])] if gates else []),
-        PageSection("Differences", [_forest(comparison)], _method(comparison)),
+        PageSection("Differences", [forest], method),
         PageSection("Latencies of both sides", _curves(comparison), "All runs of a side together, by percentile."),
         PageSection("Set-up", [setup if comparison.manifest else SAME_SETUP]),
     ]
@@ -78,11 +83,7 @@ def _head(title: str, comparison: Comparison, gates: Sequence[GateResult]) -> Pa
         meaning=meaning,
         tone=tone,
         reasons=notes,
-        facts={
-            "Base": side_text(comparison.base),
-            "New": side_text(comparison.new),
-            "Test": test_text(comparison),
-        },
+        facts={"Base": side_text(comparison.base), "New": side_text(comparison.new), "Test": test_text(comparison)},
         simulated=any(
             run.document.target.simulated is True for side in (comparison.base, comparison.new) for run in side.runs
         ),
@@ -110,26 +111,12 @@ def _verdict(comparison: Comparison, gates: Sequence[GateResult]) -> tuple[str, 
 
 def _workload(comparison: Comparison) -> list[Table | str]:
     if comparison.workload:
-        return [
-            "No. The figures below are not comparable.",
-            Table("", ["Differs in"], [[each] for each in comparison.workload]),
-        ]
+        table = Table("", ["Differs in"], [[each] for each in comparison.workload])
+        return ["No. The figures below are not comparable.", table]
     digests = {run.digest for side in (comparison.base, comparison.new) for run in side.runs}
     if len(digests) == 1:
         return ["Yes: all runs were sent one plan, the same requests at the same instants."]
     return ["Yes: the same settings on both sides. Some runs have other instants and prompts (other seeds)."]
-
-
-def _method(comparison: Comparison) -> str:
-    return (
-        "A line is the 95 % interval of the change from base to new. Better and worse are reported only with p < 0.05 after "
-        f"Holm over all figures of the table, and an interval without 0. Test: {test_text(comparison)}."
-    )
-
-
-def _forest(comparison: Comparison) -> Forest:
-    effects = [_effect(row) for row in comparison.rows]
-    return Forest(effects, ("base", "new"), list(reasons(comparison)))
 
 
 def _effect(row: Row) -> Effect:

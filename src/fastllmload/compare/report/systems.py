@@ -45,7 +45,7 @@ def blocks(found: Systems) -> Iterator[Block]:
         [
             [
                 figure.name,
-                *(value_text(middle(each), each.interval, each.at_least) for each in found.measured(figure)),
+                *(value_text(middle(each), each.ci95, each.at_least) for each in found.measured(figure)),
                 figure.unit,
             ]
             for figure in found.figures
@@ -55,7 +55,7 @@ def blocks(found: Systems) -> Iterator[Block]:
         yield Heading(f"{pair.new.name} against {pair.base.name} ({test_text(pair)})", 3)
         yield Table("", PAIR, [[row.figure.name, *change_cells(row, True)] for row in pair.rows])
     yield Heading("Checklist (IETF 6.4)", 3)
-    yield Facts([(item.name, f"{item.state}: {item.evidence}") for item in found.checklist])
+    yield Facts([(str(item.name), f"{item.state}: {item.evidence}") for item in found.checklist])
     yield Heading("Notes and claims", 3)
     yield Items(list(summary(found)))
 
@@ -65,18 +65,13 @@ def summary(found: Systems) -> Iterator[str]:
         yield f"normalised: {', '.join(figure.name for figure in found.normalised)}: {NORMALISATION}"
     elif found.same_hardware:
         yield "normalised: none; the declared hardware is the same"
-    open_items = [item.name for item in found.checklist if item.state in (NO, NOT_DECLARED)]
+    open_items = [str(item.name) for item in found.checklist if item.state in (NO, NOT_DECLARED)]
     if open_items:
         yield f"open before publication: {', '.join(open_items)}"
     yield from (f"note: {note}" for note in found.notes)
     claims = found.claims()
     yield from (f"claim: {claim}" for claim in claims)
     if not claims:
-        yield f"claim: none. {why_none(found)}"
-
-
-def why_none(found: Systems) -> str:
-    """Why no claim is made: too few runs, or no significant test."""
-    if min(side.independent for side in found.sides) < LEAST_RUNS and len(found.sides) == 2:
-        return "There are too few independent runs for any"
-    return "No figure differs with p < 0.05 after Holm and an interval without 0"
+        few = min(side.independent for side in found.sides) < LEAST_RUNS and len(found.sides) == 2
+        none = "No figure differs with p < 0.05 after Holm and an interval without 0"
+        yield f"claim: none. {'There are too few independent runs for any' if few else none}"

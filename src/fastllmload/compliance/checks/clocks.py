@@ -7,22 +7,19 @@ import re
 from fastllmload.compliance import facts
 from fastllmload.compliance.applies import number
 from fastllmload.compliance.checks.declared import lacking
-from fastllmload.compliance.checks.runs import per_run
+from fastllmload.compliance.checks.runs import per_run, with_arguments
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
-from fastllmload.compliance.statement import Check
 from fastllmload.documents.fields import known
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,}Z")
 
 
-def topology_is(name: str) -> Check:
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        found = facts.topology(evidence)
-        reason = f"the topology is {found or 'not known'}"
-        return judged(found == name, reason, "run the client on the system's machine")
-
-    return judge
+@with_arguments
+def topology_is(evidence: ComplianceEvidence, name: str) -> RequirementOutcome:
+    found = facts.topology(evidence)
+    reason = f"the topology is {found or 'not known'}"
+    return judged(found == name, reason, "run the client on the system's machine")
 
 
 def synchronised(evidence: ComplianceEvidence) -> RequirementOutcome:
@@ -32,35 +29,26 @@ def synchronised(evidence: ComplianceEvidence) -> RequirementOutcome:
     offset = number(evidence.declared.get("clock.offset_ms"))
     if offset is None:
         return lacking("clock.offset_ms", "the offset of the clocks is not declared")
-    return judged(
-        abs(offset) <= facts.NTP_MS,
-        f"the declared offset is {offset:g} ms, allowed are {facts.NTP_MS:g} ms",
-        "synchronise the clocks (chronyc tracking) and measure again",
-    )
+    reason = f"the declared offset is {offset:g} ms, allowed are {facts.NTP_MS:g} ms"
+    return judged(abs(offset) <= facts.NTP_MS, reason, "synchronise the clocks (chronyc tracking) and measure again")
 
 
 def precise_enough(evidence: ComplianceEvidence) -> RequirementOutcome:
     """PTP where an accuracy below a millisecond is needed."""
     method = evidence.declared.get("clock.method", "")
-    return judged(
-        "ptp" in method.lower(),
-        f"clocks are synchronised by {method or 'nothing declared'}",
-        "synchronise with PTP and declare clock.method=ptp",
-    )
+    reason = f"clocks are synchronised by {method or 'nothing declared'}"
+    return judged("ptp" in method.lower(), reason, "synchronise with PTP and declare clock.method=ptp")
 
 
-def synchronisation_stated(key: str) -> Check:
+@with_arguments
+def synchronisation_stated(evidence: ComplianceEvidence, key: str) -> RequirementOutcome:
     """Method or accuracy of synchronisation is declared, unless there is one client clock only."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        if not facts.server_stamps(evidence):
-            return true(
-                "one client clock (CLOCK_MONOTONIC): no method is needed and nothing is added to the accuracy"
-            )  # fmt: skip
-        value = evidence.declared.get(key)
-        return lacking(key) if value is None else true(f"declared: {value}")
-
-    return judge
+    if not facts.server_stamps(evidence):
+        return true(
+            "one client clock (CLOCK_MONOTONIC): no method is needed and nothing is added to the accuracy"
+        )  # fmt: skip
+    value = evidence.declared.get(key)
+    return lacking(key) if value is None else true(f"declared: {value}")
 
 
 @per_run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -13,12 +13,11 @@ from fastllmload.compare.workload import unequal_repetitions, unequal_requests
 from fastllmload.compliance import facts
 from fastllmload.compliance.applies import HARDWARE, hardware_of
 from fastllmload.compliance.checks.declared import lacking
+from fastllmload.compliance.checks.runs import with_arguments
 from fastllmload.compliance.evidence import SCHEDULE, ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, judged, true, undeclared
-from fastllmload.compliance.statement import Check
 from fastllmload.declarations import by_key
 from fastllmload.documents.plan import ArrivalProcess, LoadDescription
-from fastllmload.documents.run import RunDocument
 from fastllmload.settings import RunSettings
 
 RUNS = 3
@@ -120,7 +119,7 @@ def comparable_hardware(evidence: ComplianceEvidence) -> RequirementOutcome:
 def same_load(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Each repetition has one with the same load on every other system: model, rate or concurrency, bounds, arrivals."""
     sides = sides_of(evidence)
-    found = [{text(one.distinct(planned_load)): one for one in side} for side in sides]
+    found = [{text(one.distinct(attrgetter("plan.description.load"))): one for one in side} for side in sides]
     known = all(run.description.load != LoadDescription() for one in together(evidence) for run in one.runs)
     unmatched = [
         f"no run of {other[0].folder} has the load of {one.folder}"
@@ -131,10 +130,6 @@ def same_load(evidence: ComplianceEvidence) -> RequirementOutcome:
     ]
     loads = ", ".join(dict.fromkeys(load_text(run) for one in together(evidence) for run in one.runs))
     return judged(known and not unmatched, "; ".join([f"load: {loads}", *dict.fromkeys(unmatched)]), MEASURE_EQUALLY)
-
-
-def planned_load(document: RunDocument) -> LoadDescription:
-    return document.plan.description.load
 
 
 def load_text(run: MeasuredRun) -> str:
@@ -150,19 +145,14 @@ def load_text(run: MeasuredRun) -> str:
 # Without a key word: the draft's advice on claims, and its list to be checked before publishing
 
 
-def normalised(name: str) -> Check:
-    """A normalised throughput for every system."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        values = [one.first(lambda document: document.metric(name).value) for one in together(evidence)]
-        reason = f"{name}: {', '.join(map(str, values))}"
-        return judged(None not in values, reason, "measure with --gpus and --price-per-hour")
-
-    return judge
+@with_arguments
+def normalised(evidence: ComplianceEvidence, name: str) -> RequirementOutcome:
+    values = [one.first(lambda document: document.metric(name).value) for one in together(evidence)]
+    reason = f"{name}: {', '.join(map(str, values))}"
+    return judged(None not in values, reason, "measure with --gpus and --price-per-hour")
 
 
 def intervals(evidence: ComplianceEvidence) -> RequirementOutcome:
-    """Every key metric has a confidence interval in every run."""
     gone = {
         name for name in ("ttft", "tpot", "e2e") for one in together(evidence) for run in one.runs
         if run.samples(name) and run.document.metric(name).ci95 is None
@@ -199,15 +189,11 @@ def drawn(one: ComplianceEvidence) -> str | None:
     return text([run.document.plan.digest for run in one.runs]) if seeded else None
 
 
-def same_settings(names: str, of: Callable[[RunSettings], tuple[Any, ...]]) -> Check:
-    """These settings are equal for all systems."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        found = [one.distinct(lambda document: of(document.config)) for one in together(evidence)]
-        alike = all(one == found[0] for one in found)
-        return judged(alike, f"{names} {'are equal' if alike else 'differ'}", "measure both in the same way")
-
-    return judge
+@with_arguments
+def same_settings(evidence: ComplianceEvidence, *names: str) -> RequirementOutcome:
+    found = [one.distinct(attrgetter(*names)) for one in together(evidence)]
+    alike = all(one == found[0] for one in found)
+    return judged(alike, f"{', '.join(names)} {'are equal' if alike else 'differ'}", "measure both in the same way")
 
 
 def same_time(evidence: ComplianceEvidence) -> RequirementOutcome:
@@ -220,21 +206,17 @@ def same_time(evidence: ComplianceEvidence) -> RequirementOutcome:
     begun = [one.first(lambda document: document.environment.time_utc) for one in together(evidence)]
     times = [datetime.datetime.fromisoformat(str(time)) for time in begun]
     span = (max(times) - min(times)).total_seconds()
-    return judged(
-        span <= SAME_TIME_S, f"the runs began {span / 60:,.0f} minutes apart", "measure them at the same time"
-    )
+    reason = f"the runs began {span / 60:,.0f} minutes apart"
+    return judged(span <= SAME_TIME_S, reason, "measure them at the same time")
 
 
 def differences_known(evidence: ComplianceEvidence) -> RequirementOutcome:
     """Every run has its configuration, so that differences can be listed."""
     found = [one.first(lambda document: document.config) or RunSettings() for one in together(evidence)]
-    missing = [
-        str(one.folder) for one, config in zip(together(evidence), found, strict=True) if config == RunSettings()
-    ]
+    missing = [str(one.folder) for one, each in zip(together(evidence), found, strict=True) if each == RunSettings()]
     if missing:
         return false(f"no configuration in {', '.join(missing)}", "measure with this version")
-    parts = [
-        part for part in RunSettings.__struct_fields__
-        if any(getattr(config, part) != getattr(found[0], part) for config in found)
-    ]  # fmt: skip
+    parts = {
+        part for part in RunSettings.__struct_fields__ for one in found if getattr(one, part) != getattr(found[0], part)
+    }
     return true(f"configurations differ in: {', '.join(sorted(parts)) or 'nothing'}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fastllmload.compliance.checks.runs import with_arguments
 from fastllmload.compliance.evidence import ComplianceEvidence
 from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, inapplicable, undeclared
-from fastllmload.compliance.statement import Check
 from fastllmload.declarations import by_key
 
 FILTERS = ("guardrails.input_filter", "guardrails.output_filter")
@@ -15,46 +15,35 @@ def lacking(key: str, reason: str | None = None) -> RequirementOutcome:
     return undeclared(reason or f"{key} is not declared", by_key()[key].remedy)
 
 
-def declared(*keys: str) -> Check:
-    """All of *keys* are declared."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        values = evidence.declared
-        missing = [key for key in keys if key not in values]
-        if missing:
-            remedy = "; ".join(by_key()[key].remedy for key in missing)
-            return undeclared(f"{', '.join(missing)} {'are' if len(missing) > 1 else 'is'} not declared", remedy)
-        return RequirementOutcome(DECLARED, ", ".join(f"{key}={values[key]}" for key in keys))
-
-    return judge
+@with_arguments
+def declared(evidence: ComplianceEvidence, *keys: str) -> RequirementOutcome:
+    values = evidence.declared
+    missing = [key for key in keys if key not in values]
+    if missing:
+        remedy = "; ".join(by_key()[key].remedy for key in missing)
+        return undeclared(f"{', '.join(missing)} {'are' if len(missing) > 1 else 'is'} not declared", remedy)
+    return RequirementOutcome(DECLARED, ", ".join(f"{key}={values[key]}" for key in keys))
 
 
-def declared_as(key: str, *values: str, remedy: str = "") -> Check:
-    """The declaration of *key* is one of *values*."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        value = evidence.declared.get(key)
-        if value is None:
-            return lacking(key)
-        if value not in values:
-            return false(f"{key} is declared as {value}", remedy or f"it is to be {' or '.join(values)}")
-        return RequirementOutcome(DECLARED, value)
-
-    return judge
+@with_arguments
+def declared_as(evidence: ComplianceEvidence, key: str, *values: str, remedy: str = "") -> RequirementOutcome:
+    value = evidence.declared.get(key)
+    if value is None:
+        return lacking(key)
+    if value not in values:
+        return false(f"{key} is declared as {value}", remedy or f"it is to be {' or '.join(values)}")
+    return RequirementOutcome(DECLARED, value)
 
 
-def declared_before(key: str) -> Check:
+@with_arguments
+def declared_before(evidence: ComplianceEvidence, key: str) -> RequirementOutcome:
     """*key* was declared before the first request, with a value that the key may have; later additions do not count."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        value, allowed = evidence.declared.get(key), by_key()[key].values
-        if value is None:
-            return lacking(key)
-        if allowed and value not in allowed:
-            return false(f"{key} is declared as {value}", f"declare one of {', '.join(allowed)}")
-        return RequirementOutcome(DECLARED, value)
-
-    return judge
+    value, allowed = evidence.declared.get(key), by_key()[key].values
+    if value is None:
+        return lacking(key)
+    if allowed and value not in allowed:
+        return false(f"{key} is declared as {value}", f"declare one of {', '.join(allowed)}")
+    return RequirementOutcome(DECLARED, value)
 
 
 def guardrails_stated(evidence: ComplianceEvidence) -> RequirementOutcome:

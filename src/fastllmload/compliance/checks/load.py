@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Numbers
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.process import draw_schedule
-from fastllmload.compliance.checks.runs import per_level, per_run
+from fastllmload.compliance.checks.runs import per_level, per_run, with_arguments
 from fastllmload.compliance.evidence import MeasuredRun
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged
-from fastllmload.compliance.statement import Check
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import ArrivalProcess
 from fastllmload.plan.plan import array_hash
@@ -35,39 +34,30 @@ def schedule_kept(run: MeasuredRun) -> RequirementOutcome:
         return false("plan/schedule.npy does not have the digest that plan.json states", "keep the plan as it was")
     rows = run.measure.where((run.measure["turn"] == 0) & (run.measure["request"] < len(planned)))
     moved = np.abs(rows["t_sched"] - start.start_ns - planned["t_sched_ns"][rows["request"]]) > ROUNDING_NS
-    return judged(
-        not moved.any(),
-        f"{int((~moved).sum()):,} of {len(rows):,} requests were due at the instant of their plan",
-        "measure again: instants of an open loop must not move",
-    )
+    reason = f"{int((~moved).sum()):,} of {len(rows):,} requests were due at the instant of their plan"
+    return judged(not moved.any(), reason, "measure again: instants of an open loop must not move")
 
 
-def arrivals_redrawn(*names: str) -> Check:
+@with_arguments
+@per_run
+def arrivals_redrawn(run: MeasuredRun, *names: str) -> RequirementOutcome:
     """Open loop with one of the processes *names*: its seed gives the same instants again."""
-
-    @per_run
-    def judge(run: MeasuredRun) -> RequirementOutcome:
-        arrivals = run.arrivals
-        if run.closed or arrivals.name not in names:
-            return inapplicable(f"arrivals were {'a closed loop' if run.closed else arrivals.name}")
-        if arrivals.changes is not None:
-            return inapplicable("the rate changes with time, so the instants are those of a curve")
-        starts = np.empty(0, np.int64) if run.planned is None else run.planned["t_sched_ns"]
-        starts = starts[starts >= 0]  # later turns of a conversation are due when the one before is answered
-        again = redrawn(arrivals, len(starts))
-        if again is None:
-            return false("the schedule cannot be drawn again from plan.json", "keep plan/ as it was")
-        same = np.array_equal(again, starts[: len(again)])
-        return judged(
-            same,
-            f"{len(again):,} instants drawn again from {arrivals.stream!r} are {'' if same else 'not '}the same",
-            "measure again: the instants are not those of the named process",
-        )
-
-    return judge
+    arrivals = run.arrivals
+    if run.closed or arrivals.name not in names:
+        return inapplicable(f"arrivals were {'a closed loop' if run.closed else arrivals.name}")
+    if arrivals.changes is not None:
+        return inapplicable("the rate changes with time, so the instants are those of a curve")
+    starts = np.empty(0, np.int64) if run.planned is None else run.planned["t_sched_ns"]
+    starts = starts[starts >= 0]  # later turns of a conversation are due when the one before is answered
+    again = redrawn(arrivals, len(starts))
+    if again is None:
+        return false("the schedule cannot be drawn again from plan.json", "keep plan/ as it was")
+    same = np.array_equal(again, starts[: len(again)])
+    reason = f"{len(again):,} instants drawn again from {arrivals.stream!r} are {'' if same else 'not '}the same"
+    return judged(same, reason, "measure again: the instants are not those of the named process")
 
 
-def redrawn(arrivals: ArrivalProcess, count: int) -> npt.NDArray[np.int64] | None:
+def redrawn(arrivals: ArrivalProcess, count: int) -> Numbers | None:
     """The first instants of an arrival process; None where its description is insufficient or nothing is due."""
     rate = known(arrivals.rate)
     if not count or rate is None or arrivals.stream is None:
@@ -94,24 +84,14 @@ def responses_do_not_delay(run: MeasuredRun) -> RequirementOutcome:
         return false(f"--max-concurrency {cap} lets responses delay requests", "leave out --max-concurrency")
     if run.arrivals.rate == "inf":
         return inapplicable("everything was due at once")
-    late = lag_p99_us(run)
-    if late is None:
+    rows = run.measure.where((run.measure["t_dispatch"] > 0) & (run.measure["t_sched"] > 0))
+    if not len(rows):
         return inapplicable("nothing was released")
+    late = float(np.percentile(rows["t_dispatch"] - rows["t_sched"], 99)) / 1e3
     host = None if certificate is None else known(certificate.host.hiccup_p99_us)
     own = f"; the host's own stalls had a P99 of {host:,.0f} us" if host is not None and late > LAG_US else ""
-    return judged(
-        late <= LAG_US,
-        f"P99 of the releases was {late:,.1f} us late, allowed are {LAG_US:,.0f} us{own}",
-        "give the client more workers or a quieter host (fastllmload doctor)",
-    )
-
-
-def lag_p99_us(run: MeasuredRun, after_ns: int = 0) -> float | None:
-    """P99 of the lag of all requests of the measure phase that were due after *after_ns*."""
-    rows = run.measure.where((run.measure["t_dispatch"] > 0) & (run.measure["t_sched"] > after_ns))
-    if not len(rows):
-        return None
-    return float(np.percentile(rows["t_dispatch"] - rows["t_sched"], 99)) / 1e3
+    reason = f"P99 of the releases was {late:,.1f} us late, allowed are {LAG_US:,.0f} us{own}"
+    return judged(late <= LAG_US, reason, "give the client more workers or a quieter host (fastllmload doctor)")
 
 
 @per_run
@@ -126,11 +106,8 @@ def concurrent(run: MeasuredRun) -> RequirementOutcome:
     together = int(np.count_nonzero(due & (rows["t_dispatch"][order][1:] < ends)))
     if not due.any():
         return inapplicable("nothing was due while an earlier request was answered")
-    return judged(
-        together > 0,
-        f"{together:,} of {int(due.sum()):,} requests that were due during another one were sent during it",
-        "requests wait for each other: measure with this tool's own engine",
-    )
+    reason = f"{together:,} of {int(due.sum()):,} requests that were due during another one were sent during it"
+    return judged(together > 0, reason, "requests wait for each other: measure with this tool's own engine")
 
 
 @per_run
@@ -157,7 +134,6 @@ def most_in_flight(run: MeasuredRun) -> int:
 
 @per_run
 def rate_given(run: MeasuredRun) -> RequirementOutcome:
-    """Open loop: a rate above 0 is stated."""
     if run.closed:
         return inapplicable("the load is a closed loop")
     rate = run.arrivals.rate
@@ -167,27 +143,22 @@ def rate_given(run: MeasuredRun) -> RequirementOutcome:
 
 @per_run
 def concurrency_given(run: MeasuredRun) -> RequirementOutcome:
-    """Closed loop: the number of slots is stated."""
     slots = run.description.load.concurrency
     if not run.closed:
         return inapplicable("the load is an open loop")
     return judged((known(slots) or 0) >= 1, f"the concurrency is {slots}", "give --concurrency")
 
 
-def loop_is(*names: str, remedy: str = "give --rate or --concurrency") -> Check:
+@with_arguments
+@per_level
+def loop_is(run: MeasuredRun, *names: str, remedy: str = "give --rate or --concurrency") -> RequirementOutcome:
     """The load model of every level is one of *names*, except for levels that only find a capacity."""
-
-    @per_level
-    def judge(run: MeasuredRun) -> RequirementOutcome:
-        found = run.description.load.loop
-        return judged(found in names, f"the load model is {found} loop", remedy)
-
-    return judge
+    found = run.description.load.loop
+    return judged(found in names, f"the load model is {found} loop", remedy)
 
 
 @per_run
 def poisson_arrivals(run: MeasuredRun) -> RequirementOutcome:
-    """Open loop: arrivals are those of a Poisson process."""
     if run.closed:
         return inapplicable("the load is a closed loop")
     name = run.arrivals.name

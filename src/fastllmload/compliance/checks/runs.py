@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Concatenate, ParamSpec
 
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import INAPPLICABLE, RequirementOutcome, false
 from fastllmload.compliance.statement import Check
 
-RunCheck = Callable[[MeasuredRun], RequirementOutcome]
+P = ParamSpec("P")
+RunCheck = Callable[Concatenate[MeasuredRun, P], RequirementOutcome]
+CheckWith = Callable[Concatenate[ComplianceEvidence, P], RequirementOutcome]
 
 
-def per_run(judge: RunCheck) -> Check:
+def with_arguments(check: CheckWith[P]) -> Callable[P, Check]:
+    """*check* as a function of its further arguments, which gives the check with these."""
+    return lambda *args, **named: lambda evidence: check(evidence, *args, **named)
+
+
+def per_run(judge: RunCheck[P]) -> CheckWith[P]:
     """A check of every run: the first outcome that does not hold, else the first that is applicable."""
-    return lambda evidence: each(evidence, evidence.runs, judge)
+    return lambda evidence, /, *args, **named: each(evidence, evidence.runs, lambda run: judge(run, *args, **named))
 
 
-def per_level(judge: RunCheck) -> Check:
+def per_level(judge: RunCheck[P]) -> CheckWith[P]:
     """The same of the runs that the test reports on."""
-    return lambda evidence: each(evidence, evidence.levels, judge)
+    return lambda evidence, /, *args, **named: each(evidence, evidence.levels, lambda run: judge(run, *args, **named))
 
 
-def each(evidence: ComplianceEvidence, runs: tuple[MeasuredRun, ...], judge: RunCheck) -> RequirementOutcome:
+def each(
+    evidence: ComplianceEvidence, runs: tuple[MeasuredRun, ...], judge: Callable[[MeasuredRun], RequirementOutcome]
+) -> RequirementOutcome:
     if not runs:
         if evidence.absent:
             place = evidence.absent[0]
@@ -41,16 +51,14 @@ def each(evidence: ComplianceEvidence, runs: tuple[MeasuredRun, ...], judge: Run
     return held
 
 
-def scaled(check: Check) -> Check:
+def scaled(check: CheckWith[P]) -> CheckWith[P]:
     """*check* of something that --quick scales down; the remedy is then first to leave out --quick."""
 
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        outcome = check(evidence)
+    def judge(evidence: ComplianceEvidence, /, *args: P.args, **named: P.kwargs) -> RequirementOutcome:
+        outcome = check(evidence, *args, **named)
         if outcome.holds or evidence.procedure is None or not evidence.procedure.quick:
             return outcome
         least = f"; where that is not enough: {outcome.remedy}" if outcome.remedy else ""
-        return RequirementOutcome(
-            outcome.state, outcome.reason, f"leave out --quick, which scales this down{least}"
-        )  # fmt: skip
+        return RequirementOutcome(outcome.state, outcome.reason, f"leave out --quick, which scales this down{least}")
 
     return judge

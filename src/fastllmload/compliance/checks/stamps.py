@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from fastllmload.arrays import Mask
 from fastllmload.compliance import facts
-from fastllmload.compliance.checks.runs import per_run
+from fastllmload.compliance.checks.runs import per_run, with_arguments
 from fastllmload.compliance.evidence import MeasuredRun, Rows
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged
-from fastllmload.compliance.statement import Check
 from fastllmload.documents.fields import known
-from fastllmload.metrics.run.window import Mask, populations, window_of
+from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.records import layout
 from fastllmload.records.integrity import ROWS
 
@@ -21,31 +21,22 @@ STAMPS = ("t_dispatch", "t_submit", "t_first", "t_last", "t_end")
 ENOUGH = 10_000  # rows that are examined for the resolution
 
 
-def clock_resolution(at_most_ns: int) -> Check:
+@with_arguments
+@per_run
+def clock_resolution(run: MeasuredRun, at_most_ns: int) -> RequirementOutcome:
     """The greatest unit of which all stamps are multiples is at most *at_most_ns*."""
-
-    @per_run
-    def judge(run: MeasuredRun) -> RequirementOutcome:
-        unit = stamp_unit(run)
-        if unit is None:
-            return inapplicable("there are too few different time stamps to tell")
-        return judged(unit <= at_most_ns, f"time stamps are multiples of {unit:,} ns", "measure with a finer clock")
-
-    return judge
-
-
-def stamp_unit(run: MeasuredRun) -> int | None:
-    """Greatest common divisor of the distances between stamps of some rows, in ns; None below three stamps."""
     run.need(ROWS)
     some = run.run.rows[:ENOUGH]
     stamps = np.concatenate([some[name] for name in STAMPS])
     different = np.unique(stamps[stamps > 0])
-    return int(np.gcd.reduce(np.diff(different))) if len(different) >= 3 else None
+    if len(different) < 3:
+        return inapplicable("there are too few different time stamps to tell")
+    unit = int(np.gcd.reduce(np.diff(different)))
+    return judged(unit <= at_most_ns, f"time stamps are multiples of {unit:,} ns", "measure with a finer clock")
 
 
 @per_run
 def streamed(run: MeasuredRun) -> RequirementOutcome:
-    """Answers came as streams of events."""
     answered = run.ok
     if not len(answered):
         return inapplicable("no request succeeded")
@@ -84,14 +75,12 @@ def token_times(run: MeasuredRun) -> RequirementOutcome:
 
 @per_run
 def last_token_times(run: MeasuredRun) -> RequirementOutcome:
-    """t_last is the time of the last content event."""
     rows, chosen = run.rows, content_rows(run)
     wrong = chosen & ((rows["t_last"] == 0) | (rows["t_last"] != run.content.last))
     return by_rows(rows.where(wrong), int(chosen.sum()), "requests with content have the time of their last token")
 
 
 def content_rows(run: MeasuredRun) -> Mask:
-    """Rows of the measure phase with content."""
     rows = run.rows
     chosen: Mask = (rows["phase"] == layout.MEASURE) & (rows["content_events"] > 0)
     return chosen
@@ -118,7 +107,6 @@ def output_counts(run: MeasuredRun) -> RequirementOutcome:
 
 @per_run
 def statuses(run: MeasuredRun) -> RequirementOutcome:
-    """Every planned request ended with a known status."""
     rows = run.measure
     named = rows["status"] < len(layout.STATUS_NAMES)
     ended = rows["status"] != layout.IN_FLIGHT
@@ -147,11 +135,8 @@ def gaps_without_ttft(run: MeasuredRun) -> RequirementOutcome:
     found = mean * gaps
     timed = populations(run.run, window_of(run.run)).latency & (rows["t_first"] > 0)
     wanted = float((rows["t_last"] - rows["t_first"])[timed].sum()) / 1e6
-    return judged(
-        abs(found - wanted) <= CLOSE * max(wanted, 1.0),
-        f"{gaps:,} gaps add up to {found:,.1f} ms, first to last tokens to {wanted:,.1f} ms",
-        AGAIN,
-    )
+    reason = f"{gaps:,} gaps add up to {found:,.1f} ms, first to last tokens to {wanted:,.1f} ms"
+    return judged(abs(found - wanted) <= CLOSE * max(wanted, 1.0), reason, AGAIN)
 
 
 def by_rows(wrong: Rows, total: int, what: str, remedy: str = AGAIN) -> RequirementOutcome:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from fastllmload.compliance import facts
-from fastllmload.compliance.checks.runs import per_run
+from fastllmload.compliance.checks.runs import per_run, with_arguments
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
-from fastllmload.compliance.statement import Check
 from fastllmload.documents.fields import known
 
 DIRECT_ABOVE = 0.90  # IETF B.2.1
 AGAIN = "measure with this version"
 
 
-def protocol_is(name: str) -> Check:
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        found = facts.protocol(evidence)
-        remedy = "this version does not support it: note it as a deviation" if name == "grpc" else "stream the answers"
-        return judged(found == name, f"the protocol is {found}, recommended is {name}", remedy)
-
-    return judge
+@with_arguments
+def protocol_is(evidence: ComplianceEvidence, name: str) -> RequirementOutcome:
+    found = facts.protocol(evidence)
+    remedy = "this version does not support it: note it as a deviation" if name == "grpc" else "stream the answers"
+    return judged(found == name, f"the protocol is {found}, recommended is {name}", remedy)
 
 
 def protocol_reported(evidence: ComplianceEvidence) -> RequirementOutcome:
@@ -41,7 +38,6 @@ def chunks_reported(run: MeasuredRun) -> RequirementOutcome:
 
 @per_run
 def option_declared(run: MeasuredRun) -> RequirementOutcome:
-    """Every run names its ITL option."""
     option = run.document.metric("share_single").itl_option
     return judged(option in ("direct", "A", "B", "C"), f"the ITL option is {option}", AGAIN)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fastllmload.compliance.checks.runs import each, per_level, per_run, scaled
+from fastllmload.compliance import facts
+from fastllmload.compliance.checks.runs import each, per_level, per_run, scaled, with_arguments
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
-from fastllmload.compliance.statement import Check
 from fastllmload.documents.experiment import FindingTable, LevelEntry
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.procedure import (
@@ -39,7 +39,6 @@ def document(evidence: ComplianceEvidence) -> ProcedureDocument:
 
 
 def parameters(evidence: ComplianceEvidence) -> Parameters:
-    """The parameters of the test."""
     return document(evidence).parameters.test or Parameters()
 
 
@@ -54,48 +53,38 @@ def request_count_defined(evidence: ComplianceEvidence) -> RequirementOutcome:
     return judged(count is not None, reason, "--num-requests 10000")
 
 
-def samples(name: str, percentile: str) -> Check:
+@with_arguments
+@scaled
+@per_run
+def samples(run: MeasuredRun, name: str, percentile: str) -> RequirementOutcome:
     """There are as many samples as the percentile needs; with fewer it is flagged in the document and does not count."""
     needed = NEEDED[percentile]
-
-    @scaled
-    @per_run
-    def judge(run: MeasuredRun) -> RequirementOutcome:
-        n = run.samples(name)
-        return judged(n >= needed, f"{n:,} samples of {name}, {percentile} needs {needed:,}", f"-n {needed} or longer")
-
-    return judge
+    n = run.samples(name)
+    return judged(n >= needed, f"{n:,} samples of {name}, {percentile} needs {needed:,}", f"-n {needed} or longer")
 
 
-def lasted(seconds: float) -> Check:
+@with_arguments
+@scaled
+@per_level
+def lasted(run: MeasuredRun, seconds: float) -> RequirementOutcome:
     """Every level sent requests for at least *seconds*, the ramp included."""
-
-    @scaled
-    @per_level
-    def judge(run: MeasuredRun) -> RequirementOutcome:
-        length = run.seconds
-        if length is None:
-            return false("its duration is not known", "let it run to its end")
-        reason = f"it lasted {length:,.1f} s, asked are {seconds:g} s"
-        return judged(length >= seconds - 0.5, reason, f"--duration {seconds:g}")
-
-    return judge
+    length = run.seconds
+    if length is None:
+        return false("its duration is not known", "let it run to its end")
+    reason = f"it lasted {length:,.1f} s, asked are {seconds:g} s"
+    return judged(length >= seconds - 0.5, reason, f"--duration {seconds:g}")
 
 
-def range_given(kind: str) -> Check:
+@with_arguments
+def range_given(evidence: ComplianceEvidence, kind: str) -> RequirementOutcome:
     """A search over rates or concurrencies has a least and a greatest load, the first below the second."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        asked = parameters(evidence)
-        low, high = known(asked.minimum), known(asked.maximum)
-        given = low is not None and high is not None and low < high
-        return judged(given, f"the {kind} was searched from {asked.minimum} to {asked.maximum}", "--min and --max")
-
-    return judge
+    asked = parameters(evidence)
+    low, high = known(asked.minimum), known(asked.maximum)
+    given = low is not None and high is not None and low < high
+    return judged(given, f"the {kind} was searched from {asked.minimum} to {asked.maximum}", "--min and --max")
 
 
 def step_given(evidence: ComplianceEvidence) -> RequirementOutcome:
-    """A search has a resolution above 0."""
     step = parameters(evidence).step
     return judged((known(step) or 0) > 0, f"the step is {step}", "--step")
 
@@ -117,72 +106,55 @@ def shares(evidence: ComplianceEvidence, of: Callable[[MeasuredRun], bool] = lam
     return [share for share in found if share is not None]
 
 
-def fractions(*wanted: float) -> Check:
-    """There are levels at these shares of the reference load."""
-
-    @scaled
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        found = sorted({round(share, 3) for share in shares(evidence)})
-        same = len(found) >= len(wanted) and all(any(abs(f - want) <= NEAR for f in found) for want in wanted)
-        text = ", ".join(f"{f:g}" for f in found) or "not recorded"
-        remedy = f"measure at {', '.join(f'{f:g}' for f in wanted)}"
-        return judged(same, f"shares of the reference load: {text}", remedy)
-
-    return judge
+@with_arguments
+@scaled
+def fractions(evidence: ComplianceEvidence, *wanted: float) -> RequirementOutcome:
+    found = sorted({round(share, 3) for share in shares(evidence)})
+    same = len(found) >= len(wanted) and all(any(abs(f - want) <= NEAR for f in found) for want in wanted)
+    text = ", ".join(f"{f:g}" for f in found) or "not recorded"
+    remedy = f"measure at {', '.join(f'{f:g}' for f in wanted)}"
+    return judged(same, f"shares of the reference load: {text}", remedy)
 
 
-def mixed_load_within(least: float, most: float) -> Check:
+@with_arguments
+def mixed_load_within(evidence: ComplianceEvidence, least: float, most: float) -> RequirementOutcome:
     """The load of the mixed level lies in [least, most] of the reference load."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        found = shares(evidence, lambda run: "isolated" not in run.name)
-        inside = bool(found) and all(least - NEAR <= share <= most + NEAR for share in found)
-        text = ", ".join(f"{share:.3g}" for share in found) or "not recorded"
-        return judged(
-            inside, f"the load is {text} of the saturation load", f"measure at {least:g} to {most:g} of it"
-        )  # fmt: skip
-
-    return judge
+    found = shares(evidence, lambda run: "isolated" not in run.name)
+    inside = bool(found) and all(least - NEAR <= share <= most + NEAR for share in found)
+    text = ", ".join(f"{share:.3g}" for share in found) or "not recorded"
+    reason = f"the load is {text} of the saturation load"
+    return judged(inside, reason, f"measure at {least:g} to {most:g} of it")
 
 
-def states(*wanted: str) -> Check:
+@with_arguments
+def states(evidence: ComplianceEvidence, *wanted: str) -> RequirementOutcome:
     """Levels were measured in each of these states of the system, which are words in their name or state."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        found = [f"{run.name} {' '.join((run.entry or LevelEntry()).state)}".casefold() for run in evidence.levels]
-        missing = [word for word in wanted if not any(word in text for text in found)]
-        reason = f"states: {'; '.join(dict.fromkeys(found)) or 'none'}"
-        return judged(not missing, reason, f"measure {', '.join(missing)} too")
-
-    return judge
+    found = [f"{run.name} {' '.join((run.entry or LevelEntry()).state)}".casefold() for run in evidence.levels]
+    missing = [word for word in wanted if not any(word in text for text in found)]
+    reason = f"states: {'; '.join(dict.fromkeys(found)) or 'none'}"
+    return judged(not missing, reason, f"measure {', '.join(missing)} too")
 
 
-def long_enough_outputs(tokens: int) -> Check:
+@with_arguments
+@scaled
+def long_enough_outputs(evidence: ComplianceEvidence, tokens: int) -> RequirementOutcome:
     """Requests whose gaps count generated at least *tokens*; the procedure excludes and counts shorter ones."""
     remedy = f"--osl {tokens + 1} or more, with --ignore-eos"
+    found = {run.name: answered_short(run, tokens) for run in evidence.levels}
+    findings = document(evidence).findings
+    recorded = [one.short for one in findings.levels] if isinstance(findings, ItlFindings) else []
+    short, excluded = sum(counts[1] for counts in found.values()), sum(int(known(one) or 0) for one in recorded)
+    if short > excluded:
+        how = f"{excluded:,} were excluded" if recorded else "the number of excluded ones is not recorded"
+        return false(f"{short:,} requests generated fewer than {tokens} tokens, and {how}", remedy)
 
-    @scaled
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        found = {run.name: answered_short(run, tokens) for run in evidence.levels}
-        findings = document(evidence).findings
-        recorded = [one.short for one in findings.levels] if isinstance(findings, ItlFindings) else []
-        short, excluded = sum(counts[1] for counts in found.values()), sum(int(known(one) or 0) for one in recorded)
-        if short > excluded:
-            how = f"{excluded:,} were excluded" if recorded else "the number of excluded ones is not recorded"
-            return false(f"{short:,} requests generated fewer than {tokens} tokens, and {how}", remedy)
+    def judge_level(run: MeasuredRun) -> RequirementOutcome:
+        ok, short = found[run.name]
+        asked = int(run.measure["output_target"].min(initial=2**31 - 1))
+        reason = f"{short:,} of {ok:,} requests generated fewer than {tokens} tokens; the smallest target is {asked:,}"
+        return judged(asked > tokens and ok > short, reason, remedy)
 
-        def judge_level(run: MeasuredRun) -> RequirementOutcome:
-            ok, short = found[run.name]
-            asked = int(run.measure["output_target"].min(initial=2**31 - 1))
-            return judged(
-                asked > tokens and ok > short,
-                f"{short:,} of {ok:,} requests generated fewer than {tokens} tokens; the smallest target is {asked:,}",
-                remedy,
-            )
-
-        return each(evidence, evidence.levels, judge_level)
-
-    return judge
+    return each(evidence, evidence.levels, judge_level)
 
 
 def answered_short(run: MeasuredRun, tokens: int) -> tuple[int, int]:
@@ -204,38 +176,31 @@ def watched_for_cascades(run: MeasuredRun) -> RequirementOutcome:
 @per_run
 def leading_noted(run: MeasuredRun) -> RequirementOutcome:
     """Events before the content are counted, in rows and in the difference between ttft and ttft_any."""
-    early = int(np.count_nonzero((run.ok["leading_events"] > 0) | (run.ok["reasoning_events"] > 0)))
     stated = run.document.metric("ttft_any").n
-    reason = f"{early:,} requests had other tokens before content; ttft_any has {stated}"
+    reason = f"{facts.leading_content_of(run):,} requests had other tokens before content; ttft_any has {stated}"
     return judged(bool(stated), reason, "measure with this version")
 
 
 @per_run
 def first_token_defined(run: MeasuredRun) -> RequirementOutcome:
-    """Both definitions of TTFT are reported, under their own names."""
     both = None not in (run.document.metric("ttft").n, run.document.metric("ttft_any").n)
     return judged(both, "ttft is to the first content, ttft_any to any token", "measure with this version")
 
 
-def figures(name: str, *statistics: str) -> Check:
-    """Every run.json has these statistics of a metric."""
-
-    @per_run
-    def judge(run: MeasuredRun) -> RequirementOutcome:
-        metric = run.document.metric(name)
-        gone = [f"{name}.{statistic}" for statistic in statistics if metric.statistic(statistic) is None]
-        if gone and metric.n:
-            return false(f"{', '.join(gone)} is missing", "measure again with this version")
-        if gone:
-            return false(f"nothing was measured: {', '.join(gone)}", "let requests succeed")
-        return true(f"{name} has {', '.join(statistics)}")
-
-    return judge
+@with_arguments
+@per_run
+def figures(run: MeasuredRun, name: str, *statistics: str) -> RequirementOutcome:
+    metric = run.document.metric(name)
+    gone = [f"{name}.{statistic}" for statistic in statistics if metric.statistic(statistic) is None]
+    if gone and metric.n:
+        return false(f"{', '.join(gone)} is missing", "measure again with this version")
+    if gone:
+        return false(f"nothing was measured: {', '.join(gone)}", "let requests succeed")
+    return true(f"{name} has {', '.join(statistics)}")
 
 
 @per_run
 def count_and_duration(run: MeasuredRun) -> RequirementOutcome:
-    """Every run.json has its number of requests and its duration."""
     values: dict[str, Number] = {
         "counts.planned": run.document.counts.planned,
         "window.seconds": run.document.window.seconds,
@@ -287,7 +252,6 @@ def ttft_table(evidence: ComplianceEvidence) -> RequirementOutcome:
 
 
 def ttft_plot(evidence: ComplianceEvidence) -> RequirementOutcome:
-    """procedure.json has a CDF or a histogram."""
     for plot in document(evidence).plots:
         label = f"{plot.id} {plot.title} {plot.kind}".casefold()
         if plot.series and ("cdf" in label or "hist" in label):

@@ -12,7 +12,7 @@ from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, Row
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged, true
 from fastllmload.documents.experiment import Probe, WarmUpEntry
 from fastllmload.documents.fields import known
-from fastllmload.metrics.levels.prefix_cache import prefix_tokens_of
+from fastllmload.metrics.levels.prefix_cache import prefix_tokens
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -74,11 +74,8 @@ def answered(run: Run, phase: int) -> tuple[int, int]:
 
 
 def amount(requests: int, tokens: int, which: str = "the warm-up") -> RequirementOutcome:
-    return judged(
-        requests >= REQUESTS and tokens >= TOKENS,
-        f"{which} had {requests:,} successful requests and {tokens:,} output tokens",
-        LONGER,
-    )
+    reason = f"{which} had {requests:,} successful requests and {tokens:,} output tokens"
+    return judged(requests >= REQUESTS and tokens >= TOKENS, reason, LONGER)
 
 
 def drained(evidence: ComplianceEvidence) -> RequirementOutcome:
@@ -91,9 +88,8 @@ def drained(evidence: ComplianceEvidence) -> RequirementOutcome:
         if not before or not began:
             return inapplicable("there was no warm-up")
         pause = (began - max(end for _, end in before)) / 1e6
-        return judged(
-            pause >= 0, f"the warm-up was over {pause:,.1f} ms before the first measured request", "measure again"
-        )
+        reason = f"the warm-up was over {pause:,.1f} ms before the first measured request"
+        return judged(pause >= 0, reason, "measure again")
 
     return each(evidence, evidence.runs, judge)
 
@@ -110,29 +106,24 @@ def prefixes_cached(run: MeasuredRun) -> RequirementOutcome:
 
     The requests sent before are not evidence: a warm-up has other prefixes, and a server may have evicted them.
     """
-    shared, cached = prefix_tokens_of(run.run, run.ok["request"]), run.ok["cached_tokens"]
+    shared, cached = prefix_tokens(run.run, run.ok["request"]), run.ok["cached_tokens"]
     sharing = shared > 0
     if not sharing.any():
         return false("the measured prompts have no known shared part, so the cache could not be filled", FILL)
     unknown = int(np.count_nonzero(sharing & (cached < 0)))
     if unknown:
-        return false(
-            f"the warm-up sends other prefixes, and for {unknown:,} requests with a shared prefix the server does not "
-            "report its cached tokens",
-            FILL,
-        )
+        of = f"{unknown:,} requests with a shared prefix the server does not report its cached tokens"
+        return false(f"the warm-up sends other prefixes, and for {of}", FILL)
     missed = int(np.count_nonzero(sharing & (cached < FOUND * shared)))
     reason = f"{missed:,} of {int(sharing.sum()):,} requests with a shared prefix did not find it in the cache"
     return judged(not missed, reason, FILL)
 
 
 def probed(evidence: ComplianceEvidence) -> RequirementOutcome:
-    """Probes before and after each warm-up."""
     counts = [(int(one.probe_before is not None), len(one.probes)) for one in warm_ups(evidence)]
     before, after = min(counts, key=lambda pair: (min(pair), *pair))
-    return judged(
-        before > 0 and after > 0, f"{before} probe before and {after} after the warm-up", with_probes(evidence)
-    )
+    reason = f"{before} probe before and {after} after the warm-up"
+    return judged(before > 0 and after > 0, reason, with_probes(evidence))
 
 
 def with_probes(evidence: ComplianceEvidence) -> str:
@@ -151,11 +142,8 @@ def stable(evidence: ComplianceEvidence) -> RequirementOutcome:
     if fewest <= PAIRS:
         return false(f"{fewest} probes after the warm-up are too few", with_probes(evidence))
     worst = max(map(steadiest, series))
-    return judged(
-        worst < VARIATION,
-        f"the steadiest {PAIRS + 1} probes in a row differ by at most {worst:.1%}",
-        "warm up for longer, on an idle system",
-    )
+    reason = f"the steadiest {PAIRS + 1} probes in a row differ by at most {worst:.1%}"
+    return judged(worst < VARIATION, reason, "warm up for longer, on an idle system")
 
 
 def steadiest(probes: Sequence[Probe]) -> float:
@@ -170,7 +158,6 @@ def change(a: Probe, b: Probe) -> float:
 
 
 def skipped(evidence: ComplianceEvidence) -> RequirementOutcome:
-    """A cold start has no warm-up and no probe."""
     done = (None if evidence.procedure is None else evidence.procedure.warmup) or WarmUpEntry()
     probes = len(done.probes) + (done.probe_before is not None)
 
@@ -182,15 +169,11 @@ def skipped(evidence: ComplianceEvidence) -> RequirementOutcome:
 
 
 def cold_marked(evidence: ComplianceEvidence) -> RequirementOutcome:
-    """The document marks the start as cold."""
     by_tester = evidence.declared.get("cold_start") == "yes"
     in_run = evidence.first(lambda document: document.declarations.get("cold_start"))
     by_procedure = evidence.procedure is not None and evidence.procedure.cold_start is not None
-    return judged(
-        (by_tester and in_run == "yes") or by_procedure,
-        "run.json marks the start as cold",
-        "--declare cold_start=yes with the run",
-    )
+    reason = "run.json marks the start as cold"
+    return judged((by_tester and in_run == "yes") or by_procedure, reason, "--declare cold_start=yes with the run")
 
 
 def warmup_reported(evidence: ComplianceEvidence) -> RequirementOutcome:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Values
 from fastllmload.compliance import facts
 from fastllmload.compliance.checks.declared import lacking
-from fastllmload.compliance.checks.runs import each, per_run
+from fastllmload.compliance.checks.runs import each, per_run, with_arguments
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, inapplicable, judged, true, undeclared
 from fastllmload.compliance.statement import Check
@@ -44,7 +42,7 @@ def sequence_kept(run: MeasuredRun) -> RequirementOutcome:
     return kept(run, planned)
 
 
-def kept(run: MeasuredRun, planned: npt.NDArray[Any]) -> RequirementOutcome:
+def kept(run: MeasuredRun, planned: Values) -> RequirementOutcome:
     """Whether the rows have the planned lengths. A closed loop bounded by time repeats its plan; later turns of a
     conversation are excluded, as they are longer than planned.
     """
@@ -54,11 +52,9 @@ def kept(run: MeasuredRun, planned: npt.NDArray[Any]) -> RequirementOutcome:
         rows["output_target"] == planned["output_tokens"][at]
     )
     seed = run.description.seed
-    return judged(
-        bool(same.all()) and seed is not None,
-        f"{int(same.sum()):,} of {len(rows):,} requests were those of seed {seed}",
-        "measure again: the requests sent are not those of the seed",
-    )
+    reason = f"{int(same.sum()):,} of {len(rows):,} requests were those of seed {seed}"
+    held = bool(same.all()) and seed is not None
+    return judged(held, reason, "measure again: the requests sent are not those of the seed")
 
 
 @per_run
@@ -99,13 +95,10 @@ def workload_named(evidence: ComplianceEvidence) -> RequirementOutcome:
     return each(evidence, evidence.runs, judge)
 
 
-def workload_field(name: str) -> Check:
+@with_arguments
+def workload_field(evidence: ComplianceEvidence, name: str) -> RequirementOutcome:
     """One of the common fields of IETF 4.3.1 is known, by the plan or by declaration."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        return each(evidence, evidence.runs, lambda run: field_known(evidence, run, name))
-
-    return judge
+    return each(evidence, evidence.runs, lambda run: field_known(evidence, run, name))
 
 
 def field_known(evidence: ComplianceEvidence, run: MeasuredRun, name: str) -> RequirementOutcome:
@@ -162,28 +155,23 @@ def remedy_of(lacking: list[str]) -> str:
 
 @per_run
 def output_control(run: MeasuredRun) -> RequirementOutcome:
-    """Output lengths are controlled by a token limit in every body."""
     targets = run.measure["output_target"]
     limited = bool((targets > 0).all()) and len(targets) > 0
     more = " and ignore_eos" if run.document.config.workload.ignore_eos else ""
     return judged(limited, f"a limit of tokens{more}", "give --osl, so that every request has a limit")
 
 
-def dataset_field(name: str) -> Check:
+@with_arguments
+def dataset_field(evidence: ComplianceEvidence, name: str) -> RequirementOutcome:
     """Version, subset or preprocessing of a data set is known, by the plan or by declaration."""
     key = f"workload.dataset.{name}"
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        said = evidence.declared.get(key)
-        if said is not None:
-            return RequirementOutcome(DECLARED, said)
-        data = [one.dataset or DatasetFacts() for run in evidence.runs for one in run.workloads]
-        stated = [{"version": one.version, "subset": one.subset}.get(name, one.preprocessing) for one in data]
-        if stated and all(stated):
-            return true(f"{name}: {stated[0]}")
-        return lacking(key, f"{name} of the data set is not known")
-
-    return judge
+    if (said := evidence.declared.get(key)) is not None:
+        return RequirementOutcome(DECLARED, said)
+    data = [one.dataset or DatasetFacts() for run in evidence.runs for one in run.workloads]
+    stated = [{"version": one.version, "subset": one.subset}.get(name, one.preprocessing) for one in data]
+    if stated and all(stated):
+        return true(f"{name}: {stated[0]}")
+    return lacking(key, f"{name} of the data set is not known")
 
 
 def uniform_used(evidence: ComplianceEvidence) -> RequirementOutcome:
@@ -192,27 +180,17 @@ def uniform_used(evidence: ComplianceEvidence) -> RequirementOutcome:
         return inapplicable(f"the test {evidence.test} names a workload of its own")
     if "synthetic-uniform" in facts.workload_names(evidence):
         return true("the workload is synthetic-uniform")
-    said = evidence.declared.get("workload.uniform_result")
-    if said is not None:
+    if (said := evidence.declared.get("workload.uniform_result")) is not None:
         return RequirementOutcome(DECLARED, said)
-    return false(
-        f"the workload is {', '.join(sorted(facts.workload_names(evidence)))}",
-        f"use --workload synthetic-uniform, or {by_key()['workload.uniform_result'].remedy}",
-    )
+    remedy = f"use --workload synthetic-uniform, or {by_key()['workload.uniform_result'].remedy}"
+    return false(f"the workload is {', '.join(sorted(facts.workload_names(evidence)))}", remedy)
 
 
-def workload_is(*names: str) -> Check:
-    """Every run has one of the workloads *names*."""
-
-    def judge(evidence: ComplianceEvidence) -> RequirementOutcome:
-        found = facts.workload_names(evidence)
-        return judged(
-            bool(found) and found <= set(names),
-            f"the workload is {', '.join(sorted(found)) or 'not known'}",
-            f"use --workload {names[0]}",
-        )
-
-    return judge
+@with_arguments
+def workload_is(evidence: ComplianceEvidence, *names: str) -> RequirementOutcome:
+    found = facts.workload_names(evidence)
+    reason = f"the workload is {', '.join(sorted(found)) or 'not known'}"
+    return judged(bool(found) and found <= set(names), reason, f"use --workload {names[0]}")
 
 
 def unless_own(check: Check) -> Check:

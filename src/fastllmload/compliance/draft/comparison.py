@@ -22,30 +22,13 @@ COMPARISON = under("comparison",
     definition("IETF-6.3-b", "Comparative claims: at least 3 independent runs.", comparison.repeated),
     step("IETF-6.4-a", "Verify same workload specification before publishing.", comparison.same_requests),
     step("IETF-6.4-b", "Verify same test duration.",
-        comparison.same_settings(
-            "config.load.duration, config.load.num_requests",
-            lambda config: (
-                config.load.duration,
-                config.load.num_requests,
-            ),
-        )),
+        comparison.same_settings("config.load.duration", "config.load.num_requests")),
     step("IETF-6.4-c", "Verify same warm-up procedure.",
         comparison.same_settings(
-            "config.load.warmup_requests, config.load.warmup_tokens, config.load.warmup_seconds",
-            lambda config: (
-                config.load.warmup_requests,
-                config.load.warmup_tokens,
-                config.load.warmup_seconds,
-            ),
+            "config.load.warmup_requests", "config.load.warmup_tokens", "config.load.warmup_seconds"
         )),
     step("IETF-6.4-d", "Verify same success criteria.",
-        comparison.same_settings(
-            "config.output.goodput, config.load.timeout",
-            lambda config: (
-                config.output.goodput,
-                config.load.timeout,
-            ),
-        )),
+        comparison.same_settings("config.output.goodput", "config.load.timeout")),
     step("IETF-6.4-e", "Verify both systems tested at the same time if using shared resources.", comparison.same_time),
     step("IETF-6.4-g", "Differences in configuration explicitly noted.", comparison.differences_known),
 )  # fmt: skip

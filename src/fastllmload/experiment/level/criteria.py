@@ -92,7 +92,7 @@ def throughput_drifts(rates: Floats) -> bool | None:
     if mean <= 0:
         return None
     series = rates.tolist()
-    return abs(slope(series)) * len(series) / mean > DRIFT_SHARE and mann_kendall(series).p < DRIFT_P
+    return abs(slope(series)) * len(series) / mean > DRIFT_SHARE and mann_kendall(series) < DRIFT_P
 
 
 def sub_window_rates(t_ns: Numbers, tokens: Floats, w0_ns: int, w1_ns: int, parts: int = SUB_WINDOWS) -> Floats:

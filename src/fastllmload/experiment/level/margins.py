@@ -210,7 +210,7 @@ def earliest_first_ns(run: Run, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np
         stalls = worker_stalls(run, int(worker))
         if stalls is None or not len(stalls):
             continue
-        begin, end = stalls[np.argsort(stalls[:, 0])].T
+        begin, end, _ = stalls[np.argsort(stalls[:, 0])].T
         at = np.searchsorted(begin, first, side="right") - 1
         hidden = together & (rows["worker"] == worker) & (at >= 0) & (first <= end[at] + CATCH_UP_NS)
         first[hidden] = np.minimum(first, np.maximum(least, begin[at]))[hidden]

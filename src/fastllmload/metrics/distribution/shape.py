@@ -8,18 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
+from msgspec.structs import replace
 
+from fastllmload.arrays import Floats, Numbers
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.metrics.distribution.summary import number
 from fastllmload.statistics.order_statistics import in_order, pieces
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
 
 SHORTEST_NS = 100_000  # gaps below 0.1 ms lie inside one read and are not a mode
 GRID = 512
@@ -215,40 +213,16 @@ def shape_metrics(gaps_ns: Numbers, pooled_as: str, summary: Metric) -> dict[str
 
     *summary* is the distribution of the same gaps. `enough` is false below the 5000 gaps that IETF 5.4.2 requires.
     """
-    modes_found, tail_found = modality(gaps_ns), tail(gaps_ns)
-    n, enough = len(gaps_ns), len(gaps_ns) >= ENOUGH
-    return {
-        "tail_ratio": Value(
-            unit="ratio",
-            value=number(tail_ratio(known(summary.p50), known(summary.p99))),
-            pooled_as=pooled_as,
-            n=n,
-            enough=enough,
-        ),
-        "modality": ModalityMetric(
-            unit="modes",
-            value=None if modes_found is None else float(len(modes_found.peaks_ms)),
-            label=None if modes_found is None else modes_found.label,
-            peaks_ms=None if modes_found is None else modes_found.peaks_ms,
-            bandwidth_ln=None if modes_found is None else modes_found.bandwidth,
-            gaps_at_least_ms=SHORTEST_NS / 1e6,
-            peak_share=PEAK_SHARE,
-            valley_share=VALLEY_SHARE,
-            pooled_as=pooled_as,
-            n=n,
-            enough=enough,
-        ),
-        "tail_index": TailIndexMetric(
-            unit="xi",
-            value=None if tail_found is None else number(tail_found.xi),
-            label=None if tail_found is None else tail_found.label,
-            standard_error=None if tail_found is None else tail_found.standard_error,
-            k=None if tail_found is None else tail_found.k,
-            tail_share=TAIL_SHARE,
-            light_below=LIGHT_BELOW,
-            heavy_above=HEAVY_ABOVE,
-            pooled_as=pooled_as,
-            n=n,
-            enough=enough,
-        ),
-    }
+    found, end = modality(gaps_ns), tail(gaps_ns)
+    of: dict[str, Any] = {"pooled_as": pooled_as, "n": len(gaps_ns), "enough": len(gaps_ns) >= ENOUGH}
+    modal = ModalityMetric(
+        unit="modes", gaps_at_least_ms=SHORTEST_NS / 1e6, peak_share=PEAK_SHARE, valley_share=VALLEY_SHARE, **of
+    )
+    if found is not None:
+        number_of, peaks = float(len(found.peaks_ms)), found.peaks_ms
+        modal = replace(modal, value=number_of, label=found.label, peaks_ms=peaks, bandwidth_ln=found.bandwidth)
+    index = TailIndexMetric(unit="xi", tail_share=TAIL_SHARE, light_below=LIGHT_BELOW, heavy_above=HEAVY_ABOVE, **of)
+    if end is not None:
+        index = replace(index, value=number(end.xi), label=end.label, standard_error=end.standard_error, k=end.k)
+    ratio = number(tail_ratio(known(summary.p50), known(summary.p99)))
+    return {"tail_ratio": Value(unit="ratio", value=ratio, **of), "modality": modal, "tail_index": index}

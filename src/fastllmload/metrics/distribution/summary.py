@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from msgspec.structs import replace
 
+from fastllmload.arrays import Mask, Numbers, Values
 from fastllmload.documents import metric
 from fastllmload.documents.metric import Distribution, EstimatedValue, Value
 from fastllmload.documents.write import plain
@@ -18,33 +19,25 @@ from fastllmload.statistics.order_statistics import Ranked, in_order, pieces
 SCALES = {"ms": 1e6, "s": 1e9}  # ns per unit; other units are taken as they are
 
 
-def known(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def known(values: Values) -> Mask:
     """Which *values* are neither NULL (integers) nor NaN (floats)."""
-    found: npt.NDArray[np.bool_] = values != NULL if values.dtype == np.int64 else ~np.isnan(values)
+    found: Mask = values != NULL if values.dtype == np.int64 else ~np.isnan(values)
     return found
 
 
-def without_nulls(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def without_nulls(values: Values) -> Values:
     """The known values; *values* itself where all are known."""
     if all(known(piece).all() for piece in pieces(values)):
         return values
-    kept: npt.NDArray[Any] = values[known(values)]
+    kept: Values = values[known(values)]
     return kept
 
 
-def mean_of(ordered: npt.NDArray[Any] | Ranked) -> float:
-    """The mean of a sample that is not empty."""
+def mean_of(ordered: Values | Ranked) -> float:
     return ordered.mean if isinstance(ordered, Ranked) else float(np.mean(ordered))
 
 
-def std_of(ordered: npt.NDArray[Any] | Ranked) -> float:
-    """The population standard deviation of a sample that is not empty."""
-    return ordered.std() if isinstance(ordered, Ranked) else float(np.std(ordered))
-
-
-def distribution(
-    values: npt.NDArray[Any], unit: str, n_null: int | None = None, first: npt.NDArray[np.int64] | None = None
-) -> Distribution:
+def distribution(values: Values, unit: str, n_null: int | None = None, first: Numbers | None = None) -> Distribution:
     """`metrics.<name>` of run.json, from integer ns (NULL = null) or floats (NaN = null), in order of time.
 
     Request k has `values[first[k]:first[k + 1]]`, none of them null; without *first* it has one value.
@@ -58,7 +51,7 @@ def distribution(
     n, scale = len(ordered), SCALES.get(unit, 1.0)
     if isinstance(ordered, Ranked):
         ordered.prepare(ranks_of(n, NAMED.values()))
-    mean, std = (mean_of(ordered), std_of(ordered)) if n else (None, None)
+    mean, std = (mean_of(ordered), float(ordered.std())) if n else (None, None)
 
     def scaled(value: float | None) -> float | None:
         return None if value is None else float(value) / scale
@@ -66,7 +59,7 @@ def distribution(
     at = {name: scaled(percentile(ordered, q)) for name, q in NAMED.items()}
     found = intervals(Sample(kept, ordered, first, std), NAMED) if n else None
     missing = {name: each for name, each in (found or {}).items() if isinstance(each, NotEstimable)}
-    return Distribution(
+    summary = Distribution(
         unit=unit,
         n=n,
         n_null=len(values) - n if n_null is None else n_null,
@@ -74,23 +67,16 @@ def distribution(
         std=scaled(std),
         min=scaled(float(ordered[0])) if n else None,
         max=scaled(float(ordered[-1])) if n else None,
-        p50=at["p50"],
-        p75=at["p75"],
-        p90=at["p90"],
-        p95=at["p95"],
-        p99=at["p99"],
-        p999=at["p999"],
         ci95=None if found is None else {name: ends(each, scale) for name, each in found.items()},
         not_estimable={
             name: metric.NotEstimable(reason=each.reason, requests_needed=each.needed) for name, each in missing.items()
         },
         insufficient=insufficient(n),
     )
+    return replace(summary, **at)
 
 
-def summarize(
-    values: npt.NDArray[Any], unit: str, n_null: int | None = None, first: npt.NDArray[np.int64] | None = None
-) -> dict[str, Any]:
+def summarize(values: Values, unit: str, n_null: int | None = None, first: Numbers | None = None) -> dict[str, Any]:
     """`distribution` as plain values."""
     return plain(distribution(values, unit, n_null, first))
 

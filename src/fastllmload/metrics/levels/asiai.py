@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Numbers, Rows
 from fastllmload.metrics.request.durations import NULL, gen_duration, total_duration, ttft, ttft_any
 from fastllmload.metrics.request.tpot import SHORTEST_NS
 from fastllmload.metrics.run.cost import tok_s_per_w
@@ -34,17 +34,6 @@ class PooledSpread:
     stability: str | None
 
 
-def pooled_std(groups: Groups) -> float | None:
-    """Square root of the unweighted mean of each group's population variance; groups of one run are left out."""
-    variances = [float(np.var(runs)) for runs in groups if len(runs) >= 2]
-    return math.sqrt(sum(variances) / len(variances)) if variances else None
-
-
-def cv_percent(std: float | None, mean: float | None) -> float | None:
-    """100 std / mean; None without either, or for a mean of 0."""
-    return None if std is None or mean is None or mean == 0 else 100 * std / mean
-
-
 def stability(cv: float | None) -> str | None:
     """stable < 5 % <= variable < 10 % <= unstable; None for no figure."""
     if cv is None:
@@ -55,11 +44,15 @@ def stability(cv: float | None) -> str | None:
 
 
 def pooled_spread(groups: Groups) -> PooledSpread:
-    """Mean, pooled spread, their ratio and its class, in the unit of the runs."""
+    """Mean, pooled spread, their ratio and its class, in the unit of the runs.
+
+    The pooled variance is the unweighted mean of each group's population variance; groups of one run are left out.
+    """
     runs = [value for group in groups for value in group]
     mean = sum(runs) / len(runs) if runs else None
-    std = pooled_std(groups)
-    cv = cv_percent(std, mean)
+    variances = [float(np.var(group)) for group in groups if len(group) >= 2]
+    std = math.sqrt(sum(variances) / len(variances)) if variances else None
+    cv = None if std is None or not mean else 100 * std / mean
     return PooledSpread(len(runs), mean, std, cv, stability(cv))
 
 
@@ -94,7 +87,7 @@ class Generation:
 Runs = Sequence[Generation | None]  # None: that run failed
 
 
-def from_rows(rows: npt.NDArray[Any], output_tokens: npt.NDArray[np.int64]) -> list[Generation | None]:
+def from_rows(rows: Rows, output_tokens: Numbers) -> list[Generation | None]:
     """One item per row from the client's own stamps; None for a row that is not ok. The TTFT of an answer that is all
     reasoning is that of its first token.
     """
@@ -108,7 +101,7 @@ def from_rows(rows: npt.NDArray[Any], output_tokens: npt.NDArray[np.int64]) -> l
     ]
 
 
-def first_token(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def first_token(rows: Rows) -> Numbers:
     """ttft, or ttft_any without an answer token."""
     answered = ttft(rows)
     return np.where(answered != NULL, answered, ttft_any(rows))
@@ -127,7 +120,7 @@ def protocol(
     runs in percent. Degenerate rates are left out of median, mean and spread, and counted.
     """
     kept = {name: [run for run in group if run is not None] for name, group in runs.items()}
-    rates = {name: rates_of(group) for name, group in kept.items()}
+    rates = {name: [run.gen_tok_s for run in group if not run.degenerate] for name, group in kept.items()}
     flat = [run for group in kept.values() for run in group]
     pooled = [rate for group in rates.values() for rate in group]
     middle = median(pooled)
@@ -135,7 +128,7 @@ def protocol(
         "source": source,
         "gen_tok_s": {
             "median": middle,
-            **spread(pooled_spread(list(rates.values()))),
+            **asdict(pooled_spread(list(rates.values()))),
             "n_degenerate": sum(run.degenerate for run in flat),
         },
         "ttft_ms": middle_and_mean([run.ttft_ns / 1e6 for run in flat]),
@@ -151,26 +144,16 @@ def protocol(
     }
 
 
-def rates_of(runs: Sequence[Generation]) -> list[float]:
-    """gen_tok_s of the runs that are not degenerate."""
-    return [run.gen_tok_s for run in runs if not run.degenerate]
-
-
 def one_type(runs: Runs, kept: Sequence[Generation], rates: Sequence[float]) -> dict[str, Any]:
     """Figures of one prompt type; its runs in order, None for one that failed."""
     return {
         "runs_tok_s": [None if run is None else run.gen_tok_s for run in runs],
-        "gen_tok_s": {"median": median(rates), **spread(pooled_spread([rates]))},
+        "gen_tok_s": {"median": median(rates), **asdict(pooled_spread([rates]))},
         "ttft_ms": middle_and_mean([run.ttft_ns / 1e6 for run in kept]),
     }
 
 
-def spread(found: PooledSpread) -> dict[str, Any]:
-    return asdict(found)
-
-
 def median(values: Sequence[float]) -> float | None:
-    """None for no value."""
     return float(np.median(values)) if values else None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.arrays import Floats, Numbers
 from fastllmload.documents.run import ClassFairness, Fairness, JainIndex
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.distribution.summary import distribution
@@ -16,9 +17,6 @@ from fastllmload.metrics.request.tpot import norm_latency, spaced, tpot
 from fastllmload.metrics.run.window import Populations
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.records.run import Run
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
 
 UNFAIR_BELOW = 0.9  # IETF 5.6.4
 STARVED_ABOVE = 5  # times the median wait of the class
@@ -35,11 +33,6 @@ def jain_index(x: Floats) -> float | None:
         return None
     shares = known / largest  # squares of very small or large values would leave the range of a float
     return float(shares.sum() ** 2 / (len(shares) * (shares * shares).sum()))
-
-
-def significant_unfairness(jain: float | None) -> bool:
-    """Whether Jain's index is below 0.9; False without one."""
-    return jain is not None and jain < UNFAIR_BELOW
 
 
 def normalised(ttft: Floats, request_class: npt.NDArray[np.integer], isolated_p50: dict[int, float]) -> Floats:
@@ -96,7 +89,7 @@ def judged(x: Floats, normalisation: str) -> JainIndex:
         value=index,
         n=int((~np.isnan(x)).sum()),
         normalisation=normalisation,
-        significantly_unfair=None if index is None else significant_unfairness(index),
+        significantly_unfair=None if index is None else index < UNFAIR_BELOW,
     )
 
 

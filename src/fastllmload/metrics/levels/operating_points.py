@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from fastllmload.arrays import Floats
+
 Figures = Sequence[float] | Floats
 
 KNEE_FACTOR = 2.0  # IETF 5.3.4
@@ -61,18 +61,6 @@ def optimal_point(offered: Figures, achieved: Figures, meets_slo: Sequence[bool]
     return peak_level(np.asarray(offered, np.float64)[mask], np.asarray(achieved, np.float64)[mask])
 
 
-def within_limit(p99: Figures, limit: float) -> list[bool]:
-    """Which levels have a P99 of at most *limit*; a missing one does not."""
-    return [value <= limit for value in p99]
-
-
-def max_load_p99(offered: Figures, p99: Figures, limit: float) -> float | None:
-    """Highest tested load whose P99 is at most *limit* (IETF 5.2.2.3)."""
-    load, latency = ascending(offered, p99)
-    met = load[latency <= limit]
-    return float(met[-1]) if len(met) else None
-
-
 def slo_capacity(offered: Figures, attainment: Figures, least: float = ATTAINMENT) -> float | None:
     """Highest tested load with a SLO attainment of at least *least* (DistServe's goodput)."""
     load, share = ascending(offered, attainment)
@@ -84,6 +72,4 @@ def fluid_token_generation_rate(
     output_tok_s: Figures, fluid_shares: Figures, least: float = FLUID_REQUESTS
 ) -> float | None:
     """Highest output tokens/s among levels where at least 99% of the requests are fluid (etalon's sentence)."""
-    rate, share = ascending(output_tok_s, fluid_shares)
-    met = rate[share >= least]
-    return float(met[-1]) if len(met) else None
+    return slo_capacity(output_tok_s, fluid_shares, least)

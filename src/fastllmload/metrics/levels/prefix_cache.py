@@ -1,4 +1,4 @@
-"""Computes the gain of a prefix cache and its hit rate (IETF 5.7.4; spec/metrics 7.6)."""
+"""Computes what a prefix cache gains and what guardrail filters cost (IETF 5.7.4, 5.10.4; spec/metrics 7.6, 7.9)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Numbers, Rows, Values
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.documents.plan import WorkloadDescription
 from fastllmload.records.run import Run
-
-Numbers = npt.NDArray[np.int64]
 
 
 def change_percent(before: float | None, after: float | None) -> float | None:
@@ -32,11 +30,6 @@ def ttft_reductions(off: Mapping[str, float | None], on: Mapping[str, float | No
     return {name: ttft_reduction(off.get(name), on.get(name)) for name in ("p50", "p95", "p99")}
 
 
-def throughput_improvement(off: float | None, on: float | None) -> float | None:
-    """100 (on - off) / off in percent."""
-    return change_percent(off, on)
-
-
 def cache_hit_rate(cached_tokens: Numbers, prefix_tokens: Numbers) -> float | None:
     """Share of shared prefix tokens that came from the cache, over requests that share a prefix (prefix_tokens > 0).
 
@@ -48,12 +41,7 @@ def cache_hit_rate(cached_tokens: Numbers, prefix_tokens: Numbers) -> float | No
     return float(np.minimum(cached_tokens, prefix_tokens)[reported].sum() / shared) if shared else None
 
 
-def prefix_tokens(run: Run, rows: npt.NDArray[Any]) -> Numbers:
-    """`prefix_tokens_of` the requests of *rows*."""
-    return prefix_tokens_of(run, rows["request"])
-
-
-def prefix_tokens_of(run: Run, requests: npt.NDArray[Any]) -> Numbers:
+def prefix_tokens(run: Run, requests: Values) -> Numbers:
     """Tokens of each of *requests* (plan numbers of the measure phase) that its prompt shares with others; 0 without any.
 
     Where the plan has no value per request (conversations), it is the length of the prefix that all of them share.
@@ -79,11 +67,11 @@ OTHER_UNIT = (
 )
 
 
-def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Metric]:
+def cache_metrics(run: Run, rows: Rows) -> dict[str, Metric]:
     """`cache_hit_rate` over successful *rows*: null when prompts share no prefix, the server does not report cached tokens
     or counts with another tokenizer than the plan. `cached_prompt_share`: of the prompt tokens, both counted by the server.
     """
-    shared, cached = prefix_tokens(run, rows), rows["cached_tokens"].astype(np.int64)
+    shared, cached = prefix_tokens(run, rows["request"]), rows["cached_tokens"].astype(np.int64)
     sharing, counted = shared > 0, (cached >= 0) & (rows["prompt_tokens"] > 0)
     prompts = int(rows["prompt_tokens"][counted].sum())
     unlike = other_unit(rows[sharing & counted & (rows["input_target"] > 0)])
@@ -101,7 +89,7 @@ def cache_metrics(run: Run, rows: npt.NDArray[Any]) -> dict[str, Metric]:
     }
 
 
-def other_unit(rows: npt.NDArray[Any]) -> str | None:
+def other_unit(rows: Rows) -> str | None:
     """Why the server's token counts cannot be compared with the plan's; None where both are about equal."""
     if not len(rows):
         return None
@@ -110,3 +98,33 @@ def other_unit(rows: npt.NDArray[Any]) -> str | None:
     if -UNLIKE * float(np.median(ours)) <= more <= TEMPLATE + UNLIKE * float(np.median(ours)):
         return None
     return OTHER_UNIT.format(said=int(reported.sum()), ours=int(ours.sum()))
+
+
+NAMES = ("p50", "p95", "p99", "mean")
+
+Metrics = Mapping[str, Any]  # "metrics" of a run.json
+
+
+def difference(metrics: Metrics | None, baseline: Metrics, metric: str) -> dict[str, float | None] | None:
+    """metric - baseline in ms by percentile; None for a configuration that was not run."""
+    if metrics is None:
+        return None
+    figures, base = metrics[metric], baseline[metric]
+    return {name: None if figures[name] is None or base[name] is None else figures[name] - base[name] for name in NAMES}
+
+
+def overheads(
+    baseline: Metrics,
+    input_filter: Metrics | None = None,
+    output_filter: Metrics | None = None,
+    full: Metrics | None = None,
+) -> dict[str, dict[str, float | None] | None]:
+    """Milliseconds that each configuration adds: TTFT for the input filter, E2E for the other two.
+
+    IETF defines none for the output filter; E2E is this program's choice.
+    """
+    return {
+        "input_filter_ttft_ms": difference(input_filter, baseline, "ttft"),
+        "output_filter_e2e_ms": difference(output_filter, baseline, "e2e"),
+        "total_e2e_ms": difference(full, baseline, "e2e"),
+    }

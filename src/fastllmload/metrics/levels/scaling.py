@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats
 from fastllmload.statistics.student import incomplete_beta
-
-Floats = npt.NDArray[np.float64]
 
 FEW_LENGTHS = 3  # with fewer the exponent is flagged
 LEAST_TO_TELL = 4  # with fewer a line and a curve cannot be distinguished
@@ -26,10 +24,9 @@ EXACT = 1e-12  # of the largest TTFT: residuals below it are rounding, not evide
 
 @dataclass(frozen=True)
 class Exponent:
-    """TTFT ~ prefactor * length^k by least squares of ln on ln. *few*: with two lengths the fit proves nothing."""
+    """TTFT ~ length^k by least squares of ln on ln. *few*: with two lengths the fit proves nothing."""
 
     k: float | None
-    prefactor_ms: float | None
     r2_log: float | None
     few: bool
 
@@ -53,7 +50,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Scaling:
-    """*ms_per_1k* by length; *best* is the model that *criterion* chose, None with too few lengths."""
+    """*ms_per_1k*: TTFT per 1000 tokens, by length; *best*: the model that *criterion* chose, None for too few lengths."""
 
     lengths: tuple[float, ...]
     ms_per_1k: tuple[float, ...]
@@ -75,24 +72,19 @@ def scaling(lengths: Sequence[float], ttft_ms: Sequence[float]) -> Scaling:
     x, y = x[order], y[order]
     fits = tuple(fit_model(x, y, model) for model in MODELS)
     best = choose(fits, len(x))
-    return Scaling(tuple(x.tolist()), tuple(prefill_ms_per_1k(x, y).tolist()), exponent(x, y), fits, best)
-
-
-def prefill_ms_per_1k(lengths: Floats, ttft_ms: Floats) -> Floats:
-    """TTFT per 1000 tokens of context."""
-    return ttft_ms / (lengths / 1000)
+    return Scaling(tuple(x.tolist()), tuple((y / (x / 1000)).tolist()), exponent(x, y), fits, best)
 
 
 def exponent(lengths: Floats, ttft_ms: Floats) -> Exponent:
     """The exponent k and its fit; None for fewer than 2 lengths."""
     few = len(lengths) < FEW_LENGTHS
     if len(lengths) < 2:
-        return Exponent(None, None, None, few)
+        return Exponent(None, None, few)
     x, y = np.log(lengths), np.log(ttft_ms)
     dx = x - x.mean()
     k = float((dx * (y - y.mean())).sum() / (dx * dx).sum())
     offset = float(y.mean() - k * x.mean())
-    return Exponent(k, math.exp(offset), r_squared(y, offset + k * x), few)
+    return Exponent(k, r_squared(y, offset + k * x), few)
 
 
 def r_squared(y: Floats, predicted: Floats) -> float | None:
@@ -121,7 +113,6 @@ def fit_model(lengths: Floats, ttft_ms: Floats, model: str) -> Fit:
 
 
 def least_squares(columns: Floats, y: Floats) -> tuple[Floats, float]:
-    """Coefficients, and the sum of the squared residuals."""
     found = np.asarray(np.linalg.lstsq(columns, y, rcond=None)[0], np.float64)
     residual = float(((y - columns @ found) ** 2).sum())
     return found, max(residual, len(y) * (EXACT * float(y.max())) ** 2)

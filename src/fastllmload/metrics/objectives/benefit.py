@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
+from fastllmload.arrays import Floats, Numbers
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.metrics.distribution.summary import distribution, number
-from fastllmload.metrics.request.durations import Nanoseconds, committed, to_float
+from fastllmload.metrics.request.durations import committed, to_float
 from fastllmload.metrics.run.throughput import TimeBase, per_second
 from fastllmload.metrics.tokens.counts import TOKENIZER, USAGE, TokenCounts
 from fastllmload.metrics.tokens.idle import Reader, idle_latency, max_lateness
 from fastllmload.metrics.tokens.times import TokenTimes
 from fastllmload.records.run import Run
-
-Numbers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-
-class PresetFields(TypedDict):
-    """The settings, which are part of every value, because values with different settings cannot be compared."""
-
-    preset: str
-    alpha: float
-    speed_tok_s: float
-    d1_ms: float
-    f: str
 
 
 @dataclass(frozen=True)
@@ -41,8 +28,8 @@ class Preset:
     alpha: float
     reader: Reader
 
-    def described(self, name: str) -> PresetFields:
-        """The settings of the preset *name*."""
+    def described(self, name: str) -> dict[str, Any]:
+        """The settings, which are part of every value, because values with different settings cannot be compared."""
         return {"preset": name, "alpha": self.alpha, **self.reader.described(), "f": "seconds"}
 
 
@@ -61,7 +48,7 @@ def received(tokens: TokenCounts, times: TokenTimes, one_each: bool) -> Numbers:
     return np.where(declared | ~arrived, timed, times.count)
 
 
-def benefit(n_r: Numbers, idle_ns: Nanoseconds, alpha: float) -> Floats:
+def benefit(n_r: Numbers, idle_ns: Numbers, alpha: float) -> Floats:
     """n_r - alpha f(l), in tokens; may be negative, never clamped. NaN where l is null."""
     return n_r - alpha * to_float(idle_ns, 1e9)
 
@@ -72,7 +59,6 @@ def smooth_goodput(benefits: Floats, seconds: float | None) -> float | None:
 
 
 def benefits_by(run: Run, times: TokenTimes, n_r: Numbers, preset: Preset) -> Floats:
-    """Benefit of each request of *times*."""
     rows = run.rows[times.rows]
     late = max_lateness(rows, times, preset.reader, committed(rows))
     return benefit(n_r, idle_latency(late), preset.alpha)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastllmload._ext import tokenline
-from fastllmload.metrics.request.durations import NULL, Mask, committed, e2e, e2e_sched, ttft, ttft_any, ttft_sched
+from fastllmload.arrays import Floats, Mask, Numbers, Rows, Values
+from fastllmload.metrics.request.durations import NULL, committed, e2e, e2e_sched, ttft, ttft_any, ttft_sched
 from fastllmload.metrics.request.tpot import tpot, tpot_any
 from fastllmload.metrics.tokens.fluidity import Fluidity
 from fastllmload.metrics.tokens.idle import Reader, idle_latency, max_lateness
 from fastllmload.metrics.tokens.times import TokenTimes
 from fastllmload.records.layout import OK
-
-Numbers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Values = npt.NDArray[Any]
 
 # The deadline frameworks of the smooth-goodput paper, and the metrics of their objectives.
 EVALUATORS = {
@@ -38,7 +33,7 @@ class JudgedRequests:
     targets; *reader*: whose speed `idle` is computed for.
     """
 
-    rows: npt.NDArray[Any]
+    rows: Rows
     timed: Numbers
     output: Numbers
     times: TokenTimes

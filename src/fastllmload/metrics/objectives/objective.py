@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastllmload import quantities
+from fastllmload.arrays import Mask, Values
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, InvalidValue
 from fastllmload.metrics.objectives.evaluators import METRICS
@@ -77,7 +76,6 @@ def read_objective(text: str) -> tuple[str, float]:
 
 
 def limit_in(unit: str, text: str) -> float | None:
-    """The limit in *text*, in *unit*; None where it has none."""
     if unit == "ms":
         return quantities.duration(text, "ms")
     if unit == "count":
@@ -97,14 +95,6 @@ def objectives_of(asked: Iterable[tuple[str, float]]) -> tuple[Objective, ...]:
         except ValueError as problem:
             raise InputError("objective-invalid", f"objective '{name}:{limit:g}' {problem}") from None
     return tuple(found)
-
-
-def asked_of(document: RunDocument) -> list[tuple[str, float]]:
-    """The objectives of --goodput, as run.json has them."""
-    return list(document.config.output.goodput)
-
-
-Mask = npt.NDArray[np.bool_]
 
 
 def class_number(name: str, document: RunDocument) -> int | None:
@@ -137,9 +127,7 @@ def refuse_unknown(asked: Iterable[tuple[str, float]], names: Sequence[str], num
             )
 
 
-def subject(
-    asked: Objective, all_asked: Sequence[Objective], request_class: npt.NDArray[Any], document: RunDocument
-) -> Mask:
+def subject(asked: Objective, all_asked: Sequence[Objective], request_class: Values, document: RunDocument) -> Mask:
     """Which requests *asked* applies to: those of its class; without one, those whose class has no limit of its own for the
     same metric."""
     if asked.request_class is not None:

@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
+from fastllmload.arrays import Mask, Numbers, Values
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import ClassObjectives, ObjectiveResult, Objectives, WorstRequest
 from fastllmload.errors import InputError
-from fastllmload.metrics.distribution.summary import distribution
+from fastllmload.metrics.distribution.summary import distribution, number
 from fastllmload.metrics.objectives.evaluators import METRICS, JudgedRequests, ObjectiveOutcome, evaluator, outcome
-from fastllmload.metrics.objectives.objective import (
-    Objective,
-    asked_of,
-    class_name,
-    class_number,
-    objectives_of,
-    subject,
-)
-from fastllmload.metrics.run.throughput import TimeBase
+from fastllmload.metrics.objectives.objective import Objective, class_name, class_number, objectives_of, subject
+from fastllmload.metrics.run.throughput import TimeBase, per_second
 from fastllmload.metrics.tokens.counts import TokenCounts, count_tokens
 from fastllmload.metrics.tokens.fluidity import Fluidity, fluidity_of, targets_of
 from fastllmload.metrics.tokens.idle import reader_of
 from fastllmload.metrics.tokens.times import TokenTimes, token_times
 from fastllmload.records.run import RowNames, Run
 
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
-
 
 def request_goodput(slo_ok: Mask, seconds: float | None) -> float | None:
     """Requests with slo_ok per second of the time base (SG 2.3)."""
-    return None if seconds is None or seconds <= 0 else float(np.count_nonzero(slo_ok)) / seconds
+    return per_second(float(np.count_nonzero(slo_ok)), seconds)
 
 
 def token_goodput(slo_ok: Mask, n_r: Numbers, seconds: float | None) -> float | None:
     """Content tokens of the requests with slo_ok per second of the time base (SG eq. 5); unknown counts add nothing."""
-    return None if seconds is None or seconds <= 0 else float(np.maximum(n_r[slo_ok], 0).sum()) / seconds
+    return per_second(float(np.maximum(n_r[slo_ok], 0).sum()), seconds)
 
 
 def slo_attainment(slo_ok: Mask) -> float | None:
@@ -101,7 +90,7 @@ def objectives(
     *n_r*: content tokens that each received; *smooth*: smooth goodput by preset. An objective that this version does
     not know leaves all figures null.
     """
-    asked = asked_of(run.document)
+    asked = run.document.config.output.goodput
     if not asked:
         return None
     try:
@@ -175,7 +164,7 @@ def one_objective(
         failed=int(failed.sum()),
         excess=distribution(np.where(late, result.excess, np.nan)[late], unit),
         worst=tuple(
-            WorstRequest(request_id=names.request_id(judged.rows[k]), excess=excess_of(result, k, scale))
+            WorstRequest(request_id=names.request_id(judged.rows[k]), excess=number(result.excess[k] / scale))
             for k in by_excess
         ),
         failed_requests=tuple(names.request_id(judged.rows[k]) for k in np.flatnonzero(failed)[:WORST]),
@@ -187,14 +176,7 @@ def one_objective(
     return replace(found, **reader_of(run.document.config.output).described()) if asked.metric == "idle" else found
 
 
-def excess_of(result: ObjectiveOutcome, number: int, scale: float) -> float | None:
-    """None for a request without a value, such as the TTFT of an answer that is all reasoning."""
-    excess = float(result.excess[number])
-    return None if np.isnan(excess) else excess / scale
-
-
-def by_class(run: Run, classes: npt.NDArray[Any], ok: Mask) -> dict[str, ClassObjectives]:
-    """Met, submitted and attainment of each class of requests."""
+def by_class(run: Run, classes: Values, ok: Mask) -> dict[str, ClassObjectives]:
     return {
         class_name(int(number), run.document): ClassObjectives(
             met=int(ok[classes == number].sum()),

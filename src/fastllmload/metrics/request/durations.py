@@ -4,112 +4,64 @@ them did not happen.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
+
+from fastllmload.arrays import Floats, Numbers, Rows, Values
 
 NULL = np.iinfo(np.int64).min  # null in arrays of ns; arrays of floats have NaN
 
-Rows = npt.NDArray[Any]
-Nanoseconds = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
-
-def between(rows: Rows, start: str, end: str) -> Nanoseconds:
+def between(rows: Rows, start: str, end: str) -> Numbers:
     """rows[end] - rows[start] in ns, NULL for rows that lack one of the two."""
     happened = (rows[start] > 0) & (rows[end] > 0)
     return np.where(happened, rows[end] - rows[start], NULL)
 
 
-def committed(rows: Rows) -> Nanoseconds:
+def committed(rows: Rows) -> Numbers:
     """t_submit of each row, or t_dispatch where the last byte never left: the instant from which its user waits."""
     return np.where(rows["t_submit"] > 0, rows["t_submit"], rows["t_dispatch"])
 
 
-def to_float(values: npt.NDArray[Any], scale: float = 1.0) -> npt.NDArray[np.float64]:
+def to_float(values: Values, scale: float = 1.0) -> Floats:
     """As floats divided by *scale*, NULL and NaN as NaN."""
     if values.dtype == np.int64:
         return np.where(values == NULL, np.nan, values / scale)
     return values / scale
 
 
-def ttft(rows: Rows) -> Nanoseconds:
-    """t_first - t_submit: from the last byte sent to the first content token (IETF 5.1.3, B.1.1)."""
-    return between(rows, "t_submit", "t_first")
+def duration(name: str, start: str, end: str, meaning: str = "") -> Callable[[Rows], Numbers]:
+    """The function *name*: the time from *start* to *end* of each row; *meaning* is part of its docstring."""
+
+    def of(rows: Rows) -> Numbers:
+        return between(rows, start, end)
+
+    of.__name__ = of.__qualname__ = name
+    of.__doc__ = f"{end} - {start}{meaning}."
+    return of
 
 
-def ttft_any(rows: Rows) -> Nanoseconds:
-    """t_any - t_submit: to the first generated token of any kind, whitespace and reasoning included."""
-    return between(rows, "t_submit", "t_any")
+ttft = duration("ttft", "t_submit", "t_first", ": last byte sent to first content token (IETF 5.1.3, B.1.1)")
+ttft_any = duration("ttft_any", "t_submit", "t_any", ": to the first token of any kind, also whitespace and reasoning")
+ttft_any_sched = duration("ttft_any_sched", "t_sched", "t_any")
+ttft_dispatch = duration("ttft_dispatch", "t_dispatch", "t_first", ": with set-up and upload (BLOG, ASIAI, etalon)")
+ttft_sched = duration(
+    "ttft_sched", "t_sched", "t_first", ": a user's wait in an open loop, without coordinated omission"
+)
+ttfb = duration("ttfb", "t_submit", "t_headers", ": to the complete response head")
+ttfb_sched = duration("ttfb_sched", "t_sched", "t_headers")
+dispatch_lag = duration("dispatch_lag", "t_sched", "t_dispatch", ": how late the generator was")
+send_time = duration("send_time", "t_dispatch", "t_submit", ": connection set-up and upload")
+e2e = duration("e2e", "t_submit", "t_last", ": to the final content token (IETF 4.2.6)")
+e2e_sched = duration("e2e_sched", "t_sched", "t_last", ": free of coordinated omission")
+e2e_dispatch = duration("e2e_dispatch", "t_dispatch", "t_last", " (BLOG's request latency)")
+total_duration = duration("total_duration", "t_submit", "t_end", ": to the stream's end, whatever ended it (ASIAI-M3)")
+total_duration_sched = duration("total_duration_sched", "t_sched", "t_end")
+final_silence = duration("final_silence", "t_last", "t_end", ": from the last content token to the end of the stream")
 
 
-def ttft_any_sched(rows: Rows) -> Nanoseconds:
-    """t_any - t_sched."""
-    return between(rows, "t_sched", "t_any")
-
-
-def ttft_dispatch(rows: Rows) -> Nanoseconds:
-    """t_first - t_dispatch: includes connection set-up and upload (BLOG, ASIAI, etalon's client)."""
-    return between(rows, "t_dispatch", "t_first")
-
-
-def ttft_sched(rows: Rows) -> Nanoseconds:
-    """t_first - t_sched: the wait of a user of an open-loop system, without coordinated omission."""
-    return between(rows, "t_sched", "t_first")
-
-
-def ttfb(rows: Rows) -> Nanoseconds:
-    """t_headers - t_submit: to the complete response head."""
-    return between(rows, "t_submit", "t_headers")
-
-
-def ttfb_sched(rows: Rows) -> Nanoseconds:
-    """t_headers - t_sched."""
-    return between(rows, "t_sched", "t_headers")
-
-
-def dispatch_lag(rows: Rows) -> Nanoseconds:
-    """t_dispatch - t_sched: how late the generator was."""
-    return between(rows, "t_sched", "t_dispatch")
-
-
-def send_time(rows: Rows) -> Nanoseconds:
-    """t_submit - t_dispatch: connection set-up and upload."""
-    return between(rows, "t_dispatch", "t_submit")
-
-
-def e2e(rows: Rows) -> Nanoseconds:
-    """t_last - t_submit: to the final content token (IETF 4.2.6)."""
-    return between(rows, "t_submit", "t_last")
-
-
-def e2e_sched(rows: Rows) -> Nanoseconds:
-    """t_last - t_sched: free of coordinated omission."""
-    return between(rows, "t_sched", "t_last")
-
-
-def e2e_dispatch(rows: Rows) -> Nanoseconds:
-    """t_last - t_dispatch (BLOG's request latency)."""
-    return between(rows, "t_dispatch", "t_last")
-
-
-def total_duration(rows: Rows) -> Nanoseconds:
-    """t_end - t_submit: to the end of the stream, whatever ended it (ASIAI-M3)."""
-    return between(rows, "t_submit", "t_end")
-
-
-def total_duration_sched(rows: Rows) -> Nanoseconds:
-    """t_end - t_sched."""
-    return between(rows, "t_sched", "t_end")
-
-
-def gen_duration(rows: Rows) -> Nanoseconds:
+def gen_duration(rows: Rows) -> Numbers:
     """max(0, total_duration - ttft_any) (ASIAI-M5): the time of generating all output tokens, reasoning included."""
     total, first = total_duration(rows), ttft_any(rows)
     return np.where((total == NULL) | (first == NULL), NULL, np.maximum(0, total - np.maximum(first, 0)))
-
-
-def final_silence(rows: Rows) -> Nanoseconds:
-    """t_end - t_last: between the last content token and the end of the stream."""
-    return between(rows, "t_last", "t_end")

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
+from fastllmload.arrays import Mask, Numbers, Rows, Values
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request import durations as times
 from fastllmload.metrics.request import tpot as per_token
 from fastllmload.metrics.request.tpot import came_whole, spaced
-from fastllmload.metrics.run.window import Mask, Populations
+from fastllmload.metrics.run.window import Populations
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.records.run import Run
-
-Rows = npt.NDArray[Any]
-Numbers = npt.NDArray[np.int64]
 
 OF_GAPS = ("tpot", "tpot_n", "tpot_any")
 UNSPACED = "null: the answers were not streamed, so no gap between tokens was seen"
@@ -31,9 +26,9 @@ def latency_metrics(run: Run, chosen: Populations, tokens: TokenCounts) -> dict[
     """Distributions over the latency population; `_sched` counts from the scheduled instant."""
     mine = in_time(run.rows, chosen.latency)
     rows, output, timed = run.rows[mine], tokens.output[mine], spaced(run, tokens.timed)[mine]
-    in_ms = {**starts(rows), **durations(rows), **per_token_times(rows, output, timed)}
-    in_ms["tpot_any"] = per_token.tpot_any(rows, spaced(run, tokens.output)[mine])
-    found: dict[str, Metric] = {name: distribution(values, "ms") for name, values in in_ms.items()}
+    found: dict[str, Metric] = {
+        name: distribution(values, "ms") for name, values in by_request(run, tokens, mine).items()
+    }
     limited = (known(found["dispatch_lag"].p99) or 0.0) > LIMITED_ABOVE_MS
     found["dispatch_lag"] = replace(found["dispatch_lag"], generator_limited=limited)
     found |= token_rates(rows, output, timed)
@@ -63,40 +58,21 @@ def in_time(rows: Rows, population: Mask) -> Numbers:
     return mine if (t_sched[1:] >= t_sched[:-1]).all() else mine[np.argsort(t_sched, kind="stable")]
 
 
-def starts(rows: Rows) -> dict[str, npt.NDArray[Any]]:
-    """First-token latencies and durations before the answer, in ns."""
+DURATIONS = (
+    times.ttft, times.ttft_sched, times.ttft_any, times.ttft_any_sched, times.ttft_dispatch, times.ttfb, times.ttfb_sched,
+    times.dispatch_lag, times.send_time, times.e2e, times.e2e_sched, times.e2e_dispatch, times.total_duration,
+    times.total_duration_sched, times.gen_duration, times.final_silence,
+)  # fmt: skip
+
+
+def by_request(run: Run, tokens: TokenCounts, mine: Numbers) -> dict[str, Values]:
+    """Metric → ns of each of the rows *mine*: first-token latencies, durations, times per token."""
+    rows, output, timed = run.rows[mine], tokens.output[mine], spaced(run, tokens.timed)[mine]
     return {
-        "ttft": times.ttft(rows),
-        "ttft_sched": times.ttft_sched(rows),
-        "ttft_any": times.ttft_any(rows),
-        "ttft_any_sched": times.ttft_any_sched(rows),
-        "ttft_dispatch": times.ttft_dispatch(rows),
-        "ttfb": times.ttfb(rows),
-        "ttfb_sched": times.ttfb_sched(rows),
-        "dispatch_lag": times.dispatch_lag(rows),
-        "send_time": times.send_time(rows),
-    }
-
-
-def durations(rows: Rows) -> dict[str, npt.NDArray[Any]]:
-    """Durations of complete requests, in ns."""
-    return {
-        "e2e": times.e2e(rows),
-        "e2e_sched": times.e2e_sched(rows),
-        "e2e_dispatch": times.e2e_dispatch(rows),
-        "total_duration": times.total_duration(rows),
-        "total_duration_sched": times.total_duration_sched(rows),
-        "gen_duration": times.gen_duration(rows),
-        "final_silence": times.final_silence(rows),
-    }
-
-
-def per_token_times(rows: Rows, output: Numbers, timed: Numbers) -> dict[str, npt.NDArray[Any]]:
-    """Times per token, in ns."""
-    return {
+        **{of.__name__: of(rows) for of in DURATIONS},
         "tpot": per_token.tpot(rows, timed),
         "tpot_n": per_token.tpot_n(rows, timed),
-        "tpot_any": per_token.tpot_any(rows, output),
+        "tpot_any": per_token.tpot_any(rows, spaced(run, tokens.output)[mine]),
         "norm_latency": per_token.norm_latency(rows, output),
         "norm_latency_sched": per_token.norm_latency_sched(rows, output),
     }

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import asdict
 
+from fastllmload.arrays import Mask, Numbers
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Distribution, Metric
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.distribution.summary import distribution, without_nulls
-from fastllmload.metrics.request.durations import NULL, Mask, between, ttft
+from fastllmload.metrics.request.durations import NULL, between, ttft
 from fastllmload.records.run import Run
 
 OF_REQUESTS, OUTSIDE_THE_RUN = "connects of requests", "connects before and after the run"
-Numbers = npt.NDArray[np.int64]
 
 
 class RoundTrips(Metric, frozen=True, kw_only=True):
@@ -45,17 +44,13 @@ def network_metrics(run: Run, population: Mask) -> dict[str, Metric]:
     """
     rtt = rtt_ms(between(run.rows, "t_dispatch", "t_connected"), OF_REQUESTS)
     if not rtt.n:
-        rtt = rtt_ms(connects_outside_the_run(run), OUTSIDE_THE_RUN)
+        target = run.document.target
+        found = [round(ms * 1e6) for ms in (*target.connect_ms, *target.connect_after_ms)]
+        rtt = rtt_ms(np.array(found, np.int64), OUTSIDE_THE_RUN)
     if not run.document.config.output.ttft_net_adjusted:
         return {"rtt_ms": rtt}
     adjusted = np.full(0, NULL, np.int64)
     if (p50 := known(rtt.p50)) is not None:
         adjusted = ttft(run.rows[population]) - round(p50 * 1e6)
-    found = asdict(distribution(adjusted, "ms")) | {"rtt_p50_ms": rtt.p50}
-    return {"rtt_ms": rtt, "ttft_net_adjusted": NetAdjusted(**found)}
-
-
-def connects_outside_the_run(run: Run) -> Numbers:
-    """Times in ns of the TCP connects before the run and after its last request (`connect_ms`, `connect_after_ms`)."""
-    found = (*run.document.target.connect_ms, *run.document.target.connect_after_ms)
-    return np.array([round(ms * 1e6) for ms in found], np.int64)
+    fields = asdict(distribution(adjusted, "ms")) | {"rtt_p50_ms": rtt.p50}
+    return {"rtt_ms": rtt, "ttft_net_adjusted": NetAdjusted(**fields)}

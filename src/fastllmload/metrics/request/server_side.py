@@ -5,20 +5,16 @@ They are never pooled with client figures, which include queueing, loading and t
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
+from fastllmload.arrays import Floats, Mask, Numbers, Rows
 from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.request.tpot import SHORTEST_NS
 from fastllmload.metrics.run.window import Populations
 from fastllmload.records.run import Run
-
-Rows = npt.NDArray[Any]
 
 DURATIONS = ("total", "load", "prompt_eval", "eval")
 NOTE = "the server's own clock; not comparable with client figures of another server"
@@ -43,19 +39,19 @@ def server_side_metrics(run: Run, chosen: Populations) -> dict[str, Metric]:
     }
 
 
-def duration(rows: Rows, name: str) -> npt.NDArray[np.int64]:
+def duration(rows: Rows, name: str) -> Numbers:
     """ns, NULL where the server did not report it; *name* is one of DURATIONS."""
     reported = rows[f"server_{name}_ns"]
     return np.where(reported > 0, reported, NULL)
 
 
-def degenerate(rows: Rows) -> npt.NDArray[np.bool_]:
+def degenerate(rows: Rows) -> Mask:
     """Tokens were counted, but generated in less than 10 ms: the rate is 0.0 by rule (ASIAI-M1)."""
     spent = rows["server_eval_ns"]
     return (spent > 0) & (spent < SHORTEST_NS) & (rows["completion_tokens"] >= 0)
 
 
-def gen_tok_s(rows: Rows) -> npt.NDArray[np.float64]:
+def gen_tok_s(rows: Rows) -> Floats:
     """eval_count / eval_duration (ASIAI-M1 for Ollama); NaN without either."""
     spent, tokens = rows["server_eval_ns"], rows["completion_tokens"]
     reported = (spent > 0) & (tokens >= 0)

@@ -4,28 +4,13 @@ definitions with three names (5.6). NaN for null.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from fastllmload.metrics.request.durations import (
-    NULL,
-    Mask,
-    between,
-    e2e,
-    e2e_dispatch,
-    e2e_sched,
-    gen_duration,
-    to_float,
-)
+from fastllmload.arrays import Floats, Mask, Numbers, Rows
+from fastllmload.metrics.request.durations import NULL, between, e2e, e2e_dispatch, e2e_sched, gen_duration, to_float
 from fastllmload.metrics.tokens.counts import UNKNOWN
 from fastllmload.records.layout import FLAG_STREAM
 from fastllmload.records.run import Run
-
-Rows = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
 
 SHORTEST_NS = 10_000_000  # below 10 ms of generation the rate is degenerate: 0.0 (ASIAI-M1)
 

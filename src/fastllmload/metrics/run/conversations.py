@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Mask, Rows
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import Conversations, TurnResult
 from fastllmload.metrics.distribution.summary import distribution
@@ -15,7 +13,6 @@ from fastllmload.metrics.run.window import Populations
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
-Rows = npt.NDArray[Any]
 MOST_TURNS = 32
 
 
@@ -27,6 +24,7 @@ def conversations_block(run: Run, chosen: Populations) -> Conversations | None:
         return None
     sent = chosen.measured & (run.rows["t_dispatch"] > 0) & conversing(run)
     rows = run.rows[sent]
+    answers = run.rows[chosen.latency & conversing(run)]
     last = last_turns(rows)
     ended_badly = last[last["status"] != layout.OK]
     return Conversations(
@@ -38,11 +36,13 @@ def conversations_block(run: Run, chosen: Populations) -> Conversations | None:
         ended_by_leaving=int(np.count_nonzero(ended_badly["status"] == layout.CANCELLED)),
         tool_call_replies=int(np.count_nonzero(rows["flags"] & layout.FLAG_TOOL))
         - int(np.count_nonzero(last["flags"] & layout.FLAG_TOOL)),
-        turns=by_turn(run.rows[chosen.latency & conversing(run)]),
+        turns=tuple(
+            one_turn(answers[answers["turn"] == turn], turn) for turn in np.unique(answers["turn"])[:MOST_TURNS]
+        ),
     )
 
 
-def conversing(run: Run) -> npt.NDArray[np.bool_]:
+def conversing(run: Run) -> Mask:
     """Rows of classes that have conversations; all rows without classes."""
     classes = run.document.plan.description.classes
     numbers = [number for number, one in enumerate(classes) if one.conversations is not None]
@@ -57,18 +57,12 @@ def last_turns(rows: Rows) -> Rows:
     return last
 
 
-def by_turn(rows: Rows) -> tuple[TurnResult, ...]:
-    """One entry per turn."""
-    turns = np.unique(rows["turn"]).tolist()[:MOST_TURNS]
-    return tuple(one_turn(rows[rows["turn"] == turn], turn) for turn in turns)
-
-
-def one_turn(rows: Rows, turn: int) -> TurnResult:
+def one_turn(rows: Rows, turn: np.integer) -> TurnResult:
     counted = rows[rows["prompt_tokens"] > 0]
     reported = counted[counted["cached_tokens"] >= 0]
     cached = float(reported["cached_tokens"].sum() / reported["prompt_tokens"].sum()) if len(reported) else None
     return TurnResult(
-        turn=turn,
+        turn=int(turn),
         requests=len(rows),
         ttft=distribution(ttft(rows), "ms"),
         prompt_tokens_mean=float(counted["prompt_tokens"].mean()) if len(counted) else None,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats, Numbers
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.metrics.distribution.summary import number
 from fastllmload.settings import Output
@@ -52,7 +52,7 @@ def cost_metrics(output: Output, output_tok_s: float | None) -> dict[str, Metric
     }
 
 
-def power_w(t_ns: npt.NDArray[np.int64], watts: npt.NDArray[np.float64], start_ns: int, end_ns: int) -> float | None:
+def power_w(t_ns: Numbers, watts: Floats, start_ns: int, end_ns: int) -> float | None:
     """Time average over [start, end] of samples that ascend in time; NaN samples are left out.
 
     Between two samples power is taken as linear, before the first and after the last as constant. None without a sample

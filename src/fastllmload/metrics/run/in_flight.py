@@ -8,18 +8,14 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.metrics.distribution.summary import number
 from fastllmload.metrics.run.window import Window
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.metrics.tokens.timeline import BEARING
 from fastllmload.records.run import Run
-
-Floats = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 EVENTS_AT_ONCE = 1 << 16  # so that intermediate arrays stay in the cache
 CELLS = 1 << 16  # cells of time in which the maximum is located first
@@ -131,7 +127,8 @@ class Cells:
 
 def highest(run: Run, window: Window, tokens: TokenCounts, alive: InFlight, cells: Cells) -> float:
     """The maximum for the requests *alive* just before the ends in candidate cells, or before w1."""
-    instants = sampling_instants(alive.end, window)
+    inside = alive.end[(alive.end > window.w0_ns) & (alive.end < window.w1_ns)]
+    instants = np.unique(np.append(inside, window.w1_ns))
     instants = instants[cells.candidates()[cells.of(instants)]]
     change, totals = np.zeros(len(instants) + 1), alive.prompt.copy()
     add_at(change, first_after(instants, alive.begin), alive.prompt)
@@ -148,12 +145,6 @@ def add_at(sums: Floats, positions: Numbers, amount: Floats) -> None:
         low = int(positions.min())
         part = np.bincount(positions - low, amount)
         sums[low : low + len(part)] += part
-
-
-def sampling_instants(ends: Numbers, window: Window) -> Numbers:
-    """Ends in (w0, w1), and w1: the maximum is just before one of them."""
-    inside = ends[(ends > window.w0_ns) & (ends < window.w1_ns)]
-    return np.unique(np.append(inside, window.w1_ns))
 
 
 def first_after(instants: Numbers, t_ns: Numbers) -> Numbers:

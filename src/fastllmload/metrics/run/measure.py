@@ -6,6 +6,7 @@ some of the names in `metrics`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,31 +24,44 @@ from fastllmload.metrics.request.latencies import latency_metrics
 from fastllmload.metrics.request.network import network_metrics
 from fastllmload.metrics.request.server_side import server_side_metrics
 from fastllmload.metrics.run import success
-from fastllmload.metrics.run.bounds import bounds_of
+from fastllmload.metrics.run.bounds import bounds_in_place, bounds_of, unfinished_in_window, with_unfinished
 from fastllmload.metrics.run.cold_start import cold_start_metrics
 from fastllmload.metrics.run.conversations import conversations_block
 from fastllmload.metrics.run.cost import cost_metrics
-from fastllmload.metrics.run.counts import consistency_metrics, counts_of
 from fastllmload.metrics.run.in_flight import in_flight_metrics
-from fastllmload.metrics.run.lost import without_lost
 from fastllmload.metrics.run.per_class import classes_block
 from fastllmload.metrics.run.reasoning import reasoning_metrics
 from fastllmload.metrics.run.steadiness import steadiness
-from fastllmload.metrics.run.success import by_target
+from fastllmload.metrics.run.success import by_target, consistency_metrics, counts_of
 from fastllmload.metrics.run.throughput import throughput_metrics, time_base
-from fastllmload.metrics.run.unfinished import bounds_in_place, unfinished_in_window, with_unfinished
-from fastllmload.metrics.run.users import users_block
-from fastllmload.metrics.run.window import Window, populations, window_of
+from fastllmload.metrics.run.window import Window, populations, users_block, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.fluidity import deadline_metrics, fluidity_metrics, fluidity_of
 from fastllmload.metrics.tokens.idle import idle_metrics
 from fastllmload.metrics.tokens.itl import empty_chunks, gap_metrics, pooled
 from fastllmload.metrics.tokens.times import count_chunks, token_times
+from fastllmload.records.integrity import EVENTS, ROWS, TEXT
 from fastllmload.records.run import Run
 
 VLLM = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}  # vLLM's name: name here
 REASONING = {"ttft_any": "ttft_any", "tpot_any": "tpot_any"}  # for runs with reasoning
 FLAT = {"mean": "mean", "median": "p50", "std": "std", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p999"}
+# Computed from the stamps in rows only; all others need events or the text of answers.
+OF_ROWS = frozenset(
+    (
+        *("ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttft_dispatch", "ttfb", "ttfb_sched", "dispatch_lag"),
+        *("send_time", "e2e", "e2e_sched", "e2e_dispatch", "total_duration", "total_duration_sched", "gen_duration"),
+        *("final_silence", "req_s", "req_s_makespan", "success_rate", "completion_rate", "fail_rate", "errors"),
+        *("refusals", "rtt_ms", "ttft_net_adjusted", "cold_start_latency", "server_total_duration"),
+        *("server_load_duration", "server_prompt_eval_duration", "server_eval_duration", "server_ttft"),
+    )
+)
+BLOCKS = ("window", "errors", "by_target", "slo", "fairness", "classes", "conversations", "users", "steadiness")
+OF_EVENTS = ("slo", "fairness", "classes", "steadiness")
+COUNTS_OF_EVENTS = (
+    "events", "output_tokens", "output_tokens_source", "reasoning_tokens", "answer_tokens", "reasoning_tokens_source",
+)  # fmt: skip
+KEPT = ("unit", "pooled_as", "insufficient", "note", "caveat")
 
 
 def flat_keys(
@@ -138,3 +152,38 @@ def measure_intact(run: Run) -> dict[str, Any]:
         "steadiness": steadiness(run, window, chosen, gaps),
         **flat_keys(metrics, counts, slo, window),
     }
+
+
+def without_lost(found: dict[str, Any], run: Run) -> dict[str, Any]:
+    """*found* (the result of `measure`) with null for every figure that needs a damaged file of *run*."""
+    damage = run.lost(EVENTS, TEXT)
+    if damage is None:
+        return found
+    no_rows = run.lost(ROWS) is not None
+    metrics = {
+        name: each if name in OF_ROWS and not no_rows else without_values(each, damage)
+        for name, each in found["metrics"].items()
+    }
+    kept = {} if no_rows else found["counts"] | dict.fromkeys(COUNTS_OF_EVENTS)
+    flat = {name for name, each in found.items() if each is None or isinstance(each, int | float)}
+    return {
+        **found,
+        **{name: None for name in flat if no_rows or needs_events(name)},
+        "metrics": metrics,
+        "counts": {name: kept.get(name) for name in found["counts"]},
+        **dict.fromkeys(BLOCKS if no_rows else OF_EVENTS),
+        "incidents": [*run.document.incidents, f"{damage}; figures that need it are n/a"],
+    }
+
+
+def needs_events(name: str) -> bool:
+    """Whether one of vLLM's flat keys needs events; those of TTFT, E2E and of requests do not."""
+    return name not in ("duration", "completed", "failed", "request_throughput", "total_input_tokens") and not (
+        name.endswith(("_ttft_ms", "_ttft_any_ms", "_e2el_ms"))
+    )
+
+
+def without_values(metric: Mapping[str, Any], damage: str) -> dict[str, Any]:
+    """The metric without its values, and with the reason."""
+    empty = {name: value if name in KEPT else None for name, value in metric.items()}
+    return {**empty, **({"n": 0} if "n" in metric else {}), "not_estimable": {}, "note": f"not known: {damage}"}

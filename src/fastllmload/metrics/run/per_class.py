@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload.documents.run import ClassResult, RunDocument
+from fastllmload.documents.run import ClassResult
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.objective import class_name
 from fastllmload.metrics.request import durations
@@ -15,8 +15,7 @@ from fastllmload.metrics.request.latencies import in_time
 from fastllmload.metrics.request.tpot import came_whole, spaced, tpot, tpot_any
 from fastllmload.metrics.run import success
 from fastllmload.metrics.run.throughput import output_tok_s, req_s
-from fastllmload.metrics.run.users import gave_up, left_by_plan
-from fastllmload.metrics.run.window import Populations, Window
+from fastllmload.metrics.run.window import Populations, Window, gave_up, left_by_plan
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.metrics.tokens.itl import gap_metrics, pooled
 from fastllmload.metrics.tokens.times import TokenTimes
@@ -31,16 +30,11 @@ def classes_block(
     numbers = np.unique(run.rows["request_class"][chosen.measured]).tolist()
     if len(numbers) < 2:
         return None
-    named = {class_name(n, run.document): one_class(run, window, chosen, tokens, times, n) for n in numbers}
-    return {name: with_target(one, name, run.document) for name, one in named.items()}
-
-
-def with_target(one: ClassResult, name: str, document: RunDocument) -> ClassResult:
-    """*one* with target and protocol of class *name*; as it is where the classes are those of a data set."""
-    found = next((each for each in document.target.classes if each.name == name), None)
-    if found is None:
-        return one
-    return replace(one, endpoint_type=found.endpoint_type, urls=found.urls, model=found.model)
+    found = {class_name(n, run.document): one_class(run, window, chosen, tokens, times, n) for n in numbers}
+    for one in run.document.target.classes:  # empty where the classes are those of a data set
+        if one.name in found:
+            found[one.name] = replace(found[one.name], endpoint_type=one.endpoint_type, urls=one.urls, model=one.model)
+    return found
 
 
 def one_class(
@@ -49,11 +43,7 @@ def one_class(
     """Counts over the complete phase; latencies of successful requests in the window; rates per second of the window."""
     members = run.rows["request_class"] == number
     kept = in_time(run.rows, chosen.latency & members)
-    rows, submitted, measured = (
-        run.rows[kept],
-        run.rows[chosen.submitted & members],
-        run.rows[chosen.measured & members],
-    )
+    rows, measured = run.rows[kept], run.rows[chosen.measured & members]
     ok = chosen.measured & members & (run.rows["status"] == layout.OK)
     gaps = gap_metrics(times, pooled(run, chosen.latency & members, tokens, times))
     reasoned = (rows["reasoning_events"] > 0).any()
@@ -63,7 +53,7 @@ def one_class(
         failed=failures(measured),
         left=int((left_by_plan(measured) | gave_up(measured)).sum()),
         came_whole=int(came_whole(run)[kept].sum()),
-        success_rate=success.success_rate(submitted),
+        success_rate=success.success_rate(run.rows[chosen.submitted & members]),
         req_s=None if window is None else req_s(run, window, ok),
         output_tok_s=None if window is None else output_tok_s(run, window, tokens, ok),
         input_tokens_mean=mean(tokens.input[kept]),

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
-from fastllmload.documents.fields import Number
+from fastllmload.arrays import Floats, Mask, Numbers, Rows
 from fastllmload.documents.metric import Metric
+from fastllmload.documents.run import Counts
 from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.request.durations import Mask, between, to_float
+from fastllmload.metrics.request.durations import between, to_float
 from fastllmload.metrics.request.tpot import came_whole, per_second
 from fastllmload.metrics.run.window import Populations
 from fastllmload.metrics.tokens.counts import UNKNOWN, TokenCounts, all_reasoning, leading_tokens, reasoning_tokens
 from fastllmload.metrics.tokens.timeline import of_kind
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-
-Rows = npt.NDArray[Any]
-Numbers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # Source of the number: the server's usage; its count for each reasoning event; all output, where no answer token came; the
 # output less the answer, where there is nearly one event per token.
@@ -55,31 +52,21 @@ def reasoning_of(run: Run, tokens: TokenCounts) -> Reasoning:
     return Reasoning(found, source)
 
 
-class ReasoningCounts(TypedDict):
-    """Part of `counts`. *reasoned* and *all_reasoning* are answers of the latency population: those with streamed reasoning,
-    and those without an answer token. Tokens are those of all successful requests, like `output_tokens`.
-    """
-
-    reasoned: int
-    all_reasoning: int
-    reasoning_tokens: int
-    answer_tokens: int
-    reasoning_tokens_source: dict[str, Number]
-
-
-def reasoning_counts(run: Run, chosen: Populations, tokens: TokenCounts) -> ReasoningCounts:
+def with_reasoning(counts: Counts, run: Run, chosen: Populations, tokens: TokenCounts) -> Counts:
+    """*counts* with those of reasoning: answers of the latency population, and tokens of all successful requests."""
     ok = chosen.measured & (run.rows["status"] == layout.OK)
     found = reasoning_of(run, tokens)
     selected = ok & ((run.rows["reasoning_events"] > 0) | (found.tokens > 0))
     reasoning, known = found.tokens[ok], found.tokens[ok] >= 0
     sources = np.bincount(found.source[selected], minlength=len(SOURCES))
-    return {
-        "reasoned": int((chosen.latency & (run.rows["reasoning_events"] > 0)).sum()),
-        "all_reasoning": int((chosen.latency & all_reasoning(run.rows)).sum()),
-        "reasoning_tokens": int(reasoning[known].sum()),
-        "answer_tokens": int(np.maximum(tokens.output[ok] - reasoning, 0)[known].sum()),
-        "reasoning_tokens_source": {name: int(sources[n]) for n, name in enumerate(SOURCES)},
-    }
+    return replace(
+        counts,
+        reasoned=int((chosen.latency & (run.rows["reasoning_events"] > 0)).sum()),
+        all_reasoning=int((chosen.latency & all_reasoning(run.rows)).sum()),
+        reasoning_tokens=int(reasoning[known].sum()),
+        answer_tokens=int(np.maximum(tokens.output[ok] - reasoning, 0)[known].sum()),
+        reasoning_tokens_source={name: int(sources[n]) for n, name in enumerate(SOURCES)},
+    )
 
 
 def reasoning_metrics(run: Run, population: Mask, tokens: TokenCounts) -> dict[str, Metric]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats, Numbers, Rows
 from fastllmload.documents import run as documents
 from fastllmload.metrics.distribution.summary import without_nulls
 from fastllmload.metrics.request.durations import NULL, e2e, ttft, ttft_any
@@ -20,8 +19,6 @@ from fastllmload.statistics.batches import BATCHES
 from fastllmload.statistics.interval import Sample
 from fastllmload.statistics.trend import DRIFTED, drift, mser5
 
-Rows = npt.NDArray[Any]
-Instants = npt.NDArray[np.int64]
 MEASURED = {"ttft": ttft, "e2e": e2e}
 STRETCHES, INSTANTS = BATCHES, 20  # parts of the window; instants in each at which requests in flight are counted
 LEAST_REQUESTS = 10 * BATCHES
@@ -102,7 +99,7 @@ def queue(run: Run, window: Window | None, chosen: Populations) -> documents.InF
     return documents.InFlightTrend(first_half=found.first, second_half=found.second, p=found.p, growing=grown)
 
 
-def transient(rows: Rows, values: npt.NDArray[np.int64], window: Window | None) -> documents.Transient | None:
+def transient(rows: Rows, values: Numbers, window: Window | None) -> documents.Transient | None:
     """Where MSER-5 would begin to measure in the measure phase, and where the window begins, for comparison.
 
     *rows* in order of t_sched. None for too few requests. `steady` false: the best cut leaves less than half.
@@ -132,7 +129,7 @@ def little(run: Run, window: Window | None) -> documents.LittlesLaw | None:
 
 
 def littles_law(
-    t_ns: Instants, counted: npt.NDArray[np.float64], begun: Instants, ended: Instants, w0_ns: int, w1_ns: int
+    t_ns: Numbers, counted: Floats, begun: Numbers, ended: Numbers, w0_ns: int, w1_ns: int
 ) -> documents.LittlesLaw | None:
     """Mean number in flight = arrival rate x mean time in flight: *counted* in flight at instants *t_ns*; *begun* and
     *ended* in ns of every request, *ended* 0 = not yet. None without a count or a request in the window.
@@ -159,8 +156,8 @@ def littles_law(
     )
 
 
-def in_flight_counted(run: Run) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]] | None:
-    """Instants at which all workers were sampled, and how many requests they had in flight together.
+def in_flight_counted(run: Run) -> tuple[Numbers, Floats] | None:
+    """Numbers at which all workers were sampled, and how many requests they had in flight together.
 
     The supervisor samples one worker after the other within microseconds; samples are matched by their number.
     """

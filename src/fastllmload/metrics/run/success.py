@@ -1,35 +1,33 @@
-"""Computes how requests ended: counts by status and URL, success, groups of errors (spec/metrics 3.5, 6.3)."""
+"""Computes how requests ended: counts by status and URL, their tokens, success, groups of errors (spec/metrics 3.5, 6.3)."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
+from msgspec.structs import replace
 
+from fastllmload.arrays import Mask, Numbers, Rows
+from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import ErrorCount, TargetCounts
-from fastllmload.metrics.distribution.summary import estimated, scalar
-from fastllmload.metrics.run.users import gave_up, left_by_plan
+from fastllmload.documents.run import Counts, ErrorCount, TargetCounts
+from fastllmload.metrics.distribution.summary import distribution, estimated, scalar
+from fastllmload.metrics.request.durations import NULL
+from fastllmload.metrics.request.tpot import came_whole
+from fastllmload.metrics.run.reasoning import with_reasoning
+from fastllmload.metrics.run.window import Populations, gave_up, left_by_plan
+from fastllmload.metrics.tokens.counts import SOURCES, TokenCounts
 from fastllmload.records import layout
+from fastllmload.records.generated_text import texts, tokenizer_of
 from fastllmload.records.run import Run
 from fastllmload.statistics.interval import ConfidenceInterval, Estimate, share_interval
 
-Rows = npt.NDArray[Any]
-
 # "errors" counts explicit errors only; IETF Table 7 has 99.7% completion with 0 errors.
 EXPLICIT = (
-    layout.HTTP_ERROR,
-    layout.RATE_LIMITED,
-    layout.CONNECTION_ERROR,
-    layout.PROTOCOL_ERROR,
-    layout.TRUNCATED,
+    layout.HTTP_ERROR, layout.RATE_LIMITED, layout.CONNECTION_ERROR, layout.PROTOCOL_ERROR, layout.TRUNCATED,
     layout.STREAM_ERROR,
-)
+)  # fmt: skip
 
 
 def by_status(rows: Rows) -> dict[str, int]:
-    """Number of requests of each status, all statuses named."""
     counts = np.bincount(rows["status"], minlength=len(layout.STATUS_NAMES))
     return {name: int(counts[number]) for number, name in enumerate(layout.STATUS_NAMES)}
 
@@ -40,7 +38,6 @@ def success_rate(rows: Rows) -> float | None:
 
 
 def explicit_errors(rows: Rows) -> int:
-    """Requests that ended with an explicit error, see EXPLICIT."""
     return int(np.isin(rows["status"], EXPLICIT).sum())
 
 
@@ -73,11 +70,9 @@ def fail_rates(rows: Rows, rate: float | None, estimate: Estimate | None) -> dic
 
 def complement(estimate: Estimate | None) -> Estimate | None:
     """The estimate of 1 - share."""
-    return (
-        ConfidenceInterval(1 - estimate.high, 1 - estimate.low)
-        if isinstance(estimate, ConfidenceInterval)
-        else estimate
-    )
+    if isinstance(estimate, ConfidenceInterval):
+        return ConfidenceInterval(1 - estimate.high, 1 - estimate.low)
+    return estimate
 
 
 def error_groups(rows: Rows) -> tuple[ErrorCount, ...]:
@@ -113,3 +108,66 @@ def one_target(url: str, rows: Rows) -> TargetCounts:
     ok = int(np.count_nonzero(sent["status"] == layout.OK))
     others = int((sent["status"] == layout.IN_FLIGHT).sum() + (left_by_plan(sent) | gave_up(sent)).sum())
     return TargetCounts(url=url, dispatched=len(sent), ok=ok, failed=len(sent) - ok - others, errors=error_groups(sent))
+
+
+def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> Counts:
+    """`counts` of run.json: requests by status, tokens of the successful ones, and the sources of the token counts."""
+    rows = run.rows[chosen.measured]
+    statuses = by_status(rows)
+    left = int((left_by_plan(rows) | gave_up(rows)).sum())
+    ok = chosen.measured & (run.rows["status"] == layout.OK)
+    unsent = never_reached(run, len(rows))
+    sources = np.bincount(tokens.source[ok], minlength=len(SOURCES))
+    return replace(
+        with_reasoning(replace(Counts(), **statuses), run, chosen, tokens),
+        planned=len(rows) + unsent,
+        dispatched=len(rows) - statuses["not_sent"],
+        not_sent=statuses["not_sent"] + unsent,
+        cut_after_end=int((rows["error"] == layout.CUT_AFTER_END).sum()),
+        unknown_finish=int(((rows["finish"] == layout.FINISH_OTHER) & (rows["status"] == layout.OK)).sum()),
+        failed=len(rows) - statuses["ok"] - statuses["not_sent"] - statuses["in_flight"] - left,
+        left=left,
+        explicit_errors=explicit_errors(rows),
+        submitted_in_window=int(chosen.submitted.sum()),
+        latency_population=int(chosen.latency.sum()),
+        came_whole=int((chosen.latency & came_whole(run)).sum()),
+        input_tokens=int(np.maximum(tokens.input[ok], 0).sum()),
+        output_tokens=int(np.maximum(tokens.output[ok], 0).sum()),
+        output_tokens_source={name or "none": int(sources[n]) for n, name in enumerate(SOURCES)},
+        events=len(run.events),
+    )
+
+
+def never_reached(run: Run, sent: int) -> int:
+    """Planned requests of a closed loop that no slot sent, because the run or a worker ended before. They were due at no
+    instant, so they have no rows. 0 where the plan's length is not a bound, and for conversations, where turns wait for
+    replies.
+    """
+    plan = run.document.plan
+    load = plan.description.load
+    bounded = load.loop == "closed" and load.duration_s is None and not load.cycles
+    if not bounded or plan.description.conversations is not None or run.phase("measure") is None:
+        return 0
+    return max(0, int(known(plan.requests) or 0) - sent)
+
+
+def usage_less_tokenizer(run: Run, population: Mask) -> Numbers:
+    """|visible tokens by usage - tokens of the recorded text| of each row in *population*; NULL where one is missing.
+
+    Usage also counts the end token on some servers, so 1 is common.
+    """
+    found = np.full(len(run.rows), NULL, np.int64)
+    reported = population & (run.rows["completion_tokens"] >= 0)
+    tokenizer = tokenizer_of(run) if len(run.text) and reported.any() else None
+    if tokenizer is None:
+        return found[population]
+    for row, text in texts(run):
+        if reported[row]:
+            visible = int(run.rows["completion_tokens"][row]) - max(0, int(run.rows["reasoning_tokens"][row]))
+            found[row] = abs(visible - tokenizer.count(text))
+    return found[population]
+
+
+def consistency_metrics(run: Run, population: Mask) -> dict[str, Metric]:
+    """`usage_less_tokenizer`: one value per request of the latency population whose text was recorded."""
+    return {"usage_less_tokenizer": distribution(usage_less_tokenizer(run, population), "tokens")}

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from fastllmload.arrays import Floats, Mask, Numbers, Rows, Values
 from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import estimated, scalar
-from fastllmload.metrics.run.users import gave_up, left_by_plan
-from fastllmload.metrics.run.window import Populations, Window
+from fastllmload.metrics.run.window import Populations, Window, gave_up, left_by_plan
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.metrics.tokens.timeline import BEARING
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.statistics.batches import BATCHES
 from fastllmload.statistics.interval import Estimate, rate_interval
-
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # Name -> unit of the rates that are counted by the time of tokens and completions.
 WINDOWED = {
@@ -57,26 +51,20 @@ def share_in_window(run: Run, window: Window, tokens: TokenCounts, chosen: Mask)
 
 def output_tok_s(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> float | None:
     """Output tokens of the *chosen* requests that came in the window, per second; whatever their submission time."""
-    if window.seconds <= 0:
-        return None
-    return float(np.dot(share_in_window(run, window, tokens, chosen), tokens.output)) / window.seconds
+    return per_second(float(np.dot(share_in_window(run, window, tokens, chosen), tokens.output)), window.seconds)
 
 
 def req_s(run: Run, window: Window, ok: Mask) -> float | None:
     """*ok* requests whose last token came in the window, per second."""
-    if window.seconds <= 0:
-        return None
-    return float(np.count_nonzero(ok & window.holds(run.rows["t_last"]))) / window.seconds
+    return per_second(float(np.count_nonzero(ok & window.holds(run.rows["t_last"]))), window.seconds)
 
 
 def input_tok_s(run: Run, window: Window, taken: Numbers, ok: Mask) -> float | None:
     """*taken* input tokens of *ok* requests whose first token came in the window, per second."""
-    if window.seconds <= 0:
-        return None
-    return float(taken[ok & window.holds(first_token(run.rows))].sum()) / window.seconds
+    return per_second(float(taken[ok & window.holds(first_token(run.rows))].sum()), window.seconds)
 
 
-def first_token(rows: npt.NDArray[Any]) -> Numbers:
+def first_token(rows: Rows) -> Numbers:
     """t_first, or t_any of an answer that is all reasoning."""
     return np.where(rows["t_first"] > 0, rows["t_first"], rows["t_any"])
 
@@ -86,14 +74,14 @@ def stretch_edges(window: Window) -> Floats:
     return np.linspace(window.w0_ns, window.w1_ns, BATCHES + 1)
 
 
-def amounts_by_stretch(t_ns: Numbers, amounts: npt.NDArray[Any], window: Window) -> Floats:
+def amounts_by_stretch(t_ns: Numbers, amounts: Values, window: Window) -> Floats:
     """float64[BATCHES]: sum of the *amounts* whose times lie in each stretch."""
     inside = window.holds(t_ns)
     sums, _ = np.histogram(t_ns[inside], stretch_edges(window), weights=amounts[inside].astype(np.float64))
     return sums
 
 
-def tokens_by_stretch(rows: npt.NDArray[Any], amount: Numbers, window: Window) -> Floats:
+def tokens_by_stretch(rows: Rows, amount: Numbers, window: Window) -> Floats:
     """float64[BATCHES]: tokens in each stretch, each request's spread evenly from its first to its last.
 
     Accurate enough for the variance of the rate; the rate itself counts every token at its time.
@@ -115,7 +103,6 @@ def tokens_by_stretch(rows: npt.NDArray[Any], amount: Numbers, window: Window) -
 def stretches(
     run: Run, window: Window, ok: Mask, failed: Mask, tokens: TokenCounts, missed: Numbers
 ) -> dict[str, Floats]:
-    """The amounts of each rate, by stretch of the window."""
     rows, done = run.rows, run.rows[ok]
     return {
         "req_s": amounts_by_stretch(done["t_last"], np.ones(len(done)), window),
@@ -134,12 +121,11 @@ def rate_estimate(value: float | None, by_stretch: Floats, window: Window, lasti
     return rate_interval(by_stretch * (value * window.seconds / total), window.seconds, lasting_s)
 
 
-def mean_time_s(rows: npt.NDArray[Any]) -> float:
-    """Mean time from dispatch to end in s; 0 without rows."""
+def mean_time_s(rows: Rows) -> float:
     return float((rows["t_end"] - rows["t_dispatch"]).mean()) / 1e9 if len(rows) else 0.0
 
 
-def makespan_s(t_dispatch: npt.NDArray[np.int64], t_last: npt.NDArray[np.int64]) -> float | None:
+def makespan_s(t_dispatch: Numbers, t_last: Numbers) -> float | None:
     """max t_last - min t_dispatch in s over times in ns, 0 = did not happen (BLOG); None without both."""
     begun, ended = t_dispatch[t_dispatch > 0], t_last[t_last > 0]
     if len(begun) == 0 or len(ended) == 0:

@@ -1,19 +1,20 @@
-"""Determines the measurement window of a run and the populations in it (spec/metrics 2)."""
+"""Determines the measurement window of a run and the populations in it (spec/metrics 2).
+
+Requests of users who left by plan (whatever the server did) or read slowly (which determines their times) are in neither the
+latency nor the attainment population. A request that its user gave up after a deadline was not served: it stays in the
+attainment population, misses every objective, and does not count in `fail_rate`; `abandon_rate` is their share.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fastllmload.documents.run import Phase
-from fastllmload.metrics.run.users import excluded
+from fastllmload.arrays import Mask, Numbers, Rows
+from fastllmload.documents.run import Phase, Users
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Window:
     def seconds(self) -> float:
         return (self.w1_ns - self.w0_ns) / 1e9
 
-    def holds(self, t_ns: npt.NDArray[np.int64]) -> Mask:
+    def holds(self, t_ns: Numbers) -> Mask:
         """Which times lie inside; times of 0 never do."""
         before_end = t_ns <= self.w1_ns if self.closed else t_ns < self.w1_ns
         return (t_ns > 0) & (t_ns >= self.w0_ns) & before_end
@@ -49,7 +50,7 @@ def window_of(run: Run) -> Window | None:
     return by_count(rows, 0.0 if phase is None else phase.ramp_share)
 
 
-def by_duration(run: Run, rows: npt.NDArray[Any], phase: Phase) -> Window:
+def by_duration(run: Run, rows: Rows, phase: Phase) -> Window:
     """The window of a phase bounded by duration. In a killed run it ends with the last record, if that is earlier."""
     last = max(int(rows["t_dispatch"].max()), int(rows["t_end"].max()))
     end = last if phase.end_ns is None else phase.end_ns
@@ -59,7 +60,7 @@ def by_duration(run: Run, rows: npt.NDArray[Any], phase: Phase) -> Window:
     return Window(phase.start_ns + round(phase.ramp_share * (end - phase.start_ns)), end, closed=False)
 
 
-def by_count(rows: npt.NDArray[Any], ramp_share: float) -> Window | None:
+def by_count(rows: Rows, ramp_share: float) -> Window | None:
     """First t_submit to last t_end; None when nothing was submitted or nothing ended."""
     submitted, ended = rows["t_submit"][rows["t_submit"] > 0], rows["t_end"]
     if len(submitted) == 0 or not ended.any():
@@ -75,7 +76,7 @@ class Populations:
     *measured*: rows of the measure phase; *submitted*: those sent, or tried, in the window and ended since (attainment
     population); *latency*: those of *submitted* that are ok. A request whose last byte was never sent counts at its
     t_dispatch. Requests in flight when a run was killed are in neither, nor are those of users who left by plan or read
-    slowly (`metrics.run.users`).
+    slowly.
     """
 
     measured: Mask
@@ -96,3 +97,44 @@ def populations(run: Run, window: Window | None) -> Populations:
     inside = window.holds(np.maximum(instant, window.w0_ns) if window.closed else instant) & (instant > 0)
     submitted = measured & ended & inside & ~excluded(rows)
     return Populations(measured, submitted, submitted & (rows["status"] == layout.OK))
+
+
+def left_by_plan(rows: Rows) -> Mask:
+    found: Mask = rows["error"] == layout.CLIENT_CANCELLED
+    return found
+
+
+def gave_up(rows: Rows) -> Mask:
+    found: Mask = rows["error"] == layout.CLIENT_ABANDONED
+    return found
+
+
+def read_slowly(rows: Rows) -> Mask:
+    found: Mask = (rows["client"] & layout.CLIENT_SLOW) != 0
+    return found
+
+
+def excluded(rows: Rows) -> Mask:
+    """Requests that are in no population, because they do not show how the server performs."""
+    return left_by_plan(rows) | read_slowly(rows)
+
+
+def users_block(rows: Rows) -> Users | None:
+    """`users` of run.json, over the *rows* of the measure phase; None when all of them waited for the end."""
+    if not rows["client"].any():
+        return None
+    left, gone, slow = left_by_plan(rows), gave_up(rows), read_slowly(rows)
+    chosen = (rows["client"] & layout.CLIENT_CANCELS) != 0
+    heard = left & (rows["content_events"] > 0)
+    return Users(
+        chosen_to_leave=int(chosen.sum()),
+        left_by_plan=int(left.sum()),
+        ended_before_leaving=int((chosen & (rows["status"] == layout.OK)).sum()),
+        events_until_they_left=float(rows["content_events"][heard].mean()) if heard.any() else None,
+        gave_up=int(gone.sum()),
+        slow_readers=int(slow.sum()),
+        denominators=(
+            "requests that users left by plan or read slowly count in no latency, success rate or attainment; requests that "
+            "users gave up count in success_rate, fail_rate and attainment as neither ok nor failed"
+        ),
+    )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from fastllmload._ext import deadlines
+from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.metrics.distribution.summary import distribution, number
-from fastllmload.metrics.request.durations import Mask, Nanoseconds, committed
+from fastllmload.metrics.request.durations import committed
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.metrics.tokens.times import TokenTimes
 from fastllmload.records.run import Run
@@ -22,7 +22,7 @@ from fastllmload.settings import Output
 STEP_NS = 100_000  # bisection ends at 0.1 ms
 
 
-def min_tbt_deadline(times: TokenTimes) -> Nanoseconds:
+def min_tbt_deadline(times: TokenTimes) -> Numbers:
     """Smallest D_d in ns whose deadline miss rate over the decode gaps is at most 0.1; NULL below two tokens."""
     found = np.empty(len(times.rows), np.int64)
     deadlines.least_deadline(times.t_ns, times.first, STEP_NS, found)
@@ -45,18 +45,8 @@ def deadline_metrics(population: Mask, times: TokenTimes) -> dict[str, Metric]:
     }
 
 
-Numbers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
 MS = 1_000_000
 FLUID_ABOVE = 0.9  # a request is fluid from this index on (spec/metrics 6.6)
-
-
-class DeadlineFields(TypedDict):
-    """Deadlines, which are printed with every value."""
-
-    d_p_ms: float | list[list[float]]
-    d_d_ms: float
 
 
 @dataclass(frozen=True)
@@ -73,7 +63,8 @@ class TokenDeadlines:
         table = np.array(sorted(self.d_p), np.float64)
         return np.rint(np.interp(input_tokens, table[:, 0], table[:, 1]) * MS).astype(np.int64)
 
-    def described(self) -> DeadlineFields:
+    def described(self) -> dict[str, Any]:
+        """Deadlines, which are printed with every value."""
         constant = self.d_p[0][1] if len(self.d_p) == 1 else [list(pair) for pair in sorted(self.d_p)]
         return {"d_p_ms": constant, "d_d_ms": self.d_d}
 

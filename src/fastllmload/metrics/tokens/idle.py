@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from fastllmload._ext import deadlines
+from fastllmload.arrays import Mask, Numbers, Rows
 from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution
-from fastllmload.metrics.request.durations import NULL, Mask, Nanoseconds, committed
+from fastllmload.metrics.request.durations import NULL, committed
 from fastllmload.metrics.tokens.times import TokenTimes
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.settings import Output
 
-Rows = npt.NDArray[Any]
-
 DEFAULT_SPEED = 20.0  # tokens/s (SG 5.1)
-
-
-class ReaderFields(TypedDict):
-    """The settings of a reader, which are printed with every value."""
-
-    speed_tok_s: float
-    d1_ms: float
 
 
 @dataclass(frozen=True)
@@ -42,7 +33,6 @@ class Reader:
 
     @property
     def per_token_ns(self) -> int:
-        """V in integer ns."""
         return round(1e9 / self.speed)
 
     @property
@@ -50,18 +40,13 @@ class Reader:
         """D_1 in ns."""
         return self.per_token_ns if self.d1_ns is None else self.d1_ns
 
-    def described(self) -> ReaderFields:
+    def described(self) -> dict[str, Any]:
+        """The settings, which are printed with every value."""
         return {"speed_tok_s": self.speed, "d1_ms": self.first_ns / 1e6}
 
 
 def reader_of(output: Output) -> Reader:
-    """The reader in the run's configuration."""
     return Reader(DEFAULT_SPEED if output.reading_speed is None else output.reading_speed)
-
-
-def waited_until(rows: Rows, tokens: npt.NDArray[np.int64]) -> Nanoseconds:
-    """t_end of requests whose reader still waited for a token (unfinished, or without tokens); 0 for the others."""
-    return np.where(unfinished(rows) | (tokens == 0), rows["t_end"], 0)
 
 
 def unfinished(rows: Rows) -> Mask:
@@ -69,19 +54,18 @@ def unfinished(rows: Rows) -> Mask:
     return ~np.isin(rows["status"], (layout.OK, layout.EMPTY, layout.REFUSED))
 
 
-def max_lateness(rows: Rows, times: TokenTimes, reader: Reader, origin: Nanoseconds) -> Nanoseconds:
+def max_lateness(rows: Rows, times: TokenTimes, reader: Reader, origin: Numbers) -> Numbers:
     """max over tokens of t_i - d_i in ns after *origin*, for the requests of *times* with these *rows*; may be negative.
 
     For an unfinished request that ended at T also T - d_(k+1), because the reader was waiting for the next token.
     """
     found = np.empty(len(rows), np.int64)
-    deadlines.lateness(
-        times.t_ns, times.first, origin, waited_until(rows, times.count), reader.first_ns, reader.per_token_ns, found
-    )
+    waited = np.where(unfinished(rows) | (times.count == 0), rows["t_end"], 0)  # until then, for a further token
+    deadlines.lateness(times.t_ns, times.first, origin, waited, reader.first_ns, reader.per_token_ns, found)
     return found
 
 
-def idle_latency(lateness: Nanoseconds) -> Nanoseconds:
+def idle_latency(lateness: Numbers) -> Numbers:
     """The part of *lateness* above 0, the time that the reader is idle. NULL stays NULL."""
     return np.where(lateness == NULL, NULL, np.maximum(lateness, 0))
 

@@ -7,22 +7,18 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from fastllmload._ext import tokenline
+from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.metrics.distribution.summary import distribution, number
-from fastllmload.metrics.request.durations import Mask
 from fastllmload.metrics.request.tpot import came_whole
 from fastllmload.metrics.tokens.counts import ESTIMATE, TokenCounts
 from fastllmload.metrics.tokens.times import CHUNK, TIMES_SOURCES, TokenTimes
 from fastllmload.records.run import Run
 from fastllmload.records.scratch import room
 from fastllmload.records.worker_files import as_bytes
-
-Numbers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 DIRECT_ABOVE = 0.90  # IETF B.2.1
 NAMES = {"direct": "itl", "A": "tbc", "B": "itl_b"}  # name in reports, by option
@@ -68,7 +64,9 @@ def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -
     single = share_single(times, tokens, kept)
     requested = run.document.config.output.itl_option
     option = choose(requested, single, bool((times.known() & kept).any()))
-    found = chunk_gaps(times, kept, run.directory) if option == "A" else token_gaps(times, kept, run.directory)
+    # Option A has a gap per pair of chunks; else all tokens of a chunk arrive at its time, and gaps inside it are 0.
+    between = times.chunks if option == "A" else times
+    found = gaps_of(between.t_ns, between.first, kept, run.directory)
     bearing = None
     if option != "A" and times.sizes is not None:
         bearing = times.sizes[np.repeat(kept, times.chunks.events)] > 0
@@ -106,16 +104,6 @@ def gaps_of(t_ns: Numbers, first: Numbers, kept: Mask, folder: Path | None = Non
     ns = room(int(borders[-1]), np.int64, folder)
     tokenline.take_gaps(t_ns, first, kept.view(np.uint8), ns)
     return TokenGaps(borders, ns)
-
-
-def chunk_gaps(times: TokenTimes, kept: Mask, folder: Path | None = None) -> TokenGaps:
-    """Option A: one gap per consecutive pair of chunks."""
-    return gaps_of(times.chunks.t_ns, times.chunks.first, kept, folder)
-
-
-def token_gaps(times: TokenTimes, kept: Mask, folder: Path | None = None) -> TokenGaps:
-    """Direct and option B: all tokens of a chunk arrive at its time, so gaps inside it are 0."""
-    return gaps_of(times.t_ns, times.first, kept, folder)
 
 
 class EmptyChunks(Value, frozen=True, kw_only=True):

@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import tokenline
+from fastllmload.arrays import Mask, Numbers
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.records.scratch import room
 from fastllmload.records.worker_files import as_bytes
-
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 AT_ONCE = 1 << 17  # events
 
@@ -79,7 +77,6 @@ class Timeline:
 
     @property
     def events(self) -> Numbers:
-        """Number of timed events of each chosen request."""
         return np.diff(self.first)
 
 

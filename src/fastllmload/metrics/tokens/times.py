@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import tokenline
+from fastllmload.arrays import Mask, Numbers, Values
 from fastllmload.metrics.tokens.counts import ESTIMATE, TokenCounts
-from fastllmload.metrics.tokens.timeline import AT_ONCE, Mask, Numbers, Timeline, stated_tokens, stretches, timeline
+from fastllmload.metrics.tokens.timeline import AT_ONCE, Timeline, stated_tokens, stretches, timeline
 from fastllmload.records.run import Run
 from fastllmload.records.scratch import room
 
@@ -50,7 +50,6 @@ class TokenTimes:
 
     @property
     def count(self) -> Numbers:
-        """Token times of each request."""
         return np.diff(self.first)
 
     def after(self, origin: Numbers) -> Numbers:
@@ -58,7 +57,6 @@ class TokenTimes:
         return self.t_ns - np.repeat(origin, self.count)
 
     def known(self) -> Mask:
-        """Per request: whether the tokens of its chunks are known."""
         found: Mask = self.source != CHUNK
         return found
 
@@ -134,11 +132,10 @@ def count_chunks(run: Run, chosen: Mask, tokens: TokenCounts) -> None:
 
 
 def items_of(first: Numbers, part: slice) -> slice:
-    """The items of the requests *part*."""
     return slice(int(first[part.start]), int(first[part.stop]))
 
 
-def per_request(sizes: Sizes, first: Numbers, of: Callable[[Sizes], npt.NDArray[Any]]) -> Numbers:
+def per_request(sizes: Sizes, first: Numbers, of: Callable[[Sizes], Values]) -> Numbers:
     """The sum of `of(sizes)` over the items of each request's list."""
     found = np.empty(len(first) - 1, np.int64)
     for part in stretches(first, AT_ONCE):

@@ -14,7 +14,7 @@ from fastllmload.documents.procedure import GuardrailFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.report.findings import Findings
-from fastllmload.metrics.levels.guardrail import overheads, throughput_change
+from fastllmload.metrics.levels.prefix_cache import change_percent, overheads
 from fastllmload.procedure.procedure_test import OF_CAPACITY, Conditions, ProcedureTest, first, shorter
 from fastllmload.search.load_sweep import LevelResult
 from fastllmload.search.saturation import (
@@ -106,7 +106,7 @@ def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
             (
                 TITLES[name],
                 value,
-                "-" if name == "baseline" else signed(throughput_change(baseline, value)),
+                "-" if name == "baseline" else signed(change_percent(baseline, value)),
                 requests[name],
             )
             for name, value in tokens.items()
@@ -125,7 +125,7 @@ def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
         throughput_output_tok_s=tokens,
         throughput_req_s=requests,
         throughput_change_percent={
-            name: throughput_change(baseline, value) for name, value in tokens.items() if name != "baseline"
+            name: change_percent(baseline, value) for name, value in tokens.items() if name != "baseline"
         },
         refused=refused,
     )

@@ -19,7 +19,7 @@ from fastllmload.experiment.level.settings import at_concurrency, changed
 from fastllmload.experiment.preparation.prefix_fill import filling, filling_unknown
 from fastllmload.experiment.report.findings import NOTHING, SHARE
 from fastllmload.metrics.distribution.percentiles import percentile
-from fastllmload.metrics.levels.prefix_cache import prefix_tokens, throughput_improvement, ttft_reductions
+from fastllmload.metrics.levels.prefix_cache import change_percent, prefix_tokens, ttft_reductions
 from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, by_count, by_duration, fewer, shorter
 from fastllmload.records import layout
 from fastllmload.search.bisection import Bisection
@@ -140,7 +140,7 @@ def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
         reveals=NOTHING,
     )
     hit = {state: level.figure("cache_hit_rate") for state, level in levels.items()}
-    improvement = throughput_improvement(throughput.get("off"), throughput.get("warm"))
+    improvement = change_percent(throughput.get("off"), throughput.get("warm"))
     gains: list[tuple[Cell, ...]] = [
         (f"TTFT reduction {state}, {name.upper()} (%)", reductions[state][name])
         for state in reductions
@@ -182,7 +182,7 @@ def split(levels: dict[str, Level]) -> list[tuple[Cell, ...]]:
         for level in levels.values():
             found = level.run.rows
             found = found[(found["phase"] == layout.MEASURE) & (found["status"] == layout.OK) & (found["t_first"] > 0)]
-            shared = prefix_tokens(level.run, found) > 0
+            shared = prefix_tokens(level.run, found["request"]) > 0
             if shared.all() or not shared.any():
                 return []
             part = found[shared == wanted]

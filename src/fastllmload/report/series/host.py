@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext import histogram
-from fastllmload.certificate.lag import LATE_NS
+from fastllmload.certificate.arrivals import LATE_NS
 from fastllmload.certificate.monitor import HICCUP, HISTOGRAMS, STALLS, WATCHED, read_worker_stalls
 from fastllmload.records import layout
 from fastllmload.records.run import Run

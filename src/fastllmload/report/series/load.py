@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload.metrics.run.users import gave_up, left_by_plan
+from fastllmload.metrics.run.window import gave_up, left_by_plan
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
