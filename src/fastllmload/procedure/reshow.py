@@ -15,6 +15,9 @@ from fastllmload.errors import InputError
 from fastllmload.experiment import journal
 from fastllmload.files import read_regular
 from fastllmload.procedure import runs_report
+from fastllmload.report.blocks import Page
+from fastllmload.report.html import page as html
+from fastllmload.report.render import markdown
 from fastllmload.search import report
 from fastllmload.sweep import report as sweep_report
 
@@ -32,8 +35,7 @@ class ReportKind(Generic[D]):
     kind: type[D]
     measured: Callable[[D], bool]
     lines: Callable[[D], Iterator[str]]
-    markdown: Callable[[D], str]
-    page: Callable[[D], str]
+    page: Callable[[D], Page]
     parts: str = "levels/"
 
     def rendered(self, folder: Path, form: str) -> str:
@@ -44,20 +46,17 @@ class ReportKind(Generic[D]):
             return read_regular(folder / self.file).decode()
         if form == "terminal":
             return "\n".join(self.lines(document)) + "\n"
-        return self.markdown(document) if form == "markdown" else self.page(document)
+        page = self.page(document)
+        return markdown.render_page(page) if form == "markdown" else html.render(page)
 
 
-SEARCH = ReportKind(
-    report.JSON, SearchDocument, lambda found: found.answer is not None, report.lines, report.markdown, report.page
-)
+SEARCH = ReportKind(report.JSON, SearchDocument, lambda found: found.answer is not None, report.lines, report.page)
 SWEEP = ReportKind(
-    sweep_report.JSON, SweepDocument, lambda found: bool(found.cells), sweep_report.lines, sweep_report.markdown,
-    sweep_report.page,
-)  # fmt: skip
+    sweep_report.JSON, SweepDocument, lambda found: bool(found.cells), sweep_report.lines, sweep_report.page
+)
 RUNS = ReportKind(
-    runs_report.JSON, RunsDocument, lambda found: found.runs is not None, runs_report.lines, runs_report.markdown,
-    runs_report.page, "run-1/",
-)  # fmt: skip
+    runs_report.JSON, RunsDocument, lambda found: found.runs is not None, runs_report.lines, runs_report.page, "run-1/"
+)
 KINDS: tuple[ReportKind[Any], ...] = (SEARCH, SWEEP, RUNS)
 
 

@@ -26,8 +26,7 @@ from fastllmload.experiment.level.result import Level, level_warnings
 from fastllmload.experiment.level.settings import changed
 from fastllmload.experiment.preparation import cold_start, hooks
 from fastllmload.experiment.report.findings import Findings
-from fastllmload.experiment.report.page import write
-from fastllmload.experiment.report.text import show
+from fastllmload.experiment.report.procedure import show, write
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.procedure.procedure_test import ProcedureTest
 from fastllmload.settings import RunSettings, Secret

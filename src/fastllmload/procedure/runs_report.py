@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +12,14 @@ import msgspec
 from fastllmload.compliance.verdict import CONDITIONAL, NOT, UNCONDITIONAL
 from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.procedure import ProcedureDocument, RepeatedRun, RunsDocument
-from fastllmload.experiment.report.parts import (
-    escaped,
-    facts,
-    markdown_head,
-    markdown_remarks,
-    markdown_tables,
-    terminal_remarks,
-    terminal_tables,
-    with_state,
-    write_files,
-)
+from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state, write_files
 from fastllmload.experiment.report.parts import remarks as kinds_of_remarks
 from fastllmload.metrics.levels.asiai import STABLE_BELOW, VARIABLE_BELOW
 from fastllmload.procedure import over_runs
+from fastllmload.report.blocks import Block, Items, Page, Paragraph, Section
+from fastllmload.report.documents.titled_page import titled_page
 
-JSON, MARKDOWN, PAGE = "runs.json", "runs.md", "runs.html"
+NAME, JSON = "runs", "runs.json"
 FEW = 3  # runs, for a comparison of systems (IETF 6.3)
 VERDICTS = (NOT, CONDITIONAL, UNCONDITIONAL)  # the worst first
 RULE = (
@@ -113,40 +106,21 @@ def remarks(document: RunsDocument) -> Iterator[str]:
 
 
 def lines(document: RunsDocument) -> Iterator[str]:
-    yield ""
-    yield headline(document)
-    yield from terminal_tables(all_tables(document))
-    yield ""
-    yield from remarks(document)
-    yield from terminal_remarks(document)
+    blocks: list[Block] = [*map(table_of, all_tables(document)), *map(Paragraph, remarks(document))]
+    return terminal_lines(headline(document), blocks, document)
 
 
-def markdown(document: RunsDocument) -> str:
-    return "\n".join(_markdown(document)) + "\n"
-
-
-def _markdown(document: RunsDocument) -> Iterator[str]:
-    yield from markdown_head(headline(document), document)
-    yield from (f"* {escaped(text)}" for text in remarks(document))
-    yield from markdown_tables(all_tables(document))
-    yield from markdown_remarks(document)
-
-
-def page(document: RunsDocument) -> str:
-    from fastllmload.report.html.page_layout import PageHead, PageSection, Table, page_layout
-
-    own, (figures, runs) = all_tables(document)[:-2], all_tables(document)[-2:]
-
-    def table(found: FindingTable) -> Table:
-        return Table(found.title, found.columns, found.rows, found.notes)
-
-    sections = [PageSection("Results", [*remarks(document), *map(table, own), table(figures)])]
-    sections += [PageSection(title, texts) for title, texts in kinds_of_remarks(document)]
-    sections.append(PageSection("Runs", [table(runs)]))
-    head = PageHead(headline(document), facts=facts(document), simulated=document.manifest.simulated)
-    return page_layout(head, sections)
+def page(document: RunsDocument) -> Page:
+    *tables, runs = map(table_of, all_tables(document))
+    said = list(remarks(document))
+    sections = [
+        Section("Results", [*([Items(said)] if said else []), *tables]),
+        *kinds_of_remarks(document),
+        Section("Runs", [replace(runs, title="")]),
+    ]
+    return titled_page(headline(document), sections, facts(document), simulated=document.manifest.simulated)
 
 
 def write(folder: Path, document: RunsDocument) -> Sequence[str]:
     """Write runs.md and runs.html. Returns their names."""
-    return write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})
+    return write_files(folder, NAME, page(document))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from fastllmload.documents.fields import WITHHELD, Number
+from fastllmload.report.charts import Chart
 from fastllmload.report.terminal.outlet import one_screen_line
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 
-NUMBER = re.compile(r"(>=|[-+<>≥]|x )?[\d.,]+\*?(\s?(%|pt|ms|s))?((-|\.\.)[-+]?[\d.,]+| \([^)]*\))?$")
+NUMBER = re.compile(
+    r"(>=|[-+<>≥]|x )?[\d.,]+\*?(\s?(%|pt|ms|s))?((-|\.\.)[-+]?[\d.,]+| \([^)]*\)| \+/- [\d.,]+( %)?)?$"
+)
 LONGEST_NUMBER = 60  # characters; texts from outside can be long
 TONES = ("valid", "suspect", "invalid")
 NOT_NUMERIC = (NOT_KNOWN, WITHHELD.value, "not measured", "-", "")
@@ -20,15 +23,29 @@ NOT_NUMERIC = (NOT_KNOWN, WITHHELD.value, "not measured", "-", "")
 @dataclass(frozen=True)
 class Stacked:
     """A cell of a table with a smaller text *below* it, on pages. *short*: its text where columns are narrow; in the first
-    column, the name of the row in run.json.
+    column, the name of the row in run.json. *tone*: its colour, one of TONES.
     """
 
     text: str
     below: str = ""
     short: str = ""
+    tone: str = ""
 
 
-Cell = str | Number | Stacked
+@dataclass(frozen=True)
+class Bar:
+    """A cell with a drawing next to its text, on pages: a share from *low* to *high*, or an interval around a mark *at*, on
+    an axis around 0 that fits its column. Nothing is drawn for None. *tone*: its colour, one of TONES.
+    """
+
+    text: str
+    low: float | None
+    high: float | None
+    at: float | None = None
+    tone: str = ""
+
+
+Cell = str | Number | Stacked | Bar
 
 
 @dataclass(frozen=True)
@@ -79,7 +96,7 @@ class Items:
 class Facts:
     """Labelled texts."""
 
-    pairs: Sequence[tuple[str, Text]]
+    pairs: Sequence[tuple[Text, Text]]
 
 
 SPARE, NEEDED, BELOW = 0, 99, 100
@@ -126,23 +143,108 @@ class VerdictReason(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """A word with its meaning, and the reasons in their order. *tone*: its colour, if the word is not one of TONES."""
+    """A word with its meaning, and the reasons in their order. *tone*: its colour, if the word is not one of TONES.
+    *of*: what it is a verdict on. *warnings* precede the reasons, *more* follows them.
+    """
 
     word: str
     meaning: str
     reasons: Sequence[VerdictReason] = ()
     tone: str = ""
+    of: str = ""
+    warnings: Sequence[Block] = ()
+    more: Sequence[Block] = ()
 
 
 @dataclass(frozen=True)
 class Folded:
-    """Blocks that are shown on demand."""
+    """Blocks that are shown on demand, or from the start if *unfolded*; *printed*: on paper in any case."""
 
     summary: str
     blocks: Sequence[Block]
+    unfolded: bool = False
+    printed: bool = False
 
 
-Block = Heading | Paragraph | Callout | Items | Fact | Facts | Table | Verdict | Folded
+class Tile(NamedTuple):
+    """A key figure with its unit, and a smaller text below it. *tone*: its colour."""
+
+    name: str
+    value: str
+    unit: str
+    below: str
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    tiles: Sequence[Tile]
+
+
+@dataclass(frozen=True)
+class Card:
+    """Blocks in a frame, with a heading of level 3."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Blocks side by side where there is room."""
+
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a heading of level 2. On a page *key* is its anchor, *link* its name in the bar (the title if empty)."""
+
+    title: str
+    blocks: Sequence[Block]
+    key: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Sections with the frame of an HTML page. *title*: of the window. *tag*: a word next to the product name, in the colour
+    of *tone*; *marks*: warnings that follow it. *banner*: a warning and its sentence, at the top and bottom. *foot*: the
+    last line.
+    """
+
+    title: str
+    sections: Sequence[Section]
+    tag: str = ""
+    tone: str = ""
+    marks: Sequence[str] = ()
+    banner: tuple[str, str] | None = None
+    foot: str = ""
+
+
+Simple = Heading | Paragraph | Callout | Items | Fact | Facts | Table | Verdict | Folded
+Block = Simple | Chart | Tiles | Card | Columns | Section
+
+
+def simple(blocks: Iterable[Block]) -> Iterator[Simple]:
+    """*blocks* for a format without layout: charts are left out, tiles are facts."""
+    for block in blocks:
+        match block:
+            case Section(title, inner):
+                yield from [Heading(title)] if title else []
+                yield from simple(inner)
+            case Card(title, inner):
+                yield from (Heading(title, 3), *simple(inner))
+            case Columns(inner):
+                yield from simple(inner)
+            case Tiles(tiles):
+                yield Facts([(each.name, f"{each.value} {each.unit} ({each.below})") for each in tiles])
+            case Verdict():
+                yield from (replace(block, warnings=(), more=()), *simple((*block.warnings, *block.more)))
+            case Chart():
+                pass
+            case _:
+                yield block
 
 
 def tone_of(word: str) -> str:
@@ -171,6 +273,8 @@ def cell_text(value: Cell, short: bool = False) -> str:
     """A cell as text; *short*: for narrow columns."""
     if isinstance(value, Stacked):
         value = (short and value.short) or value.text
+    if isinstance(value, Bar):
+        value = value.text
     if isinstance(value, str):
         return one_screen_line(value)
     if isinstance(value, bool):

@@ -12,15 +12,10 @@ from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.fields import known
 from fastllmload.documents.search import Answer, Criterion, LevelDecision, SearchDocument
 from fastllmload.experiment.report.findings import in_percent
-from fastllmload.experiment.report.parts import (
-    aligned,
-    escaped,
-    facts,
-    markdown_head,
-    markdown_tables,
-    with_state,
-    write_files,
-)
+from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state, write_files
+from fastllmload.report.blocks import Items, Page, Paragraph, Section, Verdict
+from fastllmload.report.charts import Axis, Chart, Rule, Series
+from fastllmload.report.documents.titled_page import titled_page
 from fastllmload.search.driver import CHANGED, Interval
 from fastllmload.search.judges import criterion_text
 from fastllmload.search.objectives import client_limit_text, discarded_text
@@ -28,7 +23,7 @@ from fastllmload.search.peak_search import Peak
 from fastllmload.search.trials import TrialRunner
 from fastllmload.statistics.sequential_tests import Decision
 
-JSON, MARKDOWN, PAGE = "search.json", "search.md", "search.html"
+NAME, JSON = "search", "search.json"
 IMPLIED = "implied"  # decision on an undecided level below one that passed
 DIGITS = 3  # significant digits of an end of the answer that lies between levels
 UNITS = {"rate": "requests/s", "concurrency": "in flight"}
@@ -250,7 +245,7 @@ CONFIRMED = {
 }
 
 
-def table_of(document: SearchDocument) -> FindingTable:
+def level_table(document: SearchDocument) -> FindingTable:
     """Decision and figures of all levels."""
     what = document.parameters.search.what
     columns = (f"{what} ({UNITS[what]})".capitalize(), "Decision", "Trials", "Measured (s)", *FIGURES.values())
@@ -301,83 +296,57 @@ def headline(document: SearchDocument) -> str:
 
 def lines(document: SearchDocument) -> Iterator[str]:
     """The report for a terminal, without the reasons, which were printed level by level."""
-    yield ""
-    yield headline(document)
-    yield from aligned(table_of(document))
-    yield ""
-    yield from answer_lines(document)
-    yield from (f"warning    {text}" for text in document.warnings)
+    answer = map(Paragraph, answer_lines(document))
+    yield from terminal_lines(headline(document), [table_of(level_table(document)), *answer], document)
 
 
-def markdown(document: SearchDocument) -> str:
-    return "\n".join(_markdown(document)) + "\n"
+def page(document: SearchDocument) -> Page:
+    first, *others = list(answer_lines(document))[1:]
+    answer = [*others, *(f"warning: {text}" for text in document.warnings)]
+    sections = [
+        *([Section("Answer", [Items(answer)])] if answer else []),
+        Section("Levels", [*charts(document), table_of(level_table(document), "")]),
+        Section("Reason for each decision", [table_of(reason_table(document), "")]),
+        Section("Runs in the order measured", [table_of(run_table(document), "")]),
+    ]
+    word, tone = outcome(document)
+    verdict, simulated = Verdict(word, first, tone=tone), document.manifest.simulated
+    return titled_page(
+        headline(document), sections, facts(document), lead=f"objective: {document.sentence}", verdict=verdict,
+        simulated=simulated,
+    )  # fmt: skip
 
 
-def _markdown(document: SearchDocument) -> Iterator[str]:
-    yield from markdown_head(headline(document), document)
-    yield from (f"* {escaped(line)}" for line in answer_lines(document))
-    yield from (f"* warning: {escaped(text)}" for text in document.warnings)
-    yield from markdown_tables([table_of(document), reason_table(document), run_table(document)])
-
-
-def page(document: SearchDocument) -> str:
-    from fastllmload.report.html.page_layout import (
-        PageHead,
-        PageSection,
-        Plot,
-        PlotAxis,
-        PlotSeries,
-        Rule,
-        Table,
-        page_layout,
-    )
-
-    answer = document.answer or Answer()
+def charts(document: SearchDocument) -> list[Chart]:
+    """Throughput and TTFT over the levels that were measured, with the ends of the answer."""
+    answer, unit = document.answer or Answer(), UNITS[document.parameters.search.what]
     measured = [entry for entry in document.decisions if entry.figures]
-    x = [entry.level for entry in measured]
-    unit = UNITS[document.parameters.search.what]
     marks = [Rule("x", end, name) for name, end in (("low", answer.low), ("high", answer.high)) if end is not None]
 
-    def column(name: str) -> list[float]:
-        return [math.nan if (value := entry.figures.get(name)) is None else value for entry in measured]
+    def curve(name: str, key: str) -> Series:
+        y = [math.nan if (value := entry.figures.get(key)) is None else value for entry in measured]
+        return Series(name, y, [entry.level for entry in measured], style="curve")
 
-    ttft = [PlotSeries("P50", y=column("ttft_p50_ms"), x=x), PlotSeries("P99", y=column("ttft_p99_ms"), x=x)]
-    output = [PlotSeries("output", y=column("output_tok_s"), x=x)]
+    output, ttft = [curve("output", "output_tok_s")], [curve("P50", "ttft_p50_ms"), curve("P99", "ttft_p99_ms")]
     plots = [
-        Plot(
-            "line",
-            "Output tokens/s by level",
-            output,
-            PlotAxis("level", unit),
-            PlotAxis("output", "tokens/s"),
-            marks=marks,
-        ),
-        Plot("line", "TTFT by level", ttft, PlotAxis("level", unit), PlotAxis("TTFT", "ms"), marks=marks),
+        Chart("Output tokens/s by level", output, Axis("level", unit), Axis("output", "tokens/s"), marks=marks),
+        Chart("TTFT by level", ttft, Axis("level", unit), Axis("TTFT", "ms"), marks=marks),
     ]
-    tables = [
-        Table("", table.columns, table.rows, table.notes)
-        for table in (table_of(document), reason_table(document), run_table(document))
-    ]
-    first, *others = list(answer_lines(document))[1:]
-    sections = [
-        PageSection("Answer", [*others, *document.warnings]),
-        PageSection("Levels", [*(plots if measured else ()), tables[0]]),
-        PageSection("Reason for each decision", [tables[1]]),
-        PageSection("Runs in the order measured", [tables[2]]),
-    ]
-    closed = answer.low is not None and answer.high is not None
-    word, tone = ("found", "valid") if closed else ("open", "suspect") if answer.level else ("none", "invalid")
-    if answer.ended_by == CHANGED:
-        word, tone = "changed", "invalid"
+    return plots if measured else []
+
+
+def outcome(document: SearchDocument) -> tuple[str, str]:
+    """A word for how the search ended, and its tone."""
+    answer = document.answer or Answer()
     if document.status != "done":
-        word, tone = "incomplete", "suspect"
-    head = PageHead(
-        headline(document), lead=document.sentence, verdict=word, meaning=first, tone=tone, facts=facts(document),
-        simulated=document.manifest.simulated,
-    )  # fmt: skip
-    return page_layout(head, sections)
+        return "incomplete", "suspect"
+    if answer.ended_by == CHANGED:
+        return "changed", "invalid"
+    if answer.low is not None and answer.high is not None:
+        return "found", "valid"
+    return ("open", "suspect") if answer.level else ("none", "invalid")
 
 
 def write(folder: Path, document: SearchDocument) -> Sequence[str]:
     """Write search.md and search.html, each complete or not at all; return their names."""
-    return write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})
+    return write_files(folder, NAME, page(document))

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.fields import known
 from fastllmload.documents.sweep import Cell, CellFigure, SweepDocument
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.report.findings import SHARES, format_cell, in_percent
-from fastllmload.experiment.report.parts import aligned, escaped, facts, markdown_head, pipes, with_state, write_files
+from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state, write_files
+from fastllmload.report.blocks import Items, Page, Section
+from fastllmload.report.charts import Axis, Chart, Series
+from fastllmload.report.documents.titled_page import titled_page
 from fastllmload.report.text.tokens import OF_REASONING, reasoned
 from fastllmload.statistics.student import t_interval
 
-if TYPE_CHECKING:
-    from fastllmload.report.html.page_layout import Plot
-
-JSON, MARKDOWN, PAGE = "sweep.json", "sweep.md", "sweep.html"
+NAME, JSON = "sweep", "sweep.json"
 # Key → (heading, metric, its statistic)
 FIGURES = {
     "req_s": ("req/s", "req_s", "value"),
@@ -83,8 +82,8 @@ def client(cell: Cell) -> str:
     return "valid" if cell.runs else "not measured"
 
 
-def table_of(document: SweepDocument, every: bool = True) -> FindingTable:
-    """One row per cell; with several runs and *every*, each mean is followed by the half-width of its interval."""
+def combinations(document: SweepDocument) -> FindingTable:
+    """One row per cell; with several runs each mean is followed by the half-width of its interval."""
     cells = document.cells
     keys = [key for key in (*FIGURES, *OF_OBJECTIVES) if any(key in cell.figures for cell in cells)]
     several = any(cell.runs > 1 for cell in cells)
@@ -94,13 +93,13 @@ def table_of(document: SweepDocument, every: bool = True) -> FindingTable:
         (
             *cell.values.values(),
             *((cell.runs,) if several else ()),
-            *(cell_text(cell, key) if several and every else in_percent(key, mean(cell, key)) for key in keys),
+            *(cell_text(cell, key) if several else in_percent(key, mean(cell, key)) for key in keys),
             client(cell),
         )
         for cell in cells
     )
     notes = [f"{words(cell)}: {cell.refused}" for cell in cells if cell.refused is not None]
-    if several and every:
+    if several:
         notes.append("Means over runs with the half-width of their 95% interval (Student's t).")
     return FindingTable(title="Combinations", columns=columns, rows=rows, notes=tuple(notes))
 
@@ -127,45 +126,25 @@ def headline(document: SweepDocument) -> str:
 
 
 def lines(document: SweepDocument) -> Iterator[str]:
-    yield ""
-    yield headline(document)
-    table = table_of(document)
-    yield from aligned(table)
-    yield from (f"  {note}" for note in table.notes)
-    yield from (f"warning    {text}" for text in document.warnings)
+    return terminal_lines(headline(document), [table_of(combinations(document), "")], document)
 
 
-def markdown(document: SweepDocument) -> str:
-    return "\n".join(_markdown(document)) + "\n"
-
-
-def _markdown(document: SweepDocument) -> Iterator[str]:
-    yield from markdown_head(headline(document), document)
-    table = table_of(document)
-    yield from pipes(table)
-    for note in (*table.notes, *document.warnings):
-        yield ""
-        yield escaped(note)
-
-
-def page(document: SweepDocument) -> str:
-    from fastllmload.report.html.page_layout import PageHead, PageSection, Table, page_layout
-
-    table = table_of(document)
-    sections = [PageSection("All combinations", [Table("", table.columns, table.rows, table.notes)])]
-    drawn = plots(document)
-    if drawn:
-        sections.append(PageSection("Against the first option", drawn))
-    runs = [
-        [run.name, f"{(run.repetition or 0) + 1}",
+def page(document: SweepDocument) -> Page:
+    runs = tuple(
+        (run.name, f"{(run.repetition or 0) + 1}",
          *map(known, (run.req_s, run.output_tok_s, run.ttft_p99_ms, run.tpot_p99_ms)),
-         run.certificate, run.folder]
+         run.certificate, run.folder)
         for run in document.levels if run.cell is not None
-    ]  # fmt: skip
-    columns = ["Combination", "Run", "req/s", "tok/s", "TTFT P99 (ms)", "TPOT P99 (ms)", "Client", "Folder"]
-    sections.append(PageSection("Runs in the order measured", [Table("", columns, runs), *document.warnings]))
-    simulated = document.manifest.simulated
-    return page_layout(PageHead(headline(document), facts=facts(document), simulated=simulated), sections)
+    )  # fmt: skip
+    columns = ("Combination", "Run", "req/s", "tok/s", "TTFT P99 (ms)", "TPOT P99 (ms)", "Client", "Folder")
+    drawn = charts(document)
+    sections = [
+        Section("All combinations", [table_of(combinations(document), "")]),
+        *([Section("Against the first option", drawn)] if drawn else []),
+        Section("Runs in the order measured", [table_of(FindingTable(columns=columns, rows=runs))]),
+        *([Section("Warnings", [Items(document.warnings)])] if document.warnings else []),
+    ]
+    return titled_page(headline(document), sections, facts(document), simulated=document.manifest.simulated)
 
 
 PLOTTED = (
@@ -175,23 +154,15 @@ PLOTTED = (
 )
 
 
-def plots(document: SweepDocument) -> list[Plot]:
-    """Plots over the first varied option whose values are numbers; one line per combination of the others."""
-    from fastllmload.report.html.page_layout import Plot, PlotAxis
-
+def charts(document: SweepDocument) -> list[Chart]:
+    """Over the first varied option whose values are numbers; one line per combination of the others."""
     cells = [cell for cell in document.cells if cell.runs]
-    axis = next((name for name in document.cells[0].values if all(number(c.values[name]) for c in cells)), None)
-    if axis is None or len({cell.values[axis] for cell in cells}) < 2:
+    option = next((name for name in document.cells[0].values if all(number(c.values[name]) for c in cells)), None)
+    if option is None or len({cell.values[option] for cell in cells}) < 2:
         return []
-    lines_ = {line_name(cell, axis): None for cell in cells}
+    names = dict.fromkeys(line_name(cell, option) for cell in cells)
     return [
-        Plot(
-            "line",
-            title,
-            [series(cells, axis, name, key) for name in lines_],
-            PlotAxis(axis, ""),
-            PlotAxis(title, unit),
-        )
+        Chart(title, [series(cells, option, name, key) for name in names], Axis(option), Axis(title, unit))
         for title, key, unit in PLOTTED
         if any(key in cell.figures for cell in cells)
     ]
@@ -208,10 +179,8 @@ def line_name(cell: Cell, axis: str) -> str:
     return ", ".join(f"{name} {value}" for name, value in cell.values.items() if name != axis) or "all"
 
 
-def series(cells: Sequence[Cell], axis: str, name: str, key: str) -> Any:
-    """One line in ascending order of *axis*, with intervals if there are several runs."""
-    from fastllmload.report.html.page_layout import PlotSeries
-
+def series(cells: Sequence[Cell], axis: str, name: str, key: str) -> Series:
+    """One line in ascending order of *axis*, with intervals where there are several runs."""
     mine = sorted((c for c in cells if line_name(c, axis) == name), key=lambda cell: float(cell.values[axis]))
 
     def end(cell: Cell, side: int) -> float:
@@ -220,11 +189,10 @@ def series(cells: Sequence[Cell], axis: str, name: str, key: str) -> Any:
 
     y = [math.nan if (value := mean(cell, key)) is None else value for cell in mine]
     several = any(cell.runs > 1 for cell in mine)
-    low, high = ([end(cell, side) for cell in mine] for side in (0, 1))
-    x = [float(cell.values[axis]) for cell in mine]
-    return PlotSeries(name, y=y, x=x, low=low, high=high) if several else PlotSeries(name, y=y, x=x)
+    low, high = ([end(cell, side) for cell in mine] if several else () for side in (0, 1))
+    return Series(name, y, [float(cell.values[axis]) for cell in mine], low, high, style="curve")
 
 
 def write(folder: Path, document: SweepDocument) -> Sequence[str]:
     """Write sweep.md and sweep.html, each complete or not at all; return their names."""
-    return write_files(folder, {MARKDOWN: markdown(document), PAGE: page(document)})
+    return write_files(folder, NAME, page(document))

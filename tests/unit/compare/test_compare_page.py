@@ -11,6 +11,7 @@ from made_runs import plan, write_run
 from refusals import says
 
 from fastllmload.cli.main import main
+from fastllmload.report.html.render import WIDTH
 
 pytestmark = pytest.mark.slow
 
@@ -46,13 +47,13 @@ def test_sections_come_in_the_order_in_which_they_matter(pages: dict[str, str]) 
     assert "GATES FAILED" in page and "p50_ttft_ms &gt; +5%" in page
 
 
-def test_the_forest_shows_where_the_change_is(pages: dict[str, str]) -> None:
+def test_a_bar_shows_where_the_change_is(pages: dict[str, str]) -> None:
     """Half as slow again: the middle lies right of no change, in the tone of worse; an equal share lies on it."""
-    forest = pages["b<b>"].split('class="forest"')[1].split("</table>")[0]
-    worse, same = (float(found) for found in CIRCLE.findall(forest))
-    assert worse > 150 and same == 110
-    assert 'class="result c2">worse' in forest and "+50.0 %" in forest
-    assert 'id="s3-0"' in pages["b<b>"] and "to first token" in pages["b<b>"]
+    table = pages["b<b>"].split("<h2>Differences</h2>")[1].split("</table>")[0]
+    worse, same = (float(found) for found in CIRCLE.findall(table))
+    assert worse > 110 and same == WIDTH / 2
+    assert 'class="words toned invalid">worse' in table and "+50.0 %" in table
+    assert 'id="s3-1"' in pages["b<b>"] and "to first token" in pages["b<b>"]
 
 
 def test_unlike_workloads_are_said_first(pages: dict[str, str]) -> None:

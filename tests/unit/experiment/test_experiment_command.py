@@ -8,10 +8,10 @@ import shlex
 
 from typed_documents import typed_procedure
 
-from fastllmload.experiment.report.page import page
-from fastllmload.experiment.report.parts import facts, markdown_head
+from fastllmload.experiment.report.procedure import page
 from fastllmload.report.documents.identity import command_line
-from fastllmload.report.render.markdown import code_span
+from fastllmload.report.html.page import render
+from fastllmload.report.render.markdown import code_span, render_page
 
 WORDS = ["fastllmload", "procedure", "itl", "--hook", "cache-off=echo starting; echo key=*_x | tr a b ; exit 1",
          "--capacity-source", "8 slots, 200 ms each", "--model", "it's <m>", ""]  # fmt: skip
@@ -23,16 +23,16 @@ DOCUMENT = typed_procedure({
 
 
 def test_a_shell_reads_the_words_that_were_given() -> None:
-    assert shlex.split(facts(DOCUMENT)["Command"]) == WORDS
+    assert shlex.split(command_line(DOCUMENT.command) or "") == WORDS
 
 
 def test_in_markdown_it_is_code_that_nothing_escapes() -> None:
-    line = next(line for line in markdown_head("A test", DOCUMENT) if line.startswith("* Command: "))
+    line = next(line for line in render_page(page(DOCUMENT)).splitlines() if line.startswith("* Command: "))
     assert line == f"* Command: `{shlex.join(WORDS)}`"
 
 
 def test_on_the_page_too() -> None:
-    shown = re.search(r"<dt>Command</dt>\s*<dd>(.*?)</dd>", page(DOCUMENT), re.S)
+    shown = re.search(r"<dt>Command</dt>\s*<dd><code>(.*?)</code></dd>", render(page(DOCUMENT)), re.S)
     assert shown is not None and shlex.split(html.unescape(shown[1])) == WORDS
 
 

@@ -14,8 +14,9 @@ from typed_documents import typed_procedure
 from fastllmload.cli import main as entry
 from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.experiment.incomplete import how_to_continue, with_final_remarks, with_levels
-from fastllmload.experiment.report.page import page
-from fastllmload.experiment.report.text import lines, markdown
+from fastllmload.experiment.report.procedure import lines, page
+from fastllmload.report.html.page import render
+from fastllmload.report.render.markdown import render_page
 
 COMMAND = ["fastllmload", "procedure", "capacity", "--quick", "--header", "a b", "-o", "kept"]
 SHORT = "the mean e2e latency of 1.2 s is more than a tenth of the level's 6 s: too short for the completion criterion"
@@ -83,7 +84,7 @@ def test_what_is_done_is_left_as_it_is() -> None:
 def test_an_interrupted_procedure_says_how_to_go_on_and_keeps_its_own_words() -> None:
     found = document(status="interrupted", title="Concurrent Request Capacity", sentences=["one"])
     assert with_final_remarks(found).deviations == found.deviations
-    for text in ("\n".join(lines(found)), markdown(found), page(found)):
+    for text in ("\n".join(lines(found)), render_page(page(found)), render(page(found))):
         assert "continues it" in text and "8 slots" in text and "one" in text
 
 

@@ -15,8 +15,9 @@ from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.documents.results import unstreamed_note
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.sections.latency import section
+from fastllmload.report.html.render import render
+from fastllmload.report.run_page.context import ReportContext
+from fastllmload.report.run_page.latency import section
 from fastllmload.report.text.traffic import unstreamed_answers
 
 MS, BASE = 1_000_000, 10**12
@@ -100,7 +101,7 @@ def test_every_report_says_how_many_and_of_which_class() -> None:
     lines = [line.text for line in summary_lines(typed(found), 100)]
     assert any(line.startswith(f"{said} not streamed") for line in lines)
     assert any(line.text.startswith(f"{said} not streamed") for line in summary_lines(typed(found), 60))
-    assert f"{said} were not streamed" in str(section(ReportContext(run, found)))
+    assert f"{said} were not streamed" in render([section(ReportContext(run, found))])
 
 
 def test_comparisons_leave_them_out_too() -> None:

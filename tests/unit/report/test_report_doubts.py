@@ -14,9 +14,10 @@ from typed_documents import typed, typed_metric
 from fastllmload.report.documents.identity import configuration_pairs
 from fastllmload.report.documents.results import latency_table, objective_table
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.sections.overview import reasons
-from fastllmload.report.html.sections.setup import section as meanings
+from fastllmload.report.html.render import render
+from fastllmload.report.run_page.context import ReportContext
+from fastllmload.report.run_page.overview import reasons
+from fastllmload.report.run_page.setup import section as meanings
 from fastllmload.report.text.doubts import bound, token_texts, unfinished_text, unsteady_texts
 from fastllmload.report.text.tokens import event_tokens_text
 
@@ -112,7 +113,7 @@ def test_reports_name_the_source_of_tokens_per_event(found: dict[str, Any], text
     assert ("tokens     " in shown({"status": "done", **found}, 120)) is matters
     pairs = dict(configuration_pairs(Subject(Path(), found)))
     assert text in pairs["Source of tokens per event"]
-    assert text in html.unescape(str(meanings(ReportContext(run_of([streamed([50])]), found))))
+    assert text in html.unescape(render([meanings(ReportContext(run_of([streamed([50])]), found))]))
 
 
 def test_a_run_without_a_stream_has_no_source_of_tokens_per_event() -> None:

@@ -14,7 +14,7 @@ from fastllmload.errors import RunFolderError
 from fastllmload.records.run import load
 from fastllmload.report.documents import forms as files
 from fastllmload.report.documents.subject import document_of
-from fastllmload.report.html import page as html
+from fastllmload.report.run_page import page as html
 
 
 @pytest.fixture

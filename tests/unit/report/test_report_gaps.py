@@ -20,9 +20,10 @@ from fastllmload.metrics.run.measure import measure
 from fastllmload.report.documents import minimum
 from fastllmload.report.documents.results import client_table, latency_table
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.sections.evidence import evidence
-from fastllmload.report.html.sections.setup import section as setup
+from fastllmload.report.html.render import render
+from fastllmload.report.run_page.context import ReportContext
+from fastllmload.report.run_page.evidence import evidence
+from fastllmload.report.run_page.setup import section as setup
 
 FOUR_A_CHUNK = streamed([], ended=200, chunks=[[100 + 30 * k, 4, "text"] for k in range(3)], output_tokens=12)
 SINGLE = streamed([50, 60, 70])
@@ -53,7 +54,7 @@ def test_gaps_have_their_own_name(request_: Any, option: str, name: str, label: 
     assert rows[name][1] != "n/a" and {"itl", "tbc", "itl_b"} & set(rows) == {name}
     assert f" {name} " in " ".join(rows["stamps"])
     assert label in [str(row[0]) for row in latency_table(context.document).rows]
-    page = str(setup(context))
+    page = render([setup(context)])
     assert f"<code>{name}</code>" in page and meaning in page
     assert [other in page for other in ("<code>itl</code>", "<code>itl_b</code>")] == [name == "itl", name == "itl_b"]
     short = {"itl": "ITL ", "tbc": "time between chunks ", "itl_b": "ITL (B) "}[name]
@@ -83,7 +84,7 @@ def test_the_error_of_a_figure_is_not_that_of_a_request() -> None:
 
 def test_the_end_of_an_answer_that_is_all_reasoning_is_explained() -> None:
     last = "of an answer that is all reasoning to its last reasoning token"
-    assert last in str(setup(made(THINKS, ALONE))) and last not in str(setup(made(THINKS, THINKS)))
+    assert last in render([setup(made(THINKS, ALONE))]) and last not in render([setup(made(THINKS, THINKS))])
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.run.measure import measure
 from fastllmload.report.documents import asiai, blog
 from fastllmload.report.documents.results import class_table, interval_table, latency_table
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.sections.evidence import evidence
-from fastllmload.report.html.sections.latency import section
-from fastllmload.report.html.sections.over_time import section as over_time
-from fastllmload.report.html.sections.overview import tiles
-from fastllmload.report.html.sections.setup import section as meanings
+from fastllmload.report.html.render import render
+from fastllmload.report.run_page.context import ReportContext
+from fastllmload.report.run_page.evidence import evidence
+from fastllmload.report.run_page.latency import section
+from fastllmload.report.run_page.over_time import section as over_time
+from fastllmload.report.run_page.overview import tiles
+from fastllmload.report.run_page.setup import section as meanings
 from fastllmload.report.text.tokens import LABELS, notes
 
 THINKS = streamed([], ended=210, chunks=[[100 + 10 * k, 1, "reason"] for k in range(5)]
@@ -57,8 +58,8 @@ def test_a_run_without_reasoning_does_not_mention_it() -> None:
     assert "reasoning" not in text and "_any" not in text
     run, document = made(PLAIN, PLAIN)
     context = ReportContext(run, document)
-    pages = "".join(str(part) for part in (section(context), tiles(context), over_time(context)))
-    assert "easoning" not in "".join(str(part) for part in (tiles(context), over_time(context), meanings(context)))
+    pages = render((section(context), tiles(context), over_time(context)))
+    assert "easoning" not in render((tiles(context), over_time(context), meanings(context)))
     assert "to first token" in pages and "answer token" not in pages
     assert latency_table(typed(document)).rows[0][0] == "TTFT" and notes(typed(document)) == []
 
@@ -78,7 +79,7 @@ def test_tables_name_both() -> None:
 def test_the_page_names_both() -> None:
     run, document = made(*[THINKS] * 4, ALONE)
     context = ReportContext(run, document)
-    page = "".join(str(part) for part in (tiles(context), section(context), over_time(context), meanings(context)))
+    page = render((tiles(context), section(context), over_time(context), meanings(context)))
     for text in (
         *("First answer token", "First token of any kind", "Time to first answer token", "Per token of any kind"),
         *("1 of 5 answers were all reasoning", "25 reasoning tokens", "reasoning_tok_s", "reasoning, white space"),
@@ -91,7 +92,7 @@ def test_the_page_names_both() -> None:
 def test_a_page_of_answers_that_are_all_reasoning() -> None:
     run, document = made(*[ALONE] * 4)
     context = ReportContext(run, document)
-    page = "".join(str(part) for part in (tiles(context), section(context), over_time(context)))
+    page = render((tiles(context), section(context), over_time(context)))
     assert "had an answer token" in page and "cdf-ttft-any" in page
     assert "ttft_any" in summary(*[ALONE] * 4)
 

@@ -8,23 +8,32 @@ import pytest
 
 from fastllmload.report.blocks import (
     BELOW,
+    Bar,
     Block,
     Callout,
+    Card,
     Code,
+    Columns,
     Fact,
     Facts,
     Folded,
     Heading,
     Items,
     Paragraph,
+    Section,
+    Stacked,
     Strong,
     Table,
     Text,
+    Tile,
+    Tiles,
     Verdict,
     VerdictReason,
     ranked,
 )
-from fastllmload.report.render import html, markdown, text
+from fastllmload.report.charts import Chart, Series
+from fastllmload.report.html import render as html
+from fastllmload.report.render import markdown, text
 from fastllmload.report.render.terminal import screen_lines
 
 EVIL = "*a*|b\n<script>alert(1)</script> [z](http://h) \x1b[31m\u202e &amp;"
@@ -44,6 +53,9 @@ def blocks(of: str) -> list[Block]:
         Table(of, [of, of], [[of, 1.5], [of, None]], [of]),
         Verdict(of, of, [VerdictReason(of, of, of)], "suspect"),
         Folded(of, [Paragraph(of), Table("", [of], [[of]])]),
+        Section(of, [Columns([Card(of, [Paragraph(of)]), Tiles([Tile(of, of, of, of)])])]),
+        Verdict(of, of, tone="valid", of=of, warnings=[Callout(of)], more=[Items([of])]),
+        Table("", [of, of], [[Stacked(of, of, of), Bar(of, -1.0, 1.0, 0.5)]]),
     ]
 
 
@@ -107,3 +119,10 @@ def test_texts_are_wrapped_below_their_beginning() -> None:
         "- one two three",
     ]
     assert list(text.lines([Paragraph("x" * 30)], 16)) == ["x" * 30]
+
+
+def test_charts_are_only_on_pages() -> None:
+    chart = Chart("Rates", [Series("sent", [1.0, 2.0], [1.0, 2.0])])
+    assert {name for name, render in RENDERERS.items() if "Rates" in render([Section("Over time", [chart])])} == {
+        "html"
+    }

@@ -135,8 +135,9 @@ def compare_two(
     write(markdown_file, "--markdown", lambda: markdown(found, results))
     if html_file is not None:
         from fastllmload.compare.report.page import page
+        from fastllmload.report.html.page import render
 
-        write(html_file, "--html", lambda: current_redactor()(page(found, results)))
+        write(html_file, "--html", lambda: current_redactor()(render(page(found, results))))
     outcomes = {result.outcome for result in results}
     doubtful = any(run.verdict != "valid" for side in (base, new) for run in side.runs)
     return int(FAILED in outcomes or (UNDECIDED in outcomes and undecided == "fail") or (strict and doubtful))

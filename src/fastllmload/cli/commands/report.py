@@ -174,13 +174,13 @@ def of_procedure(subject: Subject, form: str) -> str:
 
     from fastllmload.documents.write import plain
     from fastllmload.experiment.incomplete import with_final_remarks, with_levels
-    from fastllmload.experiment.report.page import page
-    from fastllmload.experiment.report.text import lines
+    from fastllmload.experiment.report.procedure import lines, page
     from fastllmload.report.documents import forms
+    from fastllmload.report.html import page as html
 
     document = named(subject)
     if form == "html":
-        return page(document)
+        return html.render(page(document))
     if form == "terminal":
         return "\n".join(lines(document)) + "\n"
     found = plain(with_levels(with_final_remarks(document)))

@@ -9,7 +9,7 @@ from fastllmload.compare.change import Pair
 from fastllmload.compare.comparison import Comparison, Row
 from fastllmload.compare.gate import FAILED, PASSED, UNDECIDED, GateResult
 from fastllmload.compare.side import Side
-from fastllmload.report.blocks import Block, Code, Facts, Heading, Items, Paragraph, Strong, Table
+from fastllmload.report.blocks import Bar, Block, Cell, Code, Facts, Heading, Items, Paragraph, Stacked, Strong, Table
 from fastllmload.report.render import markdown as as_markdown
 from fastllmload.report.render import text as as_text
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity
@@ -17,6 +17,7 @@ from fastllmload.statistics.batches import BATCHES
 
 WIDE = 110  # columns from which intervals of both sides fit
 MOST_DIFFERENCES = 20
+TONES = {"better": "valid", "worse": "invalid"}
 DIFFERENT = "DIFFERENT WORKLOADS: the figures below are not comparable"
 SAME_SETUP = "No other difference in settings, target and host."
 TESTS = {
@@ -138,14 +139,19 @@ def value_text(value: float | None, interval: Pair | None = None, at_least: floa
     return f"{quantity(value)} ({quantity(interval[0])}..{quantity(interval[1])})"
 
 
-def change_cells(row: Row, effect: bool) -> list[str]:
+def change_cells(row: Row, effect: bool) -> list[Cell]:
     """The change with its interval, the test's p after Holm, the effect size where asked for, and the result."""
+    share = row.figure.is_share
+    change = row.change.difference if share else row.change.relative
+    ends = row.change.interval if share else row.change.relative_interval
+    low, high = (None, None) if ends is None else (100 * ends[0], 100 * ends[1])
+    tone = TONES.get(row.result, "")
     return [
         change_text(row),
-        interval_text(row),
+        Bar(interval_text(row), low, high, None if change is None else 100 * change, tone),
         p_text(row),
         *([quantity(row.change.effect)] if effect else []),
-        row.result,
+        Stacked(row.result, tone=tone),
     ]
 
 

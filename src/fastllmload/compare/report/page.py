@@ -1,42 +1,31 @@
-"""Renders a comparison as an HTML page: workload, gates, differences as a forest plot, curves of both sides, set-up."""
+"""A comparison as a page: workload, gates, differences as a forest plot, curves of both sides, set-up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from fastllmload.compare.comparison import Comparison, Row
+from fastllmload.compare.comparison import Comparison
 from fastllmload.compare.gate import FAILED, PASSED, UNDECIDED, GateResult
 from fastllmload.compare.report.blocks import (
     SAME_SETUP,
-    change_text,
     explained,
-    interval_text,
-    p_text,
+    figure_table,
     reasons,
     setup_table,
     side_text,
     test_text,
-    value_text,
 )
 from fastllmload.compare.series import RunSeries
 from fastllmload.compare.side import Side
 from fastllmload.metrics.distribution.summary import without_nulls
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.run import load
-from fastllmload.report.html.page_layout import (
-    Effect,
-    Forest,
-    PageHead,
-    PageSection,
-    Plot,
-    PlotAxis,
-    PlotSeries,
-    Table,
-    VerdictReason,
-    page_layout,
-)
+from fastllmload.report.blocks import Block, Page, Paragraph, Section, Table, Verdict, VerdictReason
+from fastllmload.report.documents.titled_page import titled_page
+from fastllmload.report.series.curves import cdf
 from fastllmload.report.text.tokens import OF_REASONING
 
 CURVES = {
@@ -54,39 +43,29 @@ MEANINGS = {
 }
 
 
-def page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
-    """The HTML text. RunFolderError for rows of another version."""
+def page(comparison: Comparison, gates: Sequence[GateResult]) -> Page:
+    """RunFolderError for rows of another version."""
     gate_table = Table("", ["Rule", "Outcome", "Why"], [[each.gate.text, each.outcome, each.why] for each in gates])
-    setup = setup_table(comparison.manifest, ["base", "new"])
-    forest = Forest([_effect(row) for row in comparison.rows], ("base", "new"), list(reasons(comparison)))
-    method = (
-        "A line is the 95 % interval of the change from base to new. Better and worse are reported only with p < 0.05 after "
-        f"Holm over all figures of the table, and an interval without 0. Test: {test_text(comparison)}."
-    )
+    setup = setup_table(comparison.manifest, ["base", "new"]) if comparison.manifest else Paragraph(SAME_SETUP)
+    figures, why = figure_table(comparison, False), list(reasons(comparison))
+    intro = Paragraph("All runs of a side together, by percentile.")
     sections = [
-        PageSection("Same workload?", _workload(comparison)),
-        *([PageSection("Gates", [gate_table])] if gates else []),
-        PageSection("Differences", [forest], method),
-        PageSection("Latencies of both sides", _curves(comparison), "All runs of a side together, by percentile."),
-        PageSection("Set-up", [setup if comparison.manifest else SAME_SETUP]),
+        Section("Same workload?", _workload(comparison)),
+        *([Section("Gates", [gate_table])] if gates else []),
+        Section("Differences", [Paragraph(_method(comparison)), replace(figures, notes=why)]),
+        Section("Latencies of both sides", [intro, *_curves(comparison)]),
+        Section("Set-up", [setup]),
     ]
-    title = f"{comparison.new.name} against {comparison.base.name}"
-    return page_layout(_head(title, comparison, gates), sections)
-
-
-def _head(title: str, comparison: Comparison, gates: Sequence[GateResult]) -> PageHead:
+    sides = (comparison.base, comparison.new)
     word, meaning, tone = _verdict(comparison, gates)
     notes = [VerdictReason("note", text.removeprefix("note: ")) for text in explained(comparison)]
-    return PageHead(
-        title,
-        verdict=word,
-        meaning=meaning,
-        tone=tone,
-        reasons=notes,
-        facts={"Base": side_text(comparison.base), "New": side_text(comparison.new), "Test": test_text(comparison)},
-        simulated=any(
-            run.document.target.simulated is True for side in (comparison.base, comparison.new) for run in side.runs
-        ),
+    facts = {"Base": side_text(comparison.base), "New": side_text(comparison.new), "Test": test_text(comparison)}
+    return titled_page(
+        f"{comparison.new.name} against {comparison.base.name}",
+        sections,
+        facts,
+        verdict=Verdict(word, meaning, notes, tone),
+        simulated=any(run.document.target.simulated is True for side in sides for run in side.runs),
     )
 
 
@@ -109,47 +88,40 @@ def _verdict(comparison: Comparison, gates: Sequence[GateResult]) -> tuple[str, 
     return "no difference shown", "This does not prove that there is none: see how wide the intervals are.", "note"
 
 
-def _workload(comparison: Comparison) -> list[Table | str]:
+def _workload(comparison: Comparison) -> list[Block]:
     if comparison.workload:
-        table = Table("", ["Differs in"], [[each] for each in comparison.workload])
-        return ["No. The figures below are not comparable.", table]
+        differing = Table("", ["Differs in"], [[each] for each in comparison.workload])
+        return [Paragraph("No. The figures below are not comparable."), differing]
     digests = {run.digest for side in (comparison.base, comparison.new) for run in side.runs}
     if len(digests) == 1:
-        return ["Yes: all runs were sent one plan, the same requests at the same instants."]
-    return ["Yes: the same settings on both sides. Some runs have other instants and prompts (other seeds)."]
+        return [Paragraph("Yes: all runs were sent one plan, the same requests at the same instants.")]
+    text = "Yes: the same settings on both sides. Some runs have other instants and prompts (other seeds)."
+    return [Paragraph(text)]
 
 
-def _effect(row: Row) -> Effect:
-    share = row.figure.is_share
-    change = row.change.difference if share else row.change.relative
-    ends = row.change.interval if share else row.change.relative_interval
-    low, high = (None, None) if ends is None else (100 * ends[0], 100 * ends[1])
-    texts = change_text(row), interval_text(row), p_text(row)
-    middle = None if change is None else 100 * change
-    base, new = (value_text(side.value, at_least=side.at_least) for side in (row.base, row.new))
-    return Effect(row.figure.name, base, new, middle, low, high, texts, row.result)
+def _method(comparison: Comparison) -> str:
+    return (
+        "A line is the 95 % interval of the change from base to new. Better and worse are reported only with p < 0.05 after "
+        f"Holm over all figures of the table, and an interval without 0. Test: {test_text(comparison)}."
+    )
 
 
-def _curves(comparison: Comparison) -> list[Plot | str]:
+def _curves(comparison: Comparison) -> Iterator[Block]:
     """Curves of the requests of the latency population; a side with a damaged run has none."""
-    sides = (comparison.base, comparison.new)
-    values = [values_of(side) for side in sides]
-    parts: list[Plot | str] = []
-    for side, each in zip(sides, values, strict=True):
-        if not each:
-            parts.append(f"{side.name} is not plotted: files of its runs are damaged.")
+    sides = {"base": comparison.base, "new": comparison.new}
+    values = {label: values_of(side) for label, side in sides.items()}
+    for label, side in sides.items():
+        if not values[label]:
+            yield Paragraph(f"{side.name} is not plotted: files of its runs are damaged.")
     compared = {row.figure.metric for row in comparison.rows}
     for metric, title in CURVES.items():
-        if metric in OF_REASONING and metric not in compared:
-            continue
-        series = [
-            PlotSeries(label if side.name == label else f"{label}: {side.name}", each[metric])
-            for label, side, each in zip(("base", "new"), sides, values, strict=True)
-            if len(each.get(metric, ()))
-        ]
-        if series:
-            parts.append(Plot("cdf", title, series, y=PlotAxis(unit="ms")))
-    return parts
+        found = {
+            label if side.name == label else f"{label}: {side.name}": values[label][metric]
+            for label, side in sides.items()
+            if len(values[label].get(metric, ()))
+        }
+        if found and (metric not in OF_REASONING or metric in compared):
+            yield cdf(title, found)
 
 
 def values_of(side: Side) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:

@@ -22,7 +22,7 @@ TERMINAL, JSON, HTML = "terminal", "json", "html"
 FORMS = (TERMINAL, *DOCUMENTS, HTML, JSON)
 # Module of `report` -> file name; each module has `write(run, document) -> None`, which writes into run.directory.
 WRITERS: dict[str, str] = {
-    "html.page": "report.html",
+    "run_page.page": "report.html",
     "documents.markdown": "report.md",
     "documents.hlog": "latency.hlog",
 }
@@ -48,7 +48,7 @@ def html(subject: Subject) -> str:
             "redaction-unsupported",
             "--redact is not available with --as html, whose plots show the load; use --as full, markdown or minimum",
         )
-    from fastllmload.report.html.page import render
+    from fastllmload.report.run_page.page import render
 
     return render(subject.run, subject.raw)
 

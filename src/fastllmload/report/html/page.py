@@ -1,76 +1,87 @@
-"""report.html: a run as one self-contained page, light and dark, for screen and print."""
+"""Renders a page as HTML: one file that loads nothing and runs only its own script, light and dark, for screen and print.
+
+All text is escaped, so it may be external; redact secrets before (`redact.Redactor`). Nothing is computed here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from importlib.resources import files
 
-from fastllmload.documents.run import Compliance
-from fastllmload.files import replace_with
-from fastllmload.records.run import Run
-from fastllmload.report.blocks import Block, Table
-from fastllmload.report.documents import compliance, traffic
-from fastllmload.report.documents.results import objective_table
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.html_document import html_document
-from fastllmload.report.html.sections import client, latency, over_time, overview, requests, setup, telemetry
-from fastllmload.report.render.html import Markup, element, folded, joined, render_block, render_table
-from fastllmload.report.text.verdict import simulated, verdict
-
-NAME = "report.html"
+from fastllmload import __version__
+from fastllmload.report.blocks import Page, tone_of
+from fastllmload.report.html.charts.figure import Figures
+from fastllmload.report.html.markup import Markup, element, visible
+from fastllmload.report.html.render import sections
 
 
-def write(run: Run, document: Mapping[str, Any]) -> None:
-    """Write report.html into the run folder atomically; *document* is its run.json.
+def render(page: Page) -> str:
+    """The complete document. ValueError for a series of a chart whose columns are uneven."""
+    script, figures = asset("page.js"), Figures()
+    found = sections(page.sections, figures)
+    links = [(key, each.link or each.title) for key, each in zip(found, page.sections, strict=True)]
+    banner = None if page.banner is None else _banner(*page.banner)
+    body = element(
+        "body",
+        banner,
+        _bar(page, [(key, visible(name, 40)) for key, name in links if name != ""]),
+        element("main", *found.values()),
+        banner,
+        element("footer", f"fastllmload {__version__}", f", {page.foot}" if page.foot != "" else "."),
+        element("div", id="tip", role="status", hidden=""),
+        element("script", _numbers(figures), type="application/json", id="numbers"),
+        element("script", Markup(script)),
+    )
+    html = element("html", _head(page.title, script), body, lang="en")
+    return f"<!doctype html>\n{html}\n"
 
-    OSError when the disk is full; RunFolderError for a damaged file of the run.
-    """
-    replace_with(run.directory / NAME, render(run, document))
+
+def asset(name: str) -> str:
+    """Text of a file of this package."""
+    return files("fastllmload.report.html").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def render(run: Run, document: Mapping[str, Any]) -> str:
-    """The HTML text, also of a run that is incomplete: killed, without a successful request, without samples."""
-    context = ReportContext(run, document)
-    found = context.document
-    objectives, judged = objective_table(found), found.compliance
-    sections = {
-        "verdict": ("Verdict", joined(overview.header(context), overview.tiles(context))),
-        "latency": ("Latency", latency.section(context)),
-        "objectives": ("Objectives", of_blocks("objectives", "Objectives", [objectives] if objectives else [])),
-        "traffic": ("Traffic", of_blocks("traffic", "Traffic", list(traffic.blocks(found)))),
-        "time": ("Over time", over_time.section(context)),
-        "requests": ("Requests", requests.section(context)),
-        "client": ("Client", client.section(context)),
-        "telemetry": ("Telemetry", telemetry.section(context)),
-        "methodology": ("Methodology", of_blocks("methodology", "Methodology", requirements(judged))),
-        "setup": ("Setup", setup.section(context)),
-    }
-    which = "" if found.run_id is None else f"run {found.run_id}. "
-    return html_document(
-        overview.title(context),
-        {key: (name, section) for key, (name, section) in sections.items() if section is not None},
-        context.figures,
-        tag=verdict(found).word,
-        marks=overview.marks(context),
-        foot=f"{which}All figures are in run.json in the same folder.",
-        simulated=simulated(found),
+def _head(title: str, script: str) -> Markup:
+    """The content policy blocks all requests and all other scripts, whatever the page contains."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    ours = f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    policy = f"default-src 'none'; {ours}; base-uri 'none'; form-action 'none'"
+    return element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="generator", content=f"fastllmload {__version__}"),
+        element("title", title),
+        element("style", Markup(asset("page.css"))),
     )
 
 
-def requirements(found: Compliance | None) -> list[Block]:
-    """Nothing where compliance was not evaluated."""
-    return [] if found is None or found.verdict is None else list(compliance.verdict(found))
+def _numbers(figures: Figures) -> Markup:
+    """JSON for the script; `<` is escaped so that no text can end the element."""
+    found = {"charts": figures.charts, "columns": figures.columns}
+    text = json.dumps(found, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
-def of_blocks(key: str, title: str, blocks: list[Block]) -> Markup | None:
-    """A section; None without blocks. Long lists are shown on demand."""
-    if not blocks:
-        return None
-    return element("section", element("h2", title), *map(_block, blocks), id=key, class_="blocks-below")
+def _banner(mark: str, sentence: str) -> Markup:
+    return element("div", element("strong", mark), element("span", sentence), class_="banner", role="note")
 
 
-def _block(block: Block) -> Markup:
-    if isinstance(block, Table) and tuple(block.columns) == compliance.UNMET:
-        untitled = Table("", block.columns, block.rows)
-        return folded(block.title, render_table(untitled, "told"), len(block.rows), class_="on-paper")
-    return render_block(block)
+def _bar(page: Page, links: Sequence[tuple[str, str]]) -> Markup:
+    line = element("path", d="M2 15L6 9l4 3 4-8 4 5")
+    logo = element("svg", line, class_="logo", viewBox="0 0 20 18", aria_hidden="true")
+    tag = element("span", visible(page.tag, 30), class_=f"tag {page.tone or tone_of(page.tag)}") if page.tag else None
+    return element(
+        "header",
+        element("b", logo, "fastllmload", class_="name"),
+        tag,
+        *(element("strong", mark, class_="tag invalid") for mark in page.marks),
+        element("nav", *(element("a", name, href=f"#{key}") for key, name in links)),
+        element("button", "Theme: auto", type="button", id="theme", title="light, dark, or the system setting"),
+        class_="bar",
+    )

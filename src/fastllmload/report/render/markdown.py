@@ -14,6 +14,7 @@ from fastllmload.report.blocks import (
     Folded,
     Heading,
     Items,
+    Page,
     Paragraph,
     Strong,
     Table,
@@ -23,6 +24,7 @@ from fastllmload.report.blocks import (
     numeric_columns,
     parts_of,
     reason_line,
+    simple,
 )
 from fastllmload.report.terminal.outlet import one_screen_line
 
@@ -31,7 +33,14 @@ EDGE = re.compile(r"(?<!\w)_|_(?!\w)")  # an underscore inside a word is literal
 
 def render(blocks: Iterable[Block]) -> str:
     """The blocks with a blank line between them."""
-    return "\n".join(line for block in blocks for line in block_lines(block)).removeprefix("\n") + "\n"
+    return "\n".join(line for block in simple(blocks) for line in block_lines(block)).removeprefix("\n") + "\n"
+
+
+def render_page(page: Page) -> str:
+    """The sections of a page without its charts; its banner is below the title."""
+    title, *others = simple(page.sections)
+    banner = [] if page.banner is None else [Callout((Strong(page.banner[0]), f": {page.banner[1]}"))]
+    return render([title, *banner, *others])
 
 
 def block_lines(block: Block) -> Iterator[str]:
@@ -48,10 +57,10 @@ def block_lines(block: Block) -> Iterator[str]:
         case Fact(label, texts):
             yield from block_lines(Facts([(label, texts[0])]))
         case Facts(pairs):
-            yield from ("", *(f"* {escaped(label)}: {inline(text)}" for label, text in pairs))
+            yield from ("", *(f"* {inline(label)}: {inline(text)}" for label, text in pairs))
         case Folded(summary, inner):
             yield from ("", "<details>", f"<summary>{escaped(summary)}</summary>")
-            yield from (line for each in inner for line in block_lines(each))
+            yield from (line for each in simple(inner) for line in block_lines(each))
             yield from ("", "</details>")
         case Verdict(word, meaning):
             yield from ("", inline((Strong(word), f": {meaning}")))

@@ -23,6 +23,7 @@ from fastllmload.report.blocks import (
     VerdictReason,
     cells,
     reason_line,
+    simple,
 )
 from fastllmload.report.render.text import block_lines as text_lines
 from fastllmload.report.render.text import plain
@@ -85,7 +86,7 @@ def screen_lines(blocks: Iterable[Block], width: int = WIDTH, height: int = SCRE
     """At most *height* lines of at most *width* columns, and further lines for blocks BELOW. The verdict gets the lines that
     the others leave, at least those of its most severe reason: optional lines make room for these.
     """
-    given = list(blocks)
+    given = list(simple(blocks))
     found = [[] if isinstance(block, Verdict) else list(_lines(block, width)) for block in given]
     reasons = next((block.reasons for block in given if isinstance(block, Verdict)), ())
     least = SPARE + 1

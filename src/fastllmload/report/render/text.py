@@ -21,6 +21,7 @@ from fastllmload.report.blocks import (
     numeric_columns,
     parts_of,
     reason_line,
+    simple,
 )
 from fastllmload.report.terminal.outlet import one_screen_line
 
@@ -34,7 +35,7 @@ def render(blocks: Iterable[Block]) -> str:
 def lines(blocks: Iterable[Block], width: int | None = None) -> Iterator[str]:
     """An empty line is before and after a table. *width*: longer texts are wrapped, except cells of tables."""
     previous: Block | None = None
-    for block in blocks:
+    for block in simple(blocks):
         if previous is not None and (isinstance(block, Table) or isinstance(previous, Table)):
             yield ""
         yield from block_lines(block, width)

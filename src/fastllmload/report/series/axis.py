@@ -44,6 +44,13 @@ class TimeAxis:
         return edges
 
     @property
+    def middles_s(self) -> Floats:
+        """float64[bins]: the middle of each bin, s since zero."""
+        edges = self.edges_s
+        middles: Floats = (edges[:-1] + edges[1:]) / 2
+        return middles
+
+    @property
     def seconds(self) -> float:
         return self.bins * self.width_s
 

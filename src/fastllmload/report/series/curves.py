@@ -6,6 +6,7 @@ The tail axis is x = -log10(1 - q): 0 is the smallest value, 1 is P90, 2 is P99,
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from fastllmload.certificate.evidence import ArrivalEvidence
 from fastllmload.certificate.run_evidence import arrivals_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.report.charts import Axis, Chart, Series, Values, floats, is_known
 from fastllmload.report.series.axis import Floats, TimeAxis, Times
 
 POINTS = 240
@@ -64,6 +66,14 @@ def curve_of(values: npt.NDArray[Any], scale: float = 1.0) -> QuantileCurve:
     value = np.interp(q * (len(ordered) - 1), np.arange(len(ordered)), ordered)
     value[-1] = ordered[-1]
     return QuantileCurve(len(ordered), tail, value)
+
+
+def cdf(title: str, values: Mapping[str, Values], unit: str = "ms", note: str = "", label: str = "") -> Chart:
+    """A chart of the percentiles of each of *values*."""
+    curves = {name: curve_of(known[~np.isnan(known)]) for name, y in values.items() if is_known(known := floats(y))}
+    series = [Series(name, one.value, one.tail, until=one.solid_until) for name, one in curves.items()]
+    high = max([2.0, *(float(one.tail[-1]) for one in curves.values())])
+    return Chart(title, series, Axis(scale="tail", high=high), Axis(label, unit), note)
 
 
 def bucket_of(ns: Times) -> Times:

@@ -60,6 +60,24 @@ def has_too_few_samples(metric: Metric, statistic: str, needed: int) -> bool:
     return samples < needed
 
 
+def duration(ms: float, zeros: bool = False) -> str:
+    """In a suitable unit: 0, 250 ns, 31 µs, 48.5 ms, 3.16 s; three significant digits, with *zeros* also trailing zeros."""
+    size = abs(ms)
+    if size == 0:
+        return "0"
+    for limit, factor, unit in ((1e-3, 1e6, "ns"), (1.0, 1e3, "µs"), (1e3, 1.0, "ms")):
+        if size < limit * 0.9995:
+            return f"{short(ms * factor, zeros)} {unit}"
+    return f"{short(ms / 1e3, zeros)} s"
+
+
+def short(value: float, zeros: bool = False) -> str:
+    """Three significant digits without an exponent; with *zeros* 18.0 in place of 18."""
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}" if zeros else f"{value:.3g}"
+
+
 def percent(share: Number) -> str:
     found = known(share)
     return NOT_KNOWN if found is None else f"{100 * found:.1f} %"

@@ -84,6 +84,10 @@ class Headline(NamedTuple):
 
 
 SIMULATED = Headline("SIMULATED ENGINE", "the target was fastllmload's own simulator, not a server")
+BANNER = (
+    SIMULATED.mark,
+    "The target was fastllmload's own simulator, not a server. These figures do not describe any model server.",
+)  # of a page
 QUICK = Headline("QUICK", "durations and counts are scaled down; this does not conform to the draft")
 
 

@@ -15,7 +15,7 @@ from fastllmload.certificate.monitor import STALLS, WORKER_STALLS
 from fastllmload.documents.write import plain
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import Run, load
-from fastllmload.report.html import page as html
+from fastllmload.report.run_page import page as html
 
 SECONDS = 5.0
 LOAD = {"loop": "open", "arrivals": {"name": "poisson", "rate": 50.0}, "concurrency": None, "duration_s": SECONDS}

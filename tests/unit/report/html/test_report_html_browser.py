@@ -15,17 +15,11 @@ import pytest
 from html_runs import CHARTS, Written, write
 from synthetic_run import Shape
 
-from fastllmload.report.html.page_layout import (
-    PageHead,
-    PageSection,
-    Plot,
-    PlotAxis,
-    PlotSeries,
-    Rule,
-    Table,
-    cdf,
-    write_page,
-)
+from fastllmload.report.blocks import Section, Table, Verdict
+from fastllmload.report.charts import Axis, Chart, Rule, Series
+from fastllmload.report.documents.titled_page import titled_page
+from fastllmload.report.html.page import render
+from fastllmload.report.series.curves import cdf
 
 EXECUTABLE = chromium.path()
 pytestmark = pytest.mark.skipif(
@@ -87,26 +81,26 @@ def pages(whole: Written, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     killed = write(folder / "killed", Shape(requests=100), status="running", declarations={"cold_start": "yes"})
     nothing = write(folder / "nothing", None)
     three = write(folder / "three", Shape(requests=3, failures=0.0))
-    curve = PlotSeries(
-        "A", y=[30, 40, 90], x=[10, 20, 25], low=[28, 38, 80], high=[33, 44, 120], labels=["1", "2", EVIL]
+    curve = Series(
+        "A",
+        y=[30, 40, 90],
+        x=[10, 20, 25],
+        low=[28, 38, 80],
+        high=[33, 44, 120],
+        labels=["1", "2", EVIL],
+        style="curve",
     )
-    plots = [
-        Plot(
-            "line", "Curve", [curve], PlotAxis("rate"), PlotAxis("P99", "ms", log=True), marks=[Rule("y", 80, "limit")]
-        ),
-        Plot(
-            "scatter",
-            "Fit",
-            [PlotSeries("points", y=[1, 2, 3], x=[1, 2, 3]), PlotSeries("fit", y=[1, 3], x=[1, 3], style="dash")],
-        ),
-        Plot("bars", "Bars", [PlotSeries("A", y=[1, 2]), PlotSeries("B", y=[2, 1])], names=["small", "large"]),
+    fit = [Series("points", [1, 2, 3], [1, 2, 3], style="points"), Series("fit", [1, 3], [1, 3], style="dash")]
+    bars = [Series("A", y=[1, 2]), Series("B", y=[2, 1])]
+    charts = [
+        Chart("Curve", [curve], Axis("rate"), Axis("P99", "ms", "log"), marks=[Rule("y", 80, "limit")]),
+        Chart("Fit", fit),
+        Chart("Bars", bars, Axis(names=["small", "large"])),
         cdf("Cdf", {"A": range(1, 200)}),
     ]
-    write_page(
-        folder / "sheet.html",
-        PageHead(EVIL, verdict="valid"),
-        [PageSection("S", [*plots, Table("", ["a"], [[EVIL]]), WIDE])],
-    )
+    sheet = Section("S", [*charts, Table("", ["a"], [[EVIL]]), WIDE])
+    page = titled_page(EVIL, [sheet], {EVIL: EVIL}, verdict=Verdict("valid", ""))
+    (folder / "sheet.html").write_text(render(page), encoding="utf-8")
     runs = {"whole": whole, "failing": failing, "killed": killed, "nothing": nothing, "three": three}
     return {**{name: run.file for name, run in runs.items()}, "sheet": folder / "sheet.html"}
 

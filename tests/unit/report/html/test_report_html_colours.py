@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fastllmload.report.html.html_document import asset
+from fastllmload.report.html.page import asset
 
 Colour = npt.NDArray[np.float64]
 

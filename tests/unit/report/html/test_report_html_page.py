@@ -18,7 +18,7 @@ from typed_documents import typed_metric
 
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.records import layout
-from fastllmload.report.html import page as html
+from fastllmload.report.run_page import page as html
 from fastllmload.report.text.doubts import bound
 from fastllmload.report.text.numbers import quantity
 
@@ -137,8 +137,8 @@ def test_failures_are_reported_at_the_top_and_by_class(run: Written, page: Page)
     assert len(groups) > 2
     assert "Requests failed:" in page.text("verdict")
     for group in groups:
-        assert group["status"] in page.text("requests")
-        assert f"{group['count']:,}" in page.text("requests")
+        assert group["status"] in page.text("failures")
+        assert f"{group['count']:,}" in page.text("failures")
     shown = page.numbers["charts"]["failures-time"]["series"]
     assert {one["name"] for one in shown} == {group["status"] for group in groups}
 

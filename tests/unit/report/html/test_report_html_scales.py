@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fastllmload.report.html.charts import scales
 from fastllmload.report.html.charts.scales import Linear, Log, Names, Scale, Tail
-from fastllmload.report.render.html import Markup, element, joined, visible
+from fastllmload.report.html.markup import Markup, element, joined, visible
+from fastllmload.report.text.numbers import duration
 
 pytestmark = pytest.mark.slow
 
@@ -99,11 +100,11 @@ def test_categories_are_centred() -> None:
     ],
 )
 def test_durations_are_written_in_a_suitable_unit(ms: float, text: str) -> None:
-    assert scales.duration(ms) == text
+    assert duration(ms) == text
 
 
 def test_durations_can_have_trailing_zeros() -> None:
-    assert [scales.duration(ms, zeros=True) for ms in (18.0, 5.0, 250.0, 1000.0)] == [
+    assert [duration(ms, zeros=True) for ms in (18.0, 5.0, 250.0, 1000.0)] == [
         "18.0 ms",
         "5.00 ms",
         "250 ms",

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from page_reader import Page
 
-from fastllmload.report.html.page_layout import (
-    PageHead,
-    PageSection,
-    Plot,
-    PlotAxis,
-    PlotSeries,
-    Rule,
-    Table,
-    VerdictReason,
-    cdf,
-    page_layout,
-    write_page,
-)
+from fastllmload.report.blocks import Block, Paragraph, Section, Table, Text, Verdict, VerdictReason
+from fastllmload.report.charts import Axis, Chart, Rule, Series
+from fastllmload.report.documents.titled_page import titled_page
+from fastllmload.report.html.page import render
+from fastllmload.report.series.curves import cdf
 
 EVIL = "<script>alert(1)</script>\"'&"
 
 
-def page_of(*blocks: Table | Plot | str, head: PageHead | None = None) -> Page:
-    return Page(page_layout(PageHead("Sheet") if head is None else head, [PageSection("Part", list(blocks))]))
+def page_of(*blocks: Block, title: str = "Sheet", verdict: Verdict | None = None, simulated: bool = False) -> Page:
+    facts: dict[str, Text] = {title: title}
+    found = titled_page(title, [Section("Part", blocks)], facts, lead=title, verdict=verdict, simulated=simulated)
+    return Page(render(found))
 
 
 def dots(page: Page, chart: str) -> list[tuple[float, float]]:
@@ -55,15 +48,15 @@ def test_a_row_that_is_too_short_is_completed() -> None:
 
 def test_uneven_columns_of_a_series_are_refused() -> None:
     with pytest.raises(ValueError, match=r"series 'A' has columns of \[2, 3\] values, expected 2"):
-        page_of(Plot("line", "Curve", [PlotSeries("A", y=[1, 2, 3], x=[1, 2], low=[1, 2])]))
+        page_of(Chart("Curve", [Series("A", y=[1, 2, 3], x=[1, 2], low=[1, 2])]))
     with pytest.raises(ValueError, match="expected 3"):
-        page_of(Plot("bars", "Bars", [PlotSeries("A", y=[1, 2])], names=["a", "b", "c"]))
+        page_of(Chart("Bars", [Series("A", y=[1, 2])], Axis(names=["a", "b", "c"])))
 
 
 def test_a_line_keeps_the_order_of_its_points() -> None:
     throughput, p99 = [10.0, 20.0, 25.0, 22.0], [30.0, 40.0, 400.0, 9000.0]
-    curve = PlotSeries("A", y=p99, x=throughput, labels=["1/s", "2/s", "3/s", "4/s"])
-    page = page_of(Plot("line", "Curve", [curve], x=PlotAxis("throughput"), y=PlotAxis("P99", "ms", log=True)))
+    curve = Series("A", y=p99, x=throughput, labels=["1/s", "2/s", "3/s", "4/s"], style="curve")
+    page = page_of(Chart("Curve", [curve], x=Axis("throughput"), y=Axis("P99", "ms", "log")))
     assert page.column("s0-0", "A", "x") == throughput
     assert page.column("s0-0", "A") == p99
     xs, ys = zip(*dots(page, "s0-0"), strict=True)
@@ -73,8 +66,8 @@ def test_a_line_keeps_the_order_of_its_points() -> None:
 
 
 def test_logarithmic_axes_put_powers_of_ten_at_equal_distances() -> None:
-    given = PlotSeries("A", y=[1.0, 10.0, 100.0, 1000.0], x=[1.0, 10.0, 100.0, 1000.0])
-    page = page_of(Plot("scatter", "Log", [given], x=PlotAxis("n", log=True), y=PlotAxis("t", "ms", log=True)))
+    given = Series("A", y=[1.0, 10.0, 100.0, 1000.0], x=[1.0, 10.0, 100.0, 1000.0], style="points")
+    page = page_of(Chart("Log", [given], x=Axis("n", scale="log"), y=Axis("t", "ms", "log")))
     places = np.array(dots(page, "s0-0"))
     assert np.allclose(np.diff(places[:, 0]), np.diff(places[:, 0])[0], atol=0.11)
     assert np.allclose(np.diff(places[:, 1]), np.diff(places[:, 1])[0], atol=0.11)
@@ -89,8 +82,8 @@ def test_a_cdf_shows_the_percentiles_of_its_values() -> None:
 
 
 def test_bars_are_side_by_side_and_have_whiskers() -> None:
-    series = [PlotSeries("alone", y=[1, 2], low=[0.5, 1], high=[2, 3]), PlotSeries("shared", y=[3, math.nan])]
-    page = page_of(Plot("bars", "By class", series, names=["small", "large"], marks=[Rule("y", 2.5, "limit")]))
+    series = [Series("alone", y=[1, 2], low=[0.5, 1], high=[2, 3]), Series("shared", y=[3, math.nan])]
+    page = page_of(Chart("By class", series, Axis(names=["small", "large"]), marks=[Rule("y", 2.5, "limit")]))
     assert page.numbers["charts"]["s0-0"]["x"]["names"] == ["small", "large"]
     assert page.column("s0-0", "alone")[::2] == [1, 2]
     assert page.column("s0-0", "shared")[::2] == [3, None]
@@ -99,7 +92,7 @@ def test_bars_are_side_by_side_and_have_whiskers() -> None:
 
 
 def test_a_plot_without_values_has_a_sentence() -> None:
-    nothing = Plot("line", "Curve", [PlotSeries("A", y=[math.nan], x=[1])], note="No rate was sustained.")
+    nothing = Chart("Curve", [Series("A", y=[math.nan], x=[1])], note="No rate was sustained.")
     page = page_of(nothing)
     assert page.text("s0-0").startswith("Curve No rate")
     assert page.numbers["charts"] == {}
@@ -107,55 +100,36 @@ def test_a_plot_without_values_has_a_sentence() -> None:
 
 def test_many_points_are_thinned_between_the_ends() -> None:
     x = np.arange(50_000.0)
-    page = page_of(Plot("scatter", "Many", [PlotSeries("A", y=x * 2, x=x)]))
+    page = page_of(Chart("Many", [Series("A", y=x * 2, x=x, style="points")]))
     shown = page.column("s0-0", "A", "x")
     assert len(shown) == 2000
     assert (shown[0], shown[-1]) == (0, 49999)
 
 
 def test_the_verdict_comes_first_with_reasons_and_remedies() -> None:
-    head = PageHead(
-        "Capacity", verdict="suspect", meaning="Check.", reasons=[VerdictReason("suspect", "late", "add workers")]
-    )
-    page = page_of("Some words.", head=head)
+    verdict = Verdict("suspect", "Check.", [VerdictReason("suspect", "late", "add workers")])
+    page = page_of(Paragraph("Some words."), verdict=verdict)
     text = page.text()
     assert text.index("SUSPECT") < text.index("late") < text.index("add workers") < text.index("Some words.")
 
 
 @pytest.mark.parametrize("simulated", [True, False])
 def test_a_simulated_engine_has_a_banner(simulated: bool) -> None:
-    page = page_of(head=PageHead("Capacity", simulated=simulated))
+    page = page_of(simulated=simulated)
     assert ("SIMULATED ENGINE" in page.title) is simulated
     assert page.text().count("SIMULATED ENGINE") == (2 if simulated else 0)
 
 
 def test_text_is_escaped_and_nothing_is_loaded() -> None:
-    blocks: list[Table | Plot | str] = [
+    blocks: list[Block] = [
         Table(EVIL, [EVIL, EVIL], [[EVIL, EVIL]], [EVIL]),
-        Plot(
-            "line",
-            EVIL,
-            [PlotSeries(EVIL, y=[1, 2], x=[1, 2], labels=[EVIL, EVIL])],
-            PlotAxis(EVIL),
-            PlotAxis(EVIL),
-            note=EVIL,
-        ),
-        Plot("bars", EVIL, [PlotSeries(EVIL, y=[1])], names=[EVIL], marks=[Rule("y", 1, EVIL)]),
+        Chart(EVIL, [Series(EVIL, y=[1, 2], x=[1, 2], labels=[EVIL, EVIL])], Axis(EVIL), Axis(EVIL), EVIL),
+        Chart(EVIL, [Series(EVIL, y=[1])], Axis(names=[EVIL]), marks=[Rule("y", 1, EVIL)]),
         cdf(EVIL, {EVIL: [1, 2, 3]}, note=EVIL),
-        EVIL,
+        Paragraph(EVIL),
     ]
-    head = PageHead(EVIL, EVIL, EVIL, EVIL, "", [VerdictReason(EVIL, EVIL, EVIL)], {EVIL: EVIL}, True, EVIL)
-    page = Page(page_layout(head, [PageSection(EVIL, blocks, EVIL)]))
+    page = page_of(*blocks, title=EVIL, verdict=Verdict(EVIL, EVIL, [VerdictReason(EVIL, EVIL, EVIL)]), simulated=True)
     assert page.unbalanced == []
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert "alert(1)</script>" not in page.source
     assert page.addresses() == []
-
-
-def test_the_file_is_written_atomically(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    write_page(path, PageHead("Sheet"), [])
-    assert Page(path.read_text(encoding="utf-8")).unbalanced == []
-    with pytest.raises(OSError, match="nowhere"):
-        write_page(tmp_path / "nowhere" / "report.html", PageHead("Sheet"), [])
-    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]

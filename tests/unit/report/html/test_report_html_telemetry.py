@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fastllmload.report.html.sections import telemetry
+from fastllmload.report.run_page import telemetry
 from fastllmload.report.series.axis import TimeAxis
 from fastllmload.telemetry.series import TelemetrySeries
 

@@ -1,4 +1,4 @@
-"""Renders figures of the page: title, legend, SVG, note, numbers for the script."""
+"""Renders charts as figures of a page: title, legend, SVG, note, numbers for the script."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from fastllmload.report.html.charts.chart import LEFT, TOP, WIDTH, Chart, Columns, Layer, Points, svg
-from fastllmload.report.html.charts.scales import Floats, Names
-from fastllmload.report.render.html import Markup, element, joined
+from fastllmload.report.charts import Chart, Floats, Series, floats
+from fastllmload.report.html.charts.drawing import IN_TICKS, LEFT, TOP, WIDTH, Drawing, drawing_of, middles
+from fastllmload.report.html.charts.scales import Names
+from fastllmload.report.html.charts.svg import svg
+from fastllmload.report.html.markup import Markup, element, visible
 
 Numbers = dict[str, Any]
+LONGEST_NOTE = 2000  # characters
 
 
 @dataclass
@@ -33,40 +34,45 @@ class Figures:
             self.columns.append(rounded)
         return self._known[key]
 
-    def add(self, key: str, title: str, chart: Chart, unit: str, note: str | Markup = "", wide: bool = False) -> Markup:
-        """The figure. *unit* is the format of values in the script: ms, n or share; for x see `Chart.x_as`."""
-        names = list(chart.x.names) if isinstance(chart.x, Names) else None
-        self.charts[key] = {
-            "x": {
-                "kind": chart.x.kind,
-                "low": chart.x.low,
-                "high": chart.x.high,
-                "unit": chart.x_as or chart.x_unit,
-                "names": names,
-            },
-            "y": {"kind": chart.y.kind, "low": chart.y.low, "high": chart.y.high},
-            "plot": [LEFT, TOP, chart.frame[2], chart.frame[3], WIDTH, chart.height],
-            "group": chart.group,
-            "unit": unit,
-            "series": [self._series(layer) for layer in chart.layers],
-        }
+    def figure(self, chart: Chart, key: str) -> Markup:
+        """The chart, or a sentence in its place where there is nothing to draw; *key* is its id."""
+        title, note, drawing = visible(chart.title, 200), visible(chart.note, LONGEST_NOTE), drawing_of(chart)
+        if drawing is None:
+            why = element("p", note or "There is nothing to show.", class_="nothing")
+            return element(
+                "figure", element("figcaption", element("h3", title)), why, class_="card chart-card none", id=key
+            )
+        self.charts[key] = self._numbers(chart, drawing)
+        heading = element("h3", title, element("small", f" {drawing.y_heading}"))
         return element(
             "figure",
-            element("figcaption", element("h3", title, element("small", f" {chart.y_unit}")), legend(chart.layers)),
-            svg(chart),
+            element("figcaption", heading, legend(drawing.layers)),
+            svg(drawing),
             element("p", note, class_="note"),
             element("details", element("summary", "numbers"), element("div", class_="numbers"), class_="data"),
-            class_="card chart-card wide" if wide else "card chart-card", id=key,
+            class_="card chart-card", id=key,
         )  # fmt: skip
 
-    def _series(self, layer: Layer) -> Numbers:
-        x = (layer.edges[:-1] + layer.edges[1:]) / 2 if isinstance(layer, Columns) else layer.x
-        base = layer.base if isinstance(layer, Columns) else None
-        y = layer.y if base is None else layer.y - base
+    def _numbers(self, chart: Chart, drawing: Drawing) -> Numbers:
+        x, y = drawing.x, drawing.y
+        names = list(x.names) if isinstance(x, Names) else None
+        return {
+            "x": {"kind": x.kind, "low": x.low, "high": x.high, "unit": chart.x.unit, "names": names},
+            "y": {"kind": y.kind, "low": y.low, "high": y.high},
+            "plot": [LEFT, TOP, drawing.frame[2], drawing.frame[3], WIDTH, drawing.height],
+            "group": chart.group,
+            "unit": chart.y.unit if chart.y.unit in IN_TICKS else "n",
+            "series": [self._series(layer) for layer in drawing.layers],
+        }
+
+    def _series(self, layer: Series) -> Numbers:
+        edges, y = floats(layer.x), floats(layer.y)
+        x = middles(edges) if layer.style == "columns" else edges
+        y = y if layer.base is None else y - layer.base
         found: Numbers = {"name": layer.name, "tone": layer.tone, "x": self.column(x), "y": self.column(y)}
-        if isinstance(layer, Columns):
-            found["from"], found["to"] = self.column(layer.edges[:-1]), self.column(layer.edges[1:])
-        if isinstance(layer, Points):
+        if layer.style == "columns":
+            found["from"], found["to"] = self.column(edges[:-1]), self.column(edges[1:])
+        if layer.style == "points":
             found["points"] = True
             found["labels"] = list(layer.labels)
         return found
@@ -79,39 +85,17 @@ def rounded_to(value: float, digits: int = 5) -> float | None:
     return int(short) if short == int(short) else short
 
 
-def legend(layers: Sequence[Layer]) -> Markup | None:
+def legend(layers: Sequence[Series]) -> Markup | None:
     """One key per name; layers with the same name are switched together. None with fewer than two names."""
-    named: dict[str, Layer] = {}
+    named: dict[str, Series] = {}
     for layer in layers:
         named.setdefault(layer.name, layer)
     if len(named) < 2:
         return None
     keys = []
     for name, layer in named.items():
-        style = getattr(layer, "style", "block")
-        swatch = element("i", class_=f"key {layer.tone} {style}".strip())
+        style = "block" if layer.style in ("columns", "stems") else layer.style
+        swatch = element("i", class_=f"key {layer.tone} {style}")
         numbers = ",".join(str(number) for number, other in enumerate(layers) if other.name == name)
         keys.append(element("button", swatch, name, type="button", aria_pressed="true", data_toggle=numbers))
-    return element("div", joined(*keys), class_="legend")
-
-
-def middles(edges: Floats) -> Floats:
-    found: Floats = (edges[:-1] + edges[1:]) / 2
-    return found
-
-
-def known(values: Floats) -> bool:
-    """Whether there is anything to draw."""
-    return bool(len(values)) and not bool(np.isnan(values).all())
-
-
-def grid(*figures: Markup | None) -> Markup | None:
-    """Figures side by side; None without any."""
-    present = [figure for figure in figures if figure is not None]
-    return element("div", *present, class_="grid") if present else None
-
-
-def empty(key: str, title: str, why: str) -> Markup:
-    """A figure with a sentence in place of a chart without data."""
-    return element("figure", element("figcaption", element("h3", title)), element("p", why, class_="nothing"),
-                   class_="card chart-card none", id=key)  # fmt: skip
+    return element("div", *keys, class_="legend")

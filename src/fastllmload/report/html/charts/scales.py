@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from fastllmload.report.charts import Axis, Floats
+from fastllmload.report.text.numbers import duration
+
 Label = Callable[[float], str]
 Ticks = list[tuple[float, str]]
 
@@ -44,24 +45,6 @@ def plain(value: float) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
-
-
-def duration(ms: float, zeros: bool = False) -> str:
-    """In a suitable unit: 0, 250 ns, 31 µs, 48.5 ms, 3.16 s; three significant digits, with *zeros* also trailing zeros."""
-    size = abs(ms)
-    if size == 0:
-        return "0"
-    for limit, factor, unit in ((1e-3, 1e6, "ns"), (1.0, 1e3, "µs"), (1e3, 1.0, "ms")):
-        if size < limit * 0.9995:
-            return f"{short(ms * factor, zeros)} {unit}"
-    return f"{short(ms / 1e3, zeros)} s"
-
-
-def short(value: float, zeros: bool = False) -> str:
-    """Three significant digits without an exponent; with *zeros* 18.0 in place of 18."""
-    if abs(value) >= 99.95:
-        return f"{value:,.0f}"
-    return f"{value:#.3g}" if zeros else f"{value:.3g}"
 
 
 def step_for(span: float, ticks: int) -> float:
@@ -163,17 +146,19 @@ def up_to(values: Sequence[Floats], label: Label = plain, least: float = 1.0, mo
     return Linear(0.0, most if highest <= most < top else top, label)
 
 
-def spread(values: Floats, label: Label = plain, from_zero: bool = True) -> Linear:
-    """Between round values around *values*, from 0 unless some are negative. Without *from_zero*, from just below the
-    smallest value when that is above half of the largest.
+def spread(
+    values: Floats, label: Label = plain, from_zero: bool = True, least: float = 0.0, most: float = math.inf
+) -> Linear:
+    """Between round values around *values*, from 0 unless some are negative; *least* and *most* as in `up_to`. Without
+    *from_zero*, from just below the smallest value when that is above half of the largest.
     """
     if not len(values):
         return Linear(0.0, 1.0, label)
-    least, most = float(values.min()), float(values.max())
-    if least >= 0 and (from_zero or least <= most / 2):
-        return up_to([values], label, least=1e-9 if most > 0 else 1.0)
-    step = step_for(max(most - least, abs(most) * 0.05), 5)
-    return Linear(math.floor(least / step) * step, math.ceil(most / step + 1e-9) * step, label)
+    lowest, highest = float(values.min()), float(values.max())
+    if lowest >= 0 and (from_zero or lowest <= highest / 2):
+        return up_to([values], label, max(least, 1e-9 if highest > 0 else 1.0), most)
+    step = step_for(max(highest - lowest, abs(highest) * 0.05), 5)
+    return Linear(math.floor(lowest / step) * step, math.ceil(highest / step + 1e-9) * step, label)
 
 
 def for_durations(values: Sequence[Floats]) -> Linear | Log:
@@ -203,3 +188,24 @@ def round_below(value: float) -> float:
 def round_above(value: float) -> float:
     power = 10.0 ** math.floor(math.log10(value))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= value * 0.999)
+
+
+def scale_of(axis: Axis, values: Sequence[Floats], from_zero: bool = True) -> Scale:
+    """The scale of *axis* for all of *values*. Without *from_zero* it may begin above 0 when all are far from 0."""
+    if axis.names:
+        return Names(axis.names)
+    label: Label = duration if axis.unit == "ms" else percent if axis.unit == "share" else plain
+    if axis.scale == "tail":
+        return Tail(axis.high or 1.0)
+    if axis.low is not None and axis.high is not None:
+        return Log(axis.low, axis.high, label) if axis.scale == "log" else Linear(axis.low, axis.high, label, steps=8)
+    found = np.concatenate([np.empty(0), *values])
+    found = found[np.isfinite(found)]
+    positive = found[found > 0]
+    if axis.scale == "log" and len(positive):
+        low, high = round_below(float(positive.min())), round_above(float(positive.max()))
+        return Log(low, high if high > low else low * 10, label)
+    if axis.unit == "ms" and not (len(found) and found.min() < 0):
+        longest = max(axis.least, float(positive.max(initial=1e-3)))
+        return for_durations([found]) if axis.scale == "" else in_one_unit(longest)
+    return spread(found, label, from_zero, axis.least, 1.0 if axis.unit == "share" else math.inf)

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastllmload.errors import RunFolderError
-from fastllmload.report.html.charts.chart import Layer, Line
-from fastllmload.report.html.charts.figure import grid, known
-from fastllmload.report.html.charts.scales import Scale, for_durations, percent, plain, up_to
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.sections.over_time import time_chart
-from fastllmload.report.render.html import Markup, element, visible
+from fastllmload.report.blocks import Block, Folded, Paragraph, Section
+from fastllmload.report.charts import Axis, Chart, Series, is_known
+from fastllmload.report.run_page.context import ReportContext
+from fastllmload.report.run_page.over_time import time_chart
 from fastllmload.report.series.axis import Floats, TimeAxis
 from fastllmload.telemetry.files import INDEX, ROWS
 from fastllmload.telemetry.series import Telemetry, TelemetrySeries, load
 
 MOST_LINES, MOST_CHARTS = 6, 24
-TONES = ("c1", "c2", "c3", "c4", "c5", "c6")
 SHARES = ("share", "ratio", "1")
 # Series that share a chart: name -> title of the chart.
 TOGETHER = {
@@ -50,31 +47,28 @@ class TelemetryCurve:
     y: Floats
 
 
-def section(context: ReportContext) -> Markup | None:
+def sections(context: ReportContext) -> list[Section]:
     """None when the run has no telemetry."""
+    blocks = _blocks(context)
+    return [Section("Telemetry", blocks, "telemetry")] if blocks else []
+
+
+def _blocks(context: ReportContext) -> list[Block]:
     if context.run.lost(INDEX, ROWS):
-        return _section(element("p", context.reason("", INDEX, ROWS), class_="card"))
+        return [Paragraph(context.reason("", INDEX, ROWS))]
     try:
         found = load(context.run.directory)
     except RunFolderError as problem:
-        return _section(element("p", visible(problem), class_="card"))
+        return [Paragraph(str(problem))]
     if context.axis is None or not found.series:
-        return None
-    curves = [curve for curve in curves_of(found.series, context.axis) if known(curve.y)]
+        return []
+    curves = [curve for curve in curves_of(found.series, context.axis) if is_known(curve.y)]
     zero = [curve for curve in curves if not np.nan_to_num(curve.y).any()]
     shown = [curve for curve in curves if np.nan_to_num(curve.y).any() or _has_nonzero_neighbour(curve, curves)]
     target = _charts(context, "telemetry", [curve for curve in shown if curve.source_kind != "host"])
     host = _charts(context, "host", [curve for curve in shown if curve.source_kind == "host"])
-    folded = element(
-        "details", element("summary", element("h3", "This host")), grid(*host), class_="more telemetry-host"
-    )
-    return _section(
-        grid(*target), folded if host else None, *_notes(found, [curve for curve in zero if curve not in shown])
-    )
-
-
-def _section(*blocks: Markup | None) -> Markup:
-    return element("section", element("h2", "Telemetry"), *blocks, id="telemetry")
+    notes = map(Paragraph, _notes(found, [curve for curve in zero if curve not in shown]))
+    return [*target, *([Folded("This host", host)] if host else []), *notes]
 
 
 def _has_nonzero_neighbour(curve: TelemetryCurve, curves: Sequence[TelemetryCurve]) -> bool:
@@ -84,20 +78,16 @@ def _has_nonzero_neighbour(curve: TelemetryCurve, curves: Sequence[TelemetryCurv
     )
 
 
-def _notes(found: Telemetry, zero: Sequence[TelemetryCurve]) -> Iterator[Markup]:
+def _notes(found: Telemetry, zero: Sequence[TelemetryCurve]) -> Iterator[str]:
     """Series that are not drawn, sources, and problems of sources."""
     if zero:
-        names = ", ".join(dict.fromkeys(curve.name for curve in zero))
-        yield element("p", f"Always zero: {names}.", class_="note")
-    yield element(
-        "p", "Sampled from " + ", ".join(visible(one.origin, 120) for one in found.sources) + ".", class_="note"
-    )
+        yield f"Always zero: {', '.join(dict.fromkeys(curve.name for curve in zero))}."
+    yield f"Sampled from {', '.join(one.origin for one in found.sources)}."
     for what, why in found.absent.items():
-        yield element("p", f"Not sampled: {visible(what, 60)}, {visible(why, 300)}.", class_="note")
+        yield f"Not sampled: {what}, {why}."
     for source in found.sources:
         for problem, times in list(source.problems.items())[:4]:
-            text = f"{visible(source.origin, 120)}: {visible(problem, 300)} ({times:,} of {source.n:,} times)."
-            yield element("p", text, class_="note")
+            yield f"{source.origin}: {problem} ({times:,} of {source.n:,} times)."
 
 
 def curves_of(series: Sequence[TelemetrySeries], axis: TimeAxis) -> Iterator[TelemetryCurve]:
@@ -108,7 +98,7 @@ def curves_of(series: Sequence[TelemetrySeries], axis: TimeAxis) -> Iterator[Tel
         stem, _, last = one.name.rpartition("_")
         counted = pairs.get((f"{stem}_count", one.origin, one.labels))
         summed = pairs.get((f"{stem}_sum", one.origin, one.labels))
-        owner = visible(" ".join(text for text in (one.labels, _one_of(series, one)) if text != ""), 60)
+        owner = " ".join(text for text in (one.labels, _one_of(series, one)) if text != "")
         if last == "sum" and counted is not None:
             x, y = mean_between(one, counted, axis.zero_ns, end_ns)
             scale, unit = (1e3, "ms") if one.unit == "s" else (1.0, one.unit)
@@ -133,34 +123,22 @@ def chart_and_label(series: TelemetrySeries) -> tuple[str, str]:
     """(title of its chart, its label there): `gpu0.power_w` and `gpu1.power_w` share a chart."""
     owner, dot, name = series.name.rpartition(".")
     if dot and owner[-1:].isdigit():
-        return visible(f"{TOGETHER.get(name, name)} of each {owner.rstrip('0123456789')}", 60), visible(owner, 40)
-    return visible(TOGETHER.get(series.name, series.name), 60), visible(series.name, 60)
+        return f"{TOGETHER.get(name, name)} of each {owner.rstrip('0123456789')}", owner
+    return TOGETHER.get(series.name, series.name), series.name
 
 
-def _charts(context: ReportContext, key: str, curves: Sequence[TelemetryCurve]) -> list[Markup]:
+def _charts(context: ReportContext, key: str, curves: Sequence[TelemetryCurve]) -> list[Chart]:
     groups: dict[tuple[str, str], list[TelemetryCurve]] = {}
     for curve in curves:
         groups.setdefault((curve.title, curve.unit), []).append(curve)
     return [_chart(context, f"{key}-{n}", group) for n, group in enumerate(list(groups.values())[:MOST_CHARTS])]
 
 
-def _chart(context: ReportContext, key: str, group: Sequence[TelemetryCurve]) -> Markup:
-    title, unit = group[0].title, group[0].unit
-    layers: list[Layer] = [Line(one.name, one.x, one.y, tone) for one, tone in zip(group, TONES, strict=False)]
-    chart = time_chart(context, _scale(unit, [layer.y for layer in layers]), layers, f"{title} over time", _per(unit))
+def _chart(context: ReportContext, key: str, group: Sequence[TelemetryCurve]) -> Chart:
+    series = [Series(one.name, one.y, one.x) for one in group[:MOST_LINES]]
     rest = len(group) - MOST_LINES
     note = f"{rest} more in telemetry.npy." if rest > 0 else ""
-    return context.figures.add(key, title, chart, unit if unit in ("ms", "share") else "n", note)
-
-
-def _scale(unit: str, heights: Sequence[Floats]) -> Scale:
-    if unit == "ms":
-        return for_durations(heights)
-    return up_to(heights, percent, 1e-6, most=1.0) if unit == "share" else up_to(heights, plain, 1e-6)
-
-
-def _per(unit: str) -> str:
-    return "" if unit in ("ms", "share") else visible(unit, 30)
+    return time_chart(context, key, group[0].title, Axis(unit=group[0].unit), series, note)
 
 
 def values(series: TelemetrySeries, start_ns: int, end_ns: int, most: int = 400) -> tuple[Floats, Floats]:

@@ -9,12 +9,10 @@ import numpy as np
 from fastllmload.documents.fields import known as number
 from fastllmload.documents.metric import Metric
 from fastllmload.records.integrity import EVENTS, ROWS
+from fastllmload.report.blocks import Block, Folded, Section, Table
+from fastllmload.report.charts import Axis, Chart, Series, Span
 from fastllmload.report.documents.headlines import COLUMNS, headline_names, headline_table
-from fastllmload.report.html.charts.chart import Chart, Line, Span, Whiskers
-from fastllmload.report.html.charts.figure import empty, grid
-from fastllmload.report.html.charts.scales import Tail, for_durations
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.render.html import Markup, element, render_table, table, visible
+from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.series.curves import QuantileCurve, curve_of, curve_of_buckets
 from fastllmload.report.text.numbers import count, quantity
 from fastllmload.report.text.tokens import reasoned
@@ -23,18 +21,12 @@ from fastllmload.report.text.traffic import unstreamed_answers
 PLACES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 
-def section(context: ReportContext) -> Markup:
-    return element(
-        "section",
-        element("h2", "Latency"),
-        render_table(headline_table(context.document), "latency"),
-        grid(*curves(context)),
-        other_metrics(context),
-        id="latency",
-    )
+def section(context: ReportContext) -> Section:
+    blocks = [headline_table(context.document), *curves(context), *other_metrics(context)]
+    return Section("Latency", blocks, "latency")
 
 
-def curves(context: ReportContext) -> list[Markup]:
+def curves(context: ReportContext) -> list[Chart]:
     """TTFT, gaps, TPOT and E2E against the percentile."""
     unstreamed = unstreamed_answers(context.document) == "all"
     why = "The answers were not streamed." if unstreamed else "No request in the window had two tokens."
@@ -79,42 +71,37 @@ def _pauses(context: ReportContext) -> QuantileCurve:
 
 def _pair(
     context: ReportContext, key: str, title: str, own: tuple[str, str, str], scheduled: tuple[str, str, str], why: str
-) -> Markup:
+) -> Chart:
     first, second = curve_of(context.milliseconds(*own[1:])[1]), curve_of(context.milliseconds(*scheduled[1:])[1])
-    if first.n == 0:
-        return empty(key, title, why)
     lines = [
-        Line("from the scheduled instant", second.tail, second.value, "c2", "dash", second.solid_until),
-        Line("from submission", first.tail, first.value, "c1", "", first.solid_until),
+        Series(
+            "from the scheduled instant", second.value, second.tail, style="dash", until=second.solid_until, tone="c2"
+        ),
+        Series("from submission", first.value, first.tail, until=first.solid_until, tone="c1"),
     ]
-    return _figure(context, key, title, own[0], first, lines)
+    return _chart(context, key, title, own[0], first, lines, why)
 
 
-def _single(context: ReportContext, key: str, title: str, name: str, curve: QuantileCurve, why: str) -> Markup:
+def _single(context: ReportContext, key: str, title: str, name: str, curve: QuantileCurve, why: str) -> Chart:
+    line = Series(title, curve.value, curve.tail, until=curve.solid_until, tone="c1")
+    return _chart(context, key, title, name, curve, [line], why)
+
+
+def _chart(
+    context: ReportContext, key: str, title: str, name: str, curve: QuantileCurve, lines: list[Series], why: str
+) -> Chart:
+    """The curve with the intervals of the table; *why* where it has no values."""
     if curve.n == 0:
-        return empty(key, title, why)
-    return _figure(
-        context, key, title, name, curve, [Line(title, curve.tail, curve.value, "c1", "", curve.solid_until)]
-    )
-
-
-def _figure(context: ReportContext, key: str, title: str, name: str, curve: QuantileCurve, lines: list[Line]) -> Markup:
-    whiskers = _whiskers(context.document.metric(name), "c1")
+        return Chart(title, note=why, key=key)
     high = max(1.0, float(curve.tail[-1]))
-    chart = Chart(
-        Tail(high),
-        for_durations([*(line.y for line in lines), whiskers.low, whiskers.high]),
-        lines,
-        label=f"{title}: {curve.n} values by percentile, from {curve.value[0]:.4g} to {curve.value[-1]:.4g} ms",
-        spans=[Span(curve.solid_until, high, "few samples", "thin-air")],
-        whiskers=[whiskers],
-    )
     note = "" if key != "cdf-itl" else "Computed from buckets 0.8 % to 1.6 % wide; the table above is exact."
-    return context.figures.add(key, title, chart, "ms", note)
+    series = [*lines, _intervals(context.document.metric(name))]
+    few = Span(curve.solid_until, high, "few samples")
+    return Chart(title, series, Axis(scale="tail", high=high), Axis(unit="ms"), note, spans=[few], key=key)
 
 
-def _whiskers(metric: Metric, tone: str) -> Whiskers:
-    """The intervals of the table."""
+def _intervals(metric: Metric) -> Series:
+    """Those of the table."""
     places, low, high = [], [], []
     for column, q in PLACES.items():
         at_least, at_most = metric.interval(column) or (None, None)
@@ -122,35 +109,26 @@ def _whiskers(metric: Metric, tone: str) -> Whiskers:
             places.append(-math.log10(1 - q))
             low.append(at_least)
             high.append(at_most)
-    return Whiskers(np.array(places, np.float64), np.array(low, np.float64), np.array(high, np.float64), tone)
+    return Series("", low, places, low, high, style="interval", tone="c1")
 
 
-def other_metrics(context: ReportContext) -> Markup | None:
+def other_metrics(context: ReportContext) -> list[Block]:
     """All other entries of `metrics`."""
     metrics = {name: metric for name, metric in (context.document.metrics or {}).items() if metric is not None}
     shown = headline_names(context.document)
-    rows = [_metric_row(name, metric) for name, metric in metrics.items() if name not in shown and metric.n]
-    scalars = [
-        [visible(name, 60), visible(metric.unit, 40), quantity(metric.value)]
+    rows = [
+        [name, metric.unit, count(metric.n), *(quantity(metric.statistic(column)) for column in COLUMNS)]
+        for name, metric in metrics.items()
+        if name not in shown and metric.n
+    ]
+    single = [
+        [name, metric.unit, quantity(metric.value)]
         for name, metric in metrics.items()
         if number(metric.value) is not None
     ]
-    if not rows and not scalars:
-        return None
-    return element(
-        "details",
-        element("summary", "All other metrics"),
-        table(["metric", "unit", "n", *COLUMNS.values()], rows) if rows else None,
-        table(["metric", "unit", "value"], scalars, "narrow") if scalars else None,
-        class_="card more",
+    tables = (
+        Table("", ["metric", "unit", "n", *COLUMNS.values()], rows),
+        Table("", ["metric", "unit", "value"], single),
     )
-
-
-def _metric_row(name: str, metric: Metric) -> list[str | Markup]:
-    values = [quantity(metric.statistic(column)) for column in COLUMNS]
-    return [
-        element("code", visible(name, 60)),
-        visible(metric.unit, 40),
-        count(metric.n),
-        *values,
-    ]
+    present = [table for table in tables if table.rows]
+    return [Folded("All other metrics", present)] if present else []

@@ -6,25 +6,24 @@ from collections.abc import Sequence
 
 from fastllmload.documents.certificate import Certificate, ScheduleLag
 from fastllmload.documents.fields import Number, known
-from fastllmload.report.html.charts.scales import duration
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.render.html import Markup, element, facts, joined, visible
-from fastllmload.report.text.numbers import NOT_KNOWN, percent, quantity
+from fastllmload.report.blocks import Code, Facts, Text
+from fastllmload.report.run_page.context import ReportContext
+from fastllmload.report.text.numbers import NOT_KNOWN, duration, percent, quantity
 from fastllmload.report.text.tokens import gap_name, headlines
 from fastllmload.report.text.verdict import ERRORS, bad_seconds, busiest_share, p99_error
 
 SHORT = {"ttft_any": "TTFT of any token", "tbc": "time between chunks", "itl_b": "ITL (B)"}
 
 
-def evidence(context: ReportContext) -> Markup | None:
+def evidence(context: ReportContext) -> Facts | None:
     """None without a certificate."""
     certificate = context.document.certificate
     if certificate is None:
         return None
     closed = context.document.plan.description.load.loop == "closed"
     lag = certificate.schedule_lag_us or ScheduleLag()
-    host, source = certificate.host, visible(certificate.timestamp_source or NOT_KNOWN, 20)
-    rows: dict[str, str | Markup] = {
+    host, source = certificate.host, certificate.timestamp_source or NOT_KNOWN
+    rows: dict[str, Text] = {
         "Turn-around" if closed else "Release lag": f"P50 {us(lag.p50)}, P99 {us(lag.p99)}, max {us(lag.max)}",
         "Rate": f"planned {_rate(certificate.planned_rate)}, sent {_rate(certificate.offered_rate)}",
         "P99 is known within": ", ".join(
@@ -39,7 +38,7 @@ def evidence(context: ReportContext) -> Markup | None:
     }
     if closed:
         rows["Rate"] = f"sent {_rate(certificate.offered_rate)}"
-    return facts(rows.items(), "evidence")
+    return Facts(list(rows.items()))
 
 
 def us(given: Number) -> str:
@@ -65,8 +64,8 @@ def _busiest(certificate: Certificate) -> str:
     return NOT_KNOWN if share is None else f"{percent(share)} of its core{of}"
 
 
-def _headroom(certificate: Certificate) -> str | Markup:
+def _headroom(certificate: Certificate) -> Text:
     value = known(certificate.headroom)
     if value is None:
-        return joined("not known; measure it with ", element("code", "fastllmload calibrate"))
+        return ("not known; measure it with ", Code("fastllmload calibrate"))
     return f"{value:.3g} times the peak load"

@@ -9,26 +9,30 @@ from fastllmload.documents.fields import known as number
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.plan import ClassDescription, WorkloadDescription
 from fastllmload.records.integrity import missing_checksums
-from fastllmload.report.blocks import Callout, Items, Strong, VerdictReason
-from fastllmload.report.documents.subject import Subject
-from fastllmload.report.html.charts.scales import duration
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.sections.evidence import evidence
-from fastllmload.report.render.html import (
-    Markup,
-    element,
-    facts,
-    joined,
-    render,
-    render_block,
-    verdict_card,
-    visible,
+from fastllmload.report.blocks import (
+    Block,
+    Callout,
+    Card,
+    Code,
+    Columns,
+    Facts,
+    Heading,
+    Items,
+    Section,
+    Strong,
+    Text,
+    Tile,
+    Tiles,
+    VerdictReason,
 )
+from fastllmload.report.documents.subject import Subject
+from fastllmload.report.run_page.context import ReportContext
+from fastllmload.report.run_page.evidence import evidence
 from fastllmload.report.terminal.summary import run_folder
 from fastllmload.report.text.deviations import deviations
 from fastllmload.report.text.doubts import bound, token_texts, unsteady_texts
 from fastllmload.report.text.failures import error_classes, errors
-from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity
+from fastllmload.report.text.numbers import NOT_KNOWN, count, duration, quantity
 from fastllmload.report.text.tokens import reasoned
 from fastllmload.report.text.traffic import load_text, unstreamed_answers
 from fastllmload.report.text.verdict import SIMULATED, Headline, cold_start, incomplete, simulated, verdict
@@ -47,8 +51,8 @@ def title(context: ReportContext) -> str:
     where = SIMULATED.mark if simulated(context.document) else ", ".join(target_urls(context)) or NOT_KNOWN
     words = [
         *marks(context),
-        visible(where, 80),
-        visible(load_text(context.document), 60),
+        where[:80],
+        load_text(context.document)[:60],
         verdict(context.document).word.upper(),
         "fastllmload",
     ]
@@ -65,50 +69,43 @@ def marks(context: ReportContext) -> list[str]:
     return [DAMAGED] * bool(context.damage) + [each.mark.partition(" (")[0] for each in headlines(context)]
 
 
-def header(context: ReportContext) -> Markup:
-    """Verdict with its reasons, and what was run."""
-    found, figures = verdict(context.document), evidence(context)
-    found = replace(found, reasons=reasons(context))
+def section(context: ReportContext) -> Section:
+    """Verdict with its reasons, what was run, and the key figures."""
+    figures = evidence(context)
     above = [str(each) for each in (SIMULATED, *headlines(context))]
     listed = [text for text in deviations(Subject(context.run.directory, context.raw)) if text not in above]
-    few = 3 * len(found.reasons) + len(listed) <= 9  # lines; then the figures fit below them
-    warnings = render(Callout((Strong(each.mark), f": {each.text}.")) for each in headlines(context))
-    deviating = element("div", element("h3", "Deviations from the methodology"), render_block(Items(listed)),
-                        class_="deviations")  # fmt: skip
-    judged = verdict_card(
-        found,
-        over="Verdict on the client",
-        heading="h1",
-        extra=joined(_damaged(context), warnings),
-        below=joined(deviating if listed else None, figures if few else None),
+    why = reasons(context)
+    few = 3 * len(why) + len(listed) <= 9  # lines; then the figures fit below them
+    deviating: list[Block] = [Heading("Deviations from the methodology", 3), Items(listed)] if listed else []
+    warnings = (Callout((Strong(each.mark), f": {each.text}.")) for each in headlines(context))
+    shown: list[Block] = [] if figures is None else [figures]
+    judged = replace(
+        verdict(context.document),
+        reasons=why,
+        of="the client",
+        warnings=[*_damaged(context), *warnings],
+        more=[*deviating, *(shown if few else [])],
     )
-    facts_ = element(
-        "div", element("h2", "What was run"), run_facts(context), None if few else figures, class_="card facts"
-    )
-    return element("section", judged, facts_, id="verdict", class_="top")
+    run = Card("What was run", [run_facts(context), *([] if few else shown)])
+    return Section("", [Columns([judged, run]), tiles(context)], "verdict", "Verdict")
 
 
-def _damaged(context: ReportContext) -> Markup | None:
+def _damaged(context: ReportContext) -> list[Callout]:
     """Files of the folder that were changed since the run."""
     if not context.damage:
-        return None
+        return []
     tables = (
         "The tables have the figures of run.json, computed before the damage"
         if context.complete
         else "Figures that need these files are n/a"
     )
-    return element(
-        "div",
-        element("p", element("strong", f"{DAMAGED}. "), f"{tables}; charts that need these files are left out."),
-        element("ul", *(element("li", visible(text)) for text in context.damage)),
-        class_="incomplete",
-    )
+    text = f". {tables}; charts that need these files are left out. {' '.join(context.damage)}"
+    return [Callout((Strong(DAMAGED), text))]
 
 
-def _folder(context: ReportContext) -> Markup:
-    path = element("code", visible(run_folder(context.document, str(context.run.directory))))
+def _folder(context: ReportContext) -> Text:
     text = missing_checksums(context.raw)
-    return path if text is None else joined(path, element("small", text))
+    return (Code(run_folder(context.document, str(context.run.directory))), "" if text is None else f" {text}")
 
 
 def reasons(context: ReportContext) -> list[VerdictReason]:
@@ -135,9 +132,9 @@ def without_password(url: str) -> str:
     return Redactor(url_secrets(url))(url)
 
 
-def run_facts(context: ReportContext) -> Markup:
+def run_facts(context: ReportContext) -> Facts:
     """Load, target, workload, window, start, plan, command and folder."""
-    rows: list[tuple[str, str | Markup | None]] = [
+    rows: list[tuple[str, Text | None]] = [
         ("Load", _load(context)),
         ("Target", _target(context)),
         ("Workload", _workload(context)),
@@ -146,13 +143,9 @@ def run_facts(context: ReportContext) -> Markup:
         ("Plan", _plan(context)),
         ("Command", _command(context)),
         ("Folder", _folder(context)),
+        ("Labels", ", ".join(f"{key} = {value}" for key, value in context.document.metadata.items()) or None),
     ]
-    labels = context.document.metadata
-    if labels:
-        rows.append(
-            ("Labels", ", ".join(f"{visible(key, 60)} = {visible(value, 120)}" for key, value in labels.items()))
-        )
-    return facts((name, text) for name, text in rows if text is not None)
+    return Facts([(name, text) for name, text in rows if text is not None])
 
 
 def _load(context: ReportContext) -> str:
@@ -170,15 +163,10 @@ def _load(context: ReportContext) -> str:
     return ", ".join(parts)
 
 
-def _target(context: ReportContext) -> Markup:
+def _target(context: ReportContext) -> str:
     target = context.document.target
-    protocol, model = visible(target.endpoint_type or NOT_KNOWN, 60), visible(target.model or NOT_KNOWN, 120)
-    where = (
-        "the simulated engine"
-        if simulated(context.document)
-        else ", ".join(visible(url, 200) for url in target_urls(context))
-    )
-    return joined(where or NOT_KNOWN, element("br"), element("span", f"{protocol}, model {model}", class_="quiet"))
+    where = "the simulated engine" if simulated(context.document) else ", ".join(target_urls(context)) or NOT_KNOWN
+    return f"{where}; {target.endpoint_type or NOT_KNOWN}, model {target.model or NOT_KNOWN}"
 
 
 def _workload(context: ReportContext) -> str | None:
@@ -189,12 +177,12 @@ def _workload(context: ReportContext) -> str | None:
         work = context.document.config.workload
     if work.name == "classes":
         return _class_workloads(context)
-    parts = [visible(work.name or NOT_KNOWN, 80)]
+    parts = [work.name or NOT_KNOWN]
     for length, label in ((work.isl, "prompt"), (work.osl, "output")):
         if length == "trace":
             parts.append(f"{label} lengths of the trace")
         elif length is not None:
-            parts.append(f"{label} {visible(length, 80)} tokens")
+            parts.append(f"{label} {length} tokens")
     if number(work.prefix_len):
         parts.append(f"{count(work.num_prefixes)} shared prefix of {count(work.prefix_len)} tokens")
     if unstreamed_answers(context.document) == "all":
@@ -211,11 +199,9 @@ def _class_workloads(context: ReportContext) -> str:
 def _class_workload(one: ClassDescription) -> str:
     work = one.workload
     lengths = [
-        f"{label} {visible(length, 40)}"
-        for length, label in ((work.isl, "prompt"), (work.osl, "output"))
-        if length is not None
+        f"{label} {length}" for length, label in ((work.isl, "prompt"), (work.osl, "output")) if length is not None
     ]
-    return ", ".join([f"{visible(one.name or NOT_KNOWN, 40)}: {work.name or NOT_KNOWN}", *lengths])
+    return ", ".join([f"{one.name or NOT_KNOWN}: {work.name or NOT_KNOWN}", *lengths])
 
 
 def _window(context: ReportContext) -> str:
@@ -234,24 +220,24 @@ def _window(context: ReportContext) -> str:
 def _began(context: ReportContext) -> str | None:
     phase = context.document.phase("measure")
     stamp = (None if phase is None else phase.start_utc) or context.document.environment.time_utc
-    return None if stamp is None else visible(stamp.replace("T", " ").replace("Z", " UTC"), 40)
+    return None if stamp is None else stamp.replace("T", " ").replace("Z", " UTC")
 
 
-def _command(context: ReportContext) -> Markup | None:
+def _command(context: ReportContext) -> Text | None:
     """The command line as typed, without secrets."""
     given = context.document.command
     words = [without_password(word) for word in given] if isinstance(given, tuple) else []
-    return element("code", visible(shlex.join(words), 1000)) if words else None
+    return (Code(shlex.join(words)),) if words else None
 
 
-def _plan(context: ReportContext) -> Markup | None:
+def _plan(context: ReportContext) -> Text | None:
     digest, seed = context.document.plan.digest, context.document.plan.description.seed
     if digest is None:
         return None
-    return joined(element("code", visible(digest, 64)[:16]), f", seed {visible(seed, 30)}")
+    return (Code(digest[:16]), f", seed {seed}")
 
 
-def tiles(context: ReportContext) -> Markup:
+def tiles(context: ReportContext) -> Tiles:
     """Six figures; eight where answers reason."""
     metric = context.document.metric
     gap, both = context.gap_name, reasoned(context.document)
@@ -259,34 +245,28 @@ def tiles(context: ReportContext) -> Markup:
         _latency_tile("First token of any kind", metric("ttft_any")),
         _latency_tile("Per token, with reasoning", metric("tpot_any")),
     ]
-    shown = [
+    return Tiles([
         _latency_tile("First answer token" if both else "Time to first token", metric("ttft")),
         *(of_any if both else []),
         _latency_tile(f"Between {'answer ' if both else ''}{'chunks' if gap == 'tbc' else 'tokens'}", metric(gap)),
         _latency_tile("End to end", metric("e2e")),
-        _tile("Output", quantity(context.document.output_throughput), "tokens/s",
-              f"{quantity(context.document.total_token_throughput)} with input"),
-        _tile("Completed", quantity(context.document.request_throughput), "requests/s", _asked(context)),
+        Tile("Output", quantity(context.document.output_throughput), "tokens/s",
+             f"{quantity(context.document.total_token_throughput)} with input"),
+        Tile("Completed", quantity(context.document.request_throughput), "requests/s", _asked(context)),
         _success_tile(context),
-    ]  # fmt: skip
-    return element("section", *shown, class_="tiles eight" if both else "tiles", aria_label="Key figures")
+    ])  # fmt: skip
 
 
-def _latency_tile(name: str, metric: Metric) -> Markup:
-    p50, p99 = number(metric.p50), number(metric.p99)
-    known = bound(metric, "p99")
-    big = NOT_KNOWN if p50 is None else duration(p50, zeros=True)
-    value, _, unit = big.partition(" ")
-    return _tile(
-        name,
-        value,
-        f"{unit or 'ms'} P50".strip() if p50 is not None else "",
-        f"P99 {known.replace('>=', '≥ ')} ms"
-        if known is not None
-        else "nothing measured"
-        if p99 is None
-        else f"P99 {duration(p99, zeros=True)}",
-    )
+def _latency_tile(name: str, metric: Metric) -> Tile:
+    p50, p99, known = number(metric.p50), number(metric.p99), bound(metric, "p99")
+    if known is not None:
+        below = f"P99 {known.replace('>=', '≥ ')} ms"
+    else:
+        below = "nothing measured" if p99 is None else f"P99 {duration(p99, zeros=True)}"
+    if p50 is None:
+        return Tile(name, NOT_KNOWN, "", below)
+    value, _, unit = duration(p50, zeros=True).partition(" ")
+    return Tile(name, value, f"{unit or 'ms'} P50", below)
 
 
 def _asked(context: ReportContext) -> str:
@@ -294,20 +274,9 @@ def _asked(context: ReportContext) -> str:
     return "closed loop" if planned is None else f"planned {quantity(planned)}"
 
 
-def _success_tile(context: ReportContext) -> Markup:
+def _success_tile(context: ReportContext) -> Tile:
     share = number(context.document.metric("success_rate").value)
-    failed = number(context.document.failed)
+    failed, left = number(context.document.failed), number(context.document.counts.left)
     shown = NOT_KNOWN if share is None else f"{100 * share:.4g}"
-    left = number(context.document.counts.left)
     below = f"{count(failed)} failed" + (f", {count(left)} left" if left else "")
-    return _tile("Succeeded", shown, "%" if share is not None else "", below, "bad" if failed else "")
-
-
-def _tile(name: str, value: str, unit: str, below: str, tone: str = "") -> Markup:
-    return element(
-        "div",
-        element("p", name, class_="over"),
-        element("p", element("b", value), element("span", unit), class_="value"),
-        element("p", below, class_="below"),
-        class_=f"card tile {tone}".strip(),
-    )
+    return Tile("Succeeded", shown, "" if share is None else "%", below, "bad" if failed else "")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastllmload.redact import PLACEHOLDER, secret_header
-from fastllmload.report.html.context import ReportContext
-from fastllmload.report.html.sections.overview import without_password
-from fastllmload.report.render.html import Markup, element, facts, folded, visible
+from fastllmload.report.blocks import Card, Code, Columns, Facts, Folded, Section
+from fastllmload.report.run_page.context import ReportContext
+from fastllmload.report.run_page.overview import without_password
 from fastllmload.report.text.numbers import some
 from fastllmload.report.text.tokens import event_tokens_text, headlines
 
@@ -39,23 +39,22 @@ GAPS = {
 ALONE = "From t_submit to the last content token, of an answer that is all reasoning to its last reasoning token."
 
 
-def section(context: ReportContext) -> Markup:
-    return element(
-        "section",
-        element("h2", "Setup"),
-        element("div", *(block for block in _blocks(context) if block is not None), class_="blocks"),
-        element("div", element("h3", "Definitions"), _definitions(context), class_="card"),
-        id="setup",
-    )
+def section(context: ReportContext) -> Section:
+    return Section("Setup", [Columns(list(_settings(context))), Card("Definitions", [_definitions(context)])], "setup")
 
 
-def _blocks(context: ReportContext) -> Iterator[Markup | None]:
+def _settings(context: ReportContext) -> Iterator[Folded]:
     document = context.raw
-    yield _block("Settings", dict(_flat(_clean(document.get("config")))))
-    environment = {**_mapping(document.get("environment")), "tool": _tool(document.get("tool"))}
-    yield _block("Environment", dict(_flat(environment)))
-    yield _block("Target", dict(_flat({**_mapping(document.get("target")), "urls": None})))
-    yield _block("Declarations", dict(_flat(_mapping(document.get("declarations")))))
+    groups = {
+        "Settings": _clean(document.get("config")),
+        "Environment": {**_mapping(document.get("environment")), "tool": _tool(document.get("tool"))},
+        "Target": {**_mapping(document.get("target")), "urls": None},
+        "Declarations": _mapping(document.get("declarations")),
+    }
+    for name, found in groups.items():
+        rows = list(_flat(found))
+        if rows:
+            yield Folded(name, [Facts(rows)], unfolded=True)
 
 
 def _tool(tool: object) -> str:
@@ -95,7 +94,7 @@ def _flat(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]
             yield from _flat(value, f"{name}.")
         elif value is not None and value not in ([], (), ""):
             items = value if isinstance(value, list | tuple) else [value]
-            yield visible(name, 80), ", ".join(visible(_word(item), 300) for item in items[:40])
+            yield name, ", ".join(_word(item)[:300] for item in items[:40])
 
 
 def _word(value: object) -> str:
@@ -106,11 +105,7 @@ def _word(value: object) -> str:
     return f"{value:,.10g}" if isinstance(value, float) else str(value)
 
 
-def _block(name: str, rows: Mapping[str, str]) -> Markup | None:
-    return folded(name, facts(rows.items()), len(rows), open_=True, class_="card") if rows else None
-
-
-def _definitions(context: ReportContext) -> Markup:
+def _definitions(context: ReportContext) -> Facts:
     meanings = {}
     for name in headlines(context.document, tuple(DEFINITIONS)):
         shown = context.gap_name if name == "itl" else name
@@ -120,4 +115,4 @@ def _definitions(context: ReportContext) -> Markup:
     source = event_tokens_text(context.document)
     if source is not None:
         meanings["tokens of an event"] = f"Source: {source}."
-    return facts(((element("code", name), text) for name, text in meanings.items()), "meanings")
+    return Facts([((Code(name),), text) for name, text in meanings.items()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,6 @@ from fastllmload.metrics.run.window import Populations, populations, window_of
 from fastllmload.metrics.tokens.idle import Reader, reader_of
 from fastllmload.records.integrity import EVENTS
 from fastllmload.records.run import DONE, Run
-from fastllmload.report.html.charts.figure import Figures
 from fastllmload.report.series.axis import TimeAxis, time_axis
 from fastllmload.report.series.tokens import TokenSeries, token_series
 from fastllmload.report.text.tokens import gap_name
@@ -32,7 +31,6 @@ class ReportContext:
 
     run: Run
     raw: Mapping[str, Any]
-    figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
         self.run = self.run.intact

@@ -1,1 +1,0 @@
-"""The sections of the HTML page of a run, one module each."""

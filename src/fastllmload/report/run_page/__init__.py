@@ -1,0 +1,1 @@
+"""The page of a run as blocks, one module for each of its sections."""
