@@ -10,8 +10,8 @@ from slot_server import Served, SlotServer
 
 from fastllmload.experiment.level.evidence import ALL, FAILED, LevelEvidence, growth, parts_of
 from fastllmload.search.driver import Interval
+from fastllmload.search.evidence_trials import EvidenceTrials
 from fastllmload.search.objectives import SearchObjective
-from fastllmload.search.trials import EvidenceTrials
 from fastllmload.statistics.sequential_tests import SequentialPlan, Severities
 
 TOKENS = 100  # of every answer

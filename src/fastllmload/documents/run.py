@@ -117,7 +117,7 @@ class TargetFacts(Document, frozen=True, kw_only=True):
     notes: Names = ()
 
 
-class Worker(Document, frozen=True, kw_only=True):
+class WorkerEntry(Document, frozen=True, kw_only=True):
     """A worker process."""
 
     worker: int
@@ -617,7 +617,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     command: Annotated[tuple[str, ...] | str | None, field("", Reveals.NAME)] = None  # None: from Python
     plan: PlanSummary = PlanSummary()
     target: TargetFacts = TargetFacts()
-    workers: tuple[Worker, ...] = ()
+    workers: tuple[WorkerEntry, ...] = ()
     incidents: Names = ()
     tap: Tap | None = None
     watch: Watch = Watch()

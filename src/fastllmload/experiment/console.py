@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastllmload.documents.experiment import ExperimentDocument
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import coded
+from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.result import Level
 from fastllmload.report.terminal.outlet import on_screen
 
@@ -31,6 +33,15 @@ class Console:
     def warn(self, code: str, line: str) -> None:
         if self._warnings:
             print(on_screen(self._redact(f"warning: {coded(code, line)}")), file=sys.stderr, flush=True)
+
+    def announce(self, book: Journal[ExperimentDocument], *lines: str, finished: str = "levels") -> None:
+        """What an experiment is going to do. *finished*: what it does not measure again."""
+        if book.document.manifest.simulated:
+            self.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
+        for line in lines:
+            self.say(line)
+        if book.resumed:
+            self.say(f"started again: finished {finished} are taken from the folder")
 
     def begin(self, number: int, name: str, seconds: float | None) -> None:
         length = "" if seconds is None else f", about {seconds:,.0f} s"

@@ -6,46 +6,41 @@ from collections.abc import Callable, Mapping
 
 from fastllmload.declarations import Declaration, declaration_problems, facts_of, missing, simulated_declarations
 from fastllmload.documents.experiment import Manifest
+from fastllmload.engine.simulated_target import needs_engine
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor, url_secrets
 from fastllmload.settings import RunSettings
 
 
-def declared(settings: RunSettings, simulated: bool) -> dict[str, str]:
+def declared(settings: RunSettings) -> dict[str, str]:
     """Declarations made by options, by `--declare`, and by fastllmload for its simulated engine."""
-    found = dict(simulated_declarations()) if simulated else {}
+    found = dict(simulated_declarations()) if needs_engine(settings.target) else {}
     if settings.output.gpus is not None:
         found["sut.hardware.count"] = str(settings.output.gpus)
     return found | dict(settings.output.declare)
 
 
-def facts(settings: RunSettings) -> dict[str, str]:
-    """Facts known from the settings, which the conditions of declarations refer to."""
-    return facts_of(settings)
-
-
 def complete(
     settings: RunSettings,
     test: str,
-    simulated: bool,
     conforming: bool,
     ask: Callable[[str], str] | None,
-    earlier: Mapping[str, str] | None = None,
+    earlier: Mapping[str, str],
 ) -> dict[str, str]:
     """The manifest of *test*.
 
     Answers given at an *earlier* start are kept. The operator is asked for missing declarations through *ask*. Those that
     are still missing are listed in one InputError if the procedure must be *conforming*, else left out.
     """
-    found = declared(settings, simulated)
+    found = declared(settings)
     wrong = declaration_problems(found)
     if wrong:
         raise InputError("declaration-invalid", "; ".join(wrong))
-    found = {**(earlier or {}), **found}
-    open_ones = missing({**facts(settings), **found}, test)
+    found = {**earlier, **found}
+    open_ones = missing({**facts_of(settings), **found}, test)
     if open_ones and ask is not None:
         ask_operator(open_ones, ask, found)
-        open_ones = missing({**facts(settings), **found}, test)
+        open_ones = missing({**facts_of(settings), **found}, test)
     if open_ones and conforming:
         raise InputError("declaration-missing", missing_text(test, open_ones))
     return found
@@ -80,11 +75,11 @@ def missing_text(test: str, open_ones: list[Declaration]) -> str:
     )
 
 
-def entry(settings: RunSettings, declarations: Mapping[str, str], simulated: bool) -> Manifest:
+def manifest_of(settings: RunSettings, declarations: Mapping[str, str]) -> Manifest:
     """procedure.json "manifest"."""
     return Manifest(
         declarations=dict(declarations),
-        simulated=simulated,
+        simulated=needs_engine(settings.target),
         workload=settings.workload.name,
         seed=settings.client.seed,
         tokenizer=settings.workload.tokenizer,

@@ -21,7 +21,7 @@ from fastllmload.documents.experiment import ExperimentDocument, HookEntry, Leve
 from fastllmload.documents.run import RunDocument
 from fastllmload.engine import public_settings
 from fastllmload.engine.run import execute
-from fastllmload.engine.simulated_target import options_of
+from fastllmload.engine.simulated_target import needs_engine, options_of
 from fastllmload.errors import InputError, Interrupted, TargetError
 from fastllmload.experiment.console import Console
 from fastllmload.experiment.journal import Journal, utc
@@ -91,7 +91,7 @@ class Experiment:
     @property
     def simulated(self) -> bool:
         """The target is our own simulated engine."""
-        return not self.base.target.urls and self.base.target.unix_socket is None
+        return needs_engine(self.base.target)
 
     # -- levels -------------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Experiment:
         """Run hook *name* before the next level that is measured; the name is the state of *group*."""
         self.steps.want(PreparationStep(group, name, lambda: self.do_hook(name)))
 
-    def prepare(self, group: str, name: str, action: Callable[[], None]) -> None:
+    def prepare(self, group: str, name: str, action: Callable[[], object]) -> None:
         """Run *action* before the next level that is measured."""
         self.steps.want(PreparationStep(group, name, action))
 

@@ -11,19 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from fastllmload.documents.procedure import ProcedureDocument, RunsDocument
-from fastllmload.engine.public_settings import redactor
-from fastllmload.experiment import declarations, journal
+from fastllmload.engine.simulated_target import needs_engine
+from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
+from fastllmload.experiment.declarations import manifest_of
 from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
-from fastllmload.experiment.experiment import recorded_settings
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.level.settings import changed
 from fastllmload.procedure import runs_report
 from fastllmload.procedure.procedure_test import ProcedureTest
-from fastllmload.procedure.run import ProcedureTerms, complete_declarations, duration, run_procedure
+from fastllmload.procedure.run import ProcedureTerms, complete_declarations, duration, journal_of, run_procedure
 from fastllmload.settings import RunSettings, Secret
 
 RESTART = "restart"  # the hook that gives every run a fresh system
@@ -40,20 +38,18 @@ def run_repeatedly(
 ) -> int:
     """The largest exit code of the runs. An error that stops a run is raised after the report over all runs is written."""
     asked_of = parameters.quick() if terms.quick else parameters
-    simulated = not settings.target.urls and settings.target.unix_socket is None
-    asked = {"test": msgspec.to_builtins(asked_of), "quick": terms.quick, "run": recorded_settings(settings)}
-    book = Journal(terms.folder, RunsDocument, test.name, asked, runs_report.JSON, redactor(settings, secret))
-    declared = complete_declarations(test, settings, asked_of, terms, simulated, book.declared)
+    book = journal_of(RunsDocument, test, settings, secret, asked_of, terms, runs_report.JSON)
+    declared = complete_declarations(test, settings, asked_of, terms, book.declared)
     seconds = test.expected_s(asked_of, settings)
     console.say(f"{runs} runs of IETF {test.section} {test.title}, in {terms.folder}")
     if seconds is not None:
         console.say(f"takes about {duration(runs * seconds)} in all, warm-ups not counted")
     with book:
         book.put(
-            quick=terms.quick, manifest=declarations.entry(settings, declared, simulated), section=test.section,
-            title=test.title, runs_asked=runs,
+            quick=terms.quick, manifest=manifest_of(settings, declared), section=test.section, title=test.title,
+            runs_asked=runs,
         )  # fmt: skip
-        fresh = simulated or RESTART in terms.commands
+        fresh = needs_engine(settings.target) or RESTART in terms.commands
         if not fresh and declared.get("prefix_cache.enabled", "").lower() not in ("no", "false", "off"):
             book.warn(
                 "prefix-cache-warm",

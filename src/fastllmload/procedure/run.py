@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,11 +13,11 @@ from fastllmload.compliance.evidence import read
 from fastllmload.compliance.verdict import NOT, compliance_of
 from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.engine.public_settings import redactor
-from fastllmload.engine.simulated_target import check_engine_options
+from fastllmload.engine.simulated_target import check_engine_options, needs_engine
 from fastllmload.errors import InputError
-from fastllmload.experiment import declarations as manifest
 from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
+from fastllmload.experiment.declarations import complete, declared, manifest_of
 from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
 from fastllmload.experiment.experiment import SETTLE_S, Experiment, recorded_settings
 from fastllmload.experiment.incomplete import QUICK, SIMULATED
@@ -32,6 +32,7 @@ from fastllmload.procedure.procedure_test import ProcedureTest
 from fastllmload.settings import RunSettings, Secret
 
 QUICK_SETTLE_S = 0.5
+D = TypeVar("D", bound=ProcedureDocument)
 NOT_MET = 1
 
 
@@ -64,23 +65,20 @@ def run_procedure(
     """
     if terms.quick:
         parameters = parameters.quick()
-    simulated = not settings.target.urls and settings.target.unix_socket is None
-    asked = {"test": msgspec.to_builtins(parameters), "quick": terms.quick, "run": recorded_settings(settings)}
-    book = Journal(terms.folder, ProcedureDocument, test.name, asked, redact=redactor(settings, secret))
+    book = journal_of(ProcedureDocument, test, settings, secret, parameters, terms)
     declarations = terms.declared
     if declarations is None:
-        declarations = complete_declarations(test, settings, parameters, terms, simulated, book.declared)
-    settings = as_sent(test, settings)  # not in *asked*, with which an earlier start is compared
+        declarations = complete_declarations(test, settings, parameters, terms, book.declared)
+    settings = as_sent(test, settings)  # not in the parameters, with which an earlier start is compared
     with book:
         book.put(
-            quick=terms.quick, manifest=manifest.entry(settings, declarations, simulated), section=test.section,
-            title=test.title,
-        )  # fmt: skip
-        announce(test, settings, parameters, terms, book, console, simulated)
+            quick=terms.quick, manifest=manifest_of(settings, declarations), section=test.section, title=test.title
+        )
+        announce(test, settings, parameters, terms, book, console)
         settings = with_declarations(settings, declarations)
         is_cold = declared_cold(declarations)
         before = terms.before
-        if is_cold and cold_start.RESTART not in before and can_restart(terms, simulated):
+        if is_cold and cold_start.RESTART not in before and can_restart(terms, settings):
             before = (*before, cold_start.RESTART)
         warn_of_unused_options(test, settings, parameters, {*terms.commands} - {*before}, console)
         settle_s = terms.settle_s if terms.settle_s is not None else QUICK_SETTLE_S if terms.quick else SETTLE_S
@@ -101,17 +99,20 @@ def run_procedure(
         return NOT_MET if terms.strict and not compliant else 0
 
 
-def can_restart(terms: ProcedureTerms, simulated: bool) -> bool:
-    return simulated or terms.ask is not None or cold_start.RESTART in terms.commands
+def journal_of(
+    kind: type[D], test: ProcedureTest, settings: RunSettings, secret: Secret | None, parameters: Any,
+    terms: ProcedureTerms, file: str = journal.FILE,
+) -> Journal[D]:  # fmt: skip
+    asked = {"test": msgspec.to_builtins(parameters), "quick": terms.quick, "run": recorded_settings(settings)}
+    return Journal(terms.folder, kind, test.name, asked, file, redactor(settings, secret))
+
+
+def can_restart(terms: ProcedureTerms, settings: RunSettings) -> bool:
+    return needs_engine(settings.target) or terms.ask is not None or cold_start.RESTART in terms.commands
 
 
 def complete_declarations(
-    test: ProcedureTest,
-    settings: RunSettings,
-    parameters: Any,
-    terms: ProcedureTerms,
-    simulated: bool,
-    earlier: Mapping[str, str],
+    test: ProcedureTest, settings: RunSettings, parameters: Any, terms: ProcedureTerms, earlier: Mapping[str, str]
 ) -> dict[str, str]:
     """The complete declarations. InputError lists everything that the test still needs: parameters, hooks, declarations.
     The operator is only asked for declarations once nothing else is missing. *earlier*: declarations of an earlier start.
@@ -128,11 +129,12 @@ def complete_declarations(
 
     attempt(lambda: test.refuse(parameters, settings))
     attempt(lambda: check_engine_options(settings))
-    declared = {**earlier, **manifest.declared(settings, simulated)}
-    attempt(lambda: cold_start.refuse(test.name, declared, can_restart(terms, simulated)))
-    attempt(lambda: hooks.refuse_missing(test.hooks(parameters), terms.commands, simulated, terms.ask is not None))
+    known = {**earlier, **declared(settings)}
+    attempt(lambda: cold_start.refuse(test.name, known, can_restart(terms, settings)))
+    needed, simulated = test.hooks(parameters), needs_engine(settings.target)
+    attempt(lambda: hooks.refuse_missing(needed, terms.commands, simulated, terms.ask is not None))
     ask = None if problems or terms.quick else terms.ask
-    attempt(lambda: found.update(manifest.complete(as_sent(test, settings), test.name, simulated, must, ask, earlier)))
+    attempt(lambda: found.update(complete(as_sent(test, settings), test.name, must, ask, earlier)))
     if problems:
         raise InputError.of_all(problems)
     return found
@@ -174,19 +176,10 @@ def without_effect(test: ProcedureTest, settings: RunSettings, parameters: Any) 
 
 
 def announce(
-    test: ProcedureTest,
-    settings: RunSettings,
-    parameters: Any,
-    terms: ProcedureTerms,
-    book: Journal[ProcedureDocument],
+    test: ProcedureTest, settings: RunSettings, parameters: Any, terms: ProcedureTerms, book: Journal[ProcedureDocument],
     console: Console,
-    simulated: bool,
-) -> None:
-    if simulated:
-        console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
-    console.say(f"IETF {test.section} {test.title}, in {terms.folder}")
-    if book.resumed:
-        console.say("started again: finished levels are taken from the folder")
+) -> None:  # fmt: skip
+    console.announce(book, f"IETF {test.section} {test.title}, in {terms.folder}")
     seconds = test.expected_s(parameters, settings)
     if seconds is not None:
         console.say(f"takes about {duration(seconds)}, warm-up not counted")

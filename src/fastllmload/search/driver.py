@@ -21,6 +21,7 @@ CHANGED = "changed"  # `ended_by` of a search during which the system changed
 DESCENTS = 4  # times that the lowest level is halved if the client was the limit there
 
 Outcome = TypeVar("Outcome")
+Size = TypeVar("Size", int, float)
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,19 @@ class LevelWalk(ABC, Generic[Outcome]):
     def checks(self) -> Iterator[None]:
         """Test levels again; yield whenever the answer may have changed, so that gaps are narrowed again."""
         yield from ()
+
+
+def measure_until(
+    measure: Callable[[Size, int], Outcome], next_size: Callable[[Outcome, Size], Size | None], first: Size, tries: int
+) -> Outcome:
+    """Measure with size *first* (requests, seconds); again with *next_size* until that is None; *tries* times at most."""
+    size = first
+    for attempt in range(tries):
+        outcome = measure(size, attempt)
+        if (following := next_size(outcome, size)) is None:
+            break
+        size = following
+    return outcome
 
 
 def halves(lo: float, step: Callable[[float], float]) -> list[float]:

@@ -6,23 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fastllmload.experiment.experiment import Experiment
-from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.result import Level, LevelFinding
 from fastllmload.experiment.level.settings import at_load, instants, own_requests
-from fastllmload.experiment.level.verdict import IN_FLIGHT, LevelVerdict, Lowest, criteria_entry, judge_level, lowest_of
+from fastllmload.experiment.level.tables import Column
+from fastllmload.experiment.level.verdict import IN_FLIGHT, LevelVerdict, judge_level, lowest_of
+from fastllmload.search.driver import measure_until
 from fastllmload.settings import RunSettings
 from fastllmload.statistics.sequential_tests import Decision
 
 
 @dataclass(frozen=True)
-class LevelResult:
+class LevelResult(LevelFinding):
     """A measured load level and its verdict."""
 
-    level: Level
     verdict: LevelVerdict
 
     @property
     def load(self) -> float:
         return self.level.load
+
+    @property
+    def output_tok_s(self) -> float:
+        return self.level.output_tok_s
 
 
 @dataclass
@@ -33,15 +38,19 @@ class LoadSweep:
     settings: RunSettings
     closed: bool = False
     prefix: str = ""
-    level_results: list[LevelResult] = field(default_factory=list)
+    results: list[LevelResult] = field(default_factory=list)
 
     def at(self, load: float, repetition: int = 0) -> LevelResult:
         """Measure *load* requests/s or slots; a level that is neither steady nor saturated is run again, twice as long."""
-        level_result = self._measured(load, repetition, 1)
-        if level_result.verdict.unsteady and self.settings.load.duration is not None and not self.experiment.quick:
-            level_result = self._measured(load, repetition, 2)
-        self.level_results.append(level_result)
-        return level_result
+        once = self.settings.load.duration is None or self.experiment.quick
+        result = measure_until(
+            lambda times, attempt: self._measured(load, repetition, times),
+            lambda result, times: 2 * times if result.verdict.unsteady and not once else None,
+            first=1,
+            tries=2,
+        )
+        self.results.append(result)
+        return result
 
     def _measured(self, load: float, repetition: int, times: int) -> LevelResult:
         duration = self.settings.load.duration
@@ -53,27 +62,22 @@ class LoadSweep:
         name = f"{self.prefix}{load:.9g} {unit}" + (f", run {repetition + 1}" if repetition else "")
         level = self.experiment.level(name + (", longer" if times > 1 else ""), settings)
         verdict = self.judged(level)
-        self.experiment.record(
-            level, criteria=criteria_entry(verdict), saturated=verdict.saturated, steady=verdict.steady
-        )
+        self.experiment.record(level, criteria=verdict, saturated=verdict.saturated, steady=verdict.steady)
         return LevelResult(level, verdict)
 
     def judged(self, level: Level) -> LevelVerdict:
-        below = [level_result for level_result in self.level_results if level_result.load < level.load]
-        lower = [(level_result.load, level_result.level.output_tok_s) for level_result in below] if self.closed else []
-        return judge_level(level.run, self.lowest(level), lower)
-
-    def lowest(self, level: Level) -> Lowest | None:
-        """The lowest level so far; None if that is *level* itself."""
-        first = min(self.level_results, key=lambda level_result: level_result.load, default=None)
-        return None if first is None or level.load <= first.load else lowest_of(first.level.run)
+        """The verdict on *level*, compared with the lowest level so far and, in a closed loop, with all lower ones."""
+        below = [result for result in self.results if result.load < level.load]
+        first = min(below, key=lambda result: result.load, default=None)
+        lower = [(result.load, result.output_tok_s) for result in below] if self.closed else []
+        return judge_level(level.run, None if first is None else lowest_of(first.level.run), lower)
 
 
-def queue_text(level_results: Sequence[LevelResult]) -> str:
+def queue_text(results: Sequence[LevelResult]) -> str:
     """Which queue's growth these levels were judged by, for a table's note."""
-    if all(level_result.verdict.loop == "closed" for level_result in level_results):
+    if all(result.verdict.loop == "closed" for result in results):
         return "queue growth: not judged in a closed loop, whose queue is constant"
-    queues = sorted({level_result.verdict.queue for level_result in level_results})
+    queues = sorted({str(result.verdict.queue) for result in results})
     if queues == [IN_FLIGHT]:
         return f"queue growth: by {IN_FLIGHT}, because a client cannot see the queue"
     return f"queue growth: by {' on some levels, '.join(queues)}" + (" on others" if len(queues) > 1 else "")
@@ -88,3 +92,16 @@ def state_of(verdict: LevelVerdict) -> str:
     if verdict.saturated is None or verdict.steady is None:
         return "unknown"
     return "steady" if verdict.steady else "unsteady"
+
+
+# -- columns of tables of levels --------------------------------------------------------------------------------------
+
+
+def load_column(heading: str) -> Column[LevelResult]:
+    return Column(heading, lambda result: f"{result.load:g}")
+
+
+QUEUE_COLUMNS: tuple[Column[LevelResult], ...] = (
+    Column("In flight", lambda result: result.verdict.figures.get("in_flight_mean")),
+    Column("Completion", lambda result: result.verdict.figures.get("completion_rate")),
+)

@@ -13,7 +13,7 @@ from fastllmload.engine.public_settings import redactor
 from fastllmload.engine.simulated_target import check_engine_options
 from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
-from fastllmload.experiment.declarations import entry
+from fastllmload.experiment.declarations import manifest_of
 from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
 from fastllmload.experiment.experiment import SETTLE_S, Experiment, recorded_settings
 from fastllmload.experiment.journal import Journal
@@ -50,16 +50,15 @@ def run_search(
     parameters.validate()
     check_engine_options(settings)
     requested = read_objective(parameters.objective, settings.output.goodput, parameters.width, parameters.closed)
-    simulated = not settings.target.urls and settings.target.unix_socket is None
     request = {"search": msgspec.to_builtins(parameters), "run": recorded_settings(settings)}
     book = Journal(terms.folder, SearchDocument, "search", request, report.JSON, redactor(settings, secret))
     with book:
-        book.put(manifest=entry(settings, dict(settings.output.declare), simulated), objective=requested.name,
-                 sentence=requested.sentence)  # fmt: skip
+        manifest = manifest_of(settings, dict(settings.output.declare))
+        book.put(manifest=manifest, objective=requested.name, sentence=requested.sentence)
         if terms.warm:  # once, before the first level
             settings = changed(settings, load={"warmup_requests": 0})
         experiment = Experiment(terms.folder, settings, secret, book, console, settle_s=terms.settle_s)
-        announce(console, book, requested, parameters, simulated)
+        announce(console, book, requested, parameters)
         warning = too_few_requests(requested, parameters, settings.load.ramp_share)
         if warning is not None:
             book.warn("few-samples", warning)
@@ -76,23 +75,14 @@ def run_search(
 
 
 def announce(
-    console: Console,
-    book: Journal[SearchDocument],
-    requested: RequestedObjective,
-    parameters: SearchParameters,
-    simulated: bool,
+    console: Console, book: Journal[SearchDocument], requested: RequestedObjective, parameters: SearchParameters
 ) -> None:
-    if simulated:
-        console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
-    aim = (
-        requested.sentence
-        if requested.objective is None
-        else f"the highest {parameters.what} at which {requested.sentence}"
+    what = "" if requested.objective is None else f"the highest {parameters.what} at which "
+    console.announce(
+        book,
+        f"search in {book.path.parent}: {what}{requested.sentence}",
+        f"at most {parameters.levels} levels of {lengths_text(parameters, requested)}",
     )
-    console.say(f"search in {book.path.parent}: {aim}")
-    console.say(f"at most {parameters.levels} levels of {lengths_text(parameters, requested)}")
-    if book.resumed:
-        console.say("started again: finished levels are taken from the folder")
 
 
 def lengths_text(parameters: SearchParameters, requested: RequestedObjective) -> str:

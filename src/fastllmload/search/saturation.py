@@ -15,14 +15,22 @@ from fastllmload.documents.procedure import CapacityReference
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.settings import changed
+from fastllmload.experiment.level.tables import Column, figure, output_tok_s, req_s, tabulate
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.search.driver import TRIES, LevelWalk
-from fastllmload.search.load_sweep import LevelResult, LoadSweep, state_of
+from fastllmload.search.load_sweep import LevelResult, LoadSweep, load_column, state_of
 from fastllmload.settings import RunSettings
 
 FIRST_SLOTS, MOST_SLOTS = 4, 4096
 SHARE, LEAST_S = 0.2, 60.0  # of a level's length, and no less
 QUICK_S = 5.0
+COLUMNS: tuple[Column[LevelResult], ...] = (
+    load_column("Slots"),
+    req_s(),
+    output_tok_s(),
+    figure("ttft", "p99"),
+    Column("Verdict", lambda result: state_of(result.verdict)),
+)
 
 
 class KnownCapacity(Protocol):
@@ -73,7 +81,7 @@ class Saturation(LevelWalk[LevelResult]):
 
 def client_ended(found: LevelResult) -> bool:
     """The client was the limit, so that it is not known whether the level is saturated."""
-    return found.verdict.generator_limited and found.verdict.saturated is None
+    return bool(found.verdict.generator_limited) and found.verdict.saturated is None
 
 
 def capacity_of(
@@ -95,15 +103,9 @@ def measured(
         experiment, changed(settings, load={"duration": length, "num_requests": None}), True, f"{prefix}capacity, "
     )
     Saturation(FIRST_SLOTS, MOST_SLOTS, lambda level: level, load_sweep).walk()
-    results = load_sweep.level_results
-    rows = [
-        (f"{r.load:g}", r.level.req_s, r.level.output_tok_s, r.level.figure("ttft", "p99"), state_of(r.verdict))
-        for r in results
-    ]
-    columns = ("Slots", "Requests (r/s)", "Output (tok/s)", "TTFT P99 (ms)", "Verdict")
-    why = ended_by(results[-1])
+    results, why = load_sweep.results, ended_by(load_sweep.results[-1])
     title = f"{prefix}Capacity, measured in a closed loop".capitalize()
-    found.table(f"{prefix}capacity", title, columns, rows, f"limited by: {why}")
+    tabulate(found, f"{prefix}capacity", title, COLUMNS, results, f"limited by: {why}")
     best = max((each.level for each in results), key=lambda level: level.output_tok_s)
     if best.req_s <= 0:
         found.warn(

@@ -15,7 +15,7 @@ from fastllmload.engine.simulated_target import check_engine_options
 from fastllmload.errors import FastLLMLoadError, InputError, TargetError
 from fastllmload.experiment import journal
 from fastllmload.experiment.console import Console
-from fastllmload.experiment.declarations import entry
+from fastllmload.experiment.declarations import manifest_of
 from fastllmload.experiment.ending import conclude_when_stopped, ignore_signals
 from fastllmload.experiment.experiment import SETTLE_S, Experiment, recorded_settings
 from fastllmload.experiment.journal import Journal
@@ -145,7 +145,6 @@ def run_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, c
     for cell in cells:
         check_engine_options(cell.settings)
     base = cells[0].settings
-    simulated = not base.target.urls and base.target.unix_socket is None
     asked: dict[str, Any] = {
         "runs": terms.runs,
         "order": terms.order,
@@ -159,15 +158,10 @@ def run_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, c
             redact.add(known)
     book = Journal(terms.folder, SweepDocument, "sweep", asked, report.JSON, redact)
     with book:
-        book.put(manifest=entry(base, dict(base.output.declare), simulated))
+        book.put(manifest=manifest_of(base, dict(base.output.declare)))
         experiment = Experiment(terms.folder, base, secret, book, console, settle_s=terms.settle_s)
-        if simulated:
-            console.say("SIMULATED ENGINE: the target is fastllmload's own simulator, not a server")
-        console.say(
-            f"sweep in {terms.folder}: {len(cells)} combinations, {len(cells) * terms.runs} runs, {terms.order} order"
-        )
-        if book.resumed:
-            console.say("started again: finished runs are taken from the folder")
+        many = f"{len(cells)} combinations, {len(cells) * terms.runs} runs, {terms.order} order"
+        console.announce(book, f"sweep in {terms.folder}: {many}", finished="runs")
         sweep = Sweep(experiment, book, cells, terms)
         with conclude_when_stopped(book, "sweep", sweep.finalize), experiment:
             sweep.run()

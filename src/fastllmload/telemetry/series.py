@@ -46,7 +46,7 @@ class TelemetrySeries:
 
 
 @dataclass(frozen=True)
-class Telemetry:
+class TelemetryRecord:
     """All series of a run, in the order in which they turned up; empty when the run had no telemetry."""
 
     series: tuple[TelemetrySeries, ...] = ()
@@ -62,11 +62,11 @@ class Telemetry:
         return next(iter(self.named(name)), None)
 
 
-def load(directory: str | os.PathLike[str]) -> Telemetry:
+def load(directory: str | os.PathLike[str]) -> TelemetryRecord:
     """Read a run folder's telemetry. RunFolderError when it is of another version or no telemetry at all."""
     folder = Path(directory)
     if not (folder / INDEX).exists():
-        return Telemetry()
+        return TelemetryRecord()
     index = read_index(folder / INDEX)
     rows = read_rows(folder / ROWS)
     rows = rows[(rows["series"] >= 0) & (rows["series"] < len(index.series))]
@@ -76,7 +76,7 @@ def load(directory: str | os.PathLike[str]) -> Telemetry:
         one(entry, index.sources[entry.source], rows[order[cuts[number] : cuts[number + 1]]])
         for number, entry in enumerate(index.series)
     ]
-    return Telemetry(tuple(series), tuple(index.sources), dict(index.absent), index.interval_s, index.ended)
+    return TelemetryRecord(tuple(series), tuple(index.sources), dict(index.absent), index.interval_s, index.ended)
 
 
 def one(entry: SeriesEntry, source: SourceEntry, rows: npt.NDArray[np.void]) -> TelemetrySeries:

@@ -11,7 +11,7 @@ from fastllmload.documents import run as documents
 from fastllmload.documents.run import ServerFigure
 from fastllmload.metrics.run.window import Window
 from fastllmload.telemetry.sensors.sensor import COUNTER
-from fastllmload.telemetry.series import Telemetry, TelemetrySeries
+from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries
 
 NOT_MEASURED = "not measured"
 
@@ -19,7 +19,7 @@ NOT_MEASURED = "not measured"
 class Spans:
     """The series of a run over its window."""
 
-    def __init__(self, found: Telemetry, window: Window | None) -> None:
+    def __init__(self, found: TelemetryRecord, window: Window | None) -> None:
         self._found = found
         self._window = window
 

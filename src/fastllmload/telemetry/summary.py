@@ -25,7 +25,7 @@ from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.telemetry.files import INDEX, ROWS
 from fastllmload.telemetry.sensors.nvml import throttle_words
-from fastllmload.telemetry.series import Telemetry, TelemetrySeries, load
+from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries, load
 from fastllmload.telemetry.server_figures import Spans, server_figures
 from fastllmload.telemetry.spec import POWER
 
@@ -43,11 +43,11 @@ def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def left_of(run: Run) -> Telemetry:
+def left_of(run: Run) -> TelemetryRecord:
     try:
-        return Telemetry() if run.lost(INDEX, ROWS) else load(run.directory)
+        return TelemetryRecord() if run.lost(INDEX, ROWS) else load(run.directory)
     except RunFolderError:
-        return Telemetry()
+        return TelemetryRecord()
 
 
 def largest_batch(document: RunDocument) -> tuple[int, str] | None:
@@ -60,7 +60,7 @@ def largest_batch(document: RunDocument) -> tuple[int, str] | None:
     return None if engine is None or limit is None else (int(limit), engine.max_batch_source or "")
 
 
-def described(found: Telemetry, window: Window | None, spans: Spans) -> TelemetryFacts:
+def described(found: TelemetryRecord, window: Window | None, spans: Spans) -> TelemetryFacts:
     cpu = found.first("sampler.cpu_s")
     return TelemetryFacts(
         interval_s=found.interval_s,
@@ -84,7 +84,7 @@ def share_of_a_core(cpu: TelemetrySeries) -> float | None:
     return float((cpu.value[-1] - cpu.value[1]) / seconds) if seconds > 0 else None
 
 
-def throttling(found: Telemetry, window: Window | None) -> list[str]:
+def throttling(found: TelemetryRecord, window: Window | None) -> list[str]:
     """Sentences about hardware that was slowed down while it was measured."""
     if window is None:
         return []
@@ -110,7 +110,7 @@ class PowerMetric(Value, frozen=True, kw_only=True):
     WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "source")
 
 
-def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, Metric]:
+def power(run: Run, found: TelemetryRecord, measured: Mapping[str, Any]) -> dict[str, Metric]:
     """`power_w` from the first measured dispatch to the last measured end, and `tok_s_per_w` (spec/metrics 6.8)."""
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_dispatch"] > 0)]
     series = power_series(found)
@@ -126,7 +126,7 @@ def power(run: Run, found: Telemetry, measured: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def power_series(found: Telemetry) -> TelemetrySeries | None:
+def power_series(found: TelemetryRecord) -> TelemetrySeries | None:
     """The total of the first sensor in the order of POWER: totals of different sensors overlap and are never added."""
     totals = {series.origin: series for series in found.named("power_w")}
     return next((totals[origin] for origin in POWER if origin in totals), None)

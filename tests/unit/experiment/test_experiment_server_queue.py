@@ -7,7 +7,7 @@ import pytest
 
 from fastllmload.experiment.level.criteria import waiting_of
 from fastllmload.metrics.run.window import Window
-from fastllmload.telemetry.series import Telemetry, TelemetrySeries
+from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries
 
 S = 1_000_000_000
 WINDOW = Window(100 * S, 130 * S, closed=False)
@@ -23,7 +23,7 @@ def gauge(values: list[float], first_s: float = 95.0, name: str = "waiting", kin
 
 def test_one_servers_gauge_at_every_interval_of_the_window() -> None:
     """Read each second from 95 s on: each of the window's 30 samples is the latest read before it."""
-    found = waiting_of(Telemetry((gauge([float(k) for k in range(40)]),)), WINDOW)
+    found = waiting_of(TelemetryRecord((gauge([float(k) for k in range(40)]),)), WINDOW)
     assert found is not None
     queue, source = found
     assert source == "vllm:num_requests_waiting"
@@ -31,7 +31,7 @@ def test_one_servers_gauge_at_every_interval_of_the_window() -> None:
 
 
 def test_the_queues_of_all_servers_are_one() -> None:
-    found = waiting_of(Telemetry((gauge([3.0] * 40), gauge([4.0] * 40))), WINDOW)
+    found = waiting_of(TelemetryRecord((gauge([3.0] * 40), gauge([4.0] * 40))), WINDOW)
     assert found is not None and found[0].tolist() == [7.0] * 30
 
 
@@ -47,4 +47,4 @@ def test_the_queues_of_all_servers_are_one() -> None:
     ],
 )
 def test_half_a_queue_is_none(series: list[TelemetrySeries]) -> None:
-    assert waiting_of(Telemetry(tuple(series)), WINDOW) is None
+    assert waiting_of(TelemetryRecord(tuple(series)), WINDOW) is None

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 from refusals import codes
 
-from fastllmload.documents.experiment import LevelEntry, Probe
+from fastllmload.documents.experiment import LevelEntry, Probe, WarmUpEntry
 from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.experiment.journal import Journal
 from fastllmload.experiment.preparation import warmup
-from fastllmload.experiment.preparation.warmup import WarmUp, probe_of, stable
+from fastllmload.experiment.preparation.warmup import probe_of, stable
 from fastllmload.records import layout
 
 
@@ -71,7 +70,7 @@ def start(
 ) -> ProcedureDocument:
     """procedure.json of one start that ends with *levels* finished ones and *measures* some of them itself."""
     experiment = Lab(folder, verified)
-    monkeypatch.setattr(warmup, "run_rounds", lambda experiment, settings, quick: WarmUp(verified=experiment.verified))
+    monkeypatch.setattr(warmup, "run_rounds", lambda lab, settings, quick: WarmUpEntry(verified=lab.verified))
     warmup.warm_up(experiment, SimpleNamespace(workload=SimpleNamespace(name="synthetic-uniform")))
     if measures:
         experiment.due()
@@ -102,7 +101,7 @@ def test_each_warm_up_with_a_finished_level_is_kept(monkeypatch: pytest.MonkeyPa
     """Of two warm-ups before the same level, only the one after which the level was finished is kept."""
     start(monkeypatch, tmp_path, verified=False, levels=0, measures=True)  # killed in its first level
     assert start(monkeypatch, tmp_path, verified=True, levels=1, measures=True).warmups == (
-        replace(WarmUp(verified=True).entry(), before_level=0),
+        WarmUpEntry(verified=True, before_level=0),
     )
     document = start(monkeypatch, tmp_path, verified=True, levels=2, measures=True)
     assert [one.before_level for one in document.warmups] == [0, 1]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from fake_runs import FakeRuns, installed
 from refusals import code_of, codes, raises_code
@@ -26,6 +27,7 @@ from fastllmload.procedure.procedure_test import ProcedureTest as Procedure
 from fastllmload.procedure.run import ProcedureTerms, run_procedure, without_effect
 from fastllmload.procedure.tests import NAMES, fairness
 from fastllmload.procedure.tests.long_context import TEST as LONG_CONTEXT
+from fastllmload.records import layout
 from fastllmload.search.saturation import SaturationCapacity
 from fastllmload.settings import Load, Output, RunSettings, Target, Workload
 
@@ -159,11 +161,11 @@ def test_a_class_is_counted_by_what_its_percentiles_are_of(tmp_path: Path, monke
     index = {"value": 0.95, "significantly_unfair": False}
     block = {"jain_index": index, "jain_norm_latency": index, "classes": classes}
     monkeypatch.setattr(fairness.Level, "run", None)
+    monkeypatch.setattr(fairness.Level, "answered", np.zeros(0, layout.REQUEST))
     monkeypatch.setattr(fairness, "block_of", lambda run, isolated: convert(block, Fairness))
-    monkeypatch.setattr(fairness, "ttft_of", lambda run, number: ())
     found, experiment = Findings(), cast(Experiment, None)  # nothing is measured
     known = SaturationCapacity(10.0, "known")
-    done = fairness.Done(level(2, 2039), {"short": level(0, 143), "long": level(1, 1000)})
+    done = fairness.Done(level(2, 2039), {"short": level(0, 143), "long": level(1, 1000)}, [])
     fairness.analyze(done, Conditions(experiment, SETTINGS, fairness.Parameters(), found, known))
     rows = next(table for table in found.tables if table.id == "fairness").rows
     assert [row[:2] for row in rows] == [

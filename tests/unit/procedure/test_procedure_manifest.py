@@ -40,9 +40,7 @@ def answering(*answers: str) -> tuple[list[str], Callable[[str], str]]:
 
 
 def completed(test: Procedure, parameters: Any, earlier: dict[str, str] | None = None, **terms: Any) -> dict[str, str]:
-    return complete_declarations(
-        test, SETTINGS, parameters, ProcedureTerms(Path("unused"), **terms), False, earlier or {}
-    )
+    return complete_declarations(test, SETTINGS, parameters, ProcedureTerms(Path("unused"), **terms), earlier or {})
 
 
 def test_a_wrong_answer_is_asked_for_again() -> None:

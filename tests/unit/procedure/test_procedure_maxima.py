@@ -12,6 +12,7 @@ from fastllmload.experiment.level.verdict import COMPLETION, IN_FLIGHT, LATENCY,
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests import capacity, itl, throughput
 from fastllmload.search.driver import Interval
+from fastllmload.search.load_sweep import LevelResult
 from fastllmload.settings import RunSettings, Workload
 from fastllmload.statistics.sequential_tests import Decision
 
@@ -33,9 +34,9 @@ def verdict(*fired: str, holds: bool = False, limited: bool = False) -> LevelVer
     )  # fmt: skip
 
 
-def level_result(load: float, tok_s: float, said: LevelVerdict, ttft: float = 800.0) -> Any:
-    level = SimpleNamespace(load=load, output_tok_s=tok_s, figure=lambda name, statistic: ttft, run=None)
-    return SimpleNamespace(load=load, level=level, verdict=said)
+def result(load: float, tok_s: float, said: LevelVerdict, ttft: float = 800.0) -> Any:
+    level: Any = SimpleNamespace(load=load, output_tok_s=tok_s, figure=lambda name, statistic: ttft, run=None)
+    return LevelResult(level, said)
 
 
 @pytest.mark.parametrize(
@@ -56,18 +57,18 @@ def test_a_level_that_does_not_hold_names_criterion_value_and_limit(said: LevelV
 
 def test_the_maximum_throughput_names_what_ended_it_and_why_more_tokens_do_not_count() -> None:
     """384 tok/s is the maximum although 80/s gave 639: the latency criterion fired there, at 50/s as well."""
-    best = level_result(40, 383.7, verdict(holds=True))
+    best = result(40, 383.7, verdict(holds=True))
     load_sweep: Any = SimpleNamespace(
-        level_results=[best, level_result(50, 500, verdict(LATENCY)), level_result(80, 639, verdict(LATENCY, QUEUE))]
+        results=[best, result(50, 500, verdict(LATENCY)), result(80, 639, verdict(LATENCY, QUEUE))]
     )
     assert throughput.limited_by(load_sweep, 50, {}) == verdict(LATENCY).why()
     more = throughput.higher(load_sweep, best, {})
     assert more is not None and ("639 tok/s" in more and "80 do" in more and "P99 TTFT 812 ms" in more)
     assert (
-        throughput.higher(load_sweep, load_sweep.level_results[2], {}) is None
+        throughput.higher(load_sweep, load_sweep.results[2], {}) is None
         and throughput.limited_by(load_sweep, 40, {}) is None
     )
-    load_sweep.level_results.append(level_result(45, 400, verdict(holds=True)))
+    load_sweep.results.append(result(45, 400, verdict(holds=True)))
     assert throughput.limited_by(load_sweep, 45, {"tpot": 50.0}) == "P99 TPOT 800 ms is above 50 ms"
 
 
@@ -89,8 +90,11 @@ def test_what_does_not_hold_is_said_in_its_number(above: float, unit: str, said:
 
 def test_the_maximum_concurrency_names_what_ended_it() -> None:
     """Completion, latency and memory, with value and limit, of the level that does not pass."""
-    level = SimpleNamespace(load=64.0, success_rate=0.93, generator_limited=False, figure=lambda name, statistic: 812.0)
-    levels: Any = SimpleNamespace(done=[(level, Decision.FAIL, 2)], parameters=SimpleNamespace(slo_ttft_p99_ms=500.0))
+    level: Any = SimpleNamespace(
+        load=64.0, success_rate=0.93, generator_limited=False, figure=lambda name, statistic: 812.0
+    )
+    done = [capacity.CapacityLevel(level, Decision.FAIL, 2, 0)]
+    levels: Any = SimpleNamespace(done=done, parameters=SimpleNamespace(slo_ttft_p99_ms=500.0))
     assert capacity.limited_by(levels, 64.0) == (
         "2 out-of-memory errors; completion 93.0%, below 99%; P99 TTFT 812 ms is above 500 ms"
     )

@@ -15,7 +15,7 @@ from fastllmload.procedure.procedure_test import Conditions
 from fastllmload.procedure.tests import test_named as procedure_named
 from fastllmload.procedure.tests import throughput, tradeoff
 from fastllmload.procedure.tests.capacity import Parameters as CapacityParameters
-from fastllmload.search.load_sweep import LoadSweep
+from fastllmload.search.load_sweep import LevelResult, LoadSweep
 from fastllmload.search.saturation import SaturationCapacity
 from fastllmload.settings import RunSettings, Target, Workload
 from fastllmload.statistics.sequential_tests import Decision
@@ -155,15 +155,13 @@ def test_an_objective_is_missed_or_met_where_it_is_so_whatever_the_client_did_la
     late: bool, value: float, bounds: tuple[float, float], said: Decision
 ) -> None:
     """And the report is of a run that met it."""
-    level_result: Any = SimpleNamespace(
-        load=8.0,
-        verdict=SimpleNamespace(decision=PASS, limits=("P99 of the dispatch lag is 1.5 ms",) * late),
-        level=SimpleNamespace(
-            figure=lambda *asked: value, output_tok_s=100.0,
-            document=typed({"metrics": {"tpot": {"bounds": {"p99": bounds}}}}),
-        ),
+    level: Any = SimpleNamespace(
+        load=8.0, figure=lambda *asked: value, output_tok_s=100.0,
+        document=typed({"metrics": {"tpot": {"bounds": {"p99": bounds}}}}),
     )  # fmt: skip
-    assert throughput.judge(level_result, {"tpot": 100.0}) is said
-    load_sweep: Any = SimpleNamespace(level_results=[level_result])
-    assert throughput.best_of(load_sweep, 8.0, {"tpot": 100.0}) is (level_result if said is PASS else None)
-    assert throughput.best_of(load_sweep, 8.0, {}) is level_result
+    verdict: Any = SimpleNamespace(decision=PASS, limits=("P99 of the dispatch lag is 1.5 ms",) * late)
+    result = LevelResult(level, verdict)
+    assert throughput.judge(result, {"tpot": 100.0}) is said
+    load_sweep: Any = SimpleNamespace(results=[result])
+    assert throughput.best_of(load_sweep, 8.0, {"tpot": 100.0}) is (result if said is PASS else None)
+    assert throughput.best_of(load_sweep, 8.0, {}) is result

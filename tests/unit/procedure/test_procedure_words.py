@@ -85,11 +85,11 @@ def test_the_best_level_of_a_capacity_is_that_with_the_most_tokens(
     runs.answer = answer
 
     def at(load_sweep: LoadSweep, load: float, repetition: int = 0, **fields: Any) -> LevelResult:
-        level_result = LevelResult(load_sweep.experiment.level(f"{load:g}", saturation.changed(load_sweep.settings, load={
+        result = LevelResult(load_sweep.experiment.level(f"{load:g}", saturation.changed(load_sweep.settings, load={
             "rate": None, "concurrency": round(load)})), verdict(saturated=load >= 16, fired=(NO_GAIN,) * (load >= 16),
             figures={"output_tok_s": figures[round(load)][1]}))  # fmt: skip
-        load_sweep.level_results.append(level_result)
-        return level_result
+        load_sweep.results.append(result)
+        return result
 
     monkeypatch.setattr(LoadSweep, "at", at)
     with made(tmp_path / "p") as experiment:
@@ -172,9 +172,9 @@ def test_a_capacity_is_not_ended_by_one_late_level(
         late = seen[-1] in client_limited
         level = load_sweep.experiment.level(f"{load:g}, {repetition}", saturation.changed(load_sweep.settings, load={
             "rate": None, "concurrency": round(load)}))  # fmt: skip
-        level_result = LevelResult(level, verdict(saturated=None if late else load >= 8, generator_limited=late))
-        load_sweep.level_results.append(level_result)
-        return level_result
+        result = LevelResult(level, verdict(saturated=None if late else load >= 8, generator_limited=late))
+        load_sweep.results.append(result)
+        return result
 
     monkeypatch.setattr(LoadSweep, "at", at)
     with made(tmp_path / "p") as experiment:
@@ -197,8 +197,6 @@ def test_a_declared_capacity_leaves_the_baselines_throughput_to_be_measured(
             measured[prefix], "here", output_tok_s=3 * measured[prefix] + 8
         ),
     )
-    monkeypatch.setattr(guardrail, "refusals", lambda level_result: 0)
-    monkeypatch.setattr(guardrail, "overhead", lambda done, level: {})
 
     def at(load_sweep: LoadSweep, load: float, repetition: int = 0, **fields: Any) -> LevelResult:
         return LevelResult(

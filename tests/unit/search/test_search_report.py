@@ -46,13 +46,14 @@ LIMITS = (("ttft", 100.0), ("tpot", 20.0))
 def test_the_aim_is_a_sentence(objective: str, limits: tuple[tuple[str, float], ...], aim: list[str]) -> None:
     said: list[str] = []
     asked = read_objective(objective, limits, lambda load: 1.0, closed=False)
-    book = SimpleNamespace(path=Path("s/search.json"), resumed=False)
+    document = SimpleNamespace(manifest=SimpleNamespace(simulated=False))
+    book = SimpleNamespace(path=Path("s/search.json"), resumed=False, document=document)
 
     def kept(line: str) -> str:
         said.append(line)
         return line
 
-    announce(Console(kept), book, asked, SearchParameters(), simulated=False)  # type: ignore[arg-type]
+    announce(Console(kept), book, asked, SearchParameters())  # type: ignore[arg-type]
     (line,) = (text for text in said if text.startswith("search in s: "))
     assert re.findall(r"P99|\d+%|\d+ ms|0\.9|ttft|tpot|fluidity|smooth goodput", line) == aim
 

@@ -13,7 +13,7 @@ from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.run.window import Window
 from fastllmload.records.run import Run
 from fastllmload.statistics.trend import mann_kendall, slope
-from fastllmload.telemetry.series import Telemetry, TelemetrySeries, load
+from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries, load
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -132,7 +132,7 @@ def waiting(run: Run, window: Window) -> tuple[Floats, str] | None:
     return waiting_of(found, window)
 
 
-def waiting_of(found: Telemetry, window: Window) -> tuple[Floats, str] | None:
+def waiting_of(found: TelemetryRecord, window: Window) -> tuple[Floats, str] | None:
     gauges = [series for series in found.named(GAUGE) if series.source_kind == "server"]
     step = round(found.interval_s * 1e9)
     instants = np.arange(window.w0_ns, window.w1_ns, step)

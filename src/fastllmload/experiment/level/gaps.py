@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ class LevelGaps:
     jitter: npt.NDArray[np.float64]
     max_pause: npt.NDArray[np.float64]
 
+    @cached_property
     def figures(self) -> dict[str, float | None]:
         """Percentiles, mean and standard deviation in ms, and P99 over P50."""
         ordered = np.sort(self.ns) / 1e6
@@ -37,6 +39,9 @@ class LevelGaps:
         found["std"] = float(ordered.std(ddof=1)) if len(ordered) > 1 else None
         found["p99_p50"] = shape.tail_ratio(found["p50"], found["p99"])
         return found
+
+    def figure(self, name: str) -> float | None:
+        return self.figures[name]
 
     def per_request(self, name: str, q: float) -> float | None:
         """Percentile over requests of "jitter" or "max_pause", in ms."""

@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
+from fastllmload.arrays import Rows
 from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.fields import known
 from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import RunFolderError
 from fastllmload.experiment.level.verdict import TOO_SHORT
+from fastllmload.records import layout
 from fastllmload.records.integrity import find_damage
 from fastllmload.records.run import DONE, Run, load, read_manifest
 from fastllmload.settings import RunSettings
@@ -75,6 +78,12 @@ def quarantine(folder: Path) -> Path | None:
     return folder.rename(target)
 
 
+class Measured(Protocol):
+    """A level, or what contains one."""
+
+    def figure(self, name: str, statistic: str = "value") -> float | None: ...
+
+
 @dataclass(frozen=True)
 class Level:
     """A finished level. *resumed*: it was found in the folder and not measured again."""
@@ -90,6 +99,12 @@ class Level:
     def run(self) -> Run:
         """Rows and events, mapped."""
         return load(self.folder)
+
+    @property
+    def answered(self) -> Rows:
+        """Rows of the measured requests that succeeded and had a first token."""
+        rows = self.run.rows
+        return rows[(rows["phase"] == layout.MEASURE) & (rows["status"] == layout.OK) & (rows["t_first"] > 0)]
 
     def figure(self, name: str, statistic: str = "value") -> float | None:
         """`metrics.<name>.<statistic>`, or its lower bound where requests did not end; None if it was not measured."""
@@ -142,3 +157,13 @@ class Level:
     def folder_name(self) -> str:
         """Relative to the procedure's folder."""
         return f"{self.folder.parent.name}/{self.folder.name}"
+
+
+@dataclass(frozen=True)
+class LevelFinding:
+    """A level with what a test or a search adds to it."""
+
+    level: Level
+
+    def figure(self, name: str, statistic: str = "value") -> float | None:
+        return self.level.figure(name, statistic)

@@ -45,28 +45,11 @@ class Lowest(msgspec.Struct, frozen=True):
         return self.ttft_p50 if self.p50_ends is None else self.p50_ends[side == BEST]
 
 
-class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """*saturated* and *steady* are None if undecided: too little was measured, or the client's lateness may decide it.
-
-    *fired*: names of the criteria that hold. *inapplicable*: name and reason of those that do not apply. *limits*: how the
-    client was late, as text. *in_question*: names of the criteria that this may decide. *generator_limited*: it may decide
-    whether the level holds. *figures*: the compared values. *queue*: source of the queue: IN_FLIGHT, or the name of the
-    server's gauge.
+class LevelVerdict(Criteria, frozen=True, kw_only=True):
+    """What the criteria of a level decide. *saturated*, *steady*: also None if too little was measured, or if the client's
+    lateness may decide it. *generator_limited*: the client's lateness may decide whether the level holds. *queue*: source of
+    the queue: IN_FLIGHT, or the name of the server's gauge.
     """
-
-    loop: str
-    saturated: bool | None
-    fired: tuple[str, ...]
-    inapplicable: tuple[tuple[str, str], ...]
-    steady: bool | None
-    generator_limited: bool
-    limits: tuple[str, ...]
-    offered_in_full: bool
-    cascading: bool
-    warnings: tuple[str, ...]
-    figures: dict[str, float | None]
-    queue: str
-    in_question: tuple[str, ...] = ()
 
     @property
     def decision(self) -> Decision:
@@ -108,11 +91,6 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
     def unsteady(self) -> bool:
         """Neither steady nor saturated: must be run again, twice as long (spec/procedures 0.9)."""
         return self.steady is False and not self.saturated
-
-
-def criteria_entry(verdict: LevelVerdict) -> Criteria:
-    """The verdict as procedure.json has it."""
-    return Criteria(**msgspec.structs.asdict(verdict))
 
 
 def lowest_of(run: Run) -> Lowest:
@@ -236,8 +214,7 @@ def steadiness(drifts: bool | None, grows: bool, may_grow: bool) -> bool | None:
 def nothing_measured(loop: str) -> LevelVerdict:
     """The verdict on a level without a window: nothing was sent, or nothing was received."""
     return LevelVerdict(
-        loop=loop, saturated=None, fired=(), inapplicable=(), steady=None, generator_limited=False, limits=(),
-        offered_in_full=False, cascading=False, warnings=("nothing was measured",), figures={},
+        loop=loop, generator_limited=False, offered_in_full=False, cascading=False, warnings=("nothing was measured",),
         queue=IN_FLIGHT,
     )  # fmt: skip
 

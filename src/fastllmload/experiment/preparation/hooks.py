@@ -207,9 +207,7 @@ def read_answer(ask: Callable[[str], str], question: str) -> str | None:
 
 def refuse_missing(names: tuple[str, ...], given: Mapping[str, str], simulated: bool, operator: bool) -> None:
     """InputError that lists all hooks that a test needs and that neither a command nor an operator can do."""
-    if simulated or operator:
-        return
-    missing = [name for name in names if name not in given]
+    missing = [name for name in names if name not in given and not simulated and not operator]
     if missing:
         listed = "; ".join(f"--hook {name}=COMMAND ({HOOKS[name]})" for name in missing)
         raise InputError(

@@ -11,11 +11,10 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fastllmload.documents.experiment import Probe, WarmUpEntry
 from fastllmload.documents.fields import known
@@ -25,8 +24,7 @@ from fastllmload.records import layout
 from fastllmload.records.run import load
 from fastllmload.settings import RunSettings
 
-REQUESTS, TOKENS = 100, 10_000
-QUICK_REQUESTS, QUICK_TOKENS = 16, 400
+LEAST, QUICK_LEAST = (100, 10_000), (16, 400)  # requests, tokens
 SLOTS = 8  # closed loop of the warm-up, or the level's concurrency if that is lower
 PAIRS, VARIATION = 3, 0.10
 BATCH, MOST_PROBES, ROUNDS = 5, 20, 3
@@ -38,28 +36,10 @@ PROBE_WORDS = (
 )
 
 
+NO_BOUNDS: dict[str, Any] = {  # load fields that a preparation run does not take from its level
+    "duration": None, "repetition": 0, "max_concurrency": None, "arrival": "poisson", "burstiness": 1.0,
+}  # fmt: skip
 NOT_VERIFIED = f"the warm-up was not verified: probes still varied by {VARIATION:.0%} or more (IETF 4.5.2)"
-
-
-@dataclass
-class WarmUp:
-    """Result of a warm-up, for procedure.json. *verified*: None if no probe was sent; the entry `warmup` is False if any
-    warm-up was. *folders*: those of its runs, in `preparation/`.
-    """
-
-    requests: int = 0
-    tokens: int = 0
-    rounds: int = 0
-    probe_before: Probe | None = None
-    probes: list[Probe] = field(default_factory=list)
-    verified: bool | None = None
-    folders: list[str] = field(default_factory=list)
-
-    def entry(self) -> WarmUpEntry:
-        return WarmUpEntry(
-            requests=self.requests, tokens=self.tokens, rounds=self.rounds, probe_before=self.probe_before,
-            probes=tuple(self.probes), verified=self.verified,
-        )  # fmt: skip
 
 
 def warm_up(experiment: Experiment, settings: RunSettings, quick: bool = False) -> None:
@@ -78,13 +58,12 @@ def warm_up(experiment: Experiment, settings: RunSettings, quick: bool = False) 
 def run(experiment: Experiment, settings: RunSettings, quick: bool) -> None:
     """Warm up and record it in procedure.json, with a warning if it was not verified."""
     earlier = experiment.journal.document.warmup
-    found = run_rounds(experiment, settings, quick)
-    one = msgspec.structs.replace(found.entry(), before_level=experiment.next_level, folders=tuple(found.folders))
+    found = replace(run_rounds(experiment, settings, quick), before_level=experiment.next_level)
     if found.verified is False:
         experiment.console.warn("warmup-not-verified", NOT_VERIFIED)
-    if earlier is not None and earlier.verified is False:
-        found.verified = False  # finished levels were measured after it
-    experiment.journal.put(warmup=found.entry(), warmups=(*experiment.journal.document.warmups, one))
+    failed = earlier is not None and earlier.verified is False  # finished levels were measured after it
+    shown = replace(found, before_level=None, folders=(), verified=False if failed else found.verified)
+    experiment.journal.put(warmup=shown, warmups=(*experiment.journal.document.warmups, found))
     note_unverified(experiment)
 
 
@@ -95,57 +74,55 @@ def note_unverified(experiment: Experiment) -> None:
         experiment.journal.warn("warmup-not-verified", NOT_VERIFIED, public=True)
 
 
-def run_rounds(experiment: Experiment, settings: RunSettings, quick: bool) -> WarmUp:
+def run_rounds(experiment: Experiment, settings: RunSettings, quick: bool) -> WarmUpEntry:
     """Rounds of workload and probes until the probes are stable."""
-    found = WarmUp()
-    found.probe_before = next(iter(probes(experiment, settings, 1)), None)
-    for _ in range(1 if quick else ROUNDS):
-        found.rounds += 1
-        run_workload(experiment, settings, found, *((QUICK_REQUESTS, QUICK_TOKENS) if quick else (REQUESTS, TOKENS)))
-        verify(experiment, settings, found, quick)
-        if found.verified:
+    before = next(iter(probes(experiment, settings, 1)), None)
+    requests = tokens = 0
+    folders: list[str] = []
+    for number in range(1, 1 + (1 if quick else ROUNDS)):
+        ok, received, runs = run_workload(experiment, settings, number, *(QUICK_LEAST if quick else LEAST))
+        requests, tokens, folders = requests + ok, tokens + received, folders + runs
+        sent, verified = verify(experiment, settings, BATCH if quick else MOST_PROBES)
+        if verified:
             break
-    return found
+    return WarmUpEntry(
+        requests=requests, tokens=tokens, rounds=number, probe_before=before, probes=tuple(sent), verified=verified,
+        folders=tuple(folders),
+    )  # fmt: skip
 
 
-def run_workload(experiment: Experiment, settings: RunSettings, found: WarmUp, least: int, least_tokens: int) -> None:
-    """Run the workload until *least* requests are complete and *least_tokens* received; each run sends new requests."""
-    ok = tokens = 0
+def run_workload(
+    experiment: Experiment, settings: RunSettings, number: int, least: int, least_tokens: int
+) -> tuple[int, int, list[str]]:
+    """Run the workload until *least* requests are complete and *least_tokens* received; each run sends new requests.
+    *number*: of the round. Returns requests, tokens, and the runs' folders.
+    """
+    ok, tokens, folders = 0, 0, []
     while ok < least or tokens < least_tokens:
         missing = least - ok if ok < least else max(10, -(-(least_tokens - tokens) * ok // max(1, tokens)))
-        stream = f"warmup/{found.rounds}/{ok}"
         slots = min(SLOTS, settings.load.concurrency or SLOTS)
         asked = changed(
-            at_concurrency(settings, slots, **no_bounds(), num_requests=missing, warmup_requests=0),
-            workload={"stream": stream},
+            at_concurrency(settings, slots, **NO_BOUNDS, num_requests=missing, warmup_requests=0),
+            workload={"stream": f"warmup/{number}/{ok}"},
         )
         document = experiment.preparation("warm-up", asked)
-        found.folders.append(experiment.last_preparation.name)
+        folders.append(experiment.last_preparation.name)
         done, received = int(known(document.completed) or 0), int(known(document.total_output_tokens) or 0)
         ok, tokens = ok + done, tokens + received
         if not done or document.counts.cancelled == missing:
             break  # no answers: the level itself will report what is wrong
-    found.requests += ok
-    found.tokens += tokens
+    return ok, tokens, folders
 
 
-def no_bounds() -> dict[str, Any]:
-    """Load fields that a preparation run does not take from its level."""
-    return {"duration": None, "repetition": 0, "max_concurrency": None, "arrival": "poisson", "burstiness": 1.0}
-
-
-def verify(experiment: Experiment, settings: RunSettings, found: WarmUp, quick: bool) -> None:
-    """Send probes in batches until the last pairs are stable or enough were sent."""
-    found.probes = []
-    while len(found.probes) < (BATCH if quick else MOST_PROBES):
+def verify(experiment: Experiment, settings: RunSettings, most: int) -> tuple[list[Probe], bool]:
+    """Send probes in batches until the last pairs are stable or *most* were sent. Returns them, and whether they are."""
+    sent: list[Probe] = []
+    while len(sent) < most:
         batch = probes(experiment, settings, BATCH)
-        if not batch:
-            found.verified = False
-            return
-        found.probes += batch
-        found.verified = stable(found.probes)
-        if found.verified:
-            return
+        sent += batch
+        if not batch or stable(sent):
+            return sent, bool(batch)
+    return sent, False
 
 
 def stable(series: Sequence[Probe]) -> bool:
@@ -168,7 +145,7 @@ def probes(experiment: Experiment, settings: RunSettings, count: int) -> list[Pr
     line = json.dumps({"prompt": PROBE_WORDS, "output_tokens": PROBE_TOKENS})
     path.write_text(f"{line}\n" * BATCH)
     asked = changed(
-        at_concurrency(settings, 1, **no_bounds(), num_requests=count, warmup_requests=0),
+        at_concurrency(settings, 1, **NO_BOUNDS, num_requests=count, warmup_requests=0),
         workload={
             "name": "custom", "dataset_path": str(path), "stream": "probe", "isl": None, "osl": None, "prefix_len": 0,
             "num_prefixes": 1, "prompt_form": "text",

@@ -19,30 +19,27 @@ from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.client_lateness import OWN_ERRORS
 from fastllmload.experiment.level.limits import combined, decision_of, judge_limit
 from fastllmload.experiment.level.margins import late_of
-from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.result import Level, LevelFinding
 from fastllmload.experiment.level.settings import at_concurrency, instants, own_requests
+from fastllmload.experiment.level.tables import Column, figure, success, tabulate
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, shorter
 from fastllmload.records import layout
 from fastllmload.search.bisection import Bisection, PermanentFailure
-from fastllmload.search.driver import Interval
+from fastllmload.search.driver import Interval, measure_until
 from fastllmload.settings import RunSettings
 from fastllmload.statistics.sequential_tests import Decision
 
 COMPLETION = 0.99
 PER_SLOT = 100  # completions per slot that a level must have
+TRIES = 4  # of a level that ends with too few completions
 INITIAL = 8
 RESOLUTION = 16  # the answer is found to within 1/16
 SERVER_LOG = "server-log"
 LARGEST_LOG = 1 << 28  # bytes at its end that are searched
 OOM = "out of memory|CUDA OOM|OutOfMemory"
-PASSES = {
-    Decision.PASS: True,
-    Decision.FAIL: False,
-    Decision.UNDECIDED: None,
-    Decision.CLIENT: None,
-}  # a key of a level
+PASSES = {Decision.PASS: True, Decision.FAIL: False}  # a key of a level
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,18 +63,35 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 20, 3.0), per_slot=4)
 
 
+@dataclass(frozen=True)
+class CapacityLevel(LevelFinding):
+    """A level with its decision and the number of its out-of-memory errors. *run*: number of its run, from 0."""
+
+    decision: Decision
+    oom: int
+    run: int
+
+
+COLUMNS: tuple[Column[CapacityLevel], ...] = (
+    Column("Concurrency", lambda one: f"{one.level.load:g}" + (f" (run {one.run + 1})" if one.run else "")),
+    success("Completion"),
+    figure("ttft", "p99"),
+    figure("tpot", "p99"),
+    Column("Errors", lambda one: one.level.failed),
+    Column("Status", lambda one: f"{one.decision}, {one.oom} out of memory" if one.oom else str(one.decision)),
+)
+
+
 @dataclass
 class Levels:
-    """The levels of a concurrency search, judged by the criteria of IETF 5.5.2. *done*: level, decision, and its
-    out-of-memory errors.
-    """
+    """The levels of a concurrency search, judged by the criteria of IETF 5.5.2."""
 
     experiment: Experiment
     settings: RunSettings
     parameters: Parameters
     found: Findings
     prefix: str = ""
-    done: list[tuple[Level, Decision, int]] = field(default_factory=list)
+    done: list[CapacityLevel] = field(default_factory=list)
     _counted: set[str] = field(default_factory=set)  # keys of the levels that this start measures
     _lines: int | None = None  # out-of-memory lines in the server's log after the last measured level
 
@@ -88,32 +102,39 @@ class Levels:
         errors += self.oom_lines(key)
         failure = permanent_failure(level, errors)
         decision = Decision.FAIL if failure else judge(level, self.parameters)
-        self.done.append((level, decision, errors))
-        self.experiment.record(level, passes=PASSES[decision], oom=errors)
-        self.log()
+        self.done.append(CapacityLevel(level, decision, errors, sum(one.level.load == level.load for one in self.done)))
+        self.experiment.record(level, passes=PASSES.get(decision), oom=errors)
+        tabulate(self.found, f"{self.prefix}capacity", "Concurrent Request Capacity", COLUMNS, self.ascending)
         return failure or decision
 
     def _measured(self, slots: int, repetition: int, key: str) -> tuple[Level, int]:
         """The level, and how many of its requests failed with an out-of-memory error. A level that ends with too few
         completions is repeated with a longer duration, unless memory ran out.
         """
-        seconds = self.parameters.duration_s
-        for attempt in range(4):
+
+        def once(seconds: float, attempt: int) -> tuple[Level, int]:
             name = f"{self.prefix}{slots} slots" + (f", run {repetition + 1}" if repetition else "")
             name += f", try {attempt + 1}" if attempt else ""
-            again = {"repetition": instants(self.settings, repetition)}
             settings = at_concurrency(
-                self.settings, slots, duration=seconds, num_requests=None, warmup_requests=0, ramp_share=0.0, **again
-            )
+                self.settings, slots, duration=seconds, num_requests=None, warmup_requests=0, ramp_share=0.0,
+                repetition=instants(self.settings, repetition),
+            )  # fmt: skip
             own = own_requests(settings, slots, repetition * 4 + attempt)
             level = self.experiment.level(name, own, before=lambda: self.count_lines_before(key))
-            errors = count_matching(level, self.parameters.oom_pattern)
-            ended = level.completed + level.failed
-            wanted = self.parameters.per_slot * slots
+            return level, count_matching(level, self.parameters.oom_pattern)
+
+        def longer(measured: tuple[Level, int], seconds: float) -> float | None:
+            level, errors = measured
+            ended, wanted = level.completed + level.failed, self.parameters.per_slot * slots
             if ended >= wanted or level.cascading or not ended or errors:
-                break
-            seconds = math.ceil(seconds * min(20.0, 1.1 * wanted / ended))
-        return level, errors
+                return None
+            return math.ceil(seconds * min(20.0, 1.1 * wanted / ended))
+
+        return measure_until(once, longer, self.parameters.duration_s, TRIES)
+
+    @property
+    def ascending(self) -> list[CapacityLevel]:
+        return sorted(self.done, key=lambda one: (one.level.load, one.level.number))
 
     def oom_lines(self, key: str) -> int:
         """Out-of-memory lines that were added to the server's log during the level *key*, if a hook prints that log.
@@ -154,31 +175,12 @@ class Levels:
         log = self.experiment.command(SERVER_LOG, kept=LARGEST_LOG).output
         return sum(wanted.search(line) is not None for line in log.splitlines())
 
-    def log(self) -> None:
-        columns = ("Concurrency", "Completion", "TTFT P99 (ms)", "TPOT P99 (ms)", "Errors", "Status")
-        rows = []
-        for level, decision, errors in sorted(self.done, key=lambda one: (one[0].load, one[0].number)):
-            share = completion(level)
-            oom = f", {errors} out of memory" if errors else ""
-            again = sum(one.load == level.load for one, _, _ in self.done if one.number < level.number)
-            rows.append(
-                (f"{level.load:g}" + (f" (run {again + 1})" if again else ""),
-                 "n/a" if share is None else f"{share:.2%}", level.figure("ttft", "p99"), level.figure("tpot", "p99"),
-                 level.failed, str(decision) + oom)
-            )  # fmt: skip
-        self.found.table(f"{self.prefix}capacity", "Concurrent Request Capacity", columns, rows)
-
 
 def count_matching(level: Level, pattern: str) -> int:
     """Failed requests whose text matches *pattern*, whatever its case."""
     wanted = re.compile(pattern, re.IGNORECASE)
     texts = level.document.error_texts.texts
     return sum(int(known(each.requests) or 0) for each in texts if wanted.search(each.text or ""))
-
-
-def completion(level: Level) -> float | None:
-    """Requests that ended ok over submitted ones; those that the end of the level cancelled are submitted ones."""
-    return level.success_rate
 
 
 def judge(level: Level, parameters: Parameters) -> Decision:
@@ -189,10 +191,11 @@ def judge(level: Level, parameters: Parameters) -> Decision:
 
 
 def complete(level: Level) -> bool | None:
-    """Whether enough requests completed; None if the client may decide it. Of the incomplete requests, the client may have
-    caused its own errors, and as many cancelled ones as complete in the time that it was late.
+    """Whether enough of the submitted requests completed, of which those are that the end of the level cancelled; None if
+    the client may decide it. Of the incomplete requests, the client may have caused its own errors, and as many cancelled
+    ones as complete in the time that it was late.
     """
-    share = completion(level)
+    share = level.success_rate
     if share is not None and share >= COMPLETION:
         return True
     if not level.generator_limited:
@@ -234,7 +237,8 @@ def levels(given: Conditions[Parameters]) -> Iterator[tuple[Levels, Interval]]:
 
 def analyze(measured: tuple[Levels, Interval], given: Conditions[Parameters]) -> None:
     (levels, answer), found = measured, given.found
-    best = best_level(levels, answer.best)
+    passed = [one.level for one in levels.done if one.level.load == answer.best and one.decision is Decision.PASS]
+    best = passed[-1] if passed else None
     why, flight = limited_by(levels, answer.above), None if best is None else best.figure("tokens_in_flight")
     found.values = CapacityFindings(
         max_concurrency=None if answer.best is None else int(answer.best),
@@ -263,33 +267,27 @@ def analyze(measured: tuple[Levels, Interval], given: Conditions[Parameters]) ->
     else:
         found.say(f"out-of-memory errors: detected only in responses to failed requests; --hook {SERVER_LOG}=COMMAND "
                   "watches the server's log")  # fmt: skip
-    ordered = sorted(levels.done, key=lambda one: one[0].load)
-    x = tuple(level.load for level, _, _ in ordered)
-    y = tuple(level.figure("ttft", "p99") for level, _, _ in ordered)
-    found.plot(FindingPlot("ttft", "P99 TTFT over concurrency", "line", (FindingSeries("TTFT P99", y, x),),
-                    ("concurrency", "slots", None), ("TTFT", "ms", True)))  # fmt: skip
+    x = tuple(one.level.load for one in levels.ascending)
+    series = FindingSeries("TTFT P99", tuple(one.figure("ttft", "p99") for one in levels.ascending), x)
+    axes = ("concurrency", "slots", None), ("TTFT", "ms", True)
+    found.plot(FindingPlot("ttft", "P99 TTFT over concurrency", "line", (series,), *axes))
 
 
 def limited_by(levels: Levels, load: float | None) -> str | None:
     """Criterion, value and limit that ended the search at *load*, from the last run there that does not pass."""
-    there = [each for each in levels.done if each[0].load == load and each[1] is not Decision.PASS]
+    there = [one for one in levels.done if one.level.load == load and one.decision is not Decision.PASS]
     if not there:
         return None
-    level, decision, oom = there[-1]
-    share, ttft, limit = completion(level), level.figure("ttft", "p99"), levels.parameters.slo_ttft_p99_ms
+    level, oom = there[-1].level, there[-1].oom
+    share, ttft, limit = level.success_rate, level.figure("ttft", "p99"), levels.parameters.slo_ttft_p99_ms
     found = [f"{oom} out-of-memory errors" if oom > 1 else "an out-of-memory error"] if oom else []
     if share is None or share < COMPLETION:
         found.append(f"completion {0 if share is None else share:.1%}, below {COMPLETION:.0%}")
     if limit is not None and ttft is not None and ttft > limit:
         found.append(f"P99 TTFT {ttft:,.4g} ms is above {limit:,.4g} ms")
-    if decision is Decision.CLIENT:
+    if there[-1].decision is Decision.CLIENT:
         found.append("the client was the limit")
     return "; ".join(found) or None
-
-
-def best_level(levels: Levels, load: float | None) -> Level | None:
-    there = [level for level, decision, _ in levels.done if level.load == load and decision is Decision.PASS]
-    return there[-1] if there else None
 
 
 def refuse_range(parameters: Parameters) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
+from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.procedure import FairnessFindings
@@ -17,6 +17,7 @@ from fastllmload.documents.run import ClassFairness, Fairness
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import changed
+from fastllmload.experiment.level.tables import Column, tabulate, thinned, transpose
 from fastllmload.experiment.level.verdict import LevelVerdict
 from fastllmload.experiment.report.findings import LOAD, NOTHING, SHARE
 from fastllmload.metrics.levels.fairness import (
@@ -26,14 +27,13 @@ from fastllmload.metrics.levels.fairness import (
     fairness_block,
     latency_inflation,
 )
+from fastllmload.metrics.request.durations import ttft
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.plan.standard import SKEWED
 from fastllmload.procedure.procedure_test import OF_CAPACITY, Conditions, ProcedureTest, by_duration, shorter
-from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.text.numbers import count
-from fastllmload.search.load_sweep import LevelResult
 from fastllmload.search.saturation import validate_capacity_source
 from fastllmload.settings import RunSettings
 from fastllmload.workload.fairness import MIXES, mean_tokens
@@ -60,13 +60,59 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 40, 6.0), least_requests=10)
 
 
+def starved(one: ClassFairness) -> str | None:
+    """The starvation rate of a class in percent, as IETF Table 9 prints it."""
+    rate = known(one.starvation_rate)
+    return None if rate is None else f"{rate:.1%}"
+
+
+def starvation(name: str) -> Column[Fairness]:
+    return Column(f"{name.capitalize()} Class Starvation", lambda block: starved(class_of(block, name)), SHARE)
+
+
 @dataclass
 class Done:
     """*unsound*: classes that saturate the system alone."""
 
     mixed: Level
     alone: dict[str, Level]
-    unsound: list[str] = field(default_factory=list)
+    unsound: list[str]
+
+
+class Latencies(NamedTuple):
+    """Of a class, alone or mixed; *inflation* of its median TTFT in the mix."""
+
+    name: str
+    ttft: Metric
+    tpot: Metric
+    inflation: float | None
+
+    @property
+    def samples(self) -> int:
+        """Requests that the TTFT percentiles are computed from."""
+        return int(known(self.ttft.n) or 0)
+
+
+LATENCIES: tuple[Column[Latencies], ...] = (
+    Column("Class", lambda of: of.name),
+    Column("Count", lambda of: of.samples, LOAD),
+    Column("TTFT P50 (ms)", lambda of: known(of.ttft.p50)),
+    Column("TTFT P95 (ms)", lambda of: known(of.ttft.p95)),
+    Column("TTFT P99 (ms)", lambda of: known(of.ttft.p99)),
+    Column("TPOT P50 (ms)", lambda of: known(of.tpot.p50)),
+    Column("TPOT P99 (ms)", lambda of: known(of.tpot.p99)),
+    Column("Inflation", lambda of: of.inflation),
+)
+INDICES: tuple[Column[Fairness], ...] = (
+    Column("Jain's Fairness Index", lambda block: known(block.jain_index.value)),
+    Column("Jain's index of e2e per output token", lambda block: known(block.jain_norm_latency.value)),
+    *map(starvation, CLASSES),
+)
+NOTES = (
+    f"Jain's index over TTFT / isolated median TTFT of the class; below {UNFAIR_BELOW:g} is significantly unfair",
+    "the index also falls where some of a class wait and others do not; inflation compares the classes",
+    f"starved: waited more than {STARVED_ABOVE} times the median of the class",
+)
 
 
 def shared(parameters: Parameters) -> dict[str, dict[str, Any]]:
@@ -80,14 +126,14 @@ def levels(given: Conditions[Parameters]) -> Iterator[Done]:
     if length > parameters.duration_s:
         found.say(f"levels take {length:.0f} s, so that each class has {parameters.least_requests} requests in the mix")
     settings = changed(settings, load={"duration": length})
-    alone: dict[str, LevelResult] = {}
+    alone: dict[str, Level] = {}
     unsound: list[str] = []
     for name, (workload, share) in CLASSES.items():
         own = baseline_rate(parameters, rate, name, share)
         load_sweep = given.sweep(f"isolated {name}, ", settings=changed(settings, workload=of_workload(workload)))
-        alone[name] = load_sweep.at(float(f"{own:.6g}"))
-        why = overloaded(alone[name].verdict)
-        if why:
+        result = load_sweep.at(float(f"{own:.6g}"))
+        alone[name] = result.level
+        if why := overloaded(result.verdict):
             unsound.append(name)
             found.warn(
                 "isolated-class-saturates",
@@ -95,7 +141,7 @@ def levels(given: Conditions[Parameters]) -> Iterator[Done]:
                 "with it, have no meaning; take --baseline own_rate or a lower --load",
             )
     mixed = given.sweep("mixed, ", settings=settings).at(float(f"{rate:.6g}"))
-    yield Done(mixed.level, {name: level_result.level for name, level_result in alone.items()}, unsound)
+    yield Done(mixed.level, alone, unsound)
 
 
 def overloaded(verdict: LevelVerdict) -> str:
@@ -131,77 +177,50 @@ def expected_tokens(workload: str) -> float:
 
 
 def analyze(done: Done, given: Conditions[Parameters]) -> None:
-    mixed, alone, unsound = done.mixed, done.alone, done.unsound
+    mixed, alone = done.mixed, done.alone
     capacity, parameters, found = given.capacity, given.parameters, given.found
     isolated_p50 = {NUMBERS[name]: value for name, level in alone.items() if (value := level.figure("ttft", "p50"))}
     block = block_of(mixed.run, isolated_p50)
     if block is None:
         found.warn("nothing-measured", "fewer than two classes of the mix were served: there is nothing to compare")
         return
-    rows: list[tuple[Cell, ...]] = []
-    inflation: dict[str, dict[str, float | None]] = {}
-    for name, level in alone.items():
-        one, document = class_of(block, name), level.document
-        inflation[name] = latency_inflation(statistics(one.ttft), statistics(document.metric("ttft")))
-        for how, ttft, tpot, above in (
-            ("isolated", document.metric("ttft"), document.metric("tpot"), None),
-            ("mixed", one.ttft, one.tpot, inflation[name]["p50"]),
-        ):
-            rows.append(row(f"{name} {how}", ttft, tpot, above))
-            samples = int(known(ttft.n) or 0)
-            if samples < P99_REQUESTS:
-                found.warn(
-                    "few-samples",
-                    f"class {name}, {how}: its P99 is from {count(samples)} requests, fewer than {P99_REQUESTS:,}",
-                )
-    columns = (
-        "Class",
-        "Count",
-        "TTFT P50 (ms)",
-        "TTFT P95 (ms)",
-        "TTFT P99 (ms)",
-        "TPOT P50 (ms)",
-        "TPOT P99 (ms)",
-        "Inflation",
-    )
-    found.table(
-        "fairness", "Per-Class Latency", columns, rows,
-        found.publish(f"isolated rates: {parameters.baseline.replace('_', ' ')}"), reveals=NOTHING,
-        column_reveals=(NOTHING, LOAD, *(NOTHING for _ in columns[2:])),
-    )  # fmt: skip
-    jain = block.jain_index
-    indices = [
-        ("Jain's Fairness Index", known(jain.value)),
-        ("Jain's index of e2e per output token", known(block.jain_norm_latency.value)),
-        *((f"{name.capitalize()} Class Starvation", starved(class_of(block, name))) for name in alone),
-    ]
-    notes = (
-        f"Jain's index over TTFT / isolated median TTFT of the class; below {UNFAIR_BELOW:g} is significantly unfair",
-        "the index also falls where some of a class wait and others do not; inflation compares the classes",
-        f"starved: waited more than {STARVED_ABOVE} times the median of the class",
-    )
-    found.table(
-        "fairness-indices", "Fairness", ("Metric", "Value"), indices, *map(found.publish, notes), reveals=NOTHING,
-        row_reveals=(NOTHING, NOTHING, *(SHARE for _ in alone)),
-    )  # fmt: skip
     classes = {name: class_of(block, name) for name in alone}
+    inflation: dict[str, dict[str, float | None]] = {}
+    compared = []
+    for name, one in classes.items():
+        document = alone[name].document
+        inflation[name] = latency_inflation(statistics(one.ttft), statistics(document.metric("ttft")))
+        compared += [
+            Latencies(f"{name} isolated", document.metric("ttft"), document.metric("tpot"), None),
+            Latencies(f"{name} mixed", one.ttft, one.tpot, inflation[name]["p50"]),
+        ]
+    for each in compared:
+        if each.samples < P99_REQUESTS:
+            which = each.name.replace(" ", ", ")
+            text = f"class {which}: its P99 is from {count(each.samples)} requests, fewer than {P99_REQUESTS:,}"
+            found.warn("few-samples", text)
+    note = found.publish(f"isolated rates: {parameters.baseline.replace('_', ' ')}")
+    tabulate(found, "fairness", "Per-Class Latency", LATENCIES, compared, note, reveals=NOTHING)
+    transpose(found, "fairness-indices", "Fairness", INDICES, {"Value": block}, *map(found.publish, NOTES))
+    jain = block.jain_index
     found.values = FairnessFindings(
         capacity=capacity.entry(),
         rate=mixed.load,
         baseline=parameters.baseline,
         jain_index=jain.value,
-        significantly_unfair=None if unsound else jain.significantly_unfair,
+        significantly_unfair=None if done.unsound else jain.significantly_unfair,
         inflation=inflation,
         starvation={name: known(one.starvation_rate) for name, one in classes.items()},
         requests={name: known(one.submitted) for name, one in classes.items()},
-        saturated_baselines=tuple(unsound),
+        saturated_baselines=tuple(done.unsound),
     )
     found.say(
         f"mixed load {mixed.load:.4g} requests/s, {parameters.share_of_capacity:.0%} of {capacity.req_s:.4g} "
         f"({capacity.source})"
     )
-    series = tuple(FindingSeries(f"{name} mixed", ttft_of(mixed.run, NUMBERS[name])) for name in alone)
-    series += tuple(FindingSeries(f"{name} isolated", ttft_of(level.run, None)) for name, level in alone.items())
+    answered = {f"{name} mixed": mixed.answered[mixed.answered["request_class"] == NUMBERS[name]] for name in alone}
+    answered |= {f"{name} isolated": level.answered for name, level in alone.items()}
+    series = tuple(FindingSeries(name, thinned(np.sort(ttft(rows) / 1e6))) for name, rows in answered.items())
     found.plot(FindingPlot("ttft-cdf", "TTFT by class", "cdf", series, y=("TTFT", "ms", None)))
 
 
@@ -216,31 +235,6 @@ def class_of(block: Fairness, name: str) -> ClassFairness:
 
 def statistics(of: Metric) -> dict[str, float | None]:
     return {name: known(of.statistic(name)) for name in STATISTICS}
-
-
-def row(name: str, ttft: Metric, tpot: Metric, inflation: float | None) -> tuple[Cell, ...]:
-    """A table row. Its count is of the requests that the TTFT percentiles are computed from."""
-    latencies = (ttft.p50, ttft.p95, ttft.p99, tpot.p50, tpot.p99)
-    return (name, int(known(ttft.n) or 0), *map(known, latencies), inflation)
-
-
-def ttft_of(run: Run, number: int | None) -> tuple[float, ...]:
-    """TTFT in ms of the successful requests of a class, thinned for a plot."""
-    rows = run.rows[
-        (run.rows["phase"] == layout.MEASURE) & (run.rows["status"] == layout.OK) & (run.rows["t_first"] > 0)
-    ]
-    if number is not None:
-        rows = rows[rows["request_class"] == number]
-    values = np.sort((rows["t_first"] - rows["t_submit"]) / 1e6)
-    if len(values) > 4_000:
-        values = np.quantile(values, np.linspace(0, 1, 4_000))
-    return tuple(float(value) for value in values)
-
-
-def starved(one: ClassFairness) -> str | None:
-    """The starvation rate of a class in percent, as IETF Table 9 prints it."""
-    rate = known(one.starvation_rate)
-    return None if rate is None else f"{rate:.1%}"
 
 
 def validate(parameters: Parameters, settings: RunSettings) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -12,11 +11,11 @@ from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.fields import known
 from fastllmload.documents.procedure import GuardrailFindings
 from fastllmload.errors import InputError
-from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.result import LevelFinding
+from fastllmload.experiment.level.tables import Column, figure, tabulate
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.metrics.levels.prefix_cache import change_percent, overheads
 from fastllmload.procedure.procedure_test import OF_CAPACITY, Conditions, ProcedureTest, first, shorter
-from fastllmload.search.load_sweep import LevelResult
 from fastllmload.search.saturation import (
     SaturationCapacity,
     capacity_of,
@@ -26,11 +25,12 @@ from fastllmload.search.saturation import (
 )
 from fastllmload.settings import RunSettings
 
-CONFIGURATIONS = ("baseline", "input", "output", "full")
 TITLES = {"baseline": "Baseline", "input": "Input filter", "output": "Output filter", "full": "Full filter"}
+CONFIGURATIONS = tuple(TITLES)
 SHARES = (0.25, 0.5, 0.75)
 NAMES = ("p50", "p95", "p99", "mean")
 DEFAULT = "conversation"
+REFUSED = "Refused: answered with an HTTP error of class 4xx; not part of the latencies"
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,28 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-Done = dict[str, list[tuple[float, LevelResult]]]  # configuration → shares of the capacity and their results
+@dataclass(frozen=True)
+class Filtered(LevelFinding):
+    """A level with a configuration at a share of the capacity."""
+
+    name: str
+    share: float
+
+    @property
+    def refused(self) -> int:
+        """Number of requests that were answered with 4xx, as a filter does that refuses them."""
+        groups = self.level.document.errors
+        return sum(int(known(group.count) or 0) for group in groups if 400 <= (group.http_status or 0) < 500)
+
+
+LATENCIES = (figure("ttft", "p50"), figure("ttft", "p99"), figure("e2e", "p50"), figure("e2e", "p99"))
+MIDDLE = (Column[Filtered]("Configuration", lambda one: TITLES[one.name]), *LATENCIES)
+EVERY = (
+    Column[Filtered]("Configuration", lambda one: f"{TITLES[one.name]}, {one.share:.0%}"),
+    *LATENCIES,
+    Column[Filtered]("Refused", lambda one: one.refused),
+)
+Done = dict[str, list[Filtered]]  # by configuration
 Overheads = dict[str, dict[str, float | None] | None]  # what is added → percentiles in ms
 Throughput = dict[str, SaturationCapacity | None]  # configuration → maximum; None if nothing was received
 
@@ -78,7 +99,8 @@ def levels(given: Conditions[Parameters]) -> Iterator[Compared]:
         if parameters.throughput and name not in compared.throughput:
             compared.throughput[name] = measured(experiment, settings, found, prefix=f"{name}, ")
         load_sweep = given.sweep(f"{name}, ")
-        compared.done[name] = [(share, load_sweep.at(given.rate_at(share))) for share in sorted(parameters.levels)]
+        shares = sorted(parameters.levels)
+        compared.done[name] = [Filtered(load_sweep.at(given.rate_at(share)).level, name, share) for share in shares]
         yield compared
     if "baseline" not in order:
         found.deviate("no baseline without guardrails was measured (IETF 5.10.2)", public=True)
@@ -86,47 +108,33 @@ def levels(given: Conditions[Parameters]) -> Iterator[Compared]:
 
 def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
     done, throughput, capacity, found = compared.done, compared.throughput, given.capacity, given.found
-    shares = [share for share, _ in next(iter(done.values()))]
+    every = [one for there in done.values() for one in there]
+    shares = [one.share for one in next(iter(done.values()))]
     middle = (len(shares) - 1) // 2
-    columns = ("Configuration", "TTFT P50 (ms)", "TTFT P99 (ms)", "E2E P50 (ms)", "E2E P99 (ms)")
-    rows = [(TITLES[name], *latencies(level_results[middle][1])) for name, level_results in done.items()]
-    found.table("guardrail", f"Guardrail Overhead at {shares[middle]:.0%} of the baseline's capacity", columns, rows)
-    every = [
-        (f"{TITLES[name]}, {share:.0%}", *latencies(level_result), refusals(level_result))
-        for name, level_results in done.items()
-        for share, level_result in level_results
-    ]
-    found.table("guardrail-levels", "All levels", (*columns, "Refused"), every,
-                "Refused: answered with an HTTP error of class 4xx; not part of the latencies")  # fmt: skip
+    title = f"Guardrail Overhead at {shares[middle]:.0%} of the baseline's capacity"
+    tabulate(found, "guardrail", title, MIDDLE, [there[middle] for there in done.values()])
+    tabulate(found, "guardrail-levels", "All levels", EVERY, every, REFUSED)
     tokens = {name: None if most is None else most.output_tok_s for name, most in throughput.items()}
     requests = {name: None if most is None else most.req_s for name, most in throughput.items()}
-    baseline = tokens.get("baseline")
+    changes = {
+        name: change_percent(tokens.get("baseline"), value) for name, value in tokens.items() if name != "baseline"
+    }
     if throughput:
-        changes = [
-            (
-                TITLES[name],
-                value,
-                "-" if name == "baseline" else signed(change_percent(baseline, value)),
-                requests[name],
-            )
-            for name, value in tokens.items()
+        columns = ("Configuration", "Max Throughput (tok/s)", "Reduction", "Requests (r/s)")
+        rows = [
+            (TITLES[name], tokens[name], "-" if name == "baseline" else signed(changes[name]), requests[name])
+            for name in tokens
         ]
         found.table(
-            "guardrail-throughput", "Throughput",
-            ("Configuration", "Max Throughput (tok/s)", "Reduction", "Requests (r/s)"), changes,
-            "Reduction: of output tokens/s, by the baseline's",
-        )  # fmt: skip
-    refused = {
-        name: sum(refusals(level_result) for _, level_result in level_results) for name, level_results in done.items()
-    }
+            "guardrail-throughput", "Throughput", columns, rows, "Reduction: of output tokens/s, by the baseline's"
+        )
+    refused = {name: sum(one.refused for one in there) for name, there in done.items()}
     found.values = GuardrailFindings(
         capacity=capacity.entry(),
         overheads={f"{share:g}": overhead(done, k) for k, share in enumerate(shares)},
         throughput_output_tok_s=tokens,
         throughput_req_s=requests,
-        throughput_change_percent={
-            name: change_percent(baseline, value) for name, value in tokens.items() if name != "baseline"
-        },
+        throughput_change_percent=changes,
         refused=refused,
     )
     report_overheads(overhead(done, middle), shares[middle], found)
@@ -135,36 +143,22 @@ def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
         found.warn("benign-refused", f"benign requests were refused: {counts}")
     names = tuple(f"{share:.0%}" for share in shares)
     series = tuple(
-        FindingSeries(
-            TITLES[name], tuple(level_result.level.figure("ttft", "p50") for _, level_result in level_results)
-        )
-        for name, level_results in done.items()
+        FindingSeries(TITLES[name], tuple(one.figure("ttft", "p50") for one in there)) for name, there in done.items()
     )
     found.plot(FindingPlot("ttft", "P50 TTFT by load", "bars", series, y=("TTFT", "ms", None), names=names))
 
 
-def latencies(level_result: LevelResult) -> tuple[Any, ...]:
-    level = level_result.level
-    return (
-        level.figure("ttft", "p50"),
-        level.figure("ttft", "p99"),
-        level.figure("e2e", "p50"),
-        level.figure("e2e", "p99"),
-    )
-
-
 def overhead(done: Done, level: int) -> Overheads:
     """Milliseconds that each configuration adds at one level; None for a configuration that was not measured."""
-    metrics = {name: percentiles(level_results[level][1].level) for name, level_results in done.items()}
+    metrics = {name: percentiles(there[level]) for name, there in done.items()}
     if "baseline" not in metrics:
         return {}
     return dict(overheads(metrics["baseline"], metrics.get("input"), metrics.get("output"), metrics.get("full")))
 
 
-def percentiles(level: Level) -> dict[str, dict[str, float | None]]:
+def percentiles(one: Filtered) -> dict[str, dict[str, float | None]]:
     """Those of TTFT and e2e in ms."""
-    found = {name: level.document.metric(name) for name in ("ttft", "e2e")}
-    return {name: {key: known(metric.statistic(key)) for key in NAMES} for name, metric in found.items()}
+    return {metric: {name: one.figure(metric, name) for name in NAMES} for metric in ("ttft", "e2e")}
 
 
 def report_overheads(overheads: Overheads, share: float, found: Findings) -> None:
@@ -179,12 +173,6 @@ def report_overheads(overheads: Overheads, share: float, found: Findings) -> Non
         values = overheads.get(name)
         if values is not None and values["p50"] is not None:
             found.say(f"{text.format(format(values['p50'], '.4g'))} (P50 at {share:.0%} of the capacity)")
-
-
-def refusals(level_result: LevelResult) -> int:
-    """Number of requests that were answered with 4xx, as a filter does that refuses them."""
-    groups = level_result.level.document.errors
-    return sum(int(known(group.count) or 0) for group in groups if 400 <= (group.http_status or 0) < 500)
 
 
 def signed(percent: float | None) -> str | None:

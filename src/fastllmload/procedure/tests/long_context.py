@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,8 +13,9 @@ import numpy as np
 from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.procedure import Fit, LongContextFindings
 from fastllmload.errors import InputError
-from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.result import LevelFinding
 from fastllmload.experiment.level.settings import at_concurrency, changed, own_requests
+from fastllmload.experiment.level.tables import Column, figure, output_tok_s, tabulate
 from fastllmload.experiment.report.findings import LOAD, NOTHING, Findings
 from fastllmload.metrics.levels.scaling import LEAST_TO_TELL, Scaling, scaling
 from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, first
@@ -43,7 +45,28 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-Points = list[tuple[int, Level]]  # length and level
+@dataclass(frozen=True)
+class Point(LevelFinding):
+    length: int
+
+    @property
+    def mean(self) -> float | None:
+        """TTFT in ms."""
+        return self.figure("ttft", "mean")
+
+    @property
+    def samples(self) -> int:
+        return int(self.figure("ttft", "n") or 0)
+
+
+COLUMNS: tuple[Column[Point], ...] = (
+    Column("Context (tokens)", lambda point: f"{point.length:,}"),
+    figure("ttft", "mean"),
+    figure("ttft", "p50"),
+    figure("ttft", "p95"),
+    Column("ms/1K tokens", lambda point: None if point.mean is None else point.mean / (point.length / 1000)),
+    figure("e2e", "mean"),
+)
 
 
 def shared(parameters: Parameters) -> dict[str, dict[str, Any]]:
@@ -54,15 +77,16 @@ def at_length(settings: RunSettings, parameters: Parameters, length: int, **load
     return at_concurrency(changed(settings, workload={"isl": str(length)}), parameters.slots, **load)
 
 
-def levels(given: Conditions[Parameters]) -> Iterator[Points]:
+def levels(given: Conditions[Parameters]) -> Iterator[list[Point]]:
     settings, parameters = given.settings, given.parameters
-    points: Points = []
+    points: list[Point] = []
     skipped = beyond_context(parameters, settings)
     for length in sorted(set(parameters.lengths).difference(skipped)):
         asked = at_length(
             settings, parameters, length, num_requests=parameters.requests, duration=None, warmup_requests=0
         )
-        points.append((length, given.experiment.level(f"{length} tokens", own_requests(asked, length))))
+        level = given.experiment.level(f"{length} tokens", own_requests(asked, length))
+        points.append(Point(level, length))
         yield points
     if skipped:
         limit, listed = settings.workload.context_limit, ", ".join(map(str, skipped))
@@ -75,29 +99,24 @@ def beyond_context(parameters: Parameters, settings: RunSettings) -> list[int]:
     return [x for x in sorted(parameters.lengths) if limit is not None and x > limit - parameters.output_tokens]
 
 
-def analyze(points: Points, given: Conditions[Parameters]) -> None:
+def analyze(points: list[Point], given: Conditions[Parameters]) -> None:
     parameters, found = given.parameters, given.found
-    known = [(length, mean) for length, level in points if (mean := level.figure("ttft", "mean")) is not None]
+    known = [(point.length, mean) for point in points if (mean := point.mean) is not None]
     fitted = scaling([float(x) for x, _ in known], [y for _, y in known]) if len(known) > 1 else None
-    rows = []
-    for length, level in points:
-        mean = level.figure("ttft", "mean")
-        rows.append(
-            (f"{length:,}", mean, level.figure("ttft", "p50"), level.figure("ttft", "p95"),
-             None if mean is None else mean / (length / 1000), level.figure("e2e", "mean"), level.output_tok_s,
-             int(level.figure("ttft", "n") or 0))
-        )  # fmt: skip
-    columns = ("Context (tokens)", "TTFT Mean (ms)", "TTFT P50 (ms)", "TTFT P95 (ms)", "ms/1K tokens", "E2E Mean (ms)",
-               f"tok/s at concurrency {parameters.slots}", "n")  # fmt: skip
-    found.table("long-context", "Long Context Scaling", columns, rows, found.publish(NO_P99), reveals=NOTHING,
-                column_reveals=(*(NOTHING for _ in columns[:-2]), LOAD, LOAD))  # fmt: skip
+    columns: tuple[Column[Point], ...] = (
+        *COLUMNS,
+        output_tok_s(f"tok/s at concurrency {parameters.slots}", LOAD),
+        Column("n", lambda point: point.samples, LOAD),
+    )
+    note = found.publish(NO_P99)
+    tabulate(found, "long-context", "Long Context Scaling", columns, points, note, reveals=NOTHING)
     found.values = values = LongContextFindings(
-        lengths=tuple(x for x, _ in points), ttft_mean_ms=tuple(level.figure("ttft", "mean") for _, level in points)
+        lengths=tuple(point.length for point in points), ttft_mean_ms=tuple(point.mean for point in points)
     )
     if fitted is not None:
         fits(fitted, (known[0][0], known[-1][0]), values, found)
         plot(known, fitted, found)
-    few = [f"{x:,}" for x, level in points if (level.figure("ttft", "n") or 0) < LEAST_REQUESTS]
+    few = [f"{point.length:,}" for point in points if point.samples < LEAST_REQUESTS]
     found.deviations = [text for text in found.deviations if "requests each" not in text]
     if few:
         found.deviate(f"fewer than {LEAST_REQUESTS} requests each at {', '.join(few)} tokens (IETF 5.9.2)", public=True)
@@ -105,36 +124,33 @@ def analyze(points: Points, given: Conditions[Parameters]) -> None:
 
 def fits(fitted: Scaling, ends: tuple[int, int], values: LongContextFindings, found: Findings) -> None:
     """All models, the chosen one in the draft's line, and the exponent. *ends*: the shortest and longest context."""
-    rows = []
-    for fit in fitted.fits:
-        numbers = None if fit.coefficients is None else ", ".join(f"{value:.4g}" for value in fit.coefficients)
-        rows.append((fit.model, numbers, fit.r2, fit.aic, fit.aicc, "chosen" if fit.model == fitted.best else ""))
     columns = ("Model", "Coefficients (ms per token^k, ascending)", "R2", "AIC", "AICc", "")
+    rows = [
+        (fit.model, None if fit.coefficients is None else ", ".join(f"{value:.4g}" for value in fit.coefficients),
+         fit.r2, fit.aic, fit.aicc, "chosen" if fit.model == fitted.best else "")
+        for fit in fitted.fits
+    ]  # fmt: skip
     found.table("fits", "Fits of the mean TTFT", columns, rows, found.publish(CRITERION), reveals=NOTHING)
-    exponent = fitted.exponent
+    exponent, linear = fitted.exponent, fitted.fit("linear").coefficients
     found.values = msgspec.structs.replace(
         values,
         best_fit=fitted.best,
         criterion=fitted.criterion,
         exponent=exponent.k,
         r2_log=exponent.r2_log,
-        slope_us_per_token=slope_us(fitted),
+        slope_us_per_token=None if linear is None else 1000 * linear[1],
         fits=tuple(Fit(model=fit.model, r2=fit.r2, coefficients=fit.coefficients) for fit in fitted.fits),
     )
     found.sentences = [text for text in found.sentences if not text.startswith(("Best fit", "Exponent"))]
     many = len(fitted.lengths)
     if fitted.best is None:
-        found.say(
-            f"Best fit: too few lengths to distinguish a line from a curve: {many}, {LEAST_TO_TELL} are needed",
-            public=True,
-        )
-    if fitted.best is not None:
+        text = f"too few lengths to distinguish a line from a curve: {many}, {LEAST_TO_TELL} are needed"
+    else:
         r2 = fitted.fit(fitted.best).r2
-        weak = ""
+        text = f"{fitted.best} (R^2 = {'n/a' if r2 is None else f'{r2:.4f}'}){per_token(fitted, ends)}"
         if many < WEAK_LENGTHS:
-            weak = f"; with {many} lengths only a clear curve can be distinguished from a line"
-        r2_text = "n/a" if r2 is None else f"{r2:.4f}"
-        found.say(f"Best fit: {fitted.best} (R^2 = {r2_text}){per_token(fitted, ends)}{weak}", public=True)
+            text += f"; with {many} lengths only a clear curve can be distinguished from a line"
+    found.say(f"Best fit: {text}", public=True)
     if exponent.k is not None:
         few = ", from two lengths only" if exponent.few else ""
         found.say(f"Exponent: TTFT grows as length^{exponent.k:.3f}{few}", public=True)
@@ -150,12 +166,6 @@ def per_token(fitted: Scaling, ends: tuple[int, int]) -> str:
     return f", ~{1000 * c[-1]:.3g} microseconds per input token"
 
 
-def slope_us(fitted: Scaling) -> float | None:
-    """Of the linear model, in microseconds per token."""
-    linear = fitted.fit("linear").coefficients
-    return None if linear is None else 1000 * linear[1]
-
-
 def plot(known: list[tuple[int, float]], fitted: Scaling, found: Findings) -> None:
     x = np.geomspace(known[0][0], known[-1][0], 50)
     series = [FindingSeries("TTFT mean", tuple(y for _, y in known), tuple(float(x) for x, _ in known), "points")]
@@ -164,16 +174,8 @@ def plot(known: list[tuple[int, float]], fitted: Scaling, found: Findings) -> No
         powers = {"proportional": (1,), "linear": (0, 1), "quadratic": (0, 1, 2)}[fit.model]
         y = sum(c * x**p for c, p in zip(fit.coefficients or (), powers, strict=True))
         series.append(FindingSeries(f"{fit.model} fit", tuple(np.asarray(y).tolist()), tuple(x.tolist()), "dash"))
-    found.plot(
-        FindingPlot(
-            "ttft",
-            "TTFT over context length",
-            "scatter",
-            tuple(series),
-            ("context", "tokens", True),
-            ("TTFT", "ms", True),
-        )
-    )
+    axes = ("context", "tokens", True), ("TTFT", "ms", True)
+    found.plot(FindingPlot("ttft", "TTFT over context length", "scatter", tuple(series), *axes))
 
 
 def validate(parameters: Parameters, settings: RunSettings) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.fields import known
-from fastllmload.documents.procedure import MemoryPressureFindings
-from fastllmload.documents.procedure import PressureLevel as PressureEntry
+from fastllmload.documents.procedure import MemoryPressureFindings, PressureLevel
+from fastllmload.engine.simulated_target import needs_engine
 from fastllmload.errors import InputError, TargetError
 from fastllmload.experiment.experiment import Experiment
-from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.result import Level, LevelFinding
 from fastllmload.experiment.level.settings import at_concurrency, own_requests
+from fastllmload.experiment.level.tables import Column, figure, tabulate
 from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, shorter
 from fastllmload.procedure.tests import capacity as concurrency
 from fastllmload.search.saturation import listed, validate_capacity_source, validate_levels
@@ -43,16 +44,36 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration_s=shorter(self.duration_s, 15, 5.0))
 
 
-class PressureLevel(msgspec.Struct, frozen=True):
-    """A level beyond the capacity. *died*: the system did not answer after it; *recovered_s*: how long the hook took to
-    bring it back, None if the hook was not run.
-    """
+@dataclass(frozen=True)
+class Pressed(LevelFinding):
+    """A level at or beyond the capacity, and its entry in the findings."""
 
     share: float
-    level: Level
-    aborted: bool = False
-    died: bool = False
-    recovered_s: float | None = None
+    entry: PressureLevel
+
+    @property
+    def name(self) -> str:
+        return f"{self.share:.0%}" + " (base)" * (self.share == 1.0) + (", aborted" if self.entry.aborted else "")
+
+    @property
+    def failed(self) -> float | None:
+        complete = self.level.success_rate
+        return None if complete is None else 1 - complete
+
+
+COLUMNS: tuple[Column[Pressed], ...] = (
+    Column("Oversub Level", lambda one: one.name),
+    Column("Complete", lambda one: percent(one.level.success_rate)),
+    Column("Preempt", lambda one: preempted(one.level)),
+    Column("Fail Rate", lambda one: percent(one.failed)),
+    figure("ttft", "p99"),
+    figure("max_pause", "p99", "Max pause P99 (ms)"),
+    Column("Preemptions", lambda one: preemptions(one.level)),
+)
+NOTES = (
+    "Complete and Fail Rate add up to 100 %",
+    "Preempt: preemptions for each 100 requests, by the server's own counter, where it reports one",
+)
 
 
 @dataclass
@@ -60,7 +81,7 @@ class Done:
     """The levels so far, and the capacity that they are shares of."""
 
     slots: int
-    levels: list[PressureLevel] = field(default_factory=list)
+    levels: list[Pressed] = field(default_factory=list)
 
 
 def levels(given: Conditions[Parameters]) -> Iterator[Done]:
@@ -76,7 +97,7 @@ def levels(given: Conditions[Parameters]) -> Iterator[Done]:
         one = measure(given.experiment, given.settings, share, slots)
         done.levels.append(one)
         yield done
-        if one.aborted:
+        if one.entry.aborted:
             done.levels[-1] = recover(given.experiment, one)
             yield done
 
@@ -98,7 +119,7 @@ def capacity_slots(given: Conditions[Parameters]) -> int | None:
     return None if answer.best is None else int(answer.best)
 
 
-def measure(experiment: Experiment, settings: RunSettings, share: float, slots: int) -> PressureLevel:
+def measure(experiment: Experiment, settings: RunSettings, share: float, slots: int) -> Pressed:
     """Measure one level; aborted if most requests failed or the server did not answer after it."""
     asked = at_concurrency(settings, math.ceil(share * slots), warmup_requests=0, ramp_share=0.0)
     can_recover = RECOVER in experiment.commands
@@ -106,12 +127,16 @@ def measure(experiment: Experiment, settings: RunSettings, share: float, slots: 
     level = experiment.level(f"{share:.0%} of the capacity", asked, may_die=can_recover)
     earlier = experiment.earlier(level).died
     died = can_recover and (experiment.is_unreachable() if earlier is None else earlier)
-    one = PressureLevel(share, level, level.cascading or died, died)
-    experiment.record(level, share_of_capacity=share, aborted=one.aborted, died=died)
-    return one
+    aborted = level.cascading or died
+    experiment.record(level, share_of_capacity=share, aborted=aborted, died=died)
+    entry = PressureLevel(
+        share=share, slots=level.load, completion=level.success_rate, preemptions=preemptions(level),
+        ttft_p99_ms=level.figure("ttft", "p99"), aborted=aborted, died=died, errors=level.document.errors,
+    )  # fmt: skip
+    return Pressed(level, share, entry)
 
 
-def recover(experiment: Experiment, one: PressureLevel) -> PressureLevel:
+def recover(experiment: Experiment, one: Pressed) -> Pressed:
     """Run the hook after an aborted level, also the last one, so that the server answers again."""
     if RECOVER not in experiment.commands:
         if experiment.is_unreachable():
@@ -124,53 +149,27 @@ def recover(experiment: Experiment, one: PressureLevel) -> PressureLevel:
     if seconds is None or experiment.is_unreachable():
         seconds = experiment.do_hook(RECOVER)
     experiment.record(one.level, recovered_s=seconds)
-    return msgspec.structs.replace(one, recovered_s=seconds)
+    return replace(one, entry=msgspec.structs.replace(one.entry, recovered_s=seconds))
 
 
 def analyze(measured: Done, given: Conditions[Parameters]) -> None:
     done, slots, found = measured.levels, measured.slots, given.found
-    rows = []
-    for one in done:
-        share, level = one.share, one.level
-        complete = level.success_rate
-        name = f"{share:.0%}" + (" (base)" if share == 1.0 else "") + (", aborted" if one.aborted else "")
-        rows.append(
-            (name, percent(complete), preempted(level), percent(None if complete is None else 1 - complete),
-             level.figure("ttft", "p99"), longest_pause(level), preemptions(level))
-        )  # fmt: skip
-    columns = (
-        "Oversub Level",
-        "Complete",
-        "Preempt",
-        "Fail Rate",
-        "TTFT P99 (ms)",
-        "Max pause P99 (ms)",
-        "Preemptions",
-    )
-    found.table("memory-pressure", "Memory Pressure", columns, rows, "Complete and Fail Rate add up to 100 %",
-                "Preempt: preemptions for each 100 requests, by the server's own counter, where it reports one")  # fmt: skip
+    tabulate(found, "memory-pressure", "Memory Pressure", COLUMNS, done, *NOTES)
     found.values = MemoryPressureFindings(
         capacity_slots=slots,
-        levels=tuple(
-            PressureEntry(
-                share=one.share, slots=one.level.load, completion=one.level.success_rate,
-                preemptions=preemptions(one.level), ttft_p99_ms=one.level.figure("ttft", "p99"), aborted=one.aborted,
-                died=one.died, recovered_s=one.recovered_s, errors=one.level.document.errors,
-            )
-            for one in done
-        ),
+        levels=tuple(one.entry for one in done),
         first_preemption_at=next((one.share for one in done if (preemptions(one.level) or 0) > 0), None),
-    )  # fmt: skip
+    )
     found.say(f"capacity: {slots} requests at once")
     found.sentences = [text for text in found.sentences if not text.startswith(("preemption", "after "))]
     found.say(preemption_text([(one.share, preemptions(one.level)) for one in done]))
     for one in done:
-        if one.aborted:
-            found.say(abort_text(one))
-    x = tuple(one.share for one in done)
-    y = tuple(one.level.figure("ttft", "p99") for one in done)
-    found.plot(FindingPlot("ttft", "P99 TTFT over oversubscription", "line", (FindingSeries("TTFT P99", y, x),),
-                    ("of the capacity", "share", None), ("TTFT", "ms", True)))  # fmt: skip
+        if one.entry.aborted:
+            found.say(abort_text(one.entry))
+    ttft = tuple(one.figure("ttft", "p99") for one in done)
+    series = (FindingSeries("TTFT P99", ttft, tuple(one.share for one in done)),)
+    axes = ("of the capacity", "share", None), ("TTFT", "ms", True)
+    found.plot(FindingPlot("ttft", "P99 TTFT over oversubscription", "line", series, *axes))
 
 
 def abort_text(one: PressureLevel) -> str:
@@ -214,14 +213,9 @@ def preemptions(level: Level) -> int | None:
     return None if value is None else int(value)
 
 
-def longest_pause(level: Level) -> float | None:
-    return level.figure("max_pause", "p99")
-
-
 def validate(parameters: Parameters, settings: RunSettings) -> None:
-    simulated = not settings.target.urls and settings.target.unix_socket is None
     problems = []
-    if not parameters.isolated and not simulated:
+    if not parameters.isolated and not needs_engine(settings.target):
         problems.append(
             InputError(
                 "isolation-unconfirmed",

@@ -8,20 +8,19 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
-from fastllmload.documents.fields import known
 from fastllmload.documents.procedure import PrefixCacheFindings
 from fastllmload.errors import InputError
-from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_concurrency, changed
 from fastllmload.experiment.preparation.prefix_fill import filling, filling_unknown
 from fastllmload.experiment.report.findings import NOTHING, SHARE
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.levels.prefix_cache import change_percent, prefix_tokens, ttft_reductions
+from fastllmload.metrics.request import durations
 from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, by_count, by_duration, fewer, shorter
-from fastllmload.records import layout
 from fastllmload.search.bisection import Bisection
 from fastllmload.settings import RunSettings
 from fastllmload.statistics.sequential_tests import Decision
@@ -30,8 +29,9 @@ COUNT = 1_000
 UNRELATED: dict[str, Any] = {  # a workload whose prompts share nothing with the measured ones or with each other
     "name": "synthetic-uniform", "isl": None, "osl": None, "prefix_len": 0, "num_prefixes": 1, "dataset_path": None,
 }  # fmt: skip
-STATES = (("off", "Cache Disabled"), ("cold", "Cache (Cold)"), ("warm", "Cache (Warm)"))
+STATES = {"off": "Cache Disabled", "cold": "Cache (Cold)", "warm": "Cache (Warm)"}
 PERCENTILES = ("p50", "p95", "p99")
+MOST_SHOWN = 20_000  # values of each state in the plot
 DEFAULT = "code-completion"
 SYNTHETIC = ("synthetic-uniform", "synthetic-skewed")
 HIT_RATE = "hit rate: cached over shared prefix tokens, where the server reports cached tokens"
@@ -66,7 +66,7 @@ class Compared:
 
 def levels(given: Conditions[Parameters]) -> Iterator[Compared]:
     compared = Compared()
-    for state, _ in STATES:
+    for state in STATES:
         prepare_cache(given, state)
         compared.levels[state] = given.experiment.level(f"cache {state}", given.settings)
         require_same_plan(compared.levels)
@@ -85,16 +85,13 @@ def prepare_cache(given: Conditions[Parameters], state: str, again: str = "") ->
     experiment.steps.renew("cache")  # emptying the cache needs the hook, also if the cache is already on
     given.warm_up(changed(settings, workload=UNRELATED))
     if state == "warm":
-        experiment.prepare("fill", f"fill the cache {again}", lambda: fill(experiment, settings))
-        if filling(settings) is None:
+        known = filling(settings)  # every shared prefix at least once, with answers of one token
+        asked = known or filling_unknown(settings, COUNT)
+        experiment.prepare("fill", f"fill the cache {again}", lambda: experiment.preparation("fill the cache", asked))
+        if known is None:
             experiment.journal.deviate(FILLED_WITH_MEASURED, public=True)
     else:
         experiment.steps.drop("fill")
-
-
-def fill(experiment: Experiment, settings: RunSettings) -> None:
-    """Send every shared prefix at least once, with answers of one token."""
-    experiment.preparation("fill the cache", filling(settings) or filling_unknown(settings, COUNT))
 
 
 def require_same_plan(levels: dict[str, Level]) -> None:
@@ -114,48 +111,32 @@ def throughput_of(given: Conditions[Parameters], state: str) -> float | None:
         return given.experiment.level(f"throughput, cache {state}", asked).output_tok_s
     load_sweep = given.sweep(f"throughput, cache {state}, ", settings=changed(settings, **by_duration(parameters)))
     found = Bisection(1.0, 1024.0, lambda load: 1.0, lambda load, run: load_sweep.at(load, run).verdict.decision).run()
-    there = [
-        level_result.level.output_tok_s
-        for level_result in load_sweep.level_results
-        if level_result.load == found.best and level_result.verdict.decision is Decision.PASS
-    ]
+    passed = (one for one in load_sweep.results if one.verdict.decision is Decision.PASS)
+    there = [one.output_tok_s for one in passed if one.load == found.best]
     return float(np.median(there)) if there else None
 
 
 def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
     levels, throughput, found = compared.levels, compared.throughput, given.found
-    rows = []
-    reductions: dict[str, dict[str, float | None]] = {}
-    for state, title in STATES:
-        if state not in levels:
-            continue
-        rows.append((title, *(levels[state].figure("ttft", name) for name in PERCENTILES)))
-        if state != "off":
-            reductions[state] = ttft_reductions(ttft(levels["off"]), ttft(levels[state]))
-    found.table(
-        "prefix-cache",
-        "Prefix Cache Effectiveness",
-        ("Configuration", "TTFT P50 (ms)", "TTFT P95 (ms)", "TTFT P99 (ms)"),
-        rows,
-        reveals=NOTHING,
-    )
+    ttft = {state: {name: level.figure("ttft", name) for name in PERCENTILES} for state, level in levels.items()}
+    columns = ("Configuration", *(f"TTFT {name.upper()} (ms)" for name in PERCENTILES))
+    rows = [(STATES[state], *values.values()) for state, values in ttft.items()]
+    found.table("prefix-cache", "Prefix Cache Effectiveness", columns, rows, reveals=NOTHING)
+    reductions = {state: ttft_reductions(ttft["off"], values) for state, values in ttft.items() if state != "off"}
     hit = {state: level.figure("cache_hit_rate") for state, level in levels.items()}
     improvement = change_percent(throughput.get("off"), throughput.get("warm"))
-    gains: list[tuple[Cell, ...]] = [
-        (f"TTFT reduction {state}, {name.upper()} (%)", reductions[state][name])
-        for state in reductions
-        for name in PERCENTILES
-    ]
-    kinds = [NOTHING for _ in gains]
-    gains += [(f"Cache hit rate, {state}", rate) for state, rate in hit.items()]
-    gains.append(("Throughput improvement, warm against off (%)", improvement))
+    gains = [
+        *((f"TTFT reduction {state}, {name.upper()} (%)", value, NOTHING)
+          for state, values in reductions.items() for name, value in values.items()),
+        *((f"Cache hit rate, {state}", rate, SHARE) for state, rate in hit.items()),
+        ("Throughput improvement, warm against off (%)", improvement, NOTHING),
+    ]  # fmt: skip
     found.table(
-        "prefix-cache-gain", "What the Cache Saves", ("Metric", "Value"), gains, found.publish(HIT_RATE), reveals=NOTHING,
-        row_reveals=(*kinds, *(SHARE for _ in hit), NOTHING),
+        "prefix-cache-gain", "What the Cache Saves", ("Metric", "Value"), [gain[:2] for gain in gains],
+        found.publish(HIT_RATE), reveals=NOTHING, row_reveals=[gain[2] for gain in gains],
     )  # fmt: skip
-    parts = split(levels)
-    if parts:
-        columns = ("Requests", *(f"{title}, TTFT P50 (ms)" for state, title in STATES if state in levels))
+    if parts := split(levels):
+        columns = ("Requests", *(f"{STATES[state]}, TTFT P50 (ms)" for state in levels))
         found.table("prefix-cache-parts", "Sharing and Other Requests", columns, parts, reveals=NOTHING)
     found.values = PrefixCacheFindings(
         ttft_reduction_percent=reductions,
@@ -165,36 +146,31 @@ def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
         plan_digest=next(iter(levels.values())).document.plan.digest,
         requests={state: level.figure("ttft", "n") for state, level in levels.items()},
     )
-    series = tuple(FindingSeries(title, values(levels[state])) for state, title in STATES if state in levels)
+    series = tuple(
+        FindingSeries(STATES[state], tuple(ttft_ms(level.answered)[:MOST_SHOWN])) for state, level in levels.items()
+    )
     found.plot(FindingPlot("ttft-cdf", "TTFT by state of the cache", "cdf", series, y=("TTFT", "ms", None)))
 
 
-def ttft(level: Level) -> dict[str, float | None]:
-    found = level.document.metric("ttft")
-    return {name: known(found.statistic(name)) for name in PERCENTILES}
+def ttft_ms(rows: npt.NDArray[Any]) -> list[float]:
+    """Ascending."""
+    ordered: list[float] = np.sort(durations.ttft(rows) / 1e6).tolist()
+    return ordered
 
 
 def split(levels: dict[str, Level]) -> list[tuple[Cell, ...]]:
     """TTFT P50 of requests that share a prefix and of those that do not; empty if all or none do."""
-    rows = []
-    for title, wanted in (("sharing a prefix", True), ("not sharing", False)):
-        row: list[Cell] = [title]
-        for level in levels.values():
-            found = level.run.rows
-            found = found[(found["phase"] == layout.MEASURE) & (found["status"] == layout.OK) & (found["t_first"] > 0)]
-            shared = prefix_tokens(level.run, found["request"]) > 0
-            if shared.all() or not shared.any():
-                return []
-            part = found[shared == wanted]
-            row.append(percentile(np.sort((part["t_first"] - part["t_submit"]) / 1e6), 0.5))
-        rows.append(tuple(row))
-    return rows
-
-
-def values(level: Level) -> tuple[float, ...]:
-    rows = level.run.rows
-    rows = rows[(rows["phase"] == layout.MEASURE) & (rows["status"] == layout.OK) & (rows["t_first"] > 0)]
-    return tuple(float(x) for x in np.sort((rows["t_first"] - rows["t_submit"]) / 1e6)[:20_000])
+    medians = []
+    for level in levels.values():
+        rows = level.answered
+        shared = prefix_tokens(level.run, rows["request"]) > 0
+        if shared.all() or not shared.any():
+            return []
+        medians.append([percentile(ttft_ms(part), 0.5) for part in (rows[shared], rows[~shared])])
+    return [
+        (title, *row)
+        for title, row in zip(("sharing a prefix", "not sharing"), zip(*medians, strict=True), strict=True)
+    ]
 
 
 def hooks(parameters: Parameters) -> tuple[str, ...]:

@@ -7,22 +7,31 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
+from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.procedure import ThroughputFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.limits import judge_limits, limits_of, meets
-from fastllmload.experiment.level.result import Level
-from fastllmload.experiment.report.findings import Findings
+from fastllmload.experiment.level.result import Measured
+from fastllmload.experiment.level.tables import Column, figure, output_tok_s, req_s, tabulate, transpose
+from fastllmload.experiment.report.findings import LOAD, Findings
 from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, shorter
 from fastllmload.search.bisection import Bisection
 from fastllmload.search.driver import Interval
-from fastllmload.search.load_sweep import LevelResult, LoadSweep, queue_text, state_of
+from fastllmload.search.load_sweep import QUEUE_COLUMNS, LevelResult, LoadSweep, load_column, queue_text, state_of
 from fastllmload.settings import RunSettings
 from fastllmload.statistics.sequential_tests import Decision
 
 DURATION_S, LEAST_S = 300.0, 60.0
-PERCENTILES = (("P50", "p50"), ("P95", "p95"), ("P99", "p99"))
-LATENCIES = (("TTFT", "ttft"), ("TPOT", "tpot"), ("End-to-End", "e2e"))
+LOG: tuple[Column[LevelResult], ...] = (
+    load_column("Level"),
+    Column("D (s)", lambda result: result.level.settings.load.duration),
+    output_tok_s(),
+    req_s(),
+    figure("ttft", "p99"),
+    figure("tpot", "p99"),
+    *QUEUE_COLUMNS,
+)
+LATENCIES = {"TTFT": "ttft", "TPOT": "tpot", "End-to-End": "e2e"}
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,123 +50,110 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def levels(given: Conditions[Parameters]) -> Iterator[tuple[LoadSweep, Interval]]:
-    load_sweep = given.sweep(closed=given.parameters.loop == "closed")
-    yield load_sweep, find_sustainable_load(load_sweep, given.parameters, given.found)
-
-
-def find_sustainable_load(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> Interval:
-    """Search (spec/procedures 0.10); the level log in *found* is updated after every level."""
+    """Search (spec/procedures 0.10); the level log is updated after every level."""
+    parameters, load_sweep = given.parameters, given.sweep(closed=given.parameters.loop == "closed")
 
     def measured(load: float, repetition: int) -> Decision:
-        level_result = load_sweep.at(load, repetition)
-        log(load_sweep, parameters, found)
-        return judge(level_result, limits_of(parameters))
+        result = load_sweep.at(load, repetition)
+        log(load_sweep, parameters, given.found)
+        return judge(result, limits_of(parameters))
 
-    return Bisection(parameters.minimum, parameters.maximum, lambda load: parameters.step, measured).run()
+    yield load_sweep, Bisection(parameters.minimum, parameters.maximum, lambda load: parameters.step, measured).run()
 
 
-def judge(level_result: LevelResult, limits: dict[str, float]) -> Decision:
+def judge(result: LevelResult, limits: dict[str, float]) -> Decision:
     """Whether the level was sustained within *limits*."""
-    decision, late = level_result.verdict.decision, bool(level_result.verdict.limits)
-    return judge_limits(level_result.level, limits, late) if decision is Decision.PASS else decision
+    decision, late = result.verdict.decision, bool(result.verdict.limits)
+    return judge_limits(result.level, limits, late) if decision is Decision.PASS else decision
 
 
 def best_of(load_sweep: LoadSweep, load: float | None, limits: dict[str, float]) -> LevelResult | None:
     """Of the results at *load* that hold within *limits*, the one with the median throughput (the lower of two)."""
-    there = [
-        level_result
-        for level_result in load_sweep.level_results
-        if load is not None and level_result.load == load and judge(level_result, limits) is Decision.PASS
-    ]
-    there.sort(key=lambda level_result: level_result.level.output_tok_s)
+    there = [one for one in load_sweep.results if one.load == load and judge(one, limits) is Decision.PASS]
+    there.sort(key=lambda one: one.output_tok_s)
     return there[(len(there) - 1) // 2] if there else None
 
 
 def analyze(measured: tuple[LoadSweep, Interval], given: Conditions[Parameters]) -> None:
-    (load_sweep, result), parameters, found = measured, given.parameters, given.found
-    best = best_of(load_sweep, result.best, limits_of(parameters))
-    unit = "slots" if load_sweep.closed else "requests/s"
-    why = None if result.above is None else limited_by(load_sweep, result.above, limits_of(parameters))
+    (load_sweep, answer), parameters, found = measured, given.parameters, given.found
+    limits, unit = limits_of(parameters), "slots" if load_sweep.closed else "requests/s"
+    best = best_of(load_sweep, answer.best, limits)
+    why = None if answer.above is None else limited_by(load_sweep, answer.above, limits)
     found.values = ThroughputFindings(
-        sustainable_load=result.best,
-        bracket=(result.best, result.above),
-        ended_by=result.ended_by,
+        sustainable_load=answer.best,
+        bracket=(answer.best, answer.above),
+        ended_by=answer.ended_by,
         loop=parameters.loop,
-        levels=len(load_sweep.level_results),
-        max_output_tok_s=None if best is None else best.level.output_tok_s,
+        levels=len(load_sweep.results),
+        max_output_tok_s=None if best is None else best.output_tok_s,
         max_req_s=None if best is None else best.level.req_s,
-        limits=limits_of(parameters),
+        limits=limits,
         limited_by=why,
     )
     log(load_sweep, parameters, found)
-    curve(load_sweep, found, unit)
-    for note in result.notes:
+    curves(load_sweep, found, unit)
+    for note in answer.notes:
         found.say(note)
-    found.say(constraint(parameters))
+    found.say(constraint(limits))
     if best is None:
-        found.say(
-            f"no level from {amount(parameters.minimum, unit)} up holds: no throughput can be reported"
-            + (f"; {why}" if why else "")
-        )
+        lowest = amount(parameters.minimum, unit)
+        found.say(f"no level from {lowest} up holds: no throughput can be reported" + (f"; {why}" if why else ""))
         return
-    summary(best.level, result, found, unit, why)
-    if (more := higher(load_sweep, best, limits_of(parameters))) is not None:
+    summary(best, answer, found, unit, why)
+    if (more := higher(load_sweep, best, limits)) is not None:
         found.say(more)
-    latency(best.level, found)
-    if best.level.settings.load.duration is not None and best.level.settings.load.duration < LEAST_S:
+    percentiles = ("p50", "p95", "p99")
+    columns = ("Metric", *(f"{name.upper()} (ms)" for name in percentiles))
+    rows = [(title, *(best.figure(metric, name) for name in percentiles)) for title, metric in LATENCIES.items()]
+    found.table("latency-at-maximum", "Latency at Maximum Throughput", columns, rows)
+    length = best.level.settings.load.duration
+    if length is not None and length < LEAST_S:
         found.deviate(f"levels of {parameters.duration_s:g} s are shorter than the {LEAST_S:g} s of IETF 5.2.2")
 
 
 def limited_by(load_sweep: LoadSweep, load: float, limits: dict[str, float]) -> str | None:
     """Criterion, value and limit that ended the search at *load*, from the last run there that does not hold."""
-    there = [
-        level_result
-        for level_result in load_sweep.level_results
-        if level_result.load == load and judge(level_result, limits) is not Decision.PASS
-    ]
+    there = [one for one in load_sweep.results if one.load == load and judge(one, limits) is not Decision.PASS]
     if not there:
         return None
-    level_result = there[-1]
+    last = there[-1]
     missed = [
         f"P99 {name.upper()} {value:,.4g} ms is above {limit:,.4g} ms"
         for name, limit in limits.items()
-        if (value := level_result.level.figure(name, "p99")) is not None and value > limit
+        if (value := last.figure(name, "p99")) is not None and value > limit
     ]
-    return (
-        "; ".join(missed) if level_result.verdict.decision is Decision.PASS and missed else level_result.verdict.why()
-    )
+    return "; ".join(missed) if last.verdict.decision is Decision.PASS and missed else last.verdict.why()
 
 
 def higher(load_sweep: LoadSweep, best: LevelResult, limits: dict[str, float]) -> str | None:
     """A sentence if a level that does not hold had more output tokens/s than the best one; else None."""
-    most = max(load_sweep.level_results, key=lambda level_result: level_result.level.output_tok_s)
-    if most.level.output_tok_s <= best.level.output_tok_s or judge(most, limits) is Decision.PASS:
+    most = max(load_sweep.results, key=lambda one: one.output_tok_s)
+    if most.output_tok_s <= best.output_tok_s or judge(most, limits) is Decision.PASS:
         return None
     why = limited_by(load_sweep, most.load, limits)
-    return f"{most.level.output_tok_s:,.4g} tok/s at {most.load:g} do not count as sustained: {why}"
+    return f"{most.output_tok_s:,.4g} tok/s at {most.load:g} do not count as sustained: {why}"
 
 
-def constraint(parameters: Parameters) -> str:
-    texts = [f"P99 {name.upper()} at most {limit:g} ms" for name, limit in limits_of(parameters).items()]
+def constraint(limits: dict[str, float]) -> str:
+    texts = [f"P99 {name.upper()} at most {limit:g} ms" for name, limit in limits.items()]
     return "with constraint " + " and ".join(texts) if texts else "without latency constraint"
 
 
-def summary(level: Level, result: Interval, found: Findings, unit: str, why: str | None) -> None:
-    rows = [
-        ("Max Output Throughput (tok/s)", level.output_tok_s),
-        ("Max Request Throughput (req/s)", level.req_s),
-        ("Max Input Throughput (tok/s)", level.figure("input_tok_s")),
-        (f"Sustainable Load ({unit})", result.best),
-        ("Tokens per GPU-second", level.figure("tok_per_gpu_s")),
-    ]
-    verb = "does" if result.above == 1 else "do"
-    top = "no level above was tried" if result.above is None else f"{amount(result.above, unit)} {verb} not hold"
-    top += f": {why}" if why else ""
-    if result.ended_by == "client":
-        top = f"at {amount(result.above, unit)} the client was the limit: the true maximum may be higher"
-    found.table(
-        "throughput-summary", "Throughput Summary", ("Metric", "Value"), rows, f"{top}; batch utilisation: not measured"
+def summary(best: Measured, answer: Interval, found: Findings, unit: str, why: str | None) -> None:
+    rows: tuple[Column[Measured], ...] = (
+        output_tok_s("Max Output Throughput (tok/s)"),
+        req_s("Max Request Throughput (req/s)"),
+        figure("input_tok_s", heading="Max Input Throughput (tok/s)"),
+        Column(f"Sustainable Load ({unit})", lambda of: answer.best),
+        figure("tok_per_gpu_s", heading="Tokens per GPU-second"),
     )
+    verb = "does" if answer.above == 1 else "do"
+    top = "no level above was tried" if answer.above is None else f"{amount(answer.above, unit)} {verb} not hold"
+    top += f": {why}" if why else ""
+    if answer.ended_by == "client":
+        top = f"at {amount(answer.above, unit)} the client was the limit: the true maximum may be higher"
+    note = f"{top}; batch utilisation: not measured"
+    transpose(found, "throughput-summary", "Throughput Summary", rows, {"Value": best}, note, reveals=LOAD)
 
 
 def amount(load: float | None, unit: str) -> str:
@@ -166,50 +162,31 @@ def amount(load: float | None, unit: str) -> str:
     return f"{load:g} {one if load == 1 else unit}"
 
 
-def latency(level: Level, found: Findings) -> None:
-    columns = ("Metric", *(f"{name} (ms)" for name, _ in PERCENTILES))
-    rows = [(title, *(level.figure(metric, key) for _, key in PERCENTILES)) for title, metric in LATENCIES]
-    found.table("latency-at-maximum", "Latency at Maximum Throughput", columns, rows)
-
-
 def log(load_sweep: LoadSweep, parameters: Parameters, found: Findings) -> None:
     """All levels so far."""
-    columns = ("Level", "D (s)", "Output (tok/s)", "Requests (r/s)", "TTFT P99 (ms)", "TPOT P99 (ms)", "In flight",
-               "Completion", "Verdict")  # fmt: skip
-    rows = [row_of(level_result, parameters) for level_result in load_sweep.level_results]
-    found.table("levels", "Level Log", columns, rows, queue_text(load_sweep.level_results))
+    columns = (*LOG, Column("Verdict", lambda result: verdict_text(result, limits_of(parameters))))
+    results = load_sweep.results
+    tabulate(found, "levels", "Level Log", columns, results, queue_text(results))
 
 
-def row_of(level_result: LevelResult, parameters: Parameters) -> tuple[Cell, ...]:
-    level, verdict = level_result.level, level_result.verdict
-    words = [state_of(verdict), *verdict.fired]
-    decision = judge(level_result, limits_of(parameters))
-    if verdict.decision is Decision.PASS and decision is not Decision.PASS:
-        state = "met" if meets(level, limits_of(parameters)) else "missed"
+def verdict_text(result: LevelResult, limits: dict[str, float]) -> str:
+    """The verdict, the criteria that fired, and whether a level that passed them met its objectives."""
+    words, decision = [state_of(result.verdict), *result.verdict.fired], judge(result, limits)
+    if result.verdict.decision is Decision.PASS and decision is not Decision.PASS:
+        state = "met" if meets(result.level, limits) else "missed"
         words.append(f"objective {state}" + (", client limited" if decision is Decision.CLIENT else ""))
-    return (
-        f"{level_result.load:g}",
-        level.settings.load.duration,
-        level.output_tok_s,
-        level.req_s,
-        level.figure("ttft", "p99"),
-        level.figure("tpot", "p99"),
-        verdict.figures.get("in_flight_mean"),
-        verdict.figures.get("completion_rate"),
-        ", ".join(words),
-    )
+    return ", ".join(words)
 
 
-def curve(load_sweep: LoadSweep, found: Findings, unit: str) -> None:
+def curves(load_sweep: LoadSweep, found: Findings, unit: str) -> None:
     """Throughput and P99 TTFT over the load."""
-    level_results = sorted(load_sweep.level_results, key=lambda level_result: level_result.load)
-    x = tuple(level_result.load for level_result in level_results)
-    output = tuple(level_result.level.output_tok_s for level_result in level_results)
-    ttft = tuple(level_result.level.figure("ttft", "p99") for level_result in level_results)
-    found.plot(FindingPlot("throughput", "Output throughput over load", "line", (FindingSeries("output", output, x),),
-                    ("load", unit, None), ("throughput", "tok/s", None)))  # fmt: skip
-    found.plot(FindingPlot("ttft", "P99 TTFT over load", "line", (FindingSeries("TTFT P99", ttft, x),), ("load", unit, None),
-                    ("TTFT", "ms", True)))  # fmt: skip
+    results = sorted(load_sweep.results, key=lambda one: one.load)
+    x, load = tuple(one.load for one in results), ("load", unit, None)
+    output = FindingSeries("output", tuple(one.output_tok_s for one in results), x)
+    ttft = FindingSeries("TTFT P99", tuple(one.figure("ttft", "p99") for one in results), x)
+    achieved = ("throughput", "tok/s", None)
+    found.plot(FindingPlot("throughput", "Output throughput over load", "line", (output,), load, achieved))
+    found.plot(FindingPlot("ttft", "P99 TTFT over load", "line", (ttft,), load, ("TTFT", "ms", True)))
 
 
 def validate(parameters: Parameters, settings: RunSettings) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,16 +12,31 @@ from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.procedure import TtftFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import Level
+from fastllmload.experiment.level.tables import Column, figure, success, tabulate, transpose
 from fastllmload.experiment.report.findings import LOAD, NOTHING, SHARE, Findings
 from fastllmload.metrics.distribution.percentiles import percentile
+from fastllmload.metrics.request.durations import ttft
 from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, by_count, fewer
-from fastllmload.records import layout
 from fastllmload.settings import RunSettings
 
 COUNT, LEAST_P99, LEAST_P999 = 10_000, 1_000, 10_000
 BUCKETS = (0, 256, 512, 1024, 2048, 4096)
-ROWS = (("P50", "p50"), ("P90", "p90"), ("P95", "p95"), ("P99", "p99"), ("P99.9", "p999"), ("Mean", "mean"),
-        ("Min", "min"), ("Max", "max"))  # fmt: skip
+STATISTICS = {"p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9", "mean": "Mean", "min": "Min",
+              "max": "Max"}  # fmt: skip
+RESULTS: tuple[Column[Level], ...] = (
+    Column("Requests", lambda level: samples(level), LOAD),
+    *(figure("ttft", key, f"TTFT {name} (ms)") for key, name in STATISTICS.items()),
+    success("Success rate", reveals=SHARE),
+    figure("ttft_sched", "p99", "TTFT P99 from the intended instant (ms)"),
+)
+Bucket = tuple[str, npt.NDArray[np.float64]]  # range of input lengths, TTFT in ms, ascending
+BY_LENGTH: tuple[Column[Bucket], ...] = (
+    Column("Input Tokens", lambda bucket: bucket[0]),
+    Column("P50 (ms)", lambda bucket: percentile(bucket[1], 0.5)),
+    Column("P95 (ms)", lambda bucket: percentile(bucket[1], 0.95)),
+    Column("P99 (ms)", lambda bucket: percentile(bucket[1], 0.99)),
+    Column("n", lambda bucket: len(bucket[1]), LOAD),
+)
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,29 +54,24 @@ def levels(given: Conditions[Parameters]) -> Iterator[Level]:
 
 def analyze(level: Level, given: Conditions[Parameters]) -> None:
     """The draft's two tables and the CDF."""
-    parameters, found = given.parameters, given.found
-    n = int(level.figure("ttft", "n") or 0)
+    n, asked, found = samples(level), given.parameters.request_count, given.found
     found.values = TtftFindings(
         requests=n,
-        request_count=parameters.request_count,
-        **{f"ttft_{key}_ms": level.figure("ttft", key) for _, key in ROWS},
+        request_count=asked,
+        **{f"ttft_{key}_ms": level.figure("ttft", key) for key in STATISTICS},
         ttft_sched_p99_ms=level.figure("ttft_sched", "p99"),
         success_rate=level.success_rate,
     )
-    rows: list[tuple[str, Any]] = [("Requests", n)]
-    rows += [(f"TTFT {name} (ms)", level.figure("ttft", key)) for name, key in ROWS]
-    success = level.success_rate
-    rows += [("Success rate", "n/a" if success is None else f"{success:.2%}")]
-    rows += [("TTFT P99 from the intended instant (ms)", level.figure("ttft_sched", "p99"))]
-    notes = [sufficiency(n, parameters.request_count)] if n < LEAST_P999 else []
-    found.table(
-        "ttft-results", "TTFT Results", ("Metric", "Value"), rows, *notes, reveals=NOTHING,
-        row_reveals=(LOAD, *(NOTHING for _ in ROWS), SHARE, NOTHING),
-    )  # fmt: skip
+    notes = [sufficiency(n, asked)] if n < LEAST_P999 else []
+    transpose(found, "ttft-results", "TTFT Results", RESULTS, {"Value": level}, *notes)
     by_length(level, found)
     found.say("queue wait and prefill time: not measured, they need server data", public=True)
-    if n < LEAST_P999:
-        found.deviate(notes[0])
+    for note in notes:
+        found.deviate(note)
+
+
+def samples(level: Level) -> int:
+    return int(level.figure("ttft", "n") or 0)
 
 
 def sufficiency(n: int, asked: int) -> str:
@@ -72,31 +81,20 @@ def sufficiency(n: int, asked: int) -> str:
 
 
 def by_length(level: Level, found: Findings) -> None:
-    """*TTFT by Input Length*, if input lengths vary; left-closed buckets."""
-    lengths, ttft = samples(level)
-    found.plot(
-        FindingPlot("ttft-cdf", "TTFT", "cdf", (FindingSeries("TTFT", tuple(ttft.tolist())),), y=("TTFT", "ms", None))
-    )
+    """The CDF, and *TTFT by Input Length* if input lengths vary; left-closed buckets."""
+    rows = level.answered
+    lengths, times = rows["input_target"].astype(np.int64), ttft(rows) / 1e6
+    cdf = FindingSeries("TTFT", tuple(times.tolist()))
+    found.plot(FindingPlot("ttft-cdf", "TTFT", "cdf", (cdf,), y=("TTFT", "ms", None)))
     if not len(lengths) or lengths.min() == lengths.max():
         return
-    rows = []
+    buckets = []
     for low, high in zip(BUCKETS, (*BUCKETS[1:], np.inf), strict=True):
-        inside = np.sort(ttft[(lengths >= low) & (lengths < high)])
-        if len(inside):
-            name = f"{low:,}+" if high == np.inf else f"{low:,}-{int(high) - 1:,}"
-            rows.append((name, *(percentile(inside, q) for q in (0.5, 0.95, 0.99)), len(inside)))
-    found.table(
-        "ttft-by-length", "TTFT by Input Length", ("Input Tokens", "P50 (ms)", "P95 (ms)", "P99 (ms)", "n"), rows,
-        found.publish(f"a P99 needs {LEAST_P99:,} samples"), reveals=NOTHING,
-        column_reveals=(NOTHING, NOTHING, NOTHING, NOTHING, LOAD),
-    )  # fmt: skip
-
-
-def samples(level: Level) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Input tokens and TTFT in ms of every successful request of the level."""
-    rows = level.run.rows
-    ok = rows[(rows["phase"] == layout.MEASURE) & (rows["status"] == layout.OK) & (rows["t_first"] > 0)]
-    return ok["input_target"].astype(np.int64), (ok["t_first"] - ok["t_submit"]) / 1e6
+        name = f"{low:,}+" if high == np.inf else f"{low:,}-{int(high) - 1:,}"
+        buckets.append((name, np.sort(times[(lengths >= low) & (lengths < high)])))
+    filled = [bucket for bucket in buckets if len(bucket[1])]
+    note = found.publish(f"a P99 needs {LEAST_P99:,} samples")
+    tabulate(found, "ttft-by-length", "TTFT by Input Length", BY_LENGTH, filled, note, reveals=NOTHING)
 
 
 def validate(parameters: Parameters, settings: RunSettings) -> None:

@@ -14,7 +14,7 @@ from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.run_page.over_time import time_chart
 from fastllmload.report.series.axis import Floats, TimeAxis
 from fastllmload.telemetry.files import INDEX, ROWS
-from fastllmload.telemetry.series import Telemetry, TelemetrySeries, load
+from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries, load
 
 MOST_LINES, MOST_CHARTS = 6, 24
 SHARES = ("share", "ratio", "1")
@@ -78,7 +78,7 @@ def _has_nonzero_neighbour(curve: TelemetryCurve, curves: Sequence[TelemetryCurv
     )
 
 
-def _notes(found: Telemetry, zero: Sequence[TelemetryCurve]) -> Iterator[str]:
+def _notes(found: TelemetryRecord, zero: Sequence[TelemetryCurve]) -> Iterator[str]:
     """Series that are not drawn, sources, and problems of sources."""
     if zero:
         yield f"Always zero: {', '.join(dict.fromkeys(curve.name for curve in zero))}."
