@@ -104,7 +104,8 @@ class Level:
     def answered(self) -> Rows:
         """Rows of the measured requests that succeeded and had a first token."""
         rows = self.run.rows
-        return rows[(rows["phase"] == layout.MEASURE) & (rows["status"] == layout.OK) & (rows["t_first"] > 0)]
+        answered: Rows = rows[(rows["phase"] == layout.MEASURE) & (rows["status"] == layout.OK) & (rows["t_first"] > 0)]
+        return answered
 
     def figure(self, name: str, statistic: str = "value") -> float | None:
         """`metrics.<name>.<statistic>`, or its lower bound where requests did not end; None if it was not measured."""
