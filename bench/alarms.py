@@ -67,7 +67,7 @@ def within(samples: list[Sample], statistic: str, one_plan: bool) -> Change | No
     values = figure_value(samples[0], statistic), figure_value(samples[1], statistic)
     figure = ComparedFigure(statistic, "latency", statistic, "ms")
     if one_plan:
-        return change_of_pairs(figure, Pairs(samples[0], samples[1], 1.0), values, 0.5)
+        return change_of_pairs(figure, Pairs(samples[0], samples[1]), values, 0.5)
     levels = {} if statistic == "mean" else {statistic: LEVELS[statistic]}
     if any(isinstance(intervals(sample, levels)[statistic], NotEstimable) for sample in samples):
         return None

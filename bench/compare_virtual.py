@@ -165,7 +165,7 @@ def changes(base: Run, new: Run) -> dict[str, Change]:
     """By figure, as `p99_ttft`."""
     found = {}
     for metric in METRICS:
-        pairs = Pairs(base[metric], new[metric], 1.0)
+        pairs = Pairs(base[metric], new[metric])
         for name in STATISTICS:
             a, b = (float(s.values.mean()) if name == "mean" else s.at(LEVELS[name]) for s in (pairs.a, pairs.b))
             found[f"{name}_{metric}"] = change_of_pairs(ComparedFigure(name, metric, name, "ms"), pairs, (a, b), 0.5)

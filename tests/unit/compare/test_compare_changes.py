@@ -92,7 +92,7 @@ def test_three_runs_against_three_are_welch_on_run_values() -> None:
     expected = stats.ttest_ind(b, a, equal_var=False)
     assert found.change.test == "welch" and found.change.p == pytest.approx(expected.pvalue)
     assert found.change.relative == pytest.approx(np.mean(b) / np.mean(a) - 1)
-    assert found.base.interval == pytest.approx(stats.t.interval(0.95, 2, np.mean(a), stats.sem(a)))
+    assert found.base.ci95 == pytest.approx(stats.t.interval(0.95, 2, np.mean(a), stats.sem(a)))
     assert found.change.p_holm == pytest.approx(min(1.0, 4 * expected.pvalue), rel=0.8)
     assert found.result == "worse"
 

@@ -58,7 +58,7 @@ def engine_pair(rng: np.random.Generator, slower: float) -> Pairs:
     """Lengths of the plan spread both sides alike by 30 %; batches, shared for some 10 requests, by 3 % a side."""
     lengths = 0.3 * rng.standard_normal(N)
     a, b = (np.exp(lengths + 0.03 * level_walk(rng, 10) + 0.02 * rng.standard_normal(N)) for _ in range(2))
-    return Pairs(sample(a), sample((1 + slower) * b), 1.0)
+    return Pairs(sample(a), sample((1 + slower) * b))
 
 
 def judged(pairs: Pairs, statistic: str) -> bool | None:
@@ -84,7 +84,7 @@ def test_neighbours_that_depend_on_each_other_raise_no_more_alarms() -> None:
     rng, alarms = np.random.default_rng(2), 0
     for _ in range(200):
         a, b = (np.exp(0.05 * level_walk(rng, 50)) for _ in range(2))
-        alarms += bool(judged(Pairs(sample(a), sample(b), 1.0), "mean"))
+        alarms += bool(judged(Pairs(sample(a), sample(b)), "mean"))
     assert alarms <= 20  # as independent requests they would raise 140
 
 
@@ -110,7 +110,7 @@ def test_what_lasts_longer_than_a_block_widens_the_interval(monkeypatch: pytest.
 def mean_interval(a: Floats, b: Floats) -> float | None:
     """Its width; None where the runs drift apart."""
     values = float(a.mean()), float(b.mean())
-    found = change_of_pairs(ComparedFigure("mean", "ttft", "mean", "ms"), Pairs(sample(a), sample(b), 1.0), values, 0.5)
+    found = change_of_pairs(ComparedFigure("mean", "ttft", "mean", "ms"), Pairs(sample(a), sample(b)), values, 0.5)
     return None if found.interval is None else found.interval[1] - found.interval[0]
 
 
@@ -118,12 +118,12 @@ def test_runs_that_drift_apart_have_no_difference_to_claim() -> None:
     """A stall of seconds in one of two equal runs: the backlog that it leaves is worked off within the run."""
     rng = np.random.default_rng(8)
     a, b = (0.3 * np.exp(0.1 * rng.standard_normal(N)) for _ in range(2))
-    late = Pairs(sample(a), sample(b + np.linspace(4, 1, N)), 1.0)
+    late = Pairs(sample(a), sample(b + np.linspace(4, 1, N)))
     found = change_of_pairs(
         ComparedFigure("mean", "ttft", "mean", "ms"), late, (float(a.mean()), float(b.mean()) + 2.5), 0.5
     )
     assert found.p is None and found.why_not is not None and "drift apart" in found.why_not
-    slower = Pairs(sample(a), sample(1.25 * b), 1.0)
+    slower = Pairs(sample(a), sample(1.25 * b))
     assert drifted_apart(slower) is None and judged(slower, "mean")
 
 
@@ -142,7 +142,7 @@ def test_a_tail_without_requests_is_not_estimable() -> None:
 
 def test_a_run_against_itself_differs_by_nothing_but_what_runs_may() -> None:
     pairs = engine_pair(np.random.default_rng(5), 0.0)
-    found = change_of_pairs(ComparedFigure("mean", "ttft", "mean", "ms"), Pairs(pairs.a, pairs.a, 1.0), (1.0, 1.0), 0.5)
+    found = change_of_pairs(ComparedFigure("mean", "ttft", "mean", "ms"), Pairs(pairs.a, pairs.a), (1.0, 1.0), 0.5)
     assert found.p == 1.0 and found.relative_interval is not None
     assert found.relative_interval[1] > BETWEEN_RUNS
 
@@ -150,9 +150,7 @@ def test_a_run_against_itself_differs_by_nothing_but_what_runs_may() -> None:
 def test_values_of_zero_have_no_logarithm_but_a_difference() -> None:
     rng = np.random.default_rng(6)
     a = rng.exponential(1.0, N) * (rng.random(N) > 0.6)
-    found = change_of_pairs(
-        ComparedFigure("p50", "x", "p50", "ms"), Pairs(sample(a), sample(a + 5.0), 1.0), (0.0, 5.0), 0.5
-    )
+    found = change_of_pairs(ComparedFigure("p50", "x", "p50", "ms"), Pairs(sample(a), sample(a + 5.0)), (0.0, 5.0), 0.5)
     assert found.interval is not None and found.interval[0] < 5.0 < found.interval[1] and found.shown
 
 
@@ -220,7 +218,7 @@ def test_equal_engines_near_their_limit_raise_no_more_alarms_than_stated() -> No
     alarms = Counter[bool | None]()
     for seed in range(80):
         base, new = virtual_pair(SETTINGS["h100-8b, near its limit"], seed, 0.0)
-        alarms[judged(Pairs(base["ttft"], new["ttft"], 1.0), "mean")] += 1
+        alarms[judged(Pairs(base["ttft"], new["ttft"]), "mean")] += 1
     assert alarms[None] <= 4 and alarms[True] <= 8  # 5 % and two standard errors
 
 
@@ -228,10 +226,10 @@ def test_plain_differences_are_judged_where_both_levels_wander() -> None:
     """Both levels grow tenfold, and the difference with them: about one ratio nothing is left of how far it may go."""
     rng, grown = np.random.default_rng(22), np.linspace(0.1, 1.0, N)
     a, b = (grown * share + 0.001 * rng.standard_normal(N) for share in (1.0, 1.05))
-    (factor, df), *others = _backlog_errors(Pairs(sample(a), sample(b), 1.0))
+    (factor, df), *others = _backlog_errors(Pairs(sample(a), sample(b)))
     assert not others and factor > 20 and df == LEAST_DF
     steady = a - grown + 1.0
-    assert _backlog_errors(Pairs(sample(steady), sample(b), 1.0)) == []
+    assert _backlog_errors(Pairs(sample(steady), sample(b))) == []
 
 
 def test_what_a_batch_does_to_the_time_of_a_token_is_no_backlog() -> None:
@@ -239,5 +237,5 @@ def test_what_a_batch_does_to_the_time_of_a_token_is_no_backlog() -> None:
     found = Counter[bool | None]()
     for seed in range(20):
         base, new = virtual_pair(SETTINGS["h100-8b"], seed, 0.06)
-        found.update(judged(Pairs(base[name], new[name], 1.0), "mean") for name in ("tpot", "e2e"))
+        found.update(judged(Pairs(base[name], new[name]), "mean") for name in ("tpot", "e2e"))
     assert found[True] >= 36
