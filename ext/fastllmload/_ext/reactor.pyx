@@ -425,12 +425,12 @@ cdef class Reactor(Releases):
             at = self.words + k.WORDS + k.HISTOGRAMS * HDR_WORDS + k.STALL_WORDS * (self.words[k.W_STALLS] % k.STALL_RING)
             at[0] = begin
             at[1] = end - begin
-            at[2] = -1 if delay < 0 or self.run_delay < 0 else min(delay - self.run_delay, end - begin)
+            at[2] = -1 if delay < 0 or self.run_delay < 0 else max(1, min(delay - self.run_delay, end - begin))
             at[3] = min(thread_cpu_ns() - self.cpu_time, end - begin)
             if asleep:
                 at[2] = max(at[2], end - max(begin, asleep) - at[3])
             if wire_stops() != self.times_stops:
-                at[2] = 0  # a signal stopped the thread, whatever it waited for besides
+                at[2] = 0  # a signal stopped the thread, whatever it waited for besides; 0 in no other case
             self.words[k.W_STALLS] += 1
             self.times_due = True
 

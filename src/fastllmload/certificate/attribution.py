@@ -52,6 +52,14 @@ def ready_stalls(record: WorkerRecord) -> Times:
     return found
 
 
+def stalls_without_signal(record: WorkerRecord) -> Times:
+    """Rows (begin, end) of the stalls that no signal ended: one that did has no time ready to run."""
+    if record.stalls is None or record.stall_ready is None:
+        return NO_STALLS if record.stalls is None else record.stalls
+    found: Times = record.stalls[record.stall_ready != 0]
+    return found
+
+
 def host_intervals(evidence: CertificateEvidence) -> Times:
     """Rows (begin, end) of intervals in which the host gave no processor to any process, or to a worker."""
     if evidence.host.throttled:  # the client's own quota also stops the thread that measures hiccups
@@ -62,9 +70,11 @@ def host_intervals(evidence: CertificateEvidence) -> Times:
 
 
 def stolen_stalls(evidence: CertificateEvidence) -> Times:
-    """Rows (begin, end) of the stalls during which the hypervisor took CPU time of at least half their length."""
+    """Rows (begin, end) of the stalls during which the hypervisor took CPU time of at least half their length. Steal is
+    known by the quarter of a second, in which far more stalls may lie: those that a signal stopped do not count.
+    """
     times, ns = evidence.host.steal_t_ns, evidence.host.steal_ns
-    own = worker_stalls(evidence)
+    own = np.concatenate([NO_STALLS, *map(stalls_without_signal, evidence.workers)])
     if len(times) < 2 or not len(own):
         return NO_STALLS
     # Steal is counted in ticks and sampled about every 250 ms: take the samples around a stall.

@@ -428,12 +428,19 @@ def stalled(ready_share: float, **host: Any) -> CertificateEvidence:
         (0.9, {}, "host"),
         (0.3, {}, "generator"),
         (0.9, {"throttled": True}, "generator"),
-        (0.0, {"steal_t_ns": START_NS + np.arange(20) * 1_000_000_000, "steal_ns": np.arange(20) * 10 * MS}, "host"),
-        (0.0, {"steal_t_ns": START_NS + np.arange(20) * 1_000_000_000, "steal_ns": np.arange(20) * MS}, "generator"),
+        (0.01, {"steal_t_ns": START_NS + np.arange(20) * 1_000_000_000, "steal_ns": np.arange(20) * 10 * MS}, "host"),
+        (0.01, {"steal_t_ns": START_NS + np.arange(20) * 1_000_000_000, "steal_ns": np.arange(20) * MS}, "generator"),
+        (
+            0.0,
+            {"steal_t_ns": START_NS + np.arange(20) * 1_000_000_000, "steal_ns": np.arange(20) * 10 * MS},
+            "generator",
+        ),
     ],
 )
 def test_the_cause_of_lateness(ready_share: float, host: dict[str, Any], cause: str) -> None:
-    """The host where the thread was ready without a processor, or the hypervisor took it; else the generator."""
+    """The host where the thread was ready without a processor, or the hypervisor took it; else the generator, as where a
+    signal stopped it (ready for exactly 0 ns) while the hypervisor was busy elsewhere.
+    """
     found = judge_evidence(stalled(ready_share, **host))
     assert causes(found)["uncertain_figure"] == cause
     assert ("quota" in found.reasons[0].text) is bool(host.get("throttled"))
