@@ -19,7 +19,7 @@ from fastllmload.experiment.level.verdict import COMPLETION, NO_GAIN, QUEUE, Lev
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.procedure_test import Conditions
 from fastllmload.procedure.run import client_limited_text
-from fastllmload.procedure.tests import fairness, guardrail
+from fastllmload.procedure.tests import fairness, guardrail, prefix_cache
 from fastllmload.procedure.tests.capacity import Levels, Parameters, count_matching
 from fastllmload.procedure.tests.fairness import CLASSES, MIXED, expected_tokens, overloaded
 from fastllmload.procedure.tests.memory_pressure import preempted, preemption_text
@@ -51,6 +51,15 @@ def test_same_tokens_follow_from_the_workloads_definition() -> None:
 )
 def test_no_preemption_needs_a_count_of_every_level(counted: list[tuple[float, int | None]], said: list[str]) -> None:
     assert [value for value in said if value not in preemption_text(counted)] == []
+
+
+def test_a_hit_rate_that_is_not_stated_has_its_reason(tmp_path: Path) -> None:
+    metrics = ({"cache_hit_rate": {"value": 0.5}}, {"cache_hit_rate": {"value": None, "note": "null: another unit"}})
+    levels = {
+        state: Level(0, state, RunSettings(), tmp_path, typed({"metrics": each}))
+        for state, each in zip(("off", "warm"), metrics, strict=True)
+    }
+    assert list(prefix_cache.hit_notes(levels)) == ["cache hit rate, warm: null: another unit"]
 
 
 def test_levels_that_the_client_spoilt_are_one_sentence(tmp_path: Path) -> None:

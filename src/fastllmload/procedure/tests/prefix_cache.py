@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,6 +135,8 @@ def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
         "prefix-cache-gain", "What the Cache Saves", ("Metric", "Value"), [gain[:2] for gain in gains],
         found.publish(HIT_RATE), reveals=NOTHING, row_reveals=[gain[2] for gain in gains],
     )  # fmt: skip
+    for sentence in hit_notes(levels):
+        found.say(sentence)
     if parts := split(levels):
         columns = ("Requests", *(f"{STATES[state]}, TTFT P50 (ms)" for state in levels))
         found.table("prefix-cache-parts", "Sharing and Other Requests", columns, parts, reveals=NOTHING)
@@ -150,6 +152,14 @@ def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
         FindingSeries(STATES[state], tuple(ttft_ms(level.answered)[:MOST_SHOWN])) for state, level in levels.items()
     )
     found.plot(FindingPlot("ttft-cdf", "TTFT by state of the cache", "cdf", series, y=("TTFT", "ms", None)))
+
+
+def hit_notes(levels: Mapping[str, Level]) -> Iterator[str]:
+    """Why a hit rate is not stated: the server counts other tokens than the plan."""
+    for state, level in levels.items():
+        note = level.document.metric("cache_hit_rate").note
+        if note is not None:
+            yield f"cache hit rate, {state}: {note}"
 
 
 def ttft_ms(rows: npt.NDArray[Any]) -> list[float]:
