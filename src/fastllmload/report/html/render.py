@@ -47,7 +47,7 @@ ICONS = {
     "note": "M12 10.5v7M12 6.6v.1",
 }
 TAGS = {"failures": "invalid", "incident": "suspect", "unsteady": "suspect"}
-WIDTH, HEIGHT, EDGE = 160.0, 22.0, 6.0  # px of the drawing of an interval
+WIDTH, HEIGHT, EDGE = 220.0, 22.0, 6.0  # px of the drawing of an interval
 WIDEST = 200.0  # the axis of intervals ends there, in the unit of the column
 
 
@@ -192,7 +192,7 @@ def render_table(given: Table) -> Markup:
     right = numeric_columns(rows, len(head))
     size = sum(max(map(len, column)) for column in zip(head, *rows, strict=True))
     reach = {k: reach_of([row[k] for row in given.rows if k < len(row)]) for k in range(len(head))}
-    named = (element("th", _cell(name, right[k]), _axis(reach[k]), scope="col") for k, name in enumerate(head))
+    named = (element("th", _named(name, right[k], reach[k]), scope="col") for k, name in enumerate(head))
     body = []
     for texts, raw in zip(rows, given.rows, strict=True):
         first, *others = (
@@ -210,7 +210,7 @@ def _cell(text: str, number: bool, raw: Cell = None, is_name: bool = False, reac
     """Of a stacked cell, a name has its name in run.json, and a value that is not exact is greyed."""
     words = element("span", visible(text, 600), class_=None if number else "words")
     if isinstance(raw, Bar):
-        return joined(_share(raw) if reach is None else _interval(raw, reach), words)
+        return element("span", _share(raw) if reach is None else _interval(raw, reach), words, class_="bar-cell")
     if not isinstance(raw, Stacked):
         return joined(text) if number else words
     if raw.tone:
@@ -230,10 +230,12 @@ def reach_of(column: Sequence[Cell]) -> float | None:
     return min(WIDEST, round_above(max(1.0, *ends))) if bars else None
 
 
-def _axis(reach: float | None) -> Markup | None:
+def _named(name: str, number: bool, reach: float | None) -> Markup:
+    """The head of a column; above marked bars with the ends of their axis."""
     if reach is None:
-        return None
-    return element("span", *(element("i", text) for text in (f"-{reach:g}", "0", f"+{reach:g}")), class_="axis")
+        return _cell(name, number)
+    ends = (element("i", text) for text in (f"-{reach:g}", "0", f"+{reach:g}"))
+    return element("span", element("span", *ends, class_="axis"), _cell(name, number), class_="bar-cell")
 
 
 def _share(cell: Bar) -> Markup | None:
