@@ -57,11 +57,11 @@ def render(blocks: Iterable[Block], figures: Figures | None = None, key: str = "
     found: list[Markup] = []
     charts: list[Markup] = []
     for number, block in enumerate(blocks):
-        name = f"{key}-{number}"
+        made = render_block(block, figures, f"{key}-{number}")
         if isinstance(block, Chart):
-            charts.append(figures.figure(block, block.key or name))
+            charts.append(made)
         else:
-            found += [*_row(charts), render_block(block, figures, name)]
+            found += [*_row(charts), made]
             charts = []
     return joined(*found, *_row(charts))
 
@@ -107,10 +107,7 @@ def render_block(block: Block, figures: Figures, key: str) -> Markup:
         case Card(title, inner):
             return element("div", element("h3", visible(title, 200)), render(inner, figures, key), class_="card")
         case Columns(inner):
-            columns = (
-                figures.figure(each, each.key or f"{key}-{n}") if isinstance(each, Chart)
-                else render_block(each, figures, f"{key}-{n}") for n, each in enumerate(inner)
-            )  # fmt: skip
+            columns = (render_block(each, figures, f"{key}-{n}") for n, each in enumerate(inner))
             return element("div", *columns, class_="grid")
         case Section():
             return _section(block, figures, block.key)

@@ -99,7 +99,7 @@ def _damaged(context: ReportContext) -> list[Callout]:
         if context.complete
         else "Figures that need these files are n/a"
     )
-    text = f". {tables}; charts that need these files are left out. {' '.join(context.damage)}"
+    text = f". {tables}; charts that need these files are left out. {'; '.join(context.damage)}"
     return [Callout((Strong(DAMAGED), text))]
 
 
