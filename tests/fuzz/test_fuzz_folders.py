@@ -207,6 +207,9 @@ def test_what_a_server_said_stays_text_in_every_output(tmp_path: Path) -> None:
     code, page = said_by(folder, "report", "--as", "html")
     assert code == 0 and "<script>alert" not in page and "\x1b" not in page
     assert "\x1b" not in (folder / "report.md").read_text() and "<script>" not in (folder / "report.md").read_text()
+    code, lines = said_by(folder, "export")
+    assert code == 0 and all(one.isprintable() or one == "\n" for one in lines)
+    assert all(json.loads(line)["url"] == HOSTILE for line in lines.splitlines())
     code, table = said_by(folder, "export", "--format", "csv")
     assert code == 0 and all(not line.startswith("=") for line in table.splitlines()), table[:300]
     assert "<script>" in table and all(one.isprintable() or one == "\n" for one in table)

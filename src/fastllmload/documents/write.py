@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,3 +42,10 @@ def values(value: Any) -> Any:
 @functools.cache
 def keys(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
     return list(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+
+
+def printable_json(text: str) -> str:
+    """JSON *text*, safe for a terminal: characters that are not printable, apart from line ends, become \\u escapes."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)

@@ -8,6 +8,7 @@ from typing import IO, Any
 
 import msgspec
 
+from fastllmload.documents.write import printable_json
 from fastllmload.export.columns import EVENTS_AT_ONCE, LISTS, REQUEST_COLUMNS, blocks, token_lists
 from fastllmload.records.run import Run
 
@@ -26,7 +27,7 @@ def record_blocks(run: Run) -> Iterator[list[dict[str, Any]]]:
 def export_jsonl(run: Run, stream: IO[bytes]) -> None:
     encoder = msgspec.json.Encoder()
     for records in record_blocks(run):
-        stream.write(encoder.encode_lines(records))
+        stream.write(printable_json(encoder.encode_lines(records).decode()).encode())
 
 
 def export_csv(run: Run, stream: IO[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -71,11 +70,11 @@ def report(folder: Path, form: str, output: Path | None, redact: bool) -> int:
 
 def readable(text: str, form: str) -> str:
     """*text* of a report without terminal control characters. HTML has escaped them already; JSON gets \\u escapes."""
-    if form == "html" or text.isprintable():
+    from fastllmload.documents.write import printable_json
+
+    if form == "html":
         return text
-    if form == "json":
-        return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text)
-    return on_screen(text)
+    return printable_json(text) if form == "json" else on_screen(text)
 
 
 def warn_of_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:

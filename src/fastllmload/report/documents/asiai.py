@@ -1,7 +1,7 @@
 """asiai's block (ASIAI-M1 to M8): median tok/s, mean and pooled spread, power, throttling, metadata.
 
-Prompt types are the run's request classes. Figures are the client's, counted from t_submit; the server's are listed
-separately.
+Prompt types are the run's request classes. An Ollama server's own figures come first; all others are the client's,
+counted from t_submit.
 """
 
 from __future__ import annotations
