@@ -227,12 +227,13 @@ Block = Simple | Chart | Tiles | Card | Columns | Section
 
 
 def simple(blocks: Iterable[Block]) -> Iterator[Simple]:
-    """*blocks* for a format without layout: charts are left out, tiles are facts."""
+    """*blocks* for a format without layout: charts are left out with their headings, tiles are facts."""
     for block in blocks:
         match block:
             case Section(title, inner):
-                yield from [Heading(title)] if title else []
-                yield from simple(inner)
+                found = list(simple(inner))
+                yield from [Heading(title)] if title and found else []
+                yield from found
             case Card(title, inner):
                 yield from (Heading(title, 3), *simple(inner))
             case Columns(inner):

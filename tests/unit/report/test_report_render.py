@@ -123,6 +123,5 @@ def test_texts_are_wrapped_below_their_beginning() -> None:
 
 def test_charts_are_only_on_pages() -> None:
     chart = Chart("Rates", [Series("sent", [1.0, 2.0], [1.0, 2.0])])
-    assert {name for name, render in RENDERERS.items() if "Rates" in render([Section("Over time", [chart])])} == {
-        "html"
-    }
+    shown = {name: render([Section("Over time", [chart])]) for name, render in RENDERERS.items()}
+    assert {name for name, text in shown.items() if text.strip()} == {"html"} and "Rates" in shown["html"]
