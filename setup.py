@@ -25,6 +25,7 @@ MODES = {
 # -Wno lines silence what Cython itself generates, not what we write.
 GENERATED = ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
 CORES = len(os.sched_getaffinity(0))
+SHARED = "fastllmload._ext._shared"  # what Cython would generate into each module (memory views, functions), compiled once
 MODULES = sorted(path.rsplit("/", 1)[1][:-4] for path in glob("ext/fastllmload/_ext/*.pyx"))
 
 
@@ -35,18 +36,19 @@ def extensions() -> list[Extension]:
     only = [name for name in os.environ.get("FLL_ONLY", "").split(",") if name]
     compile_args, link_args = MODES[mode]
     sources = sorted(glob("ext/fastllmload/_ext/*.p[yx][xd]") + glob("ext/fastllmload/_ext/*.h"))
-    return [
+    given = {"extra_compile_args": compile_args + GENERATED, "extra_link_args": link_args}
+    modules = [
         Extension(
             f"fastllmload._ext.{name}",
             [f"ext/fastllmload/_ext/{name}.pyx"],
             include_dirs=["ext/fastllmload/_ext"],
             depends=sources,
-            extra_compile_args=compile_args + GENERATED,
-            extra_link_args=link_args,
+            **given,
         )
         for name in MODULES
         if not only or name in only
     ]
+    return modules if only else [*modules, Extension(SHARED, ["ext/fastllmload/_ext/_shared.c"], **given)]
 
 
 def compiled() -> list[Extension]:
@@ -59,6 +61,7 @@ def compiled() -> list[Extension]:
         extensions(),
         include_path=["ext"],
         build_dir=None if traced else "build/cython",  # Cython's plugin of coverage wants the C file beside its source
+        shared_utility_qualified_name=SHARED,
         compiler_directives={"language_level": "3str", "linetrace": traced},
         nthreads=CORES if sys.version_info < (3, 14) else 0,  # the pool needs fork, which 3.14 no longer starts with
     )

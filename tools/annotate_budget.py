@@ -66,6 +66,8 @@ def scores(source: Path) -> dict[int, int]:
             "cython",
             "-3",
             "--annotate",
+            "--shared",
+            "fastllmload._ext._shared",
             "--module-name",
             f"fastllmload._ext.{source.stem}",
             "-I",
