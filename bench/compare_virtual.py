@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -132,7 +133,7 @@ def run(setting: Setting, plan: Plan, slower: float, rng: np.random.Generator) -
     trial.arrive(max(1, int(sent[0] - ahead)), 1, 20)  # sets the phase of the steps; not measured
     for k, at in enumerate(sent.tolist()):
         trial.arrive(at, int(plan.prompt[k]), int(plan.answer[k]), hashes=hashes_of(setting, plan, k, profile))
-    tokens = np.array(trial.run(), np.int64)
+    tokens = np.fromiter(chain.from_iterable(trial.run()), np.int64).reshape(-1, 3)
     tokens = tokens[tokens[:, 1] > 0]
     bursts, place = np.unique(tokens[:, 0], return_inverse=True)
     read = host.delayed(bursts, READ_US, rng)

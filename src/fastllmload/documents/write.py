@@ -29,7 +29,11 @@ def values(value: Any) -> Any:
     if isinstance(value, Document):
         optional = value.optional()
         fields = [(name, key, getattr(value, name)) for name, key in keys(type(value))]
-        return {key: values(one) for name, key, one in fields if name not in optional or one not in NO_VALUES}
+        return {
+            key: one if type(one) in PLAIN else values(one)
+            for name, key, one in fields
+            if name not in optional or one not in NO_VALUES
+        }
     if isinstance(value, (list, tuple)):
         return [values(one) for one in value]
     if isinstance(value, Mapping):

@@ -62,37 +62,45 @@ def t_quantile(p: float, df: float) -> float:
         raise ValueError(f"a quantile needs a probability between 0 and 1, not {p}")
     if p < 0.5:
         return -t_quantile(1 - p, df)
-    tail = 2 * (1 - p)
-    return _root(lambda t: tail - t_two_sided(t, df))
+    tail, high = 2 * (1 - p), 1.0
+    while t_two_sided(high, df) > tail:
+        high *= 2
+    return _root(lambda t: tail - t_two_sided(t, df), lambda t: _density(t, df), high / 2, high)
+
+
+def _density(t: float, df: float) -> float:
+    """Density of |T|."""
+    if math.isinf(df):
+        return math.sqrt(2 / math.pi) * math.exp(-t * t / 2)
+    top = (df + 1) / 2
+    power = math.lgamma(top) - math.lgamma(df / 2) - top * math.log1p(t * t / df)
+    return 2 * math.exp(power) / math.sqrt(df * math.pi)
 
 
 def beta_quantile(p: float, a: float, b: float) -> float:
-    """x with I_x(a, b) = *p*, by Newton's method, with bisection where a step would leave the bracket."""
-    low, high, x = 0.0, 1.0, a / (a + b)
+    """x with I_x(a, b) = *p*."""
     front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+
+    def density(x: float) -> float:
+        return math.exp(front + (a - 1) * math.log(x) + (b - 1) * math.log1p(-x))
+
+    return _root(lambda x: incomplete_beta(x, a, b) - p, density, a / (a + b), 1.0)
+
+
+def _root(rising: Callable[[float], float], slope: Callable[[float], float], x: float, high: float) -> float:
+    """Zero between 0 and *high*, by Newton's method from *x* on, with bisection where a step would leave the bracket."""
+    low = 0.0
     for _ in range(200):
-        off = incomplete_beta(x, a, b) - p
+        off, steep = rising(x), slope(x)
+        if off == 0:
+            break
         low, high = (x, high) if off < 0 else (low, x)
-        slope = math.exp(front + (a - 1) * math.log(x) + (b - 1) * math.log1p(-x))
-        new = x - off / slope if slope > 0 else low
+        new = x - off / steep if steep > 0 else low
         new = new if low < new < high else (low + high) / 2
-        if abs(new - x) <= PRECISION * x or new in (0.0, 1.0):
+        if abs(new - x) <= PRECISION * x or new in (low, high):
             return new
         x = new
     return x
-
-
-def _root(rising: Callable[[float], float]) -> float:
-    """Zero of a function that rises from 0 on: doubling, then bisection to the last bit."""
-    low, high = 0.0, 1.0
-    while rising(high) < 0:
-        low, high = high, 2 * high
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
-    return (low + high) / 2
 
 
 def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
