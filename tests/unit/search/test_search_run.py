@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,15 @@ def run(
     terms = SearchTerms(folder, settle_s=0, warm=False)
     code = run_search(settings, None, parameters, terms, Console(str, quiet=True))
     return code, json.loads((folder / "search.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], list[str]]:
+    """A finished search of 40 requests/s: its folder, search.json, and the names of its runs."""
+    folder, target = tmp_path_factory.mktemp("whole") / "s", SlotTarget(SlotServer(8, 0.2))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _, document = run(monkeypatch, folder, target)
+    return folder, document, target.measured
 
 
 def held(document: dict[str, Any], truth: float) -> bool:
@@ -129,12 +139,14 @@ def test_a_search_is_shown_again_in_its_forms(monkeypatch: pytest.MonkeyPatch, t
 
 @pytest.mark.parametrize("kill_at", [0, 1, 3, 6])
 def test_a_killed_search_goes_on_and_finds_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kill_at: int
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    uninterrupted: tuple[Path, dict[str, Any], list[str]],
+    kill_at: int,
 ) -> None:
     """Killed in any level: started again it repeats no finished level, and the answer is the uninterrupted one."""
     server = SlotServer(8, 0.2)
-    whole = SlotTarget(server)
-    _, expected = run(monkeypatch, tmp_path / "whole", whole)
+    whole, expected, measured = uninterrupted
     killed = SlotTarget(server, kill_at=kill_at)
     with pytest.raises(Killed):
         run(monkeypatch, tmp_path / "cut", killed)
@@ -143,14 +155,17 @@ def test_a_killed_search_goes_on_and_finds_the_same(
     pooled_decision = SlotTarget(server)
     _, document = run(monkeypatch, tmp_path / "cut", pooled_decision)
     assert document["answer"] == expected["answer"]
-    assert saved_report(tmp_path / "cut", "terminal") == saved_report(tmp_path / "whole", "terminal")
-    assert killed.measured + pooled_decision.measured == whole.measured
+    assert saved_report(tmp_path / "cut", "terminal") == saved_report(whole, "terminal")
+    assert killed.measured + pooled_decision.measured == measured
     assert document["starts"] == 2
 
 
-def test_a_finished_search_started_again_measures_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_finished_search_started_again_measures_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uninterrupted: tuple[Path, dict[str, Any], list[str]]
+) -> None:
     """Other parameters in the same folder are refused, with what differs."""
-    _, first = run(monkeypatch, tmp_path / "s", SlotTarget(SlotServer(8, 0.2)))
+    folder, first, _ = uninterrupted
+    shutil.copytree(folder, tmp_path / "s")
     pooled_decision = SlotTarget(SlotServer(8, 0.2))
     _, second = run(monkeypatch, tmp_path / "s", pooled_decision)
     assert pooled_decision.measured == [] and second["answer"] == first["answer"]
