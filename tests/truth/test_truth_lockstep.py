@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from truth_bench import measure, until_quiet
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.clock
 
 STREAMS = 512
 COALESCED = 2

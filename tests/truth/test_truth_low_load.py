@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from truth_bench import CONTENT, measure, until_quiet, within
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.clock
 
 
 def test_figures_are_the_servers_own(tmp_path: Path) -> None:

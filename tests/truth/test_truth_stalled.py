@@ -18,8 +18,6 @@ from fastllmload.simulator.truth import load as load_truth
 sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
 from reactor_drive import drive
 
-pytestmark = pytest.mark.alone
-
 BODY = (
     b'{"model":"simulated","messages":[{"role":"user","content":"x"}],"stream":true,"ignore_eos":true,"max_tokens":40}'
 )
@@ -30,6 +28,7 @@ HOSTS = ("host_hiccups", "host_steal", "run_queue")  # what other work on this m
 HICCUP_US = 1_000  # of the P99: as late as a release may be
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("stamps", [True, False])
 def test_kernel_stamps_do_not_see_a_stalled_loop(tmp_path: Path, stamps: bool) -> None:
     """The loop sleeps 30 ms again and again. Kernel stamps of exact events stay within 1 ms; user stamps do not."""
@@ -63,6 +62,7 @@ def test_kernel_stamps_do_not_see_a_stalled_loop(tmp_path: Path, stamps: bool) -
     assert worst < 1_000 if stamps else worst > 1_000, f"p90 error {worst:.0f} us"
 
 
+@pytest.mark.alone
 def test_a_worker_stopped_for_50_ms_is_not_valid(tmp_path: Path) -> None:
     """SIGSTOP of the worker for 50 ms in the middle of a run: the certificate must not say `valid`, and says why."""
 
@@ -83,6 +83,7 @@ def test_a_worker_stopped_for_50_ms_is_not_valid(tmp_path: Path) -> None:
     assert {reason["code"] for reason in certificate["reasons"]} & {"late_release", "worker_stall"}
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize(
     ("transport", "timestamps", "streams", "stopped_s", "period_s", "least"),
     [
@@ -141,6 +142,7 @@ def worker_pids_of(folder: Path) -> list[int]:
     raise AssertionError(f"no worker of {folder} found")
 
 
+@pytest.mark.alone
 def test_a_clean_run_is_valid(tmp_path: Path) -> None:
     """The same run undisturbed is `valid`, or its only reasons are the host's. A host that in every try takes the CPU away
     for more than 1 ms at once, by a clock that shares nothing with the load, or lets the worker wait, cannot show it.

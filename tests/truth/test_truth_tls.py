@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from truth_bench import until_quiet
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.clock
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"

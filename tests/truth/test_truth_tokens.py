@@ -11,7 +11,7 @@ from truth_bench import MEASURE, Measured, measure, until_quiet
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.times import token_times
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.clock
 
 LOAD = ["--rate", "20", "--duration", "3", "--isl", "32", "--osl", "41", "--warmup", "5"]
 SLACK = 0.005  # of a mean
