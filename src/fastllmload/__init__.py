@@ -35,30 +35,10 @@ if TYPE_CHECKING:
     from fastllmload.records import layout
 
 __all__ = [
-    "Comparison",
-    "FastLLMLoadError",
-    "HostLimitError",
-    "InputError",
-    "InternalError",
-    "Interrupted",
-    "Plan",
-    "Run",
-    "RunFolderError",
-    "SearchResult",
-    "TargetError",
-    "__version__",
-    "build_plan",
-    "compare",
-    "layout",
-    "load",
-    "load_plan",
-    "metrics",
-    "read_settings",
-    "run",
-    "save_plan",
-    "search",
-    "settings",
-]
+    "Comparison", "FastLLMLoadError", "HostLimitError", "InputError", "InternalError", "Interrupted", "Plan", "Run",
+    "RunFolderError", "SearchResult", "TargetError", "__version__", "build_plan", "compare", "layout", "load",
+    "load_plan", "metrics", "read_settings", "run", "save_plan", "search", "settings",
+]  # fmt: skip
 __version__ = "0.1.0"
 _MODULES = {
     "layout": "fastllmload.records.layout",

@@ -14,30 +14,10 @@ PLACEHOLDER = "***"
 SECRET_HEADERS = frozenset(
     {"authorization", "proxy-authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "x-auth-token"}
 )
-SECRET_WORDS = frozenset(
-    {
-        "auth",
-        "apikey",
-        "apikeys",
-        "authorization",
-        "bearer",
-        "cookie",
-        "cookies",
-        "credential",
-        "credentials",
-        "jwt",
-        "key",
-        "keys",
-        "passphrase",
-        "passwd",
-        "password",
-        "passwords",
-        "secret",
-        "secrets",
-        "signature",
-        "token",
-    }
-)
+SECRET_WORDS = frozenset((
+    "auth", "apikey", "apikeys", "authorization", "bearer", "cookie", "cookies", "credential", "credentials", "jwt",
+    "key", "keys", "passphrase", "passwd", "password", "passwords", "secret", "secrets", "signature", "token",
+))  # fmt: skip
 MODELS_OWN = frozenset(  # together with one of these words, "token" in a field's name is a token of the vocabulary
     ("bos", "budget", "count", "eos", "id", "ids", "image", "limit", "logprobs", "mask", "max", "min", "pad", "per",
      "probs", "sep", "special", "stop", "unk")

@@ -148,7 +148,7 @@ class GrowingSchedule:
         chunks, drawn = [self._drawn], len(self._drawn)
         last = self._drawn[-1] if drawn else np.int64(-1)
         while not ((count is not None and drawn >= count) or (end is not None and last >= end)):
-            chunks.append(to_ns(next(self._more)))
+            chunks.append(np.rint(np.minimum(next(self._more) * NS, LATEST_NS)).astype(np.int64))
             drawn += len(chunks[-1])
             last = chunks[-1][-1]
         if len(chunks) > 1:
@@ -167,7 +167,3 @@ def draw_schedule(
 ) -> Schedule:
     """A part of the schedule of *process*, see `GrowingSchedule.part`."""
     return GrowingSchedule(process, rate, stream).part(count=count, seconds=seconds)
-
-
-def to_ns(instants: Seconds) -> Schedule:
-    return np.rint(np.minimum(instants * NS, LATEST_NS)).astype(np.int64)

@@ -25,17 +25,9 @@ NO_FILES = (errno.EMFILE, errno.ENFILE)
 NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 READERS = ("report", "export", "compare", "compliance")  # commands that read folders and run nothing
 CONTENT_ERRORS = (  # what a folder's content can raise; a NameError, an AssertionError or an ImportError is a bug
-    ArithmeticError,
-    AttributeError,
-    BufferError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
+    ArithmeticError, AttributeError, BufferError, EOFError, LookupError, MemoryError, RecursionError, SyntaxError,
+    TypeError, ValueError,
+)  # fmt: skip
 NAME_CHARACTERS = 60  # printed of a file name that is too long
 MESSAGE_CHARACTERS = 2000  # printed of a message that is too long
 
@@ -67,22 +59,7 @@ fastllmload = LazyGroup(
     help="Load generator and measuring instrument for LLM serving.\n\n"
     "Without a command, one run: fastllmload --rate 500 --duration 30",
 )
-fastllmload.params.append(
-    click.Option(
-        ["--version"],
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=lambda context, _, asked: _show_version(context, asked),
-        help="Show the version and exit.",
-    )
-)
-
-
-def _show_version(context: click.Context, asked: bool) -> None:
-    if asked:
-        click.echo(f"fastllmload {__version__}")
-        context.exit()
+click.version_option(__version__, message="fastllmload %(version)s", help="Show the version and exit.")(fastllmload)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -99,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     """Run the command; print a message for whatever went wrong and return the exit code."""
     secrets = argv.secrets_of(arguments)
-    redact = Redactor([*secrets, *_environment_secrets()])
+    redact = Redactor([*secrets, os.environ.get("OPENAI_API_KEY", "")])
     if secrets:
         argv.hide(secrets)
     _redact_stray_tracebacks(redact)
@@ -151,10 +128,6 @@ def _file_system_message(error: OSError) -> str | None:
         short = name if len(name) <= NAME_CHARACTERS else f"{name[:NAME_CHARACTERS]}..."
         return coded("file-name-unusable", f"{why}: {short}; give a shorter one, or repair the links in it")
     return None
-
-
-def _environment_secrets() -> list[str]:
-    return [found for name in ("OPENAI_API_KEY",) if (found := os.environ.get(name, "")) != ""]
 
 
 def _invoke(arguments: list[str], redact: Redactor) -> int:

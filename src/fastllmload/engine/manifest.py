@@ -119,7 +119,9 @@ def counting(plan: Plan) -> dict[str, Any]:
 def phase_begun(load: Load, spec: PhaseSpec, plan: Plan, start_ns: int) -> dict[str, Any]:
     """A phase whose time zero is known. *start_ns*: CLOCK_MONOTONIC."""
     duration, share = plan.duration_s, load.ramp_share
-    by_duration = duration is not None and not count_comes_first(load.num_requests, plan)
+    most = load.num_requests
+    cut = plan.t_sched is not None and most is not None and len(plan.starts) >= most  # an open loop with both bounds
+    by_duration = duration is not None and not cut
     asked_for = share != Load().ramp_share
     return {
         "number": spec.number,
@@ -131,11 +133,6 @@ def phase_begun(load: Load, spec: PhaseSpec, plan: Plan, start_ns: int) -> dict[
         "bound": "duration" if by_duration else "count",
         "ramp_share": share if by_duration or asked_for else 0.0,
     }
-
-
-def count_comes_first(most: int | None, plan: Plan) -> bool:
-    """An open loop with both bounds: the plan was cut at --num-requests."""
-    return plan.t_sched is not None and most is not None and len(plan.starts) >= most
 
 
 def end_phase(entry: dict[str, Any], load: Load, plan: Plan, outcome: PhaseOutcome) -> None:

@@ -14,6 +14,7 @@ from fastllmload._ext import counters as k
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
 from fastllmload.engine.recording.live import Live, scaled
 from fastllmload.engine.workers.fleet import STARTING_S, Fleet, Member
+from fastllmload.engine.workers.sizing import phase_seconds
 from fastllmload.engine.workers.spec import PhaseSpec
 from fastllmload.errors import HostLimitError
 from fastllmload.host.cpu import process_figures
@@ -185,16 +186,9 @@ class PhaseRun:
                 self.spec.name, self.start_ns, self.drain_ns, cpu,
                 rate=None if closed else self.asked_rate,
                 concurrency=self.spec.concurrency if closed else None,
-                end_s=self._expected_end_s(),
+                end_s=phase_seconds(self.plan),
             )
         )  # fmt: skip
-
-    def _expected_end_s(self) -> float | None:
-        if self.plan.duration_s is not None:
-            return self.plan.duration_s
-        if self.plan.t_sched is not None and self.plan.requests:
-            return float(self.plan.t_sched.max()) / 1e9
-        return None
 
     def _reap(self) -> None:
         self.fleet.end_stuck(time.monotonic_ns() - SILENT_NS)

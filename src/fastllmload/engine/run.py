@@ -24,7 +24,15 @@ from fastllmload.engine.recording.tap import TapProcess, open_tap
 from fastllmload.engine.recording.telemetry import TelemetryDiscovery, TelemetryProcess, TelemetryTargets
 from fastllmload.engine.recording.totals import Totals
 from fastllmload.engine.run_controller import RunController
-from fastllmload.engine.run_plans import Plans, ResolvedSettings, RunPhase, build_plans, resolve_settings
+from fastllmload.engine.run_plans import (
+    MEASURE,
+    WARMUP,
+    Plans,
+    ResolvedSettings,
+    RunPhase,
+    build_plans,
+    resolve_settings,
+)
 from fastllmload.engine.simulated_target import needs_engine, simulated_target
 from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.affinity import check_pinned_cpus
@@ -35,6 +43,7 @@ from fastllmload.host import limits, probe
 from fastllmload.metrics.objectives.objective import refuse_unknown
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.plan.archive import check_writable, save_plan
+from fastllmload.plan.plan import Plan
 from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.report.terminal.view import Ui
@@ -184,7 +193,7 @@ class RunSession:
             timeout_s=load.timeout, sources=len(target.source_addresses), fresh=client.fresh_connections,
         )  # fmt: skip
         self.folder.set_name(plans.measure.digest)
-        plans = plans.in_folder(self.folder.work)
+        plans = Plans(Plan.open(self.folder.work / WARMUP), Plan.open(self.folder.work / MEASURE))  # their new place
         phases = plans.phases
         run_id = secrets.token_hex(4)
         worker_phases = phase_specs(load, phases, wanted, workers)

@@ -84,10 +84,6 @@ class Plans:
             return None
         return f"the warm-up has {self.warmup.requests:,} requests and at most {tokens:,} output tokens; {asked}"
 
-    def in_folder(self, work: Path) -> Plans:
-        """The same plans after their folder was renamed."""
-        return Plans(Plan.open(work / WARMUP), Plan.open(work / MEASURE))
-
 
 def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
     """The settings with their loaded workloads, or those of --plan. InputError when the command line contradicts it."""
@@ -192,20 +188,18 @@ def workload_of(workload: Workload, content: dict[str, Any], streaming: bool) ->
     )
 
 
-def warmup_workload(workload: Workload) -> Workload:
-    """The workload of a class's warm-up for a replayed plan: its own, or Synthetic-Uniform if it was read from a file."""
-    if workload.dataset_path is None:
-        return workload
-    return Workload(tokenizer=workload.tokenizer, streaming=workload.streaming)
-
-
 def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
-    """The classes of the plan, for their request heads and warm-up, with the models that its bodies name."""
+    """The classes of the plan, for their request heads and warm-up, with the models that its bodies name. A class that
+    was read from a file has Synthetic-Uniform as its warm-up.
+    """
     found = []
     for entry in described.get("classes", ()):
         one = msgspec.convert(entry["settings"], TrafficClass)
         model = entry.get("model", one.model)
-        found.append(msgspec.structs.replace(one, model=model, workload=warmup_workload(one.workload)))
+        workload = one.workload
+        if workload.dataset_path is not None:
+            workload = Workload(tokenizer=workload.tokenizer, streaming=workload.streaming)
+        found.append(msgspec.structs.replace(one, model=model, workload=workload))
     return tuple(found)
 
 

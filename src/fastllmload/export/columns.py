@@ -72,17 +72,8 @@ def counted(name: str, names: Sequence[Any] | None = None) -> Make:
     return lambda rows, source, part: Column(getattr(source.tokens, name)[part], None, names)
 
 
-def _request_id(rows: Rows, source: Source, part: slice) -> Column:
-    return Column(np.arange(len(rows)), None, source.names.request_ids(rows))
-
-
-def _class(rows: Rows, source: Source, part: slice) -> Column:
-    numbers = rows["request_class"]
-    return Column(numbers, None, source.names.class_names(int(numbers.max(initial=0))))
-
-
-def _url(rows: Rows, source: Source, part: slice) -> Column:
-    return Column(rows["url"], None, source.names.url_names(int(rows["url"].max(initial=0))))
+def numbered(numbers: Values, names: Callable[[int], Sequence[Any]]) -> Column:
+    return Column(numbers, None, names(int(numbers.max(initial=0))))
 
 
 def _timed(rows: Rows, source: Source, part: slice) -> Column:
@@ -98,19 +89,6 @@ def _reasoning(rows: Rows, source: Source, part: slice) -> Column:
     return Column(tokens, unreported)
 
 
-def _reused(rows: Rows, source: Source, part: slice) -> Column:
-    return Column((rows["flags"] & layout.FLAG_REUSED) > 0, rows["t_submit"] <= 0)
-
-
-def _streamed(rows: Rows, source: Source, part: slice) -> Column:
-    """Whether the answer was a stream of events; null without an answer."""
-    return Column((rows["flags"] & layout.FLAG_STREAM) > 0, rows["t_headers"] == 0)
-
-
-def _stamp_source(rows: Rows, source: Source, part: slice) -> Column:
-    return Column(rows["stamps"], rows["t_first"] == 0, layout.STAMP_NAMES)
-
-
 def _client(rows: Rows, source: Source, part: slice) -> Column:
     """Planned user behavior, names joined by +; null for a user who waits for the end."""
     bits = range(1 << len(layout.CLIENT_NAMES))
@@ -119,12 +97,12 @@ def _client(rows: Rows, source: Source, part: slice) -> Column:
 
 
 REQUEST_COLUMNS: dict[str, Make] = {  # in output order
-    "request_id": _request_id,
+    "request_id": lambda rows, source, _: Column(np.arange(len(rows)), None, source.names.request_ids(rows)),
     "session_id": plain("session"),
     "turn": plain("turn"),
-    "class": _class,
+    "class": lambda rows, source, _: numbered(rows["request_class"], source.names.class_names),
     "worker": plain("worker"),
-    "url": _url,
+    "url": lambda rows, source, _: numbered(rows["url"], source.names.url_names),
     **{f"{name}_ns": unless(name, 0) for name in TIMES},
     "status": named("status", layout.STATUS_NAMES),
     "http_status": unless("http_status", 0),
@@ -136,15 +114,15 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in output order
     "output_tokens_source": counted("source", SOURCES),
     "bytes_sent": plain("bytes_sent"),
     "bytes_received": plain("bytes_received"),
-    "connection_reused": _reused,
+    "connection_reused": lambda rows, *_: Column((rows["flags"] & layout.FLAG_REUSED) > 0, rows["t_submit"] <= 0),
     "finish_reason": named("finish", layout.FINISH_NAMES, 0),
-    "timestamp_source": _stamp_source,
+    "timestamp_source": lambda rows, *_: Column(rows["stamps"], rows["t_first"] == 0, layout.STAMP_NAMES),
     **{f"server_{name}_ns": unless(f"server_{name}_ns", 0) for name in SERVER_DURATIONS},
     "phase": named("phase", layout.PHASE_NAMES),
     "client": _client,
     "timed_tokens": _timed,
     "t_connected_ns": unless("t_connected", 0),
-    "streamed": _streamed,
+    "streamed": lambda rows, *_: Column((rows["flags"] & layout.FLAG_STREAM) > 0, rows["t_headers"] == 0),
 }
 
 

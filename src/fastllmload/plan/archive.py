@@ -58,7 +58,8 @@ def _temporary(file: Path) -> Path:
 
 def _pack(plan: Plan, target_file: IO[bytes]) -> None:
     with zipfile.ZipFile(target_file, "w", zipfile.ZIP_STORED) as archive:
-        for name in _members(plan):
+        known = plan.document["members"]
+        for name in (DOCUMENT, *(name for name in ARRAYS if name in known), BODIES):
             entry = zipfile.ZipInfo(name, EPOCH)
             with open(plan.directory / name, "rb") as source, archive.open(entry, "w", force_zip64=True) as target:
                 shutil.copyfileobj(source, target, BLOCK)
@@ -89,11 +90,6 @@ def load_plan(file: Path, directory: Path) -> Plan:
     except RunFolderError as problem:  # the folder is ours, the file the user's
         raise RunFolderError(problem.code, problem.message.replace(str(directory), str(file))) from problem
     return plan
-
-
-def _members(plan: Plan) -> list[str]:
-    known = plan.document["members"]
-    return [DOCUMENT, *(name for name in ARRAYS if name in known), BODIES]
 
 
 def _check_entries(file: Path, archive: zipfile.ZipFile) -> None:

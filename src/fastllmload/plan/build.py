@@ -30,7 +30,7 @@ from fastllmload.arrivals.process import GrowingSchedule, Recorded
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError, value_code
 from fastllmload.plan.bodies import Bodies, disk_errors
-from fastllmload.plan.conversations.turns import instants, starts_of
+from fastllmload.plan.conversations.turns import instants
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
     ARRAYS,
@@ -78,8 +78,9 @@ def build_plan(
     clear(out_dir)
     bodies = source.write(out_dir / BODIES, pace.quota, endpoint, model, by_starts=measured and not pace.cycles)
     requests, turns = len(bodies.input_tokens), bodies.turns
+    schedule = pace.schedule(requests if turns is None else int((turns["turn"] == 0).sum()))
     arrays: dict[str, npt.NDArray[Any] | None] = {
-        SCHEDULE: pace.schedule(requests) if turns is None else instants(pace.schedule(starts_of(turns)), turns),
+        SCHEDULE: schedule if turns is None else instants(schedule, turns),
         TURNS: turns,
         PREFIX: bodies.shared if bodies.shared.any() else None,
         # In a warm-up all users wait: it exists to warm up the server.

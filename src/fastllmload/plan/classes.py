@@ -26,7 +26,7 @@ from fastllmload.plan.pace import measured_pace
 from fastllmload.plan.plan import BODIES, CLIENT, CLIENT_ROW, FOLLOWS, PREFIX, SCHEDULE, TURN, TURNS, Plan
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
 from fastllmload.plan.prompts.source import exactness
-from fastllmload.settings import RunSettings, Target, TrafficClass, Workload
+from fastllmload.settings import RunSettings, TrafficClass
 
 Numbers = npt.NDArray[np.int64]
 MIXED = "classes"  # name of the arrivals and of the workload of such a plan
@@ -64,27 +64,21 @@ def class_settings(settings: RunSettings, one: TrafficClass, count: int | None =
     stream = f"class/{one.name}" if not settings.workload.stream else f"{settings.workload.stream}/class/{one.name}"
     load = msgspec.structs.replace(one.load, repetition=settings.load.repetition)
     load = load if count is None else msgspec.structs.replace(load, num_requests=count)
+    target = msgspec.structs.replace(
+        settings.target, model=one.model or settings.target.model, urls=one.urls or settings.target.urls,
+        endpoint_path=one.endpoint_path or settings.target.endpoint_path,
+        endpoint_type=one.endpoint_type or settings.target.endpoint_type,
+        headers=settings.target.headers + one.headers,
+    )  # fmt: skip
+    usage = settings.workload.continuous_usage  # tokens are counted alike in all classes
     return msgspec.structs.replace(
         settings,
-        target=class_target(settings.target, one),
+        target=target,
         load=load,
-        workload=msgspec.structs.replace(class_workload(settings.workload, one), stream=stream),
+        workload=msgspec.structs.replace(one.workload, continuous_usage=usage, stream=stream),
         behaviour=one.behaviour,
         classes=(),
     )
-
-
-def class_target(target: Target, one: TrafficClass) -> Target:
-    return msgspec.structs.replace(
-        target, model=one.model or target.model, endpoint_path=one.endpoint_path or target.endpoint_path,
-        endpoint_type=one.endpoint_type or target.endpoint_type, urls=one.urls or target.urls,
-        headers=target.headers + one.headers,
-    )  # fmt: skip
-
-
-def class_workload(workload: Workload, one: TrafficClass) -> Workload:
-    """The workload of class *one*: tokens are counted as in the run's *workload*."""
-    return msgspec.structs.replace(one.workload, continuous_usage=workload.continuous_usage)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,9 +167,3 @@ def _check_sizes(load: Load) -> None:
 
 
 FIXED = ("constant", "trace")  # arrivals that do not depend on a seed
-
-
-def has_drawn_arrivals(load: Mapping[str, Any] | None) -> bool:
-    """*load*: `plan.description.load` of run.json. False in a closed loop, which has no arrivals."""
-    arrivals = (load or {}).get("arrivals") or {}
-    return arrivals.get("stream") is not None and arrivals.get("name") not in FIXED

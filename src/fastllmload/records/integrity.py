@@ -19,20 +19,9 @@ from fastllmload.records.npy import read_head, size_text
 WORK, OWNER = ".work", "owner"  # folder of working files of a running run; the file in it that its supervisor locks
 ROWS, EVENTS, TEXT = "requests.npy", "tokens.npy", "text.bin"
 FILES = (
-    ROWS,
-    EVENTS,
-    TEXT,
-    "samples.npy",
-    "hiccup.npy",
-    "hiccup_intervals.npy",
-    "stalls.npy",
-    "histograms.npy",
-    "worker_stalls.npy",
-    "telemetry.npy",
-    "telemetry.json",
-    "plan/plan.json",
-    "plan/schedule.npy",
-)
+    ROWS, EVENTS, TEXT, "samples.npy", "hiccup.npy", "hiccup_intervals.npy", "stalls.npy", "histograms.npy",
+    "worker_stalls.npy", "telemetry.npy", "telemetry.json", "plan/plan.json", "plan/schedule.npy",
+)  # fmt: skip
 AT_ONCE = 1 << 22  # bytes
 
 

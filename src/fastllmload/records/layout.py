@@ -59,46 +59,25 @@ PHASE_NAMES = ("warmup", "measure", "probe")
 STAMP_NAMES = ("user", "kernel", "coalesced", "tap")
 
 (
-    NOT_SENT,
-    IN_FLIGHT,
-    OK,
-    EMPTY,
-    REFUSED,
-    HTTP_ERROR,
-    RATE_LIMITED,
-    TRUNCATED,
-    TIMEOUT,
-    CONNECTION_ERROR,
-    PROTOCOL_ERROR,
-    CANCELLED,
-    STREAM_ERROR,
-) = range(len(STATUS_NAMES))
+    NOT_SENT, IN_FLIGHT, OK, EMPTY, REFUSED, HTTP_ERROR, RATE_LIMITED, TRUNCATED, TIMEOUT, CONNECTION_ERROR, PROTOCOL_ERROR,
+    CANCELLED, STREAM_ERROR,
+) = range(len(STATUS_NAMES))  # fmt: skip
 
 WARMUP, MEASURE, PROBE = range(len(PHASE_NAMES))
 
-EVENT_WHITESPACE = EVENT_NAMES.index("whitespace")
-EVENT_CONTENT = EVENT_NAMES.index("content")
-EVENT_REASONING = EVENT_NAMES.index("reasoning")
-EVENT_TOOL = EVENT_NAMES.index("tool")
-EVENT_REFUSAL = EVENT_NAMES.index("refusal")
-EVENT_EMPTY = EVENT_NAMES.index("empty")
-
+EVENT_WHITESPACE, EVENT_CONTENT, EVENT_REASONING, EVENT_TOOL, EVENT_REFUSAL, EVENT_EMPTY = map(
+    EVENT_NAMES.index, ("whitespace", "content", "reasoning", "tool", "refusal", "empty")
+)
 FINISH_OTHER = FINISH_NAMES.index("other")
-CUT_AFTER_END = ERROR_NAMES.index("cut_after_end")
-CLIENT_CANCELLED = ERROR_NAMES.index("client_cancelled")
-CLIENT_ABANDONED = ERROR_NAMES.index("client_abandoned")
+CUT_AFTER_END, CLIENT_CANCELLED, CLIENT_ABANDONED = map(
+    ERROR_NAMES.index, ("cut_after_end", "client_cancelled", "client_abandoned")
+)
 # Bits of a row's `client`: the simulated behavior of its user other than waiting.
 CLIENT_NAMES = ("cancels", "abandons", "slow_reader")
 CLIENT_CANCELS, CLIENT_ABANDONS, CLIENT_SLOW = 1, 2, 4
 
-FLAG_REUSED = 1
-FLAG_DONE = 2
-FLAG_TOOL = 4
-FLAG_USAGE = 8
-FLAG_FIRST_COALESCED = 16
-FLAG_CLAMPED = 32
-FLAG_STREAM = 64
-FLAG_LATE_CONNECT = 128
+FLAG_REUSED, FLAG_DONE, FLAG_TOOL, FLAG_USAGE = 1, 2, 4, 8
+FLAG_FIRST_COALESCED, FLAG_CLAMPED, FLAG_STREAM, FLAG_LATE_CONNECT = 16, 32, 64, 128
 
 STAMP_USER, STAMP_KERNEL, STAMP_COALESCED, STAMP_TAP = range(len(STAMP_NAMES))
 BRACKET_OPEN = 0xFFFFFFFF  # of an event that came after the submission of its request, where no closer bound is known

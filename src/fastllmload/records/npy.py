@@ -41,7 +41,8 @@ def read_array(
         elif head is not None and path.stat().st_size < head.expected_bytes:
             message = f"is cut: {size_text(path.stat().st_size, head.expected_bytes)}"
         else:
-            message = f"cannot be read as a .npy file, it may be truncated: {first_line(problem)}"
+            first_line = (str(problem).splitlines() or [type(problem).__name__])[0]  # numpy's texts have several
+            message = f"cannot be read as a .npy file, it may be truncated: {first_line}"
         raise RunFolderError("run-file-damaged", f"{path} {message}") from problem
     if dtype is not None and same_but_for_spares(found.dtype, dtype):
         found = found.view(dtype)
@@ -130,13 +131,7 @@ def fields_of(dtype: np.dtype[Any]) -> list[tuple[int, np.dtype[Any], str]]:
 def difference(found: np.dtype[Any], expected: np.dtype[Any]) -> str:
     if found.itemsize != expected.itemsize or found.fields is None or expected.fields is None:
         return f"{found if found.fields is None else found.itemsize}, expected {expected.itemsize} bytes per record"
-    pairs = zip(found.descr, expected.descr, strict=False)
-    first = next(
-        (f"{actual[0]} where {required[0]} is expected" for actual, required in pairs if actual != required), "padding"
-    )
-    return first
-
-
-def first_line(problem: BaseException) -> str:
-    """The first line of an exception's text, which names the problem; numpy's have several lines."""
-    return (str(problem).splitlines() or [type(problem).__name__])[0]
+    for actual, required in zip(found.descr, expected.descr, strict=False):
+        if actual != required:
+            return f"{actual[0]} where {required[0]} is expected"
+    return "padding"

@@ -13,36 +13,15 @@ from fastllmload._ext import counters as k
 from fastllmload._ext.recorder import npy_header
 from fastllmload.host.cpu import ProcessFigures
 
-COUNTERS: dict[str, int] = {  # column: word of the worker's shared memory
-    "released": k.W_RELEASED,
-    "ended": k.W_ENDED,
-    "ok": k.W_OK,
-    "failed": k.W_FAILED,
-    "in_flight": k.W_IN_FLIGHT,
-    "connections": k.W_CONNECTIONS,
-    "idle": k.W_IDLE,
-    "events": k.W_EVENTS,
-    "content_events": k.W_CONTENT_EVENTS,
-    "reads": k.W_READS,
-    "coalesced": k.W_COALESCED,
-    "kernel_stamps": k.W_KERNEL_STAMPS,
-    "user_stamps": k.W_USER_STAMPS,
-    "bytes_in": k.W_BYTES_IN,
-    "bytes_out": k.W_BYTES_OUT,
-    "spin_ns": k.W_SPIN_NS,
-    "batches": k.W_BATCHES,
-    "batch_max_ns": k.W_BATCH_MAX_NS,
-    "connects": k.W_CONNECTS,
-    "connect_failures": k.W_CONNECT_FAILURES,
-    "idle_dropped": k.W_IDLE_DROPPED,
-    "late_connects": k.W_LATE_CONNECTS,
-    "early": k.W_EARLY,
-    "clock_steps": k.W_CLOCK_STEPS,
-    "clamped": k.W_CLAMPED,
-    "backlog_max": k.W_BACKLOG_MAX,
-    "gc_runs": k.W_GC_RUNS,
-    "page_faults": k.W_PAGE_FAULTS,
-}
+COUNTERS = {  # column: word of the worker's shared memory
+    name: getattr(k, f"W_{name.upper()}")
+    for name in (
+        "released", "ended", "ok", "failed", "in_flight", "connections", "idle", "events", "content_events", "reads",
+        "coalesced", "kernel_stamps", "user_stamps", "bytes_in", "bytes_out", "spin_ns", "batches", "batch_max_ns",
+        "connects", "connect_failures", "idle_dropped", "late_connects", "early", "clock_steps", "clamped",
+        "backlog_max", "gc_runs", "page_faults",
+    )
+}  # fmt: skip
 PROCESS = ("cpu_ns", "rss_bytes", "voluntary_switches", "involuntary_switches", "run_delay_ns")
 SAMPLE = np.dtype(
     [("t_ns", "<i8"), ("worker", "<i4"), ("phase", "<i4"), *((name, "<i8") for name in (*COUNTERS, *PROCESS))]

@@ -151,8 +151,15 @@ class Conversation:
         }
         if self._dataset is None:
             return {**facts, "stand_in": True, "independent": "input and output lengths are drawn independently"}
-        rounds = requests / len(self._dataset.requests)
-        return {**facts, "stand_in": False, "dataset": {**dataset_facts(self._dataset), "rounds": rounds}}
+        dataset = {
+            "sha256": self._dataset.sha256,
+            "requests": len(self._dataset.requests),
+            "left_out": self._dataset.left_out,
+            "subset": "entries with a question and an answer to it",
+            "order": "drawn without replacement by the seed" if self._dataset.shuffled else "as in the file",
+            "rounds": requests / len(self._dataset.requests),
+        }
+        return {**facts, "stand_in": False, "dataset": dataset}
 
     def deviations(self) -> list[str]:
         if self._dataset is not None:
@@ -169,16 +176,6 @@ def answer_tokens(one: DatasetRequest) -> int:
             "output-length-missing", f"{one.where}: the output length is not known without a tokenizer; add --osl"
         )
     return one.output_tokens
-
-
-def dataset_facts(dataset: Dataset) -> dict[str, Any]:
-    return {
-        "sha256": dataset.sha256,
-        "requests": len(dataset.requests),
-        "left_out": dataset.left_out,
-        "subset": "entries with a question and an answer to it",
-        "order": "drawn without replacement by the seed" if dataset.shuffled else "as in the file",
-    }
 
 
 def quantiles(values: list[int]) -> list[int]:

@@ -42,7 +42,9 @@ class Replay:
             while used < BATCH_TOKENS and not quota.met(requests, output_tokens, input_tokens):
                 row, round_number = requests % len(self._trace), requests // len(self._trace)
                 parts += self._prompt(row, round_number)
-                self._count_repeated(row)
+                if row == 0:
+                    self._seen = set()  # a new round shares nothing with the previous one
+                self.repeated += cached_tokens(self._trace, row, self._seen)
                 shared.append(int(self._shared[row]))
                 prompt.append(int(self._trace.input[row]))
                 output.append(int(self._trace.output[row]))
@@ -54,12 +56,6 @@ class Replay:
                 np.concatenate(parts), np.array(prompt, np.int32), np.array(output, np.int32),
                 shared=None if self._trace.block is None else np.array(shared, np.int32),
             )  # fmt: skip
-
-    def _count_repeated(self, row: int) -> None:
-        """Add the tokens of this request that the cache would find. A new round shares nothing with the previous one."""
-        if row == 0:
-            self._seen = set()
-        self.repeated += cached_tokens(self._trace, row, self._seen)
 
     def _prompt(self, row: int, round_number: int) -> list[Drawn]:
         """Each round has its own blocks, so that a cache that still holds the previous round does not find them."""

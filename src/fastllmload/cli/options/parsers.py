@@ -9,13 +9,7 @@ from urllib.parse import urlsplit
 
 from fastllmload import quantities
 from fastllmload.errors import InputError, InvalidValue
-from fastllmload.workload.user_behavior import (
-    read_abandon,
-    read_cancel_after,
-    read_pause,
-    read_slow_readers,
-    read_turns,
-)
+from fastllmload.workload import user_behavior
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
 METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -102,8 +96,8 @@ interval = bounded(
     quantities.duration, "time-invalid", "is not a sampling interval; write a time from 100ms to 1h",
     lambda value: 0.1 <= value <= 3600,
 )  # fmt: skip
-pause, cancel_after = checked(read_pause), checked(read_cancel_after)
-slow_readers, abandon = checked(read_slow_readers), checked(read_abandon)
+pause, cancel_after = checked(user_behavior.read_pause), checked(user_behavior.read_cancel_after)
+slow_readers, abandon = checked(user_behavior.read_slow_readers), checked(user_behavior.read_abandon)
 
 
 TRACES = ("azure", "burstgpt", "mooncake", "trace")
@@ -137,7 +131,7 @@ def rate_or_curve(text: str) -> dict[str, object]:
 
 
 def turns(text: str) -> str:
-    return read_turns(text) or "all"
+    return user_behavior.read_turns(text) or "all"
 
 
 def images(text: str) -> tuple[int, int, int]:

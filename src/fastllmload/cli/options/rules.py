@@ -16,34 +16,11 @@ from fastllmload.errors import InputError
 from fastllmload.settings import RunSettings, TrafficClass
 
 PLANNED = (
-    "rate",
-    "rate_series",
-    "ramp_up_strategy",
-    "ramp_up_start_rps",
-    "ramp_up_end_rps",
-    "arrival",
-    "burstiness",
-    "concurrency",
-    "num_requests",
-    "duration",
-    "workload",
-    "isl",
-    "osl",
-    "dataset_path",
-    "dataset_class",
-    "trace_speed",
-    "trace_from",
-    "trace_to",
-    "trace_loop",
-    "turns",
-    "think_time",
-    "history",
-    "tool_turns",
-    "cancel_share",
-    "cancel_after",
-    "slow_readers",
-    "abandon",
-)
+    "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival", "burstiness",
+    "concurrency", "num_requests", "duration", "workload", "isl", "osl", "dataset_path", "dataset_class",
+    "trace_speed", "trace_from", "trace_to", "trace_loop", "turns", "think_time", "history", "tool_turns",
+    "cancel_share", "cancel_after", "slow_readers", "abandon",
+)  # fmt: skip
 WITH_CLASSES = ("custom", "csv")  # data sets whose entries can have a class
 WITH_CONVERSATIONS = ("sharegpt", "custom")  # data sets that can have conversations
 WITH_TURNS = STANDARD[:2]  # drawn workloads that can have conversations
@@ -143,8 +120,7 @@ LOOP = (
          "--rate {rate:g} (open loop) and --concurrency {slots} (closed loop) contradict each other; give one, or cap an "
          "open loop with --max-concurrency",
          values=lambda o: {"rate": o.get("load.rate"), "slots": o.get("load.concurrency")}),
-    OptionRule("load-missing",
-         lambda o: o.complete and not o.has("plan", "class") and o.workload not in TRACES
+    OptionRule("load-missing", lambda o: o.complete and not o.has("plan", "class") and o.workload not in TRACES
          and o.get("load.rate") is None and o.get("load.concurrency") is None,
          f"--rate is missing: specify how much load to offer, for example {EXAMPLE}"),
     OptionRule("run-without-end",

@@ -12,25 +12,8 @@ import msgspec
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.body import extra_fields
-from fastllmload.engine.preflight.answers import (
-    CONTENT_KINDS,
-    ERROR_KIND,
-    NEITHER,
-    TOKEN_IDS,
-    USAGE,
-    ProbeAnswer,
-    another_protocol,
-    body_format,
-    context_limit,
-    is_encoded,
-    is_web_page,
-    model_list,
-    offered_models,
-    parse_answer,
-    quoted_list,
-    refused_head,
-    unreadable,
-)
+from fastllmload.engine.preflight import answers
+from fastllmload.engine.preflight.answers import CONTENT_KINDS, ERROR_KIND, NEITHER, TOKEN_IDS, USAGE
 from fastllmload.engine.preflight.client import CUT, NoAnswer, ServerConnection, one_line
 from fastllmload.errors import InputError, TargetError, coded
 from fastllmload.report.terminal.outlet import Redact
@@ -65,8 +48,8 @@ class ServerProbe(ServerConnection):
         path = self.endpoint.models_path(self.base.path)
         status, body = self._listed(path)
         self._refuse_unauthorised(status)
-        offered = offered_models(body) if status == 200 else None
-        self.context_limit = None if offered is None else context_limit(body, wanted or offered[0])
+        offered = answers.offered_models(body) if status == 200 else None
+        self.context_limit = None if offered is None else answers.context_limit(body, wanted or offered[0])
         if offered is None:
             if wanted is None:
                 raise InputError(
@@ -77,10 +60,12 @@ class ServerProbe(ServerConnection):
         if wanted is None:
             if len(offered) == 1:
                 return offered[0]
-            several = f"{self.base.public_url} offers {quoted_list(offered)}; choose one with -m"
+            several = f"{self.base.public_url} offers {answers.quoted_list(offered)}; choose one with -m"
             raise InputError("model-ambiguous", several)
         if wanted not in offered and f"{wanted}:latest" not in offered:  # Ollama's tag may be left out
-            problem = f"-m {wanted!r} is not offered by {self.base.public_url}; it offers {quoted_list(offered)}"
+            problem = (
+                f"-m {wanted!r} is not offered by {self.base.public_url}; it offers {answers.quoted_list(offered)}"
+            )
             if self.settings.target.model_check:
                 advice = "--no-model-check sends a name that is not listed, such as an alias"
                 raise InputError("model-not-offered", f"{problem}; {advice}")
@@ -129,7 +114,7 @@ class ServerProbe(ServerConnection):
     def model_entry(self, model: str) -> dict[str, Any]:
         """The entry of *model* in the server's list; empty without a list or entry."""
         status, _, body = self.exchange("GET", self.endpoint.models_path(self.base.path), None)
-        listed = model_list(body) if status == 200 else None
+        listed = answers.model_list(body) if status == 200 else None
         names = (model, f"{model}:latest")
         return next((one for one in listed[1] if one.get(listed[0]) in names), {}) if listed is not None else {}
 
@@ -204,7 +189,7 @@ class ServerProbe(ServerConnection):
         if field in extra_fields(workload.extra_body):
             yield f"--extra-body sets {field}"
 
-    def _answer(self, model: str, notes: list[str], way: str) -> ProbeAnswer:
+    def _answer(self, model: str, notes: list[str], way: str) -> answers.ProbeAnswer:
         workload = msgspec.structs.replace(self.settings.workload, continuous_usage=way)
         ids = workload.prompt_form in ("ids", "native") and self.endpoint.name == "openai-completions"
         prompt = PROBE_IDS if ids else "Say hello."
@@ -217,10 +202,10 @@ class ServerProbe(ServerConnection):
         if status == 429:
             limited = f"{self.base.public_url} answered the probe with 429: it may refuse some of the load"
             add_notes(notes, coded("rate-limited", limited))
-            return ProbeAnswer(None)
+            return answers.ProbeAnswer(None)
         if status != 200:
             self._refuse_status(status, content, way)
-        kinds, texts, answer = parse_answer(content, content_type, self.endpoint.dialect)
+        kinds, texts, answer = answers.parse_answer(content, content_type, self.endpoint.dialect)
         if self.cut and not answer.ended:  # a run counts an answer that had ended
             raise TargetError(
                 "answer-broken", f"{self.base.public_url} did not answer POST {self.path} properly: {CUT}"
@@ -234,7 +219,7 @@ class ServerProbe(ServerConnection):
                 "leave it out",
             )
         add_notes(notes, *self.endpoint.remarks(workload))
-        if workload.streaming and body_format(content_type) not in STREAMS:
+        if workload.streaming and answers.body_format(content_type) not in STREAMS:
             kind = one_line(content_type) or "no content type"
             unstreamed = f"{self.base.public_url} answers a streaming request with {kind}, not a stream"
             add_notes(notes, coded("answer-not-streamed", unstreamed))
@@ -255,7 +240,7 @@ class ServerProbe(ServerConnection):
 
     def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
         speaks = f"does this URL speak {self.endpoint.name}?"
-        if is_web_page(content, content_type):
+        if answers.is_web_page(content, content_type):
             raise TargetError("answer-not-understood", self._answers(f"with 200 but a web page: {speaks}"))
         if not content:
             raise TargetError("answer-not-understood", self._answers(f"with 200 but no body: {speaks}"))
@@ -271,7 +256,7 @@ class ServerProbe(ServerConnection):
 
     def _refuse_another_protocol(self, content: bytes) -> None:
         """RequestRefused for a valid answer in another protocol than the one of --endpoint-type."""
-        for name, option in another_protocol(content, self.endpoint.name):
+        for name, option in answers.another_protocol(content, self.endpoint.name):
             if option in ENDPOINTS:
                 remedy = f"give --endpoint-type {option}"
             else:
@@ -281,15 +266,15 @@ class ServerProbe(ServerConnection):
 
     def _refuse_unreadable(self, content: bytes, content_type: str, kinds: list[int]) -> None:
         """TargetError for an answer that a run would count as failed whatever its text."""
-        refused = refused_head(self.head)
+        refused = answers.refused_head(self.head)
         if refused is not None:
             answered = self._answers(f"with a head that a run refuses (bad_head): {one_line(self.redact(refused))}")
             raise TargetError("answer-head-refused", answered)
         encoding = self.header("Content-Encoding")
-        if is_encoded(encoding):
+        if answers.is_encoded(encoding):
             unasked = f"in Content-Encoding {encoding}, though none was requested; turn compression off there"
             raise TargetError("answer-compressed", self._answers(unasked))
-        wrong = unreadable(content_type, kinds, self.endpoint.name)
+        wrong = answers.unreadable(content_type, kinds, self.endpoint.name)
         if wrong is not None:
             what = f"{one_line(self.redact(wrong))}: {excerpt(content, self.redact)}"
             answered = self._answers(f"with 200 but {what}; does this URL speak {self.endpoint.name}?")

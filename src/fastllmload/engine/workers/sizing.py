@@ -65,27 +65,19 @@ def requests_per_start(plan: Plan) -> float:
     return plan.requests / len(plan.starts) if plan.turns is not None and plan.requests else 1.0
 
 
-def busiest_second(plan: Plan) -> float:
-    assert plan.t_sched is not None
-    return float(np.bincount(np.asarray(plan.t_start) // 1_000_000_000).max())
-
-
 def planned_rate(plan: Plan) -> float:
     """Requests per second of an open loop's plan, the highest where it changes; inf when all go at once."""
     arrivals = plan.description["load"]["arrivals"]
-    if arrivals is not None and arrivals["rate"] == "inf":
+    assert arrivals is not None and plan.t_sched is not None
+    if arrivals["rate"] == "inf":
         return math.inf
-    assert plan.t_sched is not None
-    if arrivals is not None and arrivals["name"] in ("trace", "classes"):
-        return busiest_second(plan)
-    if arrivals is not None and "curve" in arrivals:
+    if arrivals["name"] in ("trace", "classes"):
+        return float(np.bincount(np.asarray(plan.t_start) // 1_000_000_000).max())  # requests of the busiest second
+    if "curve" in arrivals:
         return described_curve(arrivals["curve"]).peak
-    if arrivals is not None and arrivals["name"] == "onoff":
+    if arrivals["name"] == "onoff":
         return float(arrivals["rate"] * (arrivals["on_s"] + arrivals["off_s"]) / arrivals["on_s"])
-    if arrivals is not None and isinstance(arrivals["rate"], (int, float)):
-        return float(arrivals["rate"])
-    seconds = float(plan.t_sched.max()) / 1e9
-    return plan.requests / seconds if seconds > 0 else math.inf
+    return float(arrivals["rate"])
 
 
 def worker_count(

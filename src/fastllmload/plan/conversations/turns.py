@@ -155,7 +155,3 @@ def instants(schedule: Numbers | None, turns: npt.NDArray[np.void]) -> Numbers |
     found = np.full(len(turns), FOLLOWS, np.int64)
     found[turns["turn"] == 0] = schedule
     return found
-
-
-def starts_of(turns: npt.NDArray[np.void]) -> int:
-    return int((turns["turn"] == 0).sum())

@@ -18,16 +18,9 @@ from fastllmload.plan.bodies import Bodies, stitcher, write_bodies
 from fastllmload.plan.prompts.encoder import PlannedRequest, RequestEncoder, write_requests
 from fastllmload.plan.prompts.source import Origin, described, exactness, sharing
 from fastllmload.plan.standard import LENGTHS, OWN_TEXT
+from fastllmload.workload.content import words
 from fastllmload.workload.content.exact_length import fit_many
 from fastllmload.workload.content.image import Images
-from fastllmload.workload.content.words import (
-    IETF_SPAN,
-    QUESTION_TOKENS,
-    WordTable,
-    id_table,
-    text_table,
-    with_question,
-)
 from fastllmload.workload.dataset import DATASETS
 from fastllmload.workload.fairness import MIXES, Classes
 from fastllmload.workload.lengths import Lengths, Limited, parse_lengths
@@ -58,18 +51,16 @@ class SyntheticPrompts:
         self.tokenizer = load_tokenizer(workload.tokenizer)
         self.isl, self.osl = ("trace", "trace") if trace is not None else length_specs(workload)
         self._limited: Limited | None = None
-        self._fixed = QUESTION_TOKENS if workload.name == "long-context" else 0
-        self._shape = None if trace is not None else self._make_shape()
+        self._fixed = words.QUESTION_TOKENS if workload.name == "long-context" else 0
+        self._shape: Shape | None = None
+        if trace is None:
+            isl, osl, self._limited = length_shapes(workload)
+            mix = MIXES.get(workload.name)
+            self._shape = Independent(isl, osl) if mix is None else Classes(isl, osl, mix, origin)
         self._prefixes = _prefixes(workload, _span(workload, self.tokenizer), prefix_seed)
         self._replay: Replay | None = None
         self._facts: dict[str, Any] = {}
         self.form = workload.prompt_form
-
-    def _make_shape(self) -> Shape:
-        isl, osl, limited = length_shapes(self.workload)
-        self._limited = limited
-        mix = MIXES.get(self.workload.name)
-        return Independent(isl, osl) if mix is None else Classes(isl, osl, mix, self._seed)
 
     def _batches(self, quota: Quota, span: int) -> Iterator[Batch]:
         if self.trace is not None:
@@ -104,18 +95,18 @@ class SyntheticPrompts:
         if workload.image is not None:
             requests = with_images(batches, table, workload.image, f"{self._seed}/image")
             return write_requests(path, requests, RequestEncoder(endpoint, model, workload))
-        pieces = endpoint.body_pieces(model, _replaced(workload, "ids" if ids else "words"))
+        pieces = endpoint.body_pieces(model, msgspec.structs.replace(workload, prompt_form="ids" if ids else "words"))
         stitch = stitcher(table, pieces.before, [*pieces.middle, pieces.tail])
         return write_bodies(path, self._checked(batches, table, ids), stitch, table.suffix_tokens)
 
-    def _table(self, ids: bool) -> WordTable:
+    def _table(self, ids: bool) -> words.WordTable:
         if ids:
             assert self.tokenizer is not None
-            return id_table(self.tokenizer)
-        table = text_table(self.tokenizer)
-        return with_question(table, self.tokenizer) if self._fixed else table
+            return words.id_table(self.tokenizer)
+        table = words.text_table(self.tokenizer)
+        return words.with_question(table, self.tokenizer) if self._fixed else table
 
-    def _checked(self, batches: Iterator[Batch], table: WordTable, ids: bool) -> Iterator[Batch]:
+    def _checked(self, batches: Iterator[Batch], table: words.WordTable, ids: bool) -> Iterator[Batch]:
         """*batches* unchanged, while the tokens of the first CHECKED prompts are counted."""
         checked = exact = prompts = tokens = 0
         for batch in batches:
@@ -184,7 +175,7 @@ class TokenTexts:
 
 
 def with_images(
-    batches: Iterable[Batch], table: WordTable, image: tuple[int, int, int], seed: str
+    batches: Iterable[Batch], table: words.WordTable, image: tuple[int, int, int], seed: str
 ) -> Iterator[PlannedRequest]:
     """One message per request: its words, then its images, whose tokens only the server knows."""
     width, height, count = image
@@ -196,15 +187,6 @@ def with_images(
             parts += [images.part(width, height) for _ in range(count)]
             request = DatasetRequest("", [{"role": "user", "content": parts}])
             yield PlannedRequest(request, size + table.suffix_tokens, answer, kind, shared)
-
-
-def _replaced(workload: asked.Workload, form: str) -> asked.Workload:
-    return msgspec.structs.replace(workload, prompt_form=form)
-
-
-def _longest(osl: Lengths) -> int:
-    """Longest answer of long-context in tokens; 256 if the lengths are drawn."""
-    return getattr(osl, "tokens", 256)
 
 
 def length_specs(workload: asked.Workload) -> tuple[str, str]:
@@ -220,7 +202,8 @@ def length_shapes(workload: asked.Workload) -> tuple[Lengths, Lengths, Limited |
     isl, osl = parse_lengths(isl_spec, "--isl"), parse_lengths(osl_spec, "--osl")
     if workload.name != "long-context" or workload.context_limit is None:
         return isl, osl, None
-    limited = Limited(isl, workload.context_limit - _longest(osl))
+    longest = getattr(osl, "tokens", 256)  # 256 if they are drawn
+    limited = Limited(isl, workload.context_limit - longest)
     return limited, osl, limited
 
 
@@ -259,7 +242,7 @@ def _check_form(workload: asked.Workload, tokenizer: Tokenizer | None) -> None:
 def _span(workload: asked.Workload, tokenizer: Tokenizer | None) -> int:
     """Span of the drawn numbers: the ids of the tokenizer, or for words that of the draft."""
     if workload.prompt_form == "words" or tokenizer is None:
-        return IETF_SPAN
+        return words.IETF_SPAN
     return tokenizer.ordinary
 
 

@@ -95,7 +95,8 @@ def _bundled_table(tokenizer: Bundled) -> WordTable:
 
 def _text_table(tokenizer: Tokenizer | None) -> WordTable:
     if tokenizer is None:
-        words = bare = _syllable_words()
+        ends = ("n", "r", "s", "lo")
+        words = bare = [f" {a}{b}{c}".encode() for a, b in product(_SYLLABLES, repeat=2) for c in ends]
     else:
         words, bare = _token_words(tokenizer)
     entries, blob = _pack(words)
@@ -144,10 +145,6 @@ def _verified(tokenizer: Tokenizer, words: list[bytes]) -> tuple[list[bytes], li
     words = [word for word, count in zip(words, following, strict=True) if count == alone + 1]
     counts = tokenizer.count_many([word[1:].decode() for word in words])
     return words, [word for word, count in zip(words, counts, strict=True) if count == 1]
-
-
-def _syllable_words() -> list[bytes]:
-    return [f" {a}{b}{c}".encode() for a, b in product(_SYLLABLES, repeat=2) for c in ("n", "r", "s", "lo")]
 
 
 def _pack(words: Sequence[bytes]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
