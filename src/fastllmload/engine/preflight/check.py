@@ -58,7 +58,8 @@ def preflight(
     key = None if secret is None else secret.reveal()
     check_source_addresses(settings.target.source_addresses)
     found = Preflight(own_urls=any(one.urls for one in settings.classes))
-    general = most_general(settings)
+    asking = asking_class(settings)
+    general = settings if asking is None else class_settings(settings, asking)
     probes = []
     for url in urls:
         probe = ServerProbe(general, parse_base(url, settings.target.unix_socket), key, redact, report_progress)
@@ -123,14 +124,14 @@ def check_class_servers(
     return probes
 
 
-def most_general(settings: RunSettings) -> RunSettings:
-    """What the first probe asks: as the run does, or the first class if no class at these targets does as the run."""
+def asking_class(settings: RunSettings) -> TrafficClass | None:
+    """Whose requests the first probe asks: the first class's if no class at these targets asks as the run, else None."""
     target = settings.target
     home = [one for one in settings.classes if not one.urls or one.urls == target.urls]
     plain = [one for one in home if one.endpoint_type in (None, target.endpoint_type)]
     if not home or (plain and (target.model is not None or any(one.model is None for one in plain))):
-        return settings
-    return class_settings(settings, home[0])
+        return None
+    return home[0]
 
 
 def probe_classes(run: RunSettings, probes: Sequence[ServerProbe], found: Preflight) -> None:
