@@ -21,10 +21,11 @@ def conclude_when_stopped(
     book: Journal[ExperimentDocument], what: str, conclude: Callable[[str], object]
 ) -> Iterator[None]:
     """Call *conclude* with the status when *what* ("search") is interrupted or fails, then re-raise. After success the
-    caller concludes.
+    caller concludes. SIGTERM and SIGHUP interrupt it between two levels, in a pause or in a hook; during a level the run
+    handles them.
     """
     try:
-        with raise_on_signals():
+        with handle_signals(TERMINATING, stop):
             yield
     except (Interrupted, KeyboardInterrupt) as problem:
         conclude(INTERRUPTED)
@@ -37,15 +38,6 @@ def conclude_when_stopped(
         book.warn(problem.code, f"the {what} was cut short: {problem.message}")
         conclude(FAILED)
         raise
-
-
-@contextmanager
-def raise_on_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise Interrupted between two levels, in a pause or in a hook. During a level the run handles
-    them. Ignored signals (`nohup`) stay ignored.
-    """
-    with handle_signals(TERMINATING, stop):
-        yield
 
 
 @contextmanager

@@ -314,7 +314,7 @@ class Experiment:
         self.console.say(f"preparation: {name}")
         return self.run(folder, settings)
 
-    def command(self, name: str, kept: int = hooks.TAIL) -> hooks.HookResult:
+    def command(self, name: str, kept: int = hooks.TAIL) -> HookEntry:
         """Run the command of hook *name*, for *hook_s* at most; progress is printed."""
         return hooks.run_hook(name, self.commands[name], timeout_s=self.hook_s, kept=kept, say=self.console.say)
 
@@ -329,21 +329,19 @@ class Experiment:
         else:
             done = hooks.ask_operator(name)
         ready_s = self.await_ready()
-        entry = HookEntry(
-            name=name, at_utc=began, how=done.how, seconds=done.seconds, status=done.status, ready_after_s=ready_s,
-            output=done.output[-KEPT:],
-        )  # fmt: skip
+        output = (done.output or "")[-KEPT:]
+        entry = msgspec.structs.replace(done, at_utc=began, ready_after_s=ready_s, output=output)
         self.journal.put(steps=(*self.journal.document.steps, entry))
         return time.monotonic() - began_s
 
-    def _restart(self, name: str) -> hooks.HookResult:
+    def _restart(self, name: str) -> HookEntry:
         began = time.monotonic()
         if self._engine is not None:
             self._engine.stop()
         fields = tuple((f"set.{field}", value) for field, value in hooks.SIMULATED[name].items())
         kept = tuple(pair for pair in self.base.target.simulate if pair[0] not in dict(fields))
         self._engine = SimulatorProcess(options_of((*kept, *fields))).start()
-        return hooks.HookResult(name, "simulated engine", time.monotonic() - began, 0, "")
+        return HookEntry(name=name, how="simulated engine", seconds=time.monotonic() - began, status=0, output="")
 
     def await_ready(self) -> float:
         """Wait until the target answers after a hook; seconds. TargetError if it does not within READY_S."""

@@ -81,8 +81,7 @@ class Journal(Generic[D]):
         self._kind = kind
         # In the form in which it is read again: tuples are lists, and secrets are blank
         self._asked = asked = blank(msgspec.json.decode(msgspec.json.encode(asked)), self.redact)
-        found = read_earlier(folder, file) if self.path.exists() else None
-        before = None if found is None else earlier_document(found, self.path, kind)
+        found, before = read_earlier(folder, file, kind) if self.path.exists() else (None, None)
         if before is not None and before.procedure != procedure:
             raise InputError(
                 "experiment-changed",
@@ -95,17 +94,15 @@ class Journal(Generic[D]):
                 f"({differences(found['parameters'], asked)}); start it again as it was, or name a new folder with --output",
             )
         with written(folder):
-            foreign = before is None and folder.exists() and any(folder.iterdir())
-            links = (
-                [each for each in folder.iterdir() if each.is_symlink() and each.is_dir()] if before is not None else []
-            )
-        if links:
+            there = list(folder.iterdir()) if folder.exists() else []
+        links = [each for each in there if each.is_symlink() and each.is_dir()]
+        if before is not None and links:
             raise InputError(
                 "output-is-link",
                 f"{links[0]} is a link to another folder, into which this start would write its measurements; replace the "
                 "link by the folder itself, or name a new folder with --output",
             )
-        if foreign:
+        if before is None and there:
             raise InputError(
                 "output-not-empty",
                 f"--output {str(folder)!r} exists and is not a folder of a {Path(file).stem}; name a new one",
@@ -235,28 +232,18 @@ def read_values(folder: Path, file: str) -> dict[str, Any]:
     return found
 
 
-def read_earlier(folder: Path, file: str) -> dict[str, Any]:
-    """The values of *file*, to continue it. InputError if it was truncated or changed."""
+def read_earlier(folder: Path, file: str, kind: type[D]) -> tuple[dict[str, Any], D]:
+    """The values and the document of *file*, to continue it. InputError if it was truncated or changed."""
     try:
         found = read_values(folder, file)
+        if missing := [name for name in NEEDED if name not in found]:
+            raise DocumentError(f"it has no {missing[0]}")
+        return found, experiment_document(found, kind)
     except InputError as problem:
-        raise cannot_continue(problem.message) from None
-    missing = [name for name in NEEDED if name not in found]
-    if missing:
-        raise cannot_continue(f"{folder / file} was changed: it has no {missing[0]}")
-    return found
-
-
-def earlier_document(found: dict[str, Any], path: Path, kind: type[D]) -> D:
-    """The document of an earlier start. InputError if it was changed."""
-    try:
-        return experiment_document(found, kind)
+        why = problem.message
     except DocumentError as problem:
-        raise cannot_continue(f"{path} was changed: {problem}") from None
-
-
-def cannot_continue(why: str) -> InputError:
-    return InputError(
+        why = f"{folder / file} was changed: {problem}"
+    raise InputError(
         "experiment-damaged",
         f"{why}; the procedure cannot be continued: name a new folder with --output (fastllmload report shows "
         "each finished run below the old one)",

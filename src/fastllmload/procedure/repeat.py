@@ -59,7 +59,9 @@ def run_repeatedly(
         codes = [0]
 
         def ended(status: str) -> None:
-            conclude(book, terms.folder, runs, status, console)
+            with ignore_signals():
+                save_runs(book, terms.folder, runs)
+                runs_report.REPORT.conclude(book, console, status, " ...")
 
         for number in range(runs):
             console.say(f"run {number + 1} of {runs}")
@@ -77,30 +79,16 @@ def one_run(
     """Run *number*: the same requests at other instants, with the declarations *declared* of all runs. Its exit code."""
     own = changed(settings, load={"repetition": settings.load.repetition + number})
     before = (RESTART,) if RESTART in terms.commands else ()
-    own_terms = dataclasses.replace(terms, folder=folder_of(terms.folder, number), before=before, declared=declared)
+    own_terms = dataclasses.replace(terms, folder=terms.folder / run_name(number), before=before, declared=declared)
     return run_procedure(test, own, secret, parameters, own_terms, console)
-
-
-def folder_of(folder: Path, number: int) -> Path:
-    return folder / f"run-{number + 1}"
-
-
-def finished(folder: Path, runs: int) -> dict[str, ProcedureDocument]:
-    """procedure.json of every run so far, by the name of its folder."""
-    folders = [folder_of(folder, number) for number in range(runs)]
-    return {each.name: journal.read(each, ProcedureDocument) for each in folders if (each / journal.FILE).exists()}
 
 
 def save_runs(book: Journal[RunsDocument], folder: Path, runs: int) -> None:
     """Write the findings of the runs so far to runs.json."""
-    book.put(**runs_report.entries(finished(folder, runs)))
+    folders = [folder / run_name(number) for number in range(runs)]
+    begun = [each for each in folders if (each / journal.FILE).exists()]
+    book.put(**runs_report.entries({each.name: journal.read(each, ProcedureDocument) for each in begun}))
 
 
-def conclude(book: Journal[RunsDocument], folder: Path, runs: int, status: str, console: Console) -> None:
-    with ignore_signals():
-        save_runs(book, folder, runs)
-        book.put(status=status, ended_utc=journal.utc())
-        names = runs_report.write(folder, book.document)
-    for line in runs_report.lines(book.document):
-        console.say(line)
-    console.say(f"files      {folder}/{runs_report.JSON}, {', '.join(names)}, run-1/ ...")
+def run_name(number: int) -> str:
+    return f"run-{number + 1}"

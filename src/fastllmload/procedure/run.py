@@ -29,7 +29,7 @@ from fastllmload.experiment.report.findings import Findings
 from fastllmload.experiment.report.procedure import show, write
 from fastllmload.metrics.run.cold_start import declared_cold
 from fastllmload.procedure.procedure_test import ProcedureTest
-from fastllmload.settings import RunSettings, Secret
+from fastllmload.settings import Load, RunSettings, Secret
 
 QUICK_SETTLE_S = 0.5
 D = TypeVar("D", bound=ProcedureDocument)
@@ -75,14 +75,16 @@ def run_procedure(
             quick=terms.quick, manifest=manifest_of(settings, declarations), section=test.section, title=test.title
         )
         announce(test, settings, parameters, terms, book, console)
-        settings = with_declarations(settings, declarations)
+        settings = changed(
+            settings, output={"declare": tuple(declarations.items())}
+        )  # also for run.json of every level
         is_cold = declared_cold(declarations)
         before = terms.before
         if is_cold and cold_start.RESTART not in before and can_restart(terms, settings):
             before = (*before, cold_start.RESTART)
         warn_of_unused_options(test, settings, parameters, {*terms.commands} - {*before}, console)
         settle_s = terms.settle_s if terms.settle_s is not None else QUICK_SETTLE_S if terms.quick else SETTLE_S
-        is_warm = not is_cold and (settings.load.warmup_requests != 0 or asks_for_warm_up(settings))
+        is_warm = not is_cold and (settings.load.warmup_requests != 0 or asks_for_warm_up(settings.load))
         experiment = Experiment(
             terms.folder, settings, secret, book, console, terms.commands, terms.ask is not None, settle_s,
             warm=is_warm, cold=is_cold, hook_s=terms.hook_s,
@@ -145,8 +147,7 @@ def as_sent(test: ProcedureTest, settings: RunSettings) -> RunSettings:
     return settings if test.sends is None else changed(settings, workload={"name": test.sends})
 
 
-def asks_for_warm_up(settings: RunSettings) -> bool:
-    load = settings.load
+def asks_for_warm_up(load: Load) -> bool:
     return bool(load.warmup_requests or load.warmup_tokens or load.warmup_seconds)
 
 
@@ -154,7 +155,7 @@ def warn_of_unused_options(
     test: ProcedureTest, settings: RunSettings, parameters: Any, hooks_given: set[str], console: Console
 ) -> None:
     """Warn of options that were given and that *test* does not use."""
-    if asks_for_warm_up(settings):
+    if asks_for_warm_up(settings.load):
         console.warn(
             "option-not-applicable",
             "--warmup has no effect here except 0, which leaves the warm-up out: a test warms up with at least 100 "
@@ -194,12 +195,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def with_declarations(settings: RunSettings, declarations: Mapping[str, str]) -> RunSettings:
-    """*settings* with *declarations*, so that every level's run.json has them too."""
-    output = msgspec.structs.replace(settings.output, declare=tuple(declarations.items()))
-    return msgspec.structs.replace(settings, output=output)
-
-
 def client_limited_text(levels: Sequence[Level]) -> str:
     """The warning for levels on which the client was the limit."""
     numbers = ", ".join(str(level.number) for level in levels)
@@ -215,22 +210,26 @@ def conclude(
 ) -> bool:
     """Write procedure.json and the reports and print them. Returns whether the draft was followed."""
     with ignore_signals():
-        compliant = write_report(experiment, book, found, status)
+        add_remarks(experiment, found, status)
+        book.put(status=status, ended_utc=journal.utc(), **found.entries(book.document))
+        compliance = compliance_of(read(experiment.folder))
+        book.put(compliance=compliance)
+        write(experiment.folder, book.document)
     show(book.document, experiment.folder, console)
-    return compliant
+    return compliance.verdict != NOT
 
 
-def write_report(experiment: Experiment, book: Journal[ProcedureDocument], found: Findings, status: str) -> bool:
-    """Write procedure.json and the reports. Returns whether the draft was followed."""
+def add_remarks(experiment: Experiment, found: Findings, status: str) -> None:
+    """What a report says of the levels, of a cold start, and of a test that does not conform."""
+    book, document = experiment.journal, experiment.journal.document
     if status == journal.DONE:
         experiment.quarantine_unused_levels()
     limited = [level for level in experiment.levels if level.generator_limited and not experiment.entry(level).counts]
     if limited:
         found.warn("client-limited", client_limited_text(limited))
-    for code, text in level_warnings(experiment.journal.document.levels):
+    for code, text in level_warnings(book.document.levels):
         found.warn(code, text)
     if experiment.cold and experiment.levels:
-        document = experiment.journal.document
         cold = cold_start.entry(document.manifest.declarations, document.steps, experiment.levels)
         book.put(cold_start=cold)
         found.say(cold_start.sentence(cold), public=True)
@@ -238,8 +237,3 @@ def write_report(experiment: Experiment, book: Journal[ProcedureDocument], found
         found.deviate(QUICK, public=True)
     if experiment.simulated:
         found.deviate(SIMULATED, public=True)
-    book.put(status=status, ended_utc=journal.utc(), **found.entries(book.document))
-    compliance = compliance_of(read(experiment.folder))
-    book.put(compliance=compliance)
-    write(experiment.folder, book.document)
-    return compliance.verdict != NOT

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,14 +11,15 @@ import msgspec
 from fastllmload.compliance.verdict import CONDITIONAL, NOT, UNCONDITIONAL
 from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.procedure import ProcedureDocument, RepeatedRun, RunsDocument
-from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state, write_files
+from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state
 from fastllmload.experiment.report.parts import remarks as kinds_of_remarks
+from fastllmload.experiment.saved_report import SavedReport
 from fastllmload.metrics.levels.asiai import STABLE_BELOW, VARIABLE_BELOW
 from fastllmload.procedure import over_runs
 from fastllmload.report.blocks import Block, Items, Page, Paragraph, Section
 from fastllmload.report.documents.titled_page import titled_page
 
-NAME, JSON = "runs", "runs.json"
+JSON = "runs.json"
 FEW = 3  # runs, for a comparison of systems (IETF 6.3)
 VERDICTS = (NOT, CONDITIONAL, UNCONDITIONAL)  # the worst first
 RULE = (
@@ -34,23 +34,19 @@ def entries(runs: Mapping[str, ProcedureDocument]) -> dict[str, Any]:
     done = [run for run in runs.values() if run.status == "done"]
     verdicts = [verdict_of(run) for run in done]
     return {
-        "runs": tuple(
-            RepeatedRun(
-                folder=folder,
-                status=run.status,
-                started_utc=run.started_utc,
-                levels=len(run.levels),
-                compliance=verdict_of(run),
-                client=worst_client(run),
-                sentences=run.sentences,
-            )
-            for folder, run in runs.items()
-        ),
+        "runs": tuple(repeated_run(folder, run) for folder, run in runs.items()),
         "compliance_verdict": next((verdict for verdict in VERDICTS if verdict in verdicts), None),
         "figures": over_runs.figures(done),
         "tables": tuple(over_runs.tables(done)),
         "deviations": tuple(dict.fromkeys(text for run in runs.values() for text in run.deviations)),
     }
+
+
+def repeated_run(folder: str, run: ProcedureDocument) -> RepeatedRun:
+    return RepeatedRun(
+        folder=folder, status=run.status, started_utc=run.started_utc, levels=len(run.levels),
+        compliance=verdict_of(run), client=worst_client(run), sentences=run.sentences,
+    )  # fmt: skip
 
 
 def verdict_of(run: ProcedureDocument) -> str | None:
@@ -121,6 +117,4 @@ def page(document: RunsDocument) -> Page:
     return titled_page(headline(document), sections, facts(document), simulated=document.manifest.simulated)
 
 
-def write(folder: Path, document: RunsDocument) -> Sequence[str]:
-    """Write runs.md and runs.html. Returns their names."""
-    return write_files(folder, NAME, page(document))
+REPORT = SavedReport(JSON, RunsDocument, lambda found: found.runs is not None, lines, page, "run-1/")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.engine.preflight.addresses import parse_base
 from fastllmload.engine.preflight.probe import ServerProbe
 from fastllmload.engine.run import execute
-from fastllmload.engine.simulated_target import options_of
+from fastllmload.engine.simulated_target import simulated_target
 from fastllmload.errors import TargetError
+from fastllmload.experiment.level.settings import changed
 from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS, as_run, engines
 from fastllmload.report.blocks import Block, Facts, Paragraph, Table
 from fastllmload.report.documents import asiai
@@ -27,7 +25,6 @@ from fastllmload.report.terminal.snapshot import Snapshot
 from fastllmload.report.terminal.view import Ui, make_ui
 from fastllmload.report.text.verdict import verdict
 from fastllmload.settings import RunSettings, Secret
-from fastllmload.simulator.process import SimulatorProcess
 
 CARD = {"sut.model.format": "format", "sut.model.quantization": "quantization_level"}  # declaration: Ollama's key
 
@@ -41,10 +38,8 @@ def warm_up(settings: RunSettings, url: str, secret: Secret | None, redact: Reda
     probe.reach([])
     model = probe.model(settings.target.model)
     probe.send_once(model, WARMUP_PROMPT, WARMUP_TOKENS)
-    target = msgspec.structs.replace(settings.target, model=model)
     declared = (*settings.output.declare, *from_card(probe.model_entry(model), dict(settings.output.declare)))
-    output = msgspec.structs.replace(settings.output, declare=declared)
-    return msgspec.structs.replace(settings, target=target, output=output)
+    return changed(settings, target={"model": model}, output={"declare": declared})
 
 
 def from_card(card: Mapping[str, Any], declared: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -96,6 +91,11 @@ def bench(asked: RunSettings, secret: Secret | None, runs: int, stream: Writable
     """Run all engines; the largest of their exit codes. An engine that cannot be reached is left out, which is printed."""
     outlet, codes, measured = Outlet(stream, redact), [0], []
     each = engines(asked)
+
+    def show(blocks: Iterable[Block]) -> None:
+        outlet.write("\n" + text.render(blocks))
+        outlet.flush()
+
     for settings in each:
         try:
             code, view = one_engine(settings, secret, runs, stream, redact)
@@ -108,13 +108,11 @@ def bench(asked: RunSettings, secret: Secret | None, runs: int, stream: Writable
         codes.append(code)
         if view.folder is not None:
             measured.append((settings, asiai.figures(subject_of(view.folder))))
-            outlet.write("\n" + text.render(closing(view)))
-            outlet.flush()
+            show(closing(view))
         if code == INTERRUPTED:
             break
     if len(measured) > 1:
-        outlet.write("\n" + text.render([side_by_side(measured)]))
-        outlet.flush()
+        show([side_by_side(measured)])
     return max(codes)
 
 
@@ -123,20 +121,9 @@ def one_engine(
 ) -> tuple[int, BlockView]:
     """Warm up and run. Returns (exit code, view with the run's folder and document)."""
     view = BlockView(make_ui(settings.output.ui, stream, redact))
-    with embedded(settings) as simulator:
-        url = simulator.url if simulator is not None else (settings.target.urls or ("http://localhost",))[0]
-        prepared = warm_up(as_run(settings, runs), url, secret, redact)
+    with simulated_target(settings.target) as (urls, simulator):
+        prepared = warm_up(as_run(settings, runs), urls[0], secret, redact)
         return execute(prepared, secret, view, simulator), view
-
-
-@contextlib.contextmanager
-def embedded(settings: RunSettings) -> Iterator[SimulatorProcess | None]:
-    """The simulated engine if no target is given, else None."""
-    if settings.target.urls or settings.target.unix_socket is not None:
-        yield None
-        return
-    with SimulatorProcess(options_of(settings.target.simulate)) as simulator:
-        yield simulator
 
 
 def closing(view: BlockView) -> Iterator[Block]:
@@ -152,16 +139,8 @@ def side_by_side(measured: Sequence[tuple[RunSettings, Mapping[str, Any]]]) -> T
     """One row per engine, with its power."""
     columns = ["Engine", "tok/s median", "Mean", "Std dev", "TTFT median (ms)", "Power (W)", "tok/s per W", "Failed"]
     rows = [
-        [
-            settings.target.urls[0],
-            found["gen_tok_s"]["median"],
-            found["gen_tok_s"]["mean"],
-            found["gen_tok_s"]["pooled_std"],
-            found["ttft_ms"]["median"],
-            found["power_w"],
-            found["tok_s_per_w"],
-            found["n_failed"],
-        ]
+        [settings.target.urls[0], *(found["gen_tok_s"][key] for key in ("median", "mean", "pooled_std")),
+         found["ttft_ms"]["median"], found["power_w"], found["tok_s_per_w"], found["n_failed"]]
         for settings, found in measured
-    ]
+    ]  # fmt: skip
     return Table("Engines", columns, rows)

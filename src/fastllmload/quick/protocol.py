@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from fastllmload.experiment.level.settings import changed
 from fastllmload.settings import Load, RunSettings
 from fastllmload.workload.dataset import read_dataset
 
@@ -32,13 +33,10 @@ def as_run(asked: RunSettings, runs: int) -> RunSettings:
         timeout=asked.load.timeout,
         grace=asked.load.grace,
     )
-    workload = msgspec.structs.replace(
-        asked.workload, name="custom", dataset_path=str(PROMPTS), temperature=0.0, ignore_eos=False
-    )
-    client = msgspec.structs.replace(asked.client, workers=1)
     labels = (("profile", "quick"), *(pair for pair in asked.output.metadata if pair[0] != "profile"))
-    output = msgspec.structs.replace(asked.output, metadata=labels)
-    return msgspec.structs.replace(asked, load=load, workload=workload, client=client, output=output)
+    workload = {"name": "custom", "dataset_path": str(PROMPTS), "temperature": 0.0, "ignore_eos": False}
+    kept = changed(asked, workload=workload, client={"workers": 1}, output={"metadata": labels})
+    return msgspec.structs.replace(kept, load=load)
 
 
 def engines(asked: RunSettings) -> list[RunSettings]:
@@ -47,11 +45,7 @@ def engines(asked: RunSettings) -> list[RunSettings]:
     if len(urls) < 2:
         return [asked]
     return [
-        msgspec.structs.replace(
-            asked,
-            target=msgspec.structs.replace(asked.target, urls=(url,)),
-            output=msgspec.structs.replace(asked.output, directory=folder_of(asked.output.directory, number)),
-        )
+        changed(asked, target={"urls": (url,)}, output={"directory": folder_of(asked.output.directory, number)})
         for number, url in enumerate(urls, 1)
     ]
 

@@ -155,14 +155,12 @@ class Bisection(LevelWalk[list[Decision]]):
         third = self._run_again(level)
         if level in self.events:
             return True
-        if third is Decision.CLIENT:
-            self.note("answers-contradict", f"level {level:g} failed once and held once: it counts as failing")
-            return True
-        if third is Decision.FAIL:
-            self.note("answers-contradict", f"level {level:g} failed twice and held once: it counts as failing")
-            return True
-        self.note("answers-contradict", f"level {level:g} failed once and held twice: it counts as passing")
-        return False
+        if third is Decision.PASS:
+            self.note("answers-contradict", f"level {level:g} failed once and held twice: it counts as passing")
+            return False
+        often = "once" if third is Decision.CLIENT else "twice"
+        self.note("answers-contradict", f"level {level:g} failed {often} and held once: it counts as failing")
+        return True
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 

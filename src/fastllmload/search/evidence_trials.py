@@ -21,7 +21,7 @@ from fastllmload.search.judges import (
     growths_of,
     token_rate,
 )
-from fastllmload.search.objectives import LevelDecision, SearchObjective
+from fastllmload.search.objectives import LevelJudgement, SearchObjective
 from fastllmload.statistics.sequential_tests import SHORT, Decision, SequentialPlan, drift, growth_bound, seems_to_grow
 
 # Standard errors by which further trials are assumed to be clearer than those so far, when it is decided whether a level is
@@ -36,7 +36,7 @@ class EvidenceTrials(Trials):
     """Decides each level by the evidence of its runs; a subclass measures. *refused*: levels that this host cannot offer."""
 
     runs: dict[float, list[LevelEvidence]] = field(default_factory=dict, kw_only=True)
-    level_decisions: dict[float, LevelDecision] = field(default_factory=dict, kw_only=True)
+    judgements: dict[float, LevelJudgement] = field(default_factory=dict, kw_only=True)
     refused: dict[float, str] = field(default_factory=dict, kw_only=True)
     repeated: dict[float, int] = field(default_factory=dict, kw_only=True)  # trials to be repeated at the same length
 
@@ -78,24 +78,24 @@ class EvidenceTrials(Trials):
     def _plan_at(self, level: float) -> SequentialPlan:
         return self.plan.for_lowest_level if self.is_lowest(level) else self.plan
 
-    def _judge(self, level: float, runs: list[LevelEvidence], pooled: bool = False) -> LevelDecision:
+    def _judge(self, level: float, runs: list[LevelEvidence], pooled: bool = False) -> LevelJudgement:
         """Decide *level* by *runs*. *pooled*: these are all its trials, not a re-test alone."""
         if not runs:
-            return LevelDecision(decision=Decision.UNDECIDED, parts=())
+            return LevelJudgement(decision=Decision.UNDECIDED, parts=())
         judge = self.criteria.judge_lowest if pooled and self._plan_at(level).lowest else self.criteria.judge
         return judge(level, runs, self.plan, self._lower(level))
 
-    def _decide_by_short_trials(self, level: float) -> LevelDecision:
+    def _decide_by_short_trials(self, level: float) -> LevelJudgement:
         """Decide by short trials alone. They never pass *level*, and a single one fails it only at a smaller error rate."""
         seconds = sum(run.seconds for run in deciding_runs(self.runs[level]))
         one = seconds < 2 * SHORT * LEAST_FULL_TRIAL * self.window_s
         plan = self.plan.for_short_trial if one else self._plan_at(level)
-        level_decision = self.criteria.judge(level, self.runs[level], plan, self._lower(level))
-        if level_decision.decision in (Decision.CLIENT, Decision.FAIL):
-            return level_decision
+        judgement = self.criteria.judge(level, self.runs[level], plan, self._lower(level))
+        if judgement.decision in (Decision.CLIENT, Decision.FAIL):
+            return judgement
         likely = "hold" if self.likely_to_hold(level) else "fail"
         text = f"{'a short trial' if one else 'short trials'}, by which it is likely to {likely}"
-        return replace_struct(level_decision, decision=Decision.UNDECIDED, short=text)
+        return replace_struct(judgement, decision=Decision.UNDECIDED, short=text)
 
     def _is_short(self, level: float) -> bool:
         """Whether *level* has only short trials."""
@@ -133,13 +133,13 @@ class EvidenceTrials(Trials):
 
     def pooled_decision(self, level: float) -> Decision:
         if level in self.refused:
-            level_decision = LevelDecision(decision=Decision.CLIENT, parts=(), limits=(self.refused[level],))
+            judgement = LevelJudgement(decision=Decision.CLIENT, parts=(), limits=(self.refused[level],))
         elif self._is_short(level):
-            level_decision = self._decide_by_short_trials(level)
+            judgement = self._decide_by_short_trials(level)
         else:
-            level_decision = self._judge(level, self.runs[level], pooled=True)
-        self.level_decisions[level] = level_decision
-        return level_decision.decision
+            judgement = self._judge(level, self.runs[level], pooled=True)
+        self.judgements[level] = judgement
+        return judgement.decision
 
     def likely_to_hold(self, level: float) -> bool | None:
         return self._seems_to_hold(self._at(level)) if self.plan.short and self.runs.get(level) else None

@@ -39,9 +39,9 @@ class CriterionResult(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     decision: Decision
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     allowed: float
     unit: str
     veto: bool = False
@@ -49,8 +49,8 @@ class CriterionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CASCADE = CriterionResult(
-    name="cascading failure", decision=Decision.FAIL, value=None, low=None, high=None, allowed=0.5, unit=SHARE,
-    veto=True, note="more than half of 100 requests in a row failed",
+    name="cascading failure", decision=Decision.FAIL, allowed=0.5, unit=SHARE, veto=True,
+    note="more than half of 100 requests in a row failed",
 )  # fmt: skip
 
 
@@ -157,9 +157,7 @@ class Gain:
         if not at.lower or at.level not in known or known[at.level][0] <= 0:
             decision = Decision.UNDECIDED if at.lower else Decision.PASS
             note = "no tokens were received" if at.lower else "no lower level was tested"
-            return CriterionResult(
-                name="gain", decision=decision, value=None, low=None, high=None, allowed=allowed, unit=RATIO, note=note
-            )
+            return CriterionResult(name="gain", decision=decision, allowed=allowed, unit=RATIO, note=note)
         share, half = share_below(at.level, known)
         low, value = 1 / (share + half), 1 / share
         high = 1 / (share - half) if share > half else math.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace as replace_struct
@@ -29,7 +29,7 @@ Runs = Sequence[LevelEvidence]
 Lower = Mapping[float, Sequence[LevelEvidence]]  # those of all lower levels
 
 
-class LevelDecision(msgspec.Struct, frozen=True, kw_only=True):
+class LevelJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """The decision on one level. In *limited* of *trials* the client was the limit, for the reasons *limits*; if there
     were others, these alone decided. *short*: result of short trials alone, as text. *bounded*: decided although the
     client was the limit, because the decision is the same for all values that the times may have had.
@@ -87,12 +87,6 @@ class SearchObjective:
     closed: bool = False
     sustain: bool = False
 
-    def planned(self, plan: SequentialPlan) -> SequentialPlan:
-        """*plan* with the trials that decide this objective: none are short for the gain of a closed loop, which is
-        compared with lower levels, because short trials would tell too little about those.
-        """
-        return replace(plan, short=0) if self.closed and self.sustain else plan
-
     def lower_bound(self, level: float, tested: Collection[float] = (), growth: float = 0.0) -> float:
         """Lower bound of the answer if *level* passes. *tested*: all levels. *growth*: `max_growth` at this level.
 
@@ -114,7 +108,7 @@ class SearchObjective:
             return (*self.shares, QueueGrowth(self.width, needed=self.sustain))
         return (*self.shares, Gain()) if self.sustain else self.shares
 
-    def judge(self, level: float, runs: Runs, plan: SequentialPlan, lower: Lower) -> LevelDecision:
+    def judge(self, level: float, runs: Runs, plan: SequentialPlan, lower: Lower) -> LevelJudgement:
         """Decide *level*. *runs*: all its trials so far. *lower*: those of all lower levels, for the gain of a closed loop.
 
         If the client was the limit, the level still fails if it would with everything the client did late done in time, and
@@ -137,12 +131,12 @@ class SearchObjective:
         decision = Decision.CLIENT if decided and len(limited) == len(runs) else found.decision
         return replace_struct(found, decision=decision, limits=limits, limited=len(limited), trials=len(runs))
 
-    def judge_lowest(self, level: float, runs: Runs, plan: SequentialPlan, lower: Lower) -> LevelDecision:
+    def judge_lowest(self, level: float, runs: Runs, plan: SequentialPlan, lower: Lower) -> LevelJudgement:
         """`judge` for the lowest level: LOWEST shares of the error rate to fail it, one to pass it."""
         found = self.judge(level, runs, plan.for_lowest_level, lower)
         return found if found.decision is Decision.FAIL else self.judge(level, runs, plan, lower)
 
-    def _decide(self, level: float, runs: Runs, plan: SequentialPlan, lower: Lower) -> LevelDecision:
+    def _decide(self, level: float, runs: Runs, plan: SequentialPlan, lower: Lower) -> LevelJudgement:
         at = LevelRuns(level, runs, lower, plan.short_alone)
         parts = [one.judge(at, self.alpha(plan)) for one in self.judges]
         if any(run.cascading for run in runs):
@@ -150,7 +144,7 @@ class SearchObjective:
         decisions = [part.decision for part in parts if not part.veto or part.decision is Decision.FAIL]
         if any(part.veto and part.note == SEEMS_TO_GROW for part in parts):
             decisions.append(Decision.UNDECIDED)
-        return LevelDecision(decision=combined(decisions), parts=tuple(parts))
+        return LevelJudgement(decision=combined(decisions), parts=tuple(parts))
 
     def alpha(self, plan: SequentialPlan) -> float:
         """Error rate of one of the tests that decide a trial. The queue's growth has two ways to pass, but as all tests

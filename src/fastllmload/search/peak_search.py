@@ -6,8 +6,8 @@ Levels whose interval overlaps that of the best one are contenders: any of them 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from fastllmload.search.driver import LevelWalk, halves, middle_of_gap
 from fastllmload.statistics.sequential_tests import SequentialPlan
@@ -24,14 +24,6 @@ class Height:
     @property
     def top(self) -> float:
         return self.value + self.half if self.known else float("inf")
-
-
-class PeakTrials(Protocol):
-    """Measures levels. *run_trial* gives the height by all trials of the level, without those in which the client was the
-    limit if there are others.
-    """
-
-    def run_trial(self, level: float, number: int) -> Height: ...
 
 
 @dataclass(frozen=True)
@@ -53,9 +45,12 @@ class Peak:
 
 @dataclass
 class PeakSearch(LevelWalk[Height]):
-    """*step*: width of a gap next to the best level that needs no more narrowing. *shuffle*: as for `IntervalSearch`."""
+    """*step*: width of a gap next to the best level that needs no more narrowing. *shuffle*: as for `IntervalSearch`.
+    *run_level* runs a trial, given its level and number, and gives the height by all trials of the level, without those in
+    which the client was the limit if there are others.
+    """
 
-    runner: PeakTrials
+    run_level: Callable[[float, int], Height]
     plan: SequentialPlan
     shuffle: int | None = None
 
@@ -72,7 +67,7 @@ class PeakSearch(LevelWalk[Height]):
         return len(self.outcomes) < self.plan.levels
 
     def judge(self, level: float, number: int) -> Height:
-        return self.runner.run_trial(level, number)
+        return self.run_level(level, number)
 
     def repeats(self, level: float, taken: int) -> bool:
         return not self.outcomes[level].known and self.trials[level] < self.plan.trials

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -12,7 +12,8 @@ from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.fields import known
 from fastllmload.documents.search import Answer, Criterion, LevelDecision, SearchDocument
 from fastllmload.experiment.report.findings import in_percent
-from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state, write_files
+from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state
+from fastllmload.experiment.saved_report import SavedReport
 from fastllmload.report.blocks import Items, Page, Paragraph, Section, Verdict
 from fastllmload.report.charts import Axis, Chart, Rule, Series
 from fastllmload.report.documents.titled_page import titled_page
@@ -23,7 +24,7 @@ from fastllmload.search.peak_search import Peak
 from fastllmload.search.trials import TrialRunner
 from fastllmload.statistics.sequential_tests import Decision
 
-NAME, JSON = "search", "search.json"
+JSON = "search.json"
 IMPLIED = "implied"  # decision on an undecided level below one that passed
 DIGITS = 3  # significant digits of an end of the answer that lies between levels
 UNITS = {"rate": "requests/s", "concurrency": "in flight"}
@@ -41,7 +42,7 @@ def interval_answer(found: Interval, runner: TrialRunner) -> Answer:
     """`answer` of search.json for a threshold."""
     objective = runner.requested.objective
     assert objective is not None  # of a threshold
-    limit = None if found.above is None else runner.level_decisions.get(found.above)
+    limit = None if found.above is None else runner.judgements.get(found.above)
     return Answer(
         level=found.best,
         low=None if found.system_changed else answer_lower_bound(found, runner),
@@ -100,38 +101,30 @@ def peak_answer(found: Peak, runner: TrialRunner) -> Answer:
 def interval_rows(found: Interval, runner: TrialRunner) -> tuple[LevelDecision, ...]:
     """One entry per level, ascending."""
     best = 0.0 if found.best is None or found.system_changed else found.best
-    implied = {level for level, one in found.decisions.items() if one is Decision.UNDECIDED and level < best}
-    return tuple(
-        LevelDecision(
-            level=level,
-            decision=IMPLIED if level in implied else str(decision),
-            reason=(f"holds if {best:g} does; " if level in implied else "") + runner.level_decisions[level].reason,
-            tests=tuple(
-                Criterion(**msgspec.to_builtins(part), words=criterion_text(part))
-                for part in runner.level_decisions[level].parts
-            ),
-            looks=found.trials[level],  # prose: allow (key)
-            seconds=sum(run.seconds for run in runner.runs.get(level, ())),
-            figures=figures_at(runner, level),
-        )
-        for level, decision in sorted(found.decisions.items())
-    )
+    rows = []
+    for level, decision in sorted(found.decisions.items()):
+        implied, by = decision is Decision.UNDECIDED and level < best, runner.judgements[level]
+        reason = (f"holds if {best:g} does; " if implied else "") + by.reason
+        tests = tuple(Criterion(**msgspec.to_builtins(part), words=criterion_text(part)) for part in by.parts)
+        name = IMPLIED if implied else str(decision)
+        rows.append(row(runner, level, found.trials[level], decision=name, reason=reason, tests=tests))
+    return tuple(rows)
+
+
+def row(runner: TrialRunner, level: float, trials: int, **fields: Any) -> LevelDecision:
+    seconds = sum(run.seconds for run in runner.runs.get(level, ()))
+    figures = figures_at(runner, level)
+    return LevelDecision(level=level, looks=trials, seconds=seconds, figures=figures, **fields)  # prose: allow (key)
 
 
 def peak_rows(found: Peak, runner: TrialRunner) -> tuple[LevelDecision, ...]:
     return tuple(
-        LevelDecision(
-            level=level,
-            decision=peak_decision(level, found),
-            reason=peak_reason(level, found, runner),
-            smooth_goodput=height.value,
-            half_width=height.half,
-            looks=found.trials[level],  # prose: allow (key)
-            seconds=sum(run.seconds for run in runner.runs.get(level, ())),
-            figures=figures_at(runner, level),
+        row(
+            runner, level, found.trials[level], decision=peak_decision(level, found),
+            reason=peak_reason(level, found, runner), smooth_goodput=height.value, half_width=height.half,
         )
         for level, height in sorted(found.heights.items())
-    )
+    )  # fmt: skip
 
 
 def peak_decision(level: float, found: Peak) -> str:
@@ -168,14 +161,13 @@ def answer_lines(document: SearchDocument) -> Iterator[str]:
         yield f"THE SYSTEM CHANGED DURING THE SEARCH: {ENDED[CHANGED]}"
     if answer.level is None and document.is_peak:
         yield f"no smooth goodput is known{': the client was the limit at every level' if complete else ' so far'}"
-    elif answer.level is None:
-        yield f"no {what} was found to hold{'' if complete else ' so far'}"
-        yield from bound_lines(low, high, unit, confidence)
-    elif answer.smooth_goodput is not None:
-        yield f"highest smooth goodput: {answer.smooth_goodput:,.5g} tokens/s at {what} {answer.level:g}"
-        yield from bound_lines(low, high, unit, confidence)
     else:
-        yield f"highest {what} that holds: {answer.level:g} {unit}"
+        if answer.level is None:
+            yield f"no {what} was found to hold{'' if complete else ' so far'}"
+        elif answer.smooth_goodput is not None:
+            yield f"highest smooth goodput: {answer.smooth_goodput:,.5g} tokens/s at {what} {answer.level:g}"
+        else:
+            yield f"highest {what} that holds: {answer.level:g} {unit}"
         yield from bound_lines(low, high, unit, confidence)
     if answer.limited_by:
         yield f"limited by: {answer.limited_by}"
@@ -268,16 +260,8 @@ def reason_table(document: SearchDocument) -> FindingTable:
 
 def run_table(document: SearchDocument) -> FindingTable:
     """All runs in the order in which they were measured, with the draft's own criteria."""
-    columns = (
-        "Run",
-        "Level",
-        "Trial",
-        "tok/s",
-        "TTFT P99 (ms)",
-        "Client",
-        "Criteria of IETF 5.2.3.1 that fired",
-        "Folder",
-    )
+    fired = "Criteria of IETF 5.2.3.1 that fired"
+    columns = ("Run", "Level", "Trial", "tok/s", "TTFT P99 (ms)", "Client", fired, "Folder")
     rows = tuple(
         (
             str(run.number), f"{known(run.level_value) or 0:g}", run.look,  # prose: allow (key)
@@ -347,6 +331,4 @@ def outcome(document: SearchDocument) -> tuple[str, str]:
     return ("open", "suspect") if answer.level else ("none", "invalid")
 
 
-def write(folder: Path, document: SearchDocument) -> Sequence[str]:
-    """Write search.md and search.html, each complete or not at all; return their names."""
-    return write_files(folder, NAME, page(document))
+REPORT = SavedReport(JSON, SearchDocument, lambda found: found.answer is not None, lines, page)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from fastllmload.search.driver import CHANGED
 from fastllmload.search.interval_search import IntervalSearch
 from fastllmload.search.objective_text import RequestedObjective, read_objective
 from fastllmload.search.peak_search import PeakSearch
-from fastllmload.search.trials import PeakTrialRunner, SearchParameters, TrialRunner
+from fastllmload.search.trials import SearchParameters, TrialRunner, height_at
 from fastllmload.settings import RunSettings, Secret
 from fastllmload.statistics.sequential_tests import requests_needed
 
@@ -87,11 +88,7 @@ def announce(
 
 def lengths_text(parameters: SearchParameters, requested: RequestedObjective) -> str:
     """Lengths of the trials of a level: `15 s, where the answer is likely to be 60 s, 120 s and 240 s more`."""
-    plan = (
-        replace(parameters.plan, short=0)
-        if requested.objective is None
-        else requested.objective.planned(parameters.plan)
-    )
+    plan = requested.planned(parameters.plan)
     first, *others = (f"{parameters.level_s * plan.length(number):g} s" for number in range(plan.trials + plan.short))
     why = "the answer is likely to be" if plan.short else "noise asks for it"
     return f"{first}, where {why} {listed(others)} more" if others else first
@@ -123,12 +120,9 @@ class Search:
     """Searches for a threshold or for a peak, depending on the objective."""
 
     def __init__(
-        self,
-        experiment: Experiment,
-        book: Journal[SearchDocument],
-        parameters: SearchParameters,
+        self, experiment: Experiment, book: Journal[SearchDocument], parameters: SearchParameters,
         requested: RequestedObjective,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.experiment = experiment
         self.book = book
         self.runner = TrialRunner(experiment, experiment.base, parameters, requested)
@@ -136,7 +130,7 @@ class Search:
         shuffle = experiment.base.client.seed if parameters.interleave else None
         plan, width = self.runner.plan, parameters.width
         self.strategy: PeakSearch | IntervalSearch = (
-            PeakSearch(lo, hi, width, PeakTrialRunner(self.runner), plan, shuffle)
+            PeakSearch(lo, hi, width, partial(height_at, self.runner), plan, shuffle)
             if requested.objective is None
             else IntervalSearch(lo, hi, width, self.runner, plan, shuffle)
         )
@@ -163,10 +157,6 @@ class Search:
         with ignore_signals():
             if status == journal.DONE:
                 self.experiment.quarantine_unused_levels()
-            self.book.put(status=status, ended_utc=journal.utc())
             answer = self.save_progress()
-            names = report.write(self.experiment.folder, self.book.document)
-        for line in report.lines(self.book.document):
-            self.experiment.console.say(line)
-        self.experiment.console.say(f"files      {self.experiment.folder}/{report.JSON}, {', '.join(names)}, levels/")
+            report.REPORT.conclude(self.book, self.experiment.console, status)
         return answer

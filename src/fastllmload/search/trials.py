@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ from fastllmload.errors import HostLimitError, InputError
 from fastllmload.experiment.experiment import Experiment
 from fastllmload.experiment.level.evidence import LevelEvidence, evidence_of
 from fastllmload.experiment.level.result import Level
-from fastllmload.experiment.level.settings import at_load
+from fastllmload.experiment.level.settings import at_load, changed
 from fastllmload.experiment.level.verdict import Lowest, judge_level, lowest_of
 from fastllmload.metrics.objectives.benefit import PRESETS
 from fastllmload.search.evidence_trials import EvidenceTrials
@@ -97,9 +97,7 @@ class TrialRunner(EvidenceTrials):
 
     @property
     def plan(self) -> SequentialPlan:
-        """The objective's plan; a search for a peak has no short trials."""
-        plan = self.parameters.plan
-        return replace(plan, short=0) if self.requested.objective is None else self.requested.objective.planned(plan)
+        return self.requested.planned(self.parameters.plan)
 
     @property
     def window_s(self) -> float:
@@ -110,25 +108,17 @@ class TrialRunner(EvidenceTrials):
 
     def pooled_decision(self, level: float) -> Decision:
         decision = super().pooled_decision(level)
-        reason = self.level_decisions[level].reason
+        reason = self.judgements[level].reason
         self.experiment.console.say(f"  {self.parameters.what} {level:g}: {decision.upper()}, {reason}")
         return decision
-
-    def times(self, level: float, number: int) -> int:
-        """Length of trial *number* of a search for a peak, in first trials: twice the one before, but a trial that decided
-        nothing because the client was the limit is repeated at the same length.
-        """
-        return 1 << (number - self.repeated.get(level, 0))
 
     def measure(self, level: float, times: float, suffix: str) -> LevelEvidence | None:
         self.before_trial()
         runs, repetition = self.runs.setdefault(level, []), self.taken.get(level, 0)
         self.taken[level] = repetition + 1
-        settings = at_load(
-            self.settings, level, self.parameters.closed, duration=self.parameters.level_s * times, num_requests=None
-        )
-        stream = f"search/{level:.9g}/{repetition}"
-        settings = msgspec.structs.replace(settings, workload=msgspec.structs.replace(settings.workload, stream=stream))
+        settings = changed(self.settings, workload={"stream": f"search/{level:.9g}/{repetition}"})
+        length = self.parameters.level_s * times
+        settings = at_load(settings, level, self.parameters.closed, duration=length, num_requests=None)
         name = f"{self.parameters.what} {level:.9g}{suffix}"
         try:
             measured = self.experiment.level(name, settings)
@@ -148,42 +138,29 @@ class TrialRunner(EvidenceTrials):
         verdict = judge_level(measured.run, self.lowest if self.lowest and level > self.lowest.load else None)
         if self.lowest is None or level < self.lowest.load:
             self.lowest = lowest_of(measured.run)
-        self.experiment.record(
-            measured,
-            look=suffix.removeprefix(", ") or "first trial",
-            level_value=level,
-            criteria=verdict,
-            cascading=measured.cascading,
-        )
+        which = suffix.removeprefix(", ") or "first trial"
+        self.experiment.record(measured, look=which, level_value=level, criteria=verdict, cascading=measured.cascading)
 
 
-@dataclass
-class PeakTrialRunner:
-    """Runs the trials of a search for a peak; the height is smooth goodput in tokens/s."""
+def height_at(runner: TrialRunner, level: float, number: int) -> Height:
+    """Run trial *number* of *level* in a search for a peak. The height is smooth goodput in tokens/s by all its trials.
 
-    runner: TrialRunner
-
-    def run_trial(self, level: float, number: int) -> Height:
-        runner = self.runner
-        run = runner.measure(level, runner.times(level, number), "" if number == 0 else f", trial {number + 1}")
-        if run is not None and run.limited:
-            runner.repeated[level] = runner.repeated.get(level, 0) + 1
-        clean = [run for run in runner.runs[level] if not run.limited]
-        runs = clean or runner.runs[level]
-        found = ratio(
-            [run.benefit for run in runs],
-            [np.full(len(run.benefit), run.part_s) for run in runs],
-            runner.plan.alpha_per_trial,
-        )
-        known = level not in runner.refused and bool(clean)
-        if found is None:  # too short for an interval: most requests failed, or none could be sent
-            height = Height(0.0, 0.0, known and any(run.cascading for run in runs))
-        else:
-            height = Height(found.value, found.half, known)
-        runner.experiment.console.say(f"  {runner.parameters.what} {level:g}: smooth goodput {height_text(height)}")
-        return height
-
-
-def height_text(height: Height) -> str:
-    suffix = "" if height.known else "; the client was the limit"
-    return f"{height.value:,.5g} +/- {height.half:,.3g} tokens/s{suffix}"
+    A trial is twice as long as the one before, but one that decided nothing because the client was the limit is repeated at
+    the same length.
+    """
+    times = 1 << (number - runner.repeated.get(level, 0))
+    run = runner.measure(level, times, f", trial {number + 1}" if number else "")
+    if run is not None and run.limited:
+        runner.repeated[level] = runner.repeated.get(level, 0) + 1
+    clean = [run for run in runner.runs[level] if not run.limited]
+    runs = clean or runner.runs[level]
+    parts = [np.full(len(run.benefit), run.part_s) for run in runs]
+    found = ratio([run.benefit for run in runs], parts, runner.plan.alpha_per_trial)
+    known = level not in runner.refused and bool(clean)
+    if found is None:  # too short for an interval: most requests failed, or none could be sent
+        height = Height(0.0, 0.0, known and any(run.cascading for run in runs))
+    else:
+        height = Height(found.value, found.half, known)
+    text = f"{height.value:,.5g} +/- {height.half:,.3g} tokens/s" + "; the client was the limit" * (not height.known)
+    runner.experiment.console.say(f"  {runner.parameters.what} {level:g}: smooth goodput {text}")
+    return height

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.fields import known
 from fastllmload.documents.sweep import Cell, CellFigure, SweepDocument
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.report.findings import SHARES, format_cell, in_percent
-from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state, write_files
+from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state
+from fastllmload.experiment.saved_report import SavedReport
 from fastllmload.report.blocks import Items, Page, Section
 from fastllmload.report.charts import Axis, Chart, Series
 from fastllmload.report.documents.titled_page import titled_page
 from fastllmload.report.text.tokens import OF_REASONING, reasoned
 from fastllmload.statistics.student import t_interval
 
-NAME, JSON = "sweep", "sweep.json"
+JSON = "sweep.json"
 # Key → (heading, metric, its statistic)
 FIGURES = {
     "req_s": ("req/s", "req_s", "value"),
@@ -193,6 +193,4 @@ def series(cells: Sequence[Cell], axis: str, name: str, key: str) -> Series:
     return Series(name, y, [float(cell.values[axis]) for cell in mine], low, high, style="curve")
 
 
-def write(folder: Path, document: SweepDocument) -> Sequence[str]:
-    """Write sweep.md and sweep.html, each complete or not at all; return their names."""
-    return write_files(folder, NAME, page(document))
+REPORT = SavedReport(JSON, SweepDocument, lambda found: bool(found.cells), lines, page)

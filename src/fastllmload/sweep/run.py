@@ -112,12 +112,8 @@ class Sweep:
     def finalize(self, status: str) -> bool:
         """Write sweep.json and the reports and print the table; return whether every run's certificate is valid."""
         with ignore_signals():
-            self.book.put(status=status, ended_utc=journal.utc())
             rows = self.save_progress()
-            names = report.write(self.experiment.folder, self.book.document)
-        for line in report.lines(self.book.document):
-            self.experiment.console.say(line)
-        self.experiment.console.say(f"files      {self.experiment.folder}/{report.JSON}, {', '.join(names)}, levels/")
+            report.REPORT.conclude(self.book, self.experiment.console, status)
         return all(verdict == "valid" for row in rows for verdict in row.verdicts) and not self.refused
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from fastllmload.experiment.level.limits import combined
-from fastllmload.search.driver import LevelWalk, halves, middle_of_gap
+from fastllmload.search.driver import LevelWalk, halves, measure_until, middle_of_gap
 from fastllmload.statistics.sequential_tests import Decision
 
 PASS, FAIL, UNDECIDED, CLIENT = Decision.PASS, Decision.FAIL, Decision.UNDECIDED, Decision.CLIENT
@@ -101,3 +101,16 @@ def test_a_gap_of_one_step_has_no_middle(low: float, high: float, step: float, m
 )
 def test_one_criterion_that_fails_fails_the_level(decisions: tuple[Decision, ...], all_together: Decision) -> None:
     assert combined(decisions) is all_together
+
+
+@pytest.mark.parametrize(("enough", "tries", "sizes"), [(1, 4, [1]), (3, 4, [1, 2, 4]), (100, 3, [1, 2, 4])])
+def test_a_measurement_is_repeated_until_it_is_long_enough(enough: int, tries: int, sizes: list[int]) -> None:
+    """Each time with the next size, and not more often than *tries*; the last one counts."""
+    measured: list[tuple[int, int]] = []
+
+    def measure(size: int, attempt: int) -> int:
+        measured.append((size, attempt))
+        return size
+
+    last = measure_until(measure, lambda found, size: None if found >= enough else 2 * size, 1, tries)
+    assert measured == list(zip(sizes, range(tries), strict=False)) and last == sizes[-1]

@@ -281,10 +281,9 @@ def judged(load: float, trials: int, seconds: float = 10.0) -> list[tuple[Decisi
         runner = SlotBench(server, ATTAINMENT, plan, seconds, 1.0, np.random.default_rng(seed), bad=0.025)
         for number in range(trials):
             runner.run_trial(rate, number + 1)
-        runs = runner.runs[rate]
-        level_decision = ATTAINMENT.judge(rate, runs, plan, {})
-        claimed = ATTAINMENT.lower_bound(rate, (rate,), ATTAINMENT.max_growth(runs, plan)) / server.capacity
-        found.append((level_decision.decision, level_decision.reason, claimed))
+        judgement = ATTAINMENT.judge(rate, runner.runs[rate], plan, {})
+        claimed = ATTAINMENT.lower_bound(rate, (rate,), runner.max_growth(rate)) / server.capacity
+        found.append((judgement.decision, judgement.reason, claimed))
     return found
 
 

@@ -64,7 +64,7 @@ def test_the_interval_holds_the_peak(server: SlotServer) -> None:
     for seed in range(SEEDS):
         runner = GoodputBench(server, np.random.default_rng(seed))
         found = PeakSearch(
-            0.25 * server.capacity, 4 * server.capacity, lambda level: 0.05 * level, runner, PLAN
+            0.25 * server.capacity, 4 * server.capacity, lambda level: 0.05 * level, runner.run_trial, PLAN
         ).run()  # fmt: skip
         assert found.best is not None and len(found.heights) <= PLAN.levels
         if (found.low is not None and found.low > peak) or (found.high is not None and found.high < peak):
@@ -91,7 +91,7 @@ def test_where_the_client_limits_the_lowest_level_lower_ones_are_tried() -> None
     ends the search after four halves.
     """
     hill = Hill(30)
-    found = PeakSearch(64, 256, lambda level: 1.0, hill, SequentialPlan(trials=1, levels=20)).run()
+    found = PeakSearch(64, 256, lambda level: 1.0, hill.run_trial, SequentialPlan(trials=1, levels=20)).run()
     assert hill.asked[:3] == [64, 32, 16] and found.best == 20 and found.ended_by == "client"
-    found = PeakSearch(64, 256, lambda level: 1.0, Hill(0), SequentialPlan(trials=1, levels=20)).run()
+    found = PeakSearch(64, 256, lambda level: 1.0, Hill(0).run_trial, SequentialPlan(trials=1, levels=20)).run()
     assert sorted(found.heights) == [4, 8, 16, 32, 64] and found.best is None and found.ended_by == "client"

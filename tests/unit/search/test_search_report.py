@@ -121,7 +121,7 @@ def test_an_interrupted_trial_does_not_count() -> None:
     with pytest.raises(Dead):
         search.run()
     assert search.trials == {10.0: 1}
-    peak = PeakSearch(10.0, 40.0, lambda load: 1.0, DyingPeak(), SequentialPlan(0.05, 5, 3))
+    peak = PeakSearch(10.0, 40.0, lambda load: 1.0, DyingPeak().run_trial, SequentialPlan(0.05, 5, 3))
     with pytest.raises(Dead):
         peak.run()
     assert peak.trials == {10.0: 1}

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.certificate.criteria import format_value
-from fastllmload.documents.certificate import Certificate, Reason
+from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.fields import known
 from fastllmload.experiment.level import criteria as rule
+from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.run.window import Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -35,7 +36,7 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
     """Why the client was the limit: late releases, errors of its own, or its certificate (spec/procedures 0.4.4)."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     found = []
-    lag = rule.late_p99_ns(dispatch_lags(run, rows, window))
+    lag = percentile(np.sort(dispatch_lags(run, rows, window)), 0.99)
     if lag is not None and lag > rule.LAG_NS:
         found.append(f"P99 of the dispatch lag is {format_value(lag / 1e3, 'us')}, above 1 ms")
     own = int(np.isin(rows["error"], OWN_ERRORS).sum())
@@ -43,13 +44,9 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
         found.append(f"{own} requests failed because no file descriptor or port was free")
     certificate = run.document.certificate
     if certificate is not None and certificate.generator_limited:
-        found += [reason.text or reason.code for reason in certificate.reasons if is_limiting(reason)]
+        limiting = [one for one in certificate.reasons if one.limits_generator and one.severity != "note"]
+        found += [one.text or one.code for one in limiting if one.code != "schedule_lag"]  # that is reported above
     return tuple(dict.fromkeys(found))
-
-
-def is_limiting(reason: Reason) -> bool:
-    """Whether a reason of the certificate makes the client the limit. The schedule lag is reported separately."""
-    return bool(reason.limits_generator) and reason.severity != "note" and reason.code != "schedule_lag"
 
 
 def dispatch_lags(run: Run, rows: npt.NDArray[Any], window: Window) -> rule.Numbers:

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.errors import RunFolderError
-from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.run.window import Window
 from fastllmload.records.run import Run
 from fastllmload.statistics.trend import mann_kendall, slope
@@ -39,23 +38,13 @@ def in_flight(begin_ns: Numbers, end_ns: Numbers, w0_ns: int, w1_ns: int) -> Flo
     return count.astype(np.float64)
 
 
-def segment_means(q: Floats, parts: int = SEGMENTS) -> Floats:
-    """Means of *parts* segments of an evenly sampled series, of lengths as equal as possible."""
-    return np.array([part.mean() for part in np.array_split(q, parts)])
-
-
 def queue_growing(q: Floats) -> bool | None:
     """Five rising segment means, the last at least 10% and 2 requests above the first; None below five samples."""
     if len(q) < SEGMENTS:
         return None
-    means = segment_means(q)
+    means = np.array([part.mean() for part in np.array_split(q, SEGMENTS)])  # of lengths as equal as possible
     rise = float(means[-1] - means[0])
     return bool(np.all(np.diff(means) > 0)) and rise >= max(LEAST_RISE, RISE_SHARE * float(means[0]))
-
-
-def completion_rate(ok_ends: int, scheduled: int) -> float | None:
-    """Completions in the window over requests scheduled in it; None if none was scheduled."""
-    return ok_ends / scheduled if scheduled else None
 
 
 def incomplete(rate: float | None) -> bool | None:
@@ -100,11 +89,6 @@ def sub_window_rates(t_ns: Numbers, tokens: Floats, w0_ns: int, w1_ns: int, part
     edges = np.linspace(w0_ns, w1_ns, parts + 1)
     sums, _ = np.histogram(t_ns, bins=edges, weights=tokens)
     return sums / ((w1_ns - w0_ns) / 1e9 / parts)
-
-
-def late_p99_ns(lags: Numbers) -> float | None:
-    """P99 of dispatch lags; None without a release."""
-    return percentile(np.sort(lags), 0.99)
 
 
 def cascading(failed: npt.NDArray[np.bool_]) -> bool:

@@ -134,24 +134,24 @@ class Lateness:
         """*severity* with each value at its better (*side* -1) or worse (1) bound. A request that was sent late may have
         delayed others by as much; its own lag is part of that.
         """
-        better, worse = self._ends(asked.metric)
+        better, worse = (ends.astype(np.float64) for ends in self._ends(asked.metric))
         moved = severity + (worse if side > 0 else -better) / (asked.limit * 1e6)
         return np.where(np.isinf(severity), severity, np.maximum(moved, 0.0))
 
-    def _ends(self, metric: str) -> tuple[Floats, Floats]:
+    def _ends(self, metric: str) -> tuple[Floats | Numbers, Floats | Numbers]:
         """By how much a value may be lower, and higher. For other metrics (sums of lateness) a late read only adds."""
         if metric in ("ttft", "ttft_sched"):
-            return (self.first + self.sent).astype(np.float64), self.written.astype(np.float64)
+            return self.first + self.sent, self.written
         if metric == "ttft_any":
-            return (self.earliest + self.sent).astype(np.float64), self.written.astype(np.float64)
+            return self.earliest + self.sent, self.written
         if metric in ("e2el", "e2el_sched"):
-            return (self.last + self.sent).astype(np.float64), self.written.astype(np.float64)
+            return self.last + self.sent, self.written
         if metric == "tpot":
             return self.last / self.gaps, self.first / self.gaps
         if metric == "tpot_any":  # its gaps may be more than those of the answer, so each is bounded from above
             return self.last / self.gaps, self.earliest / self.gaps
         if metric in ("itl", "tbt", "tbc"):
-            return self.any.astype(np.float64), self.any.astype(np.float64)
+            return self.any, self.any
         return np.full(len(self.any), np.inf), np.zeros(len(self.any))
 
     def of_queue(self, growth: Growth, requests: int, side: int) -> Growth:
@@ -197,8 +197,7 @@ def growth_of(run: Run, window: Window, parts: int) -> Growth:
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     begin = committed(rows)
     end = rows["t_end"][(begin > 0) & (rows["t_end"] > 0)]
-    begin = begin[begin > 0]
-    return growth(begin - window.w0_ns, end - window.w0_ns, window.w1_ns - window.w0_ns, parts)
+    return growth(begin[begin > 0] - window.w0_ns, end - window.w0_ns, window.w1_ns - window.w0_ns, parts)
 
 
 def growth(begin_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64], length_ns: int, parts: int) -> Growth:

@@ -115,7 +115,7 @@ def judge_level(
         return nothing_measured("closed" if closed else "open")
     compared = lowest if lowest is not None else lowest_of(run)
     flight = in_flight_of(run, window)
-    q, source = queue_of(run, window, flight) if queue is None else (queue, "given")
+    q, source = (waiting(run, window) or (flight, IN_FLIGHT)) if queue is None else (queue, "given")
     found = figures_of(run, window, compared, q, lower)
     asked = asked_of(found)
     fired = tuple(name for name, holds in asked.items() if holds)
@@ -137,7 +137,7 @@ def judge_level(
         limits=limits,
         offered_in_full=offered,
         cascading=was_cascading(run),
-        warnings=too_short(run, mean_e2e, closed),
+        warnings=() if closed else too_short(run, mean_e2e),
         figures={
             "completion_rate": found.completion_rate,
             "ttft_p99_ms": found.ttft_p99,
@@ -166,7 +166,7 @@ def figures_of(
         q=q,
         scheduled=int(np.count_nonzero(window.holds(rows["t_sched"]))),
         ended=float(np.count_nonzero((rows["status"] == layout.OK) & window.holds(rows["t_end"]))),
-        outlasted=answers_outlast(run, lowest),
+        outlasted=outlasted_s(run, lowest.e2e_mean) is not None,  # less than 90% can complete, at any load
         ttft_p99=ttft_percentiles(run, populations(run, window))[1],
         lowest_p50=lowest.ttft_p50,
         lowest_p99=lowest.ttft_p99,
@@ -240,12 +240,22 @@ def completion_reason(closed: bool, lowest: Lowest) -> str:
     return f"the level is shorter than {SHORT_OF} answers of {lowest.e2e_mean:.3g} s, which it cuts off at its end"
 
 
-def answers_outlast(run: Run, lowest: Lowest) -> bool:
-    """Whether answers take so long without any queue that the level ends before 90% of them can complete, at any load."""
+def outlasted_s(run: Run, e2e_mean: float | None) -> float | None:
+    """Length in s of a level of which answers of *e2e_mean* take more than a tenth; None for one that is long enough."""
     phase = run.phase("measure")
-    if phase is None or phase.end_ns is None or lowest.e2e_mean is None:
-        return False
-    return lowest.e2e_mean > (phase.end_ns - phase.start_ns) / 1e9 / SHORT_OF
+    if e2e_mean is None or phase is None or phase.end_ns is None:
+        return None
+    seconds = (phase.end_ns - phase.start_ns) / 1e9
+    return seconds if e2e_mean > seconds / SHORT_OF else None
+
+
+def too_short(run: Run, e2e_mean: float | None) -> tuple[str, ...]:
+    seconds = outlasted_s(run, e2e_mean)
+    if seconds is None:
+        return ()
+    return (
+        f"the mean e2e latency of {e2e_mean:.3g} s is more than a tenth of the level's {seconds:.4g} s: {TOO_SHORT}",
+    )
 
 
 def latency_reason(p99: float | None, lowest: Lowest) -> str:
@@ -264,12 +274,6 @@ def in_flight_of(run: Run, window: Window) -> rule.Floats:
     """Requests of the measure phase in flight: from submission, or from dispatch if the last byte was never sent."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     return rule.in_flight(committed(rows), rows["t_end"], window.w0_ns, window.w1_ns)
-
-
-def queue_of(run: Run, window: Window, flight: rule.Floats) -> tuple[rule.Floats, str]:
-    """The queue whose growth is judged, and its source: the server's own queue if it is known."""
-    found = waiting(run, window)
-    return (flight, IN_FLIGHT) if found is None else found
 
 
 def ttft_percentiles(run: Run, chosen: Populations) -> tuple[float | None, float | None]:
@@ -306,18 +310,6 @@ def was_cascading(run: Run) -> bool:
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_end"] > 0)]
     rows = rows[rows["status"] != layout.CANCELLED]
     return rule.cascading((rows["status"] != layout.OK)[np.argsort(rows["t_end"], kind="stable")])
-
-
-def too_short(run: Run, mean_e2e: float | None, closed: bool) -> tuple[str, ...]:
-    phase = run.phase("measure")
-    if closed or mean_e2e is None or phase is None or phase.end_ns is None:
-        return ()
-    seconds = (phase.end_ns - phase.start_ns) / 1e9
-    if mean_e2e <= seconds / SHORT_OF:
-        return ()
-    return (
-        f"the mean e2e latency of {mean_e2e:.3g} s is more than a tenth of the level's {seconds:.4g} s: {TOO_SHORT}",
-    )
 
 
 def hidden_by_stall(run: Run, fired: Sequence[str], lowest: Lowest) -> tuple[str, ...]:

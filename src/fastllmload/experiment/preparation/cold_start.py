@@ -63,10 +63,7 @@ def entry(declarations: Mapping[str, str], steps: Sequence[HookEntry], levels: S
 def sentence(found: ColdStart) -> str:
     """`cold start: the model was loaded in 12.3 s, the first token came after 345 ms`."""
     loading, first = found.model_load_time_s, found.cold_start_latency_ms
-    loaded = (
-        "how long the model took to load is not known"
-        if loading is None
-        else f"the model was loaded in {loading:,.4g} s"
-    )
+    unknown = "how long the model took to load is not known"
+    loaded = unknown if loading is None else f"the model was loaded in {loading:,.4g} s"
     came = "no first token came" if first is None else f"the first token came after {first:,.4g} ms"
     return f"cold start: {loaded}, {came}"

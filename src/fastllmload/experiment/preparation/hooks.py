@@ -14,9 +14,9 @@ import tempfile
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO
 
+from fastllmload.documents.experiment import HookEntry
 from fastllmload.engine.preflight.addresses import parse_base
 from fastllmload.engine.preflight.probe import ServerProbe
 from fastllmload.engine.public_settings import redactor
@@ -89,17 +89,6 @@ SIMULATED: dict[str, dict[str, str]] = {  # fields of the profile; the others st
 }
 
 
-@dataclass(frozen=True)
-class HookResult:
-    """The result of a hook, as recorded in procedure.json."""
-
-    name: str
-    how: str  # "command", "operator" or "simulated engine"
-    seconds: float
-    status: int
-    output: str
-
-
 class HookFailed(InputError):
     """A hook's command failed or the operator said no: the test stops."""
 
@@ -111,7 +100,7 @@ def run_hook(
     timeout_s: float = TIMEOUT_S,
     kept: int = TAIL,
     say: Callable[[str], None] = lambda line: None,
-) -> HookResult:
+) -> HookEntry:
     """Run *command* in a shell with FASTLLMLOAD_HOOK=*name*. HookFailed unless it ends with status 0 in time.
 
     The hook ends when its shell does: a server that it leaves running in the background is not waited for, though it
@@ -144,7 +133,7 @@ def run_hook(
             f"--hook {name}={command!r} ended with status {status}{last_line(tail)}; the test stops here, start it "
             "again when the hook works",
         )
-    return HookResult(name, "command", time.monotonic() - began, 0, tail)
+    return HookEntry(name=name, how="command", seconds=time.monotonic() - began, status=0, output=tail)
 
 
 def wait_for_shell(shell: subprocess.Popen[bytes], most_s: float, report: Callable[[float], None]) -> int:
@@ -176,7 +165,7 @@ def last_line(output: str) -> str:
     return f": {lines[-1]}" if lines else ""
 
 
-def ask_operator(name: str, ask: Callable[[str], str] = input) -> HookResult:
+def ask_operator(name: str, ask: Callable[[str], str] = input) -> HookEntry:
     """Ask the operator to do it by hand and to confirm. Input typed before the question is discarded. HookFailed after a
     no or the end of the input; after any other answer, also an empty one, the question is repeated.
     """
@@ -185,16 +174,12 @@ def ask_operator(name: str, ask: Callable[[str], str] = input) -> HookResult:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
     question = f"please {HOOKS[name]}, then type yes: "
     while (answer := read_answer(ask, question)) not in YES:
-        if answer is None:
-            raise HookFailed(
-                "hook-failed", f"hook {name}: the input ended before the operator answered yes; the test stops here"
-            )
-        if answer in NO:
-            raise HookFailed(
-                "hook-failed", f"hook {name}: the operator answered {answer!r}, not yes; the test stops here"
-            )
+        if answer is None or answer in NO:
+            ended = "the input ended before the operator answered yes"
+            why = ended if answer is None else f"the operator answered {answer!r}, not yes"
+            raise HookFailed("hook-failed", f"hook {name}: {why}; the test stops here")
         question = f"  {answer!r} is neither yes nor no; type yes when it is done, or no to stop the test: "
-    return HookResult(name, "operator", time.monotonic() - began, 0, "")
+    return HookEntry(name=name, how="operator", seconds=time.monotonic() - began, status=0, output="")
 
 
 def read_answer(ask: Callable[[str], str], question: str) -> str | None:

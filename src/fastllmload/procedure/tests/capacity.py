@@ -172,7 +172,7 @@ class Levels:
 
     def lines(self) -> int:
         wanted = re.compile(self.parameters.oom_pattern, re.IGNORECASE)
-        log = self.experiment.command(SERVER_LOG, kept=LARGEST_LOG).output
+        log = self.experiment.command(SERVER_LOG, kept=LARGEST_LOG).output or ""
         return sum(wanted.search(line) is not None for line in log.splitlines())
 
 
