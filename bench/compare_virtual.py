@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext.simengine import Batching
-from fastllmload._ext.simtrial import Trial
+from fastllmload._ext.sim.engine import Batching
+from fastllmload._ext.sim.trial import Trial
 from fastllmload.compare.change import SIGNIFICANT, Change
 from fastllmload.compare.figure import LEVELS, ComparedFigure
 from fastllmload.compare.paired import Pairs, change_of_pairs

@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 from pair import finish
 
-from fastllmload._ext import recorder
+from fastllmload._ext.record import recorder
 from fastllmload.records import layout
 from fastllmload.records.run import load
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from slot_server import Served
 
-from fastllmload._ext.simengine import Batching
-from fastllmload._ext.simtrial import Trial
+from fastllmload._ext.sim.engine import Batching
+from fastllmload._ext.sim.trial import Trial
 from fastllmload.simulator.profile import load_profile
 
 NS = 1_000_000_000

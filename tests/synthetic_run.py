@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.record.recorder import Recorder
 from fastllmload.records import layout
 
 ORIGIN_NS = 5_000_000_000_000

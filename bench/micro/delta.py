@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable
 
-from fastllmload._ext.delta import Classifier
+from fastllmload._ext.events.delta import Classifier
 
 ROUNDS = 15
 EVENTS = 2000

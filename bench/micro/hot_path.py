@@ -23,12 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fastllmload._ext import counters as k
-from fastllmload._ext.delta import Classifier
-from fastllmload._ext.pacer import Pacer
-from fastllmload._ext.protocol import Protocol
-from fastllmload._ext.reactor import Reactor
-from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.plan.pacer import Pacer
+from fastllmload._ext.receive.protocol import Protocol
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record.recorder import Recorder
+from fastllmload._ext.send.reactor import Reactor
 from fastllmload.records.shared_memory import SharedWords
 
 COUNTED = "__pyx_pw_*7Reactor_*on_ready"

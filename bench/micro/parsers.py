@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import httptools
 
-from fastllmload._ext import http1, ndjson, sse
+from fastllmload._ext.events import ndjson, sse
+from fastllmload._ext.http import response as http1
 
 ROUNDS = 15
 EVENTS = 2000

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from fastllmload._ext import counters as k
-from fastllmload._ext.delta import Classifier
-from fastllmload._ext.pacer import Pacer
-from fastllmload._ext.protocol import Protocol
-from fastllmload._ext.reactor import Reactor
-from fastllmload._ext.recorder import Recorder
-from fastllmload._ext.stream import Stream
+from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.plan.pacer import Pacer
+from fastllmload._ext.receive.protocol import Protocol
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record.recorder import Recorder
+from fastllmload._ext.send.reactor import Reactor
+from fastllmload._ext.send.stream import Stream
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
 from fastllmload.records.shared_memory import SharedWords
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload._ext.bodies import Bodies
+from fastllmload._ext.plan.bodies import Bodies
 
 SIZE = 1_000_000
 BYTES = np.random.default_rng(7).integers(0, 256, SIZE, np.uint8)

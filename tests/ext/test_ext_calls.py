@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from refusals import raises_code
 from test_ext_exchange import DONE, HEAD, Bench, chunk
 
-from fastllmload._ext.calls import CallList
-from fastllmload._ext.protocol import Conversation
-from fastllmload._ext.talk import Talks
+from fastllmload._ext.events.calls import CallList
+from fastllmload._ext.plan.talk import Talks
+from fastllmload._ext.receive.protocol import Conversation
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.body import TurnTemplate
 from fastllmload.plan.conversations.scripted import place_reply, with_planned_calls

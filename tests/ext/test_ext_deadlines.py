@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload._ext import deadlines, tokenline
+from fastllmload._ext.measure import deadlines, tokenline
 
 gap = st.one_of(st.integers(0, 200), st.integers(0, 5).map(lambda n: n * 50), st.integers(0, 10**12))
 streams = st.lists(st.lists(gap, max_size=30), max_size=6)

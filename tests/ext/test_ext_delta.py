@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reference import delta_reference
 from reference.event_text import spelled
 
-from fastllmload._ext.delta import Classifier, expand_text
+from fastllmload._ext.events.delta import Classifier, expand_text
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
 
 CHAT, COMPLETIONS, OLLAMA_CHAT, OLLAMA_GENERATE = range(4)

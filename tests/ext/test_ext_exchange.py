@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fastllmload._ext import counters as k
-from fastllmload._ext import histogram
-from fastllmload._ext.delta import Classifier
-from fastllmload._ext.protocol import Conversation, Protocol
-from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.receive.protocol import Conversation, Protocol
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record import histogram
+from fastllmload._ext.record.recorder import Recorder
 from fastllmload.records.layout import ERROR_NAMES, EVENT_NAMES, STATUS_NAMES, TOKENS_NONE
 from fastllmload.records.shared_memory import SharedWords
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from fastllmload._ext import reactor, transport
+from fastllmload._ext.send import reactor, transport
 
 PREFETCHES = {"x86_64": "prefetch", "aarch64": "prfm"}
 able = shutil.which("objdump") is not None and platform.machine() in PREFETCHES

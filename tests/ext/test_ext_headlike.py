@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastllmload._ext.http1 import HeadReader
+from fastllmload._ext.http.response import HeadReader
 
 SAID = [
     "status", "minor_version", "keep_alive", "framing", "length", "content", "encoded", "upgrade", "retry_after_ms",

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload._ext import histogram
-from fastllmload._ext.hiccup import HiccupMeter
+from fastllmload._ext.record import histogram
+from fastllmload._ext.record.hiccup import HiccupMeter
 
 STOPPED = """
-from fastllmload._ext import histogram
+from fastllmload._ext.record import histogram
 import sys
 import time
-from fastllmload._ext.hiccup import HiccupMeter
+from fastllmload._ext.record.hiccup import HiccupMeter
 meter = HiccupMeter(late_ns=int(sys.argv[1]))
 meter.start()
 while histogram.total(meter.words) < 200:

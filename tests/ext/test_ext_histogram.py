@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from fastllmload._ext import histogram
+from fastllmload._ext.record import histogram
 
 HOUR_NS = 3_600_000_000_000
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reference.http1_oracle import Oracle
 from reference.http1_reference import for_llhttp, reference_head
 
-from fastllmload._ext.http1 import HeadReader, find_head_end, parse_head
+from fastllmload._ext.http.response import HeadReader, find_head_end, parse_head
 
 
 def head(*fields: bytes, line: bytes = b"HTTP/1.1 200 OK") -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference.http1_oracle import Oracle, cut, drip, frame
 from reference.http1_reference import ReferenceFramer
 
-from fastllmload._ext.http1 import BodyFramer
+from fastllmload._ext.http.response import BodyFramer
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from reference.http1_oracle import Oracle, drip, frame
 
-from fastllmload._ext.http1 import BodyFramer, find_head_end, parse_head
+from fastllmload._ext.http.response import BodyFramer, find_head_end, parse_head
 
 ROOT = Path(__file__).parents[2]
 CASES = Path(os.environ.get("FASTLLMLOAD_CORPORA", ROOT.parent / "shared" / "corpora")) / "http/test/response"

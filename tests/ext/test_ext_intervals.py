@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload._ext import histogram, intervals
+from fastllmload._ext.measure import intervals
+from fastllmload._ext.record import histogram
 
 BEGIN, WIDTH, INTERVALS = 1_000, 100, 6
 NS = st.integers(0, 4_000_000_000_000)

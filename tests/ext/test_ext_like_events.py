@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fastllmload._ext.delta import Classifier
-from fastllmload._ext.protocol import Conversation, Protocol
-from fastllmload._ext.recorder import Recorder, text_index
+from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.receive.protocol import Conversation, Protocol
+from fastllmload._ext.record.recorder import Recorder, text_index
 from fastllmload.records.layout import TOKENS_NONE
 from fastllmload.records.shared_memory import SharedWords
 

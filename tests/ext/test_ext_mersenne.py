@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 
 
 @pytest.mark.parametrize("seed", [0, 42, -7, 2**80, "42/arrivals", "42/warmup", ""])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.ndjson_reference import ReferenceNdjson
 
-from fastllmload._ext.ndjson import NdjsonParser
+from fastllmload._ext.events.ndjson import NdjsonParser
 
 Line = tuple[None, bytes, int, int]
 both = pytest.mark.parametrize("parser_type", [NdjsonParser, ReferenceNdjson])

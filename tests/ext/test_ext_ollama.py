@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from reference import delta_reference
 from reference.ollama_text import NS, SEEN, TIMES, spelled
 
-from fastllmload._ext import counters, recorder
-from fastllmload._ext.delta import Classifier, expand_text
-from fastllmload._ext.histogram import WORDS as HDR_WORDS
-from fastllmload._ext.ndjson import NdjsonParser
-from fastllmload._ext.protocol import Conversation, Protocol
+from fastllmload._ext.events.delta import Classifier, expand_text
+from fastllmload._ext.events.ndjson import NdjsonParser
+from fastllmload._ext.receive.protocol import Conversation, Protocol
+from fastllmload._ext.record import counters, recorder
+from fastllmload._ext.record.histogram import WORDS as HDR_WORDS
 from fastllmload.records.layout import ERROR_NAMES, EVENT_NAMES, FINISH_NAMES, REQUEST, STATUS_NAMES
 
 CHAT, GENERATE = 2, 3

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastllmload._ext.pacer import Pacer
+from fastllmload._ext.plan.pacer import Pacer
 
 LEAST, MOST = 5_000, 90_000
 

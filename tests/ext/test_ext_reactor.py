@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 from reactor_drive import RESPONSE, Outcome, answer_all, drive, read_request, scripted
 
-from fastllmload._ext import counters as k
-from fastllmload._ext.reactor import Reactor
-from fastllmload._ext.stream import Stream
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.send.reactor import Reactor
+from fastllmload._ext.send.stream import Stream
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
@@ -460,7 +460,7 @@ def test_a_stall_in_which_a_signal_stopped_the_worker_is_no_wait_for_a_processor
 SLEPT = """
 import ctypes, os, sys
 from pathlib import Path
-from fastllmload._ext import counters as k
+from fastllmload._ext.record import counters as k
 from reactor_drive import drive
 
 def late(reactor):

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from reactor_drive import ANSWER, HEAD, RESPONSE, answer_all, drive, read_request, scripted
 
-from fastllmload._ext.carry import carried
-from fastllmload._ext.reactor import Reactor
-from fastllmload._ext.talk import Talks
+from fastllmload._ext.bytes.carry import carried
+from fastllmload._ext.plan.talk import Talks
+from fastllmload._ext.send.reactor import Reactor
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.conversations.turns import TurnPart, write_conversations
 from fastllmload.plan.plan import CLIENT_ROW

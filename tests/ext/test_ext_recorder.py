@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload._ext import counters, recorder, rowmemory
-from fastllmload._ext.rowwriter import RowWriter
+from fastllmload._ext.record import counters, recorder, rowmemory
+from fastllmload._ext.record.rowwriter import RowWriter
 
 EVENTS_PER_BLOCK = (1 << 18) // recorder.event_dtype().itemsize
 IN_FLIGHT, OK = 1, 2
@@ -132,7 +132,7 @@ def test_an_existing_recording_is_never_overwritten(tmp_path: Path) -> None:
 
 WORKER = """
     import os, signal, sys, time
-    from fastllmload._ext.recorder import Recorder
+    from fastllmload._ext.record.recorder import Recorder
     r = Recorder(memory=int(sys.argv[1]), text=True)
     row = r.add_row(request=3)
     for i in range(70_000):
@@ -180,7 +180,7 @@ def test_a_full_disk_is_noticed_and_what_waits_is_written_when_there_is_room(tmp
     done = run_python(
         """
         import errno, resource, sys
-        from fastllmload._ext.recorder import Recorder
+        from fastllmload._ext.record.recorder import Recorder
         r = Recorder(sys.argv[1], True)
         limit = 2 * 2**20
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
@@ -210,7 +210,7 @@ def test_a_disk_that_stays_full_leaves_whole_records_and_no_event_without_its_ro
     done = run_python(
         """
         import resource, sys
-        from fastllmload._ext.recorder import Recorder
+        from fastllmload._ext.record.recorder import Recorder
         r = Recorder(sys.argv[1])
         limit = 2**20 + 100
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -245,7 +245,7 @@ def test_recording_takes_no_page_fault_and_no_more_memory_with_time(tmp_path: Pa
     recorder.make_files(tmp_path, True)
     code = """
         import resource, sys, time
-        from fastllmload._ext.recorder import Recorder
+        from fastllmload._ext.record.recorder import Recorder
         def faults():
             used = resource.getrusage(resource.RUSAGE_SELF)
             return used.ru_minflt + used.ru_majflt
@@ -304,7 +304,7 @@ def test_without_text_there_is_no_text_file(tmp_path: Path) -> None:
 
 def test_counter_names_are_those_of_the_layout() -> None:
     declared = {}
-    for line in (PXD / "counters.pxd").read_text().splitlines():
+    for line in (PXD / "record/counters.pxd").read_text().splitlines():
         name, equals, value = line.split("#")[0].partition("=")
         if equals and name.strip().isupper():
             declared[name.strip()] = int(value)

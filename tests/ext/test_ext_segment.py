@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from fastllmload._ext.segment import Peers, read_frame, segment_dtype
+from fastllmload._ext.tap.segment import Peers, read_frame, segment_dtype
 
 SYN, FIN, RST = 2, 4, 8
 HERE, THERE = ("192.0.2.9", 40_000), ("198.51.100.7", 8_000)

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from fastllmload._ext.simcadence import Flood, Lockstep, Spread
-from fastllmload._ext.simtrial import Trial
+from fastllmload._ext.sim.cadence import Flood, Lockstep, Spread
+from fastllmload._ext.sim.trial import Trial
 
 MS = 1_000_000
 

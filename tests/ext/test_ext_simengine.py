@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload._ext.simengine import Batching
-from fastllmload._ext.simtrial import Trial
+from fastllmload._ext.sim.engine import Batching
+from fastllmload._ext.sim.trial import Trial
 from fastllmload.simulator.profile import Profile
 
 MS = 1_000_000

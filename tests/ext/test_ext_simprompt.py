@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload._ext.simprompt import count
+from fastllmload._ext.sim.prompt import count
 from fastllmload.workload.content.words import text_table
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.sse_reference import ReferenceSse
 
-from fastllmload._ext.sse import SseParser
+from fastllmload._ext.events.sse import SseParser
 
 Event = tuple[bytes | None, bytes, int, int]
 PARSERS = [SseParser, ReferenceSse]

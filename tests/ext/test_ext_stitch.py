@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from fastllmload._ext.stitch import Stitcher
+from fastllmload._ext.plan.stitch import Stitcher
 
 SPARE = 64
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from reactor_drive import Outcome, drive, read_request, scripted
 
-from fastllmload._ext import counters as k
-from fastllmload._ext.stream import Stream
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.send.stream import Stream
 from fastllmload.records.layout import EVENT_NAMES, STAMP_CLASS_MASK, STAMP_COALESCED, STAMP_KERNEL, STAMP_USER
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload._ext.talk import Talks, in_order, leaving_dtype, turn_dtype
+from fastllmload._ext.plan.talk import Talks, in_order, leaving_dtype, turn_dtype
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.conversations.synthetic import tool_turn
 from fastllmload.plan.conversations.turns import TurnPart, escaped, joined, write_conversations

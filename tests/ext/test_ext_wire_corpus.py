@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload._ext.delta import Classifier
-from fastllmload._ext.protocol import Conversation, Protocol
-from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.receive.protocol import Conversation, Protocol
+from fastllmload._ext.record.recorder import Recorder
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
 from fastllmload.records.shared_memory import SharedWords
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload._ext import counters as k
+from fastllmload._ext.record import counters as k
 from fastllmload.records import layout
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions

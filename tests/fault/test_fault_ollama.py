@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fastllmload._ext import counters as k
+from fastllmload._ext.record import counters as k
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 

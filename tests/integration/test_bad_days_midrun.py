@@ -142,7 +142,7 @@ def test_a_worker_is_killed(tmp_path: Path, workers: int, number: int) -> None:
 BUG = """
 import sys
 if "fastllmload.engine.workers.worker" in sys.orig_argv:
-    from fastllmload._ext import stream
+    from fastllmload._ext.send import stream
 
     class Stream(stream.Stream):
         made = 0

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from fastllmload._ext import counters as k
+from fastllmload._ext.record import counters as k
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.records.shared_memory import SharedWords
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import tokenline
+from fastllmload._ext.measure import tokenline
 from fastllmload.certificate.evidence import CertificateEvidence, Stamps, Times
 from fastllmload.documents.certificate import ErrorBar
 from fastllmload.metrics.distribution.percentiles import percentile, ranks_of

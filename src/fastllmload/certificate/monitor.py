@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import counters
-from fastllmload._ext.hiccup import HiccupMeter
-from fastllmload._ext.histogram import COUNTS
+from fastllmload._ext.record import counters
+from fastllmload._ext.record.hiccup import HiccupMeter
+from fastllmload._ext.record.histogram import COUNTS
 from fastllmload.arrays import Numbers
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.documents import run as documents

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext.histogram import WORDS
+from fastllmload._ext.record.histogram import WORDS
 from fastllmload.arrays import Rows, Values
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.curve import described_curve

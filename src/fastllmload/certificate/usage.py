@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from fastllmload._ext import histogram
+from fastllmload._ext.record import histogram
 from fastllmload.arrays import Mask
 from fastllmload.certificate.evidence import CertificateEvidence, HostRecord, Times, Window, WorkerRecord
 from fastllmload.documents.certificate import HostDelays, Percentiles, PortUsage, WorkerUsage

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fastllmload._ext.clock import realtime_offset_ns
+from fastllmload._ext.system.clock import realtime_offset_ns
 from fastllmload.certificate.ceiling import cpu_model
 from fastllmload.engine.phases import PhaseOutcome
 from fastllmload.engine.preflight.answers import TOKEN_IDS, USAGE

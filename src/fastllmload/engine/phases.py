@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fastllmload._ext import counters as k
+from fastllmload._ext.record import counters as k
 from fastllmload.engine.interrupts import DRAIN, NOTHING, STOP, Interrupts
 from fastllmload.engine.recording.live import Live, scaled
 from fastllmload.engine.workers.fleet import STARTING_S, Fleet, Member

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from fastllmload._ext import counters as k
+from fastllmload._ext.record import counters as k
 from fastllmload.certificate.monitor import Watch
 from fastllmload.documents.write import plain
 from fastllmload.engine.finalize import RunStatus

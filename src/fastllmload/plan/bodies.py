@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext.stitch import Stitcher
+from fastllmload._ext.plan.stitch import Stitcher
 from fastllmload.errors import HostLimitError
 from fastllmload.workload.content.words import WordTable
 from fastllmload.workload.synthetic import Batch

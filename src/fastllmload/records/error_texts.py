@@ -1,4 +1,4 @@
-"""The texts of failed responses as the server sent them (`_ext/errortexts.pxd`): `error_texts` of run.json."""
+"""The texts of failed responses as the server sent them (`_ext/record/errortexts.pxd`): `error_texts` of run.json."""
 
 from __future__ import annotations
 

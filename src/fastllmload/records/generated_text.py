@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import recorder
+from fastllmload._ext.record import recorder
 from fastllmload.records.run import Run
 from fastllmload.workload.tokenizers.tokenizer import NONE, Tokenizer, load_tokenizer
 

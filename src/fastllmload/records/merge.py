@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import recorder, regroup
+from fastllmload._ext.measure import regroup
+from fastllmload._ext.record import recorder
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.scratch import room

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import regroup
-from fastllmload._ext.recorder import text_index
+from fastllmload._ext.measure import regroup
+from fastllmload._ext.record.recorder import text_index
 from fastllmload.documents.fields import known
 from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import Phase, RunDocument

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import counters as k
-from fastllmload._ext.recorder import npy_header
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record.recorder import npy_header
 from fastllmload.host.cpu import ProcessFigures
 
 COUNTERS = {  # column: word of the worker's shared memory

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import counters, histogram
+from fastllmload._ext.record import counters, histogram
 from fastllmload.errors import HostLimitError
 
 SIZE = counters.TOTAL_WORDS * 8
@@ -42,7 +42,7 @@ class SharedWords:
         return cls(descriptor)
 
     def histogram(self, number: int) -> npt.NDArray[np.int64]:
-        """The words of histogram *number* (`counters.H_TTFT` ...), for the functions of `_ext.histogram`."""
+        """The words of histogram *number* (`counters.H_TTFT` ...), for the functions of `_ext.record.histogram`."""
         start = counters.histogram_start(number)
         return self.words[start : start + histogram.WORDS]
 

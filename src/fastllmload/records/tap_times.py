@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import histogram, tapjoin
-from fastllmload._ext.segment import segment_dtype
+from fastllmload._ext.record import histogram
+from fastllmload._ext.tap import join as tapjoin
+from fastllmload._ext.tap.segment import segment_dtype
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.worker_files import Rows, as_bytes

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import recorder, regroup
+from fastllmload._ext.measure import regroup
+from fastllmload._ext.record import recorder
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-from fastllmload._ext.simcadence import Cadence, Flood, Lockstep, Spread
-from fastllmload._ext.simconnection import Connections
-from fastllmload._ext.simengine import Batching
-from fastllmload._ext.simfault import Faults
-from fastllmload._ext.simintake import Intake
-from fastllmload._ext.simresponder import Responder
-from fastllmload._ext.simserver import Server
-from fastllmload._ext.simtruth import Truth
+from fastllmload._ext.sim.cadence import Cadence, Flood, Lockstep, Spread
+from fastllmload._ext.sim.engine import Batching
+from fastllmload._ext.simserver.connection import Connections
+from fastllmload._ext.simserver.fault import Faults
+from fastllmload._ext.simserver.intake import Intake
+from fastllmload._ext.simserver.responder import Responder
+from fastllmload._ext.simserver.server import Server
+from fastllmload._ext.simserver.truth import Truth
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.files import writable
 from fastllmload.simulator.body import decode

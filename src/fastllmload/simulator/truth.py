@@ -43,7 +43,7 @@ class Truth:
 
     Times are CLOCK_MONOTONIC ns; 0 means that it did not happen. An event's `t_ns` is taken just before the send() that
     carries it, which took `took_ns`; where `queued` is set the socket did not take it whole at that instant and it left
-    later. `kind` is the EventKind of `_ext/delta.pxd`. `key` and `phase` are the last two numbers of X-Request-Id, NO_KEY
+    later. `kind` is the EventKind of `delta.pxd`. `key` and `phase` are the last two numbers of X-Request-Id, NO_KEY
     when absent. `total_ns`, `load_ns`, `prompt_eval_ns`, `eval_ns` are the durations that an Ollama reply says of itself.
     """
 

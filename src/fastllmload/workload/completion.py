@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.errors import InputError
 from fastllmload.workload.content.exact_length import fit, fit_many
 from fastllmload.workload.content.functions import FunctionGenerator

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.workload.content.exact_length import fit, fit_many
 from fastllmload.workload.content.prose import Prose
 from fastllmload.workload.dataset import Dataset

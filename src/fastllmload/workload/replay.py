@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.workload.synthetic import BATCH_TOKENS, Batch, Quota
 from fastllmload.workload.trace import Trace, cached_tokens, shared_tokens
 

@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.workload.lengths import Lengths, Stream
 
 BATCH_TOKENS = 1 << 17  # drawn numbers of one batch, which is stitched and hashed while it is in the CPU cache

@@ -7,7 +7,7 @@ from itertools import pairwise
 import httptools
 from reference.http1_reference import ReferenceFramer
 
-from fastllmload._ext.http1 import BodyFramer
+from fastllmload._ext.http.response import BodyFramer
 
 
 class Oracle:

@@ -4,7 +4,7 @@ Line = tuple[None, bytes, int, int]
 
 
 class ReferenceNdjson:
-    """Same calls and results as ``fastllmload._ext.ndjson.NdjsonParser``."""
+    """Same calls and results as ``fastllmload._ext.events.ndjson.NdjsonParser``."""
 
     def __init__(self, *, limit: int = 1 << 20) -> None:
         self.limit = limit

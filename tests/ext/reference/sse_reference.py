@@ -4,7 +4,7 @@ Event = tuple[bytes | None, bytes, int, int]
 
 
 class ReferenceSse:
-    """Same calls and results as ``fastllmload._ext.sse.SseParser``."""
+    """Same calls and results as ``fastllmload._ext.events.sse.SseParser``."""
 
     def __init__(self, *, limit: int = 1 << 20) -> None:
         self.limit = limit

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fastllmload._ext import histogram
+from fastllmload._ext.record import histogram
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.evidence import (
     ArrivalEvidence,

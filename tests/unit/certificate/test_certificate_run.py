@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from evidence_maker import MS, START_NS, hdr_histogram, schedule
 
-from fastllmload._ext import histogram
-from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.record import histogram
+from fastllmload._ext.record.recorder import Recorder
 from fastllmload.certificate import monitor
 from fastllmload.certificate.evidence import bracket_class
 from fastllmload.certificate.judge import judge

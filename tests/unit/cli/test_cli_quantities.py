@@ -248,6 +248,6 @@ def test_the_options_of_simulate_take_the_same_quantities(kind: click.ParamType,
 
 
 def test_the_shares_of_faults_are_shares() -> None:
-    from fastllmload._ext.simfault import parse_chance
+    from fastllmload._ext.simserver.fault import parse_chance
 
     assert parse_chance("reset:5%") == parse_chance("reset:0.05")

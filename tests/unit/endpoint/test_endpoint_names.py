@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fastllmload._ext.delta import Classifier
+from fastllmload._ext.events.delta import Classifier
 from fastllmload.cli.options.table import ENDPOINT_TYPE
 from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
 from fastllmload.errors import InputError

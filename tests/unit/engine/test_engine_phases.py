@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from refusals import raises_code
 
-from fastllmload._ext import counters as k
+from fastllmload._ext.record import counters as k
 from fastllmload.engine import phases
 from fastllmload.engine.interrupts import DRAIN, STOP
 from fastllmload.engine.recording.live import Live
@@ -77,7 +77,7 @@ def test_the_drain_time_out_follows_the_slowest_answers(fleet, phase):
     run = phase(workers, own_grace=True)
     assert run._grace_s() == 60.0
     words = workers.members[0].shared.histogram(k.H_E2E)
-    from fastllmload._ext import histogram
+    from fastllmload._ext.record import histogram
 
     histogram.record_many(words, np.full(100, 30_000_000_000, np.int64))
     assert run._grace_s() == pytest.approx(150.0, rel=0.01)

@@ -11,7 +11,7 @@ import pytest
 from golden_file import same_as_golden
 from synthetic_run import KIND, Request, Shape, draw_requests, write_manifest, write_workers
 
-from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.record.recorder import Recorder
 from fastllmload.export import columns, rows
 from fastllmload.export.rows import export_csv, export_jsonl
 from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, count_tokens

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload._ext import recorder
+from fastllmload._ext.record import recorder
 from fastllmload.records import layout, worker_files
 from fastllmload.records.worker_files import open_rows
 
@@ -35,12 +35,12 @@ def test_dtypes_are_those_of_the_compiled_structs() -> None:
 @pytest.mark.parametrize(
     ("names", "file", "enum", "prefix"),
     [
-        (layout.STATUS_NAMES, "recorder.pxd", "Status", "STATUS_"),
-        (layout.ERROR_NAMES, "recorder.pxd", "ErrorClass", "ERROR_"),
-        (layout.PHASE_NAMES, "recorder.pxd", "Phase", "PHASE_"),
-        (layout.STAMP_NAMES, "recorder.pxd", "StampClass", "STAMP_"),
-        (layout.EVENT_NAMES, "delta.pxd", "EventKind", "EVENT_"),
-        (layout.FINISH_NAMES, "delta.pxd", "FinishReason", "FINISH_"),
+        (layout.STATUS_NAMES, "record/recorder.pxd", "Status", "STATUS_"),
+        (layout.ERROR_NAMES, "record/recorder.pxd", "ErrorClass", "ERROR_"),
+        (layout.PHASE_NAMES, "record/recorder.pxd", "Phase", "PHASE_"),
+        (layout.STAMP_NAMES, "record/recorder.pxd", "StampClass", "STAMP_"),
+        (layout.EVENT_NAMES, "events/delta.pxd", "EventKind", "EVENT_"),
+        (layout.FINISH_NAMES, "events/delta.pxd", "FinishReason", "FINISH_"),
     ],
 )
 def test_names_are_those_of_the_compiled_enumerations(
@@ -50,7 +50,7 @@ def test_names_are_those_of_the_compiled_enumerations(
 
 
 def test_flags_are_those_of_the_compiled_enumeration() -> None:
-    body = (PXD / "recorder.pxd").read_text().split("cdef enum RowFlag:", 1)[1].split("\n\n", 1)[0]
+    body = (PXD / "record/recorder.pxd").read_text().split("cdef enum RowFlag:", 1)[1].split("\n\n", 1)[0]
     declared = {name: int(number) for name, number in re.findall(r"^    (FLAG_\w+) = (\d+)", body, re.M)}
     assert declared == {name: getattr(layout, name) for name in dir(layout) if name.startswith("FLAG_")}
 

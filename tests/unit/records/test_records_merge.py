@@ -9,7 +9,7 @@ import pytest
 from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload._ext.recorder import Recorder
+from fastllmload._ext.record.recorder import Recorder
 from fastllmload.records import layout
 from fastllmload.records.merge import PlannedPhase, merge_workers
 from fastllmload.records.run import Run, load

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload._ext import counters as k
+from fastllmload._ext.record import counters as k
 from fastllmload.host.cpu import process_figures
 from fastllmload.records.samples import COUNTERS, SAMPLE, SIMULATOR, SampleLog, sample
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from refusals import raises_code
 
-from fastllmload._ext import counters, histogram
+from fastllmload._ext.record import counters, histogram
 from fastllmload.records.shared_memory import SharedWords
 
 
@@ -19,7 +19,7 @@ def test_words_and_histograms_are_shared_between_processes() -> None:
     assert not mine.words.any()
     code = (
         "import sys, numpy as np\n"
-        "from fastllmload._ext import counters as k, histogram\n"
+        "from fastllmload._ext.record import counters as k, histogram\n"
         "from fastllmload.records.shared_memory import SharedWords\n"
         "w = SharedWords(int(sys.argv[1]))\n"
         "w.words[k.W_RELEASED] = 7\n"

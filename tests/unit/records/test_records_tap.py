@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastllmload._ext.segment import segment_dtype
+from fastllmload._ext.tap.segment import segment_dtype
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.tap_times import SEGMENTS, WATCHED, Watched, join_tap, write_watched

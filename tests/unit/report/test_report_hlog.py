@@ -19,7 +19,7 @@ from hdrh.log import HistogramLogReader
 from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload._ext import histogram
+from fastllmload._ext.record import histogram
 from fastllmload.certificate.monitor import HICCUP_INTERVALS, Intervals
 from fastllmload.metrics.request.durations import NULL, dispatch_lag, e2e, ttft, ttft_any
 from fastllmload.metrics.run.window import populations, window_of

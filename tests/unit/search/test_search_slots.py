@@ -10,8 +10,8 @@ import pytest
 from engine_server import EngineServer
 from simulated_bench import SlotBench
 
-from fastllmload._ext.simengine import Batching
-from fastllmload._ext.simtrial import Trial
+from fastllmload._ext.sim.engine import Batching
+from fastllmload._ext.sim.trial import Trial
 from fastllmload.search.interval_search import IntervalSearch
 from fastllmload.search.judges import failures
 from fastllmload.search.objectives import SearchObjective

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sim_client import Client, Response, ask, request
 
-from fastllmload._ext.simfault import CATALOGUE, parse, parse_chance
+from fastllmload._ext.simserver.fault import CATALOGUE, parse, parse_chance
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.truth import load
 

@@ -26,9 +26,9 @@ def test_kinds_are_those_of_the_event_classifier() -> None:
     """Numbers of EventKind in delta.pxd and of TRUTH_* stay one list."""
     import re
 
-    from fastllmload._ext.simresponder import KINDS
+    from fastllmload._ext.simserver.responder import KINDS
 
-    text = (Path(__file__).parents[3] / "ext/fastllmload/_ext/delta.pxd").read_text()
+    text = (Path(__file__).parents[3] / "ext/fastllmload/_ext/events/delta.pxd").read_text()
     names = dict(re.findall(r"^    EVENT_(\w+) = (\d+)", text, re.MULTILINE))
     assert {name: int(names[name.upper()]) for name in KINDS} == KINDS
 

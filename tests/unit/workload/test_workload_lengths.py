@@ -6,7 +6,7 @@ from statistics import NormalDist, median
 
 import pytest
 
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.errors import InputError
 from fastllmload.workload.lengths import LONGEST, Fixed, LogNormal, Normal, Uniform, parse_lengths
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fastllmload._ext.delta import Classifier
-from fastllmload._ext.http1 import CONTENTS, HeadReader, find_head_end, parse_head
-from fastllmload._ext.ndjson import NdjsonParser
-from fastllmload._ext.sse import SseParser
+from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.events.ndjson import NdjsonParser
+from fastllmload._ext.events.sse import SseParser
+from fastllmload._ext.http.response import CONTENTS, HeadReader, find_head_end, parse_head
 from fastllmload.engine.preflight.client import LARGEST_ANSWER
 
 # Patterns that occur in the events of one protocol only; its name, and the --endpoint-type that reads it.

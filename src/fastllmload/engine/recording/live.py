@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastllmload._ext import counters as k
-from fastllmload._ext import histogram
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record import histogram
 from fastllmload.engine.workers.fleet import Fleet
 from fastllmload.host.cpu import process_figures
 from fastllmload.records.layout import ERROR_NAMES

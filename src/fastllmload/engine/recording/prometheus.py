@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload import __version__
-from fastllmload._ext import counters as k
-from fastllmload._ext import histogram
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record import histogram
 from fastllmload.engine.recording.totals import PhaseTotals, Totals, Words
 from fastllmload.errors import InputError
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES

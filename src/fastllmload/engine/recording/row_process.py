@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fastllmload._ext import rowmemory
-from fastllmload._ext.recorder import make_files
+from fastllmload._ext.record import rowmemory
+from fastllmload._ext.record.recorder import make_files
 from fastllmload.engine.recording.row_writer import new_texts_memory
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError

@@ -14,7 +14,7 @@ import signal
 import struct
 import sys
 
-from fastllmload._ext.rowwriter import RowWriter
+from fastllmload._ext.record.rowwriter import RowWriter
 
 PASS_S = 0.5
 HEAD = struct.Struct("<QQ")  # version of the texts, 0 while they change; their size

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from fastllmload._ext.tap import Ring
+from fastllmload._ext.tap.ring import Ring
 from fastllmload.engine.recording.packet_filter import on_wire, packet_filter
 from fastllmload.engine.workers.sizing import Demand
 from fastllmload.engine.workers.spec import TargetSpec

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from fastllmload._ext.tap import RETIRE_S, Ring
+from fastllmload._ext.tap.ring import RETIRE_S, Ring
 
 NICE = 5  # the ring can wait for seconds; a worker on the same CPU cannot
 STDIN = 0

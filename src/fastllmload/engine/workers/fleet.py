@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import counters as k
-from fastllmload._ext import histogram
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record import histogram
 from fastllmload.engine.recording.row_process import RowProcess
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.records.shared_memory import SharedWords

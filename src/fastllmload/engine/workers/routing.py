@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext.bodies import Bodies
-from fastllmload._ext.talk import Talks
+from fastllmload._ext.plan.bodies import Bodies
+from fastllmload._ext.plan.talk import Talks
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.host.limits import TargetConnections
 from fastllmload.plan.plan import Plan

@@ -1,6 +1,6 @@
 """A worker process: one event loop, one reactor, the phases of its spec, which is a line of JSON on stdin.
 
-From then on it communicates with the supervisor through its shared memory only (`ext/fastllmload/_ext/counters.pxd`).
+From then on it communicates with the supervisor through its shared memory only (`ext/fastllmload/_ext/record/counters.pxd`).
 Ends by itself after the last phase, on ABORT, and when its parent is gone.
 """
 
@@ -24,15 +24,15 @@ import msgspec
 import numpy as np
 import uvloop
 
-from fastllmload._ext import counters as k
-from fastllmload._ext.bodies import Bodies
-from fastllmload._ext.delta import Classifier
-from fastllmload._ext.pacer import Pacer
-from fastllmload._ext.protocol import Protocol
-from fastllmload._ext.reactor import Reactor
-from fastllmload._ext.recorder import Recorder
-from fastllmload._ext.stream import Stream
-from fastllmload._ext.wire import warm_up_kernel_stamps
+from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.plan.bodies import Bodies
+from fastllmload._ext.plan.pacer import Pacer
+from fastllmload._ext.receive.protocol import Protocol
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record.recorder import Recorder
+from fastllmload._ext.send.reactor import Reactor
+from fastllmload._ext.send.stream import Stream
+from fastllmload._ext.system.wire import warm_up_kernel_stamps
 from fastllmload.engine.recording.row_writer import put_texts
 from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
 from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastllmload._ext import tokenline
+from fastllmload._ext.measure import tokenline
 from fastllmload.arrays import Floats, Mask, Numbers, Rows, Values
 from fastllmload.metrics.request.durations import NULL, committed, e2e, e2e_sched, ttft, ttft_any, ttft_sched
 from fastllmload.metrics.request.tpot import tpot, tpot_any

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload._ext import regroup, tokenline
+from fastllmload._ext.measure import regroup, tokenline
 from fastllmload.arrays import Mask, Numbers, Rows, Values
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Bounds, Ends, Metric, WithUnfinished

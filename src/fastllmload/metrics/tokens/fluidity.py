@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload._ext import deadlines
+from fastllmload._ext.measure import deadlines
 from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric, Value

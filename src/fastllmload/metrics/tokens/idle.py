@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload._ext import deadlines
+from fastllmload._ext.measure import deadlines
 from fastllmload.arrays import Mask, Numbers, Rows
 from fastllmload.documents.metric import Metric
 from fastllmload.metrics.distribution.summary import distribution

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload._ext import tokenline
+from fastllmload._ext.measure import tokenline
 from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.metrics.distribution.summary import distribution, number

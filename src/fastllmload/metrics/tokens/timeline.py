@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import tokenline
+from fastllmload._ext.measure import tokenline
 from fastllmload.arrays import Mask, Numbers
 from fastllmload.records import layout
 from fastllmload.records.run import Run

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import tokenline
+from fastllmload._ext.measure import tokenline
 from fastllmload.arrays import Mask, Numbers, Values
 from fastllmload.metrics.tokens.counts import ESTIMATE, TokenCounts
 from fastllmload.metrics.tokens.timeline import AT_ONCE, Timeline, stated_tokens, stretches, timeline

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fastllmload import settings as asked
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.endpoint import Endpoint
 from fastllmload.endpoint.body import TurnTemplate, stand_in
 from fastllmload.errors import InputError

@@ -1,6 +1,6 @@
 """Write the turns of conversations, which are consecutive in a plan.
 
-With real history a turn has only its own messages (`ext/fastllmload/_ext/talk.pyx`); else every body is complete.
+With real history a turn has only its own messages (`ext/fastllmload/_ext/plan/talk.pyx`); else every body is complete.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.endpoint.body import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile

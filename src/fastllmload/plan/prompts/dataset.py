@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastllmload import settings as asked
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fastllmload import settings as asked
-from fastllmload._ext.mersenne import Mersenne
+from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, stitcher, write_bodies

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 
-from fastllmload._ext import histogram
+from fastllmload._ext.record import histogram
 from fastllmload.errors import RunFolderError
 from fastllmload.files import replacing
 from fastllmload.records.integrity import EVENTS, ROWS

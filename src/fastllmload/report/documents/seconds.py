@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import histogram, intervals
+from fastllmload._ext.measure import intervals
+from fastllmload._ext.record import histogram
 from fastllmload.certificate.monitor import HICCUP_INTERVAL, HICCUP_INTERVALS
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.request.durations import NULL, dispatch_lag, e2e, ttft, ttft_any
@@ -35,7 +36,7 @@ Words = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class HistogramInterval:
-    """Values of *tag* in [begin_ns, end_ns) of CLOCK_MONOTONIC; *words* as in `_ext.histogram`."""
+    """Values of *tag* in [begin_ns, end_ns) of CLOCK_MONOTONIC; *words* as in `_ext.record.histogram`."""
 
     tag: str
     begin_ns: int

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext import histogram
+from fastllmload._ext.record import histogram
 from fastllmload.certificate.arrivals import LATE_NS
 from fastllmload.certificate.monitor import HICCUP, HISTOGRAMS, STALLS, WATCHED, read_worker_stalls
 from fastllmload.records import layout

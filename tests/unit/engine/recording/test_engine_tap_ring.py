@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fastllmload._ext.tap import Ring
+from fastllmload._ext.tap.ring import Ring
 from fastllmload.engine.recording import tap
 
 NEAR, NEAR6 = ("127.0.0.1", 8_000), ("::1", 8_000)

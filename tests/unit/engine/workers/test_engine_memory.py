@@ -28,7 +28,7 @@ def test_small_objects_need_no_new_pages(connections: str, most: int | None) -> 
 
 CODE = """
 import re
-import fastllmload._ext.reactor
+import fastllmload._ext.send.reactor
 from fastllmload.engine.workers.memory import warm_code
 warm_code()
 smaps = open("/proc/self/smaps").read()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from synthetic_run import MS, ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload._ext import histogram
+from fastllmload._ext.record import histogram
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.idle import Reader

@@ -1,0 +1,49 @@
+# Tool calls of one reply, put together out of the fragments that a server streams: what the next turn's history repeats.
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+
+from fastllmload._ext.bytes.carry cimport carry_add, carry_free
+from fastllmload._ext.bytes.cursor cimport Cursor
+from fastllmload._ext.events.tree cimport EventTree
+
+cdef struct Text:               # bytes that grow
+    unsigned char* at           # owned
+    size_t size
+    size_t cap
+
+cdef inline int text_add(Text* t, const void* data, size_t size) except -1:
+    if carry_add(&t.at, &t.size, &t.cap, <const unsigned char*>data, size) < 0:
+        raise MemoryError(f"{t.size + size} bytes of text")
+    return 0
+
+cdef inline void text_free(Text* t) noexcept nogil:
+    carry_free(&t.at, &t.size, &t.cap)
+
+cdef struct Call:
+    int32_t index               # as the server counts them; the ones after another where it does not
+    uint8_t value               # *arguments* is a JSON value, not the inside of a string
+    uint8_t answered            # while a turn is put together: a message of it answers the call
+    Text id                     # as these came: insides of JSON strings
+    Text name
+    Text arguments
+
+cdef struct Calls:
+    Call* items                 # owned, with what they point at; *cap* of them are valid memory
+    uint32_t count              # by index
+    uint32_t cap
+    uint8_t ollama              # said, and to be repeated, in Ollama's form
+
+cdef void calls_clear(Calls* calls) noexcept nogil          # for the next reply; small buffers stay
+cdef void calls_free(Calls* calls) noexcept nogil           # and *calls* itself; NULL is fine
+cdef int calls_write(Calls* calls, uint32_t turn, Text* out) except -1          # as items of an array, without its brackets
+cdef int call_id_write(Calls* calls, uint32_t place, uint32_t turn, Text* out) except -1    # made up where the server gave none
+
+cdef class CallReader:
+    # One per worker.
+    cdef EventTree _tree
+    # Adds what one event (or whole body) says of calls to *calls*, which is made when it is NULL.
+    cdef int read(self, Calls** calls, const unsigned char* data, size_t size, uint8_t carrier) except -1
+
+cdef class CallList:
+    cdef Calls* calls           # owned; NULL until the first event
+    cdef CallReader reader
+    cdef uint8_t carrier

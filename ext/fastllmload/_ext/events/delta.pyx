@@ -1,0 +1,408 @@
+# cython: language_level=3str
+"""What one event means.
+
+Three ways to the same answer; `Meaning.decoder` says which one was taken.
+
+1. *template*: the event equals the stream's previous one in every byte before and behind its text, but for the
+   digits of completion_tokens and total_tokens. Then its structure is the same, hence valid.
+2. *scan*: one strict pass in C (facts.pyx). It gives up on what is unusual.
+3. *msgspec*: a tree, walked in Python (tree.pyx). It decides all the rest, and everything under
+   `strict`.
+
+What is said is judged in one place, `judge`, by this table (spec/metrics 3.2). The first line that applies
+gives the kind.
+
+    [DONE], blanks around it allowed                                      DONE
+    nothing, or blanks alone: a `data:` line without data                 OTHER
+    not JSON, not an object, or one without choices, usage, error,
+      object and id                                                       BAD
+    error: an object, or anything that is not null, false, 0 or empty     ERROR; nothing else is looked at
+    object: "error"                                                       ERROR; likewise
+    choices, its entry, what carries the text, a text field, role,
+      finish_reason, index or tool_calls of another type than OpenAI's    BAD
+    content (or a completion's text), not only whitespace                 CONTENT
+    a tool call (or function_call) with a name or arguments               TOOL
+    content that is only whitespace (str.isspace)                         WHITESPACE
+    reasoning_content or reasoning not empty                              REASONING
+    refusal not empty                                                     REFUSAL
+    finish_reason not empty                                               FINISH
+    role not empty                                                        ROLE
+    a choice, or an Ollama object: an empty delta                         EMPTY
+    usage with a count                                                    USAGE
+    anything else: no choices, index > 0                                  OTHER
+
+Ollama's events (docs/api.md of Ollama) have the same kinds. What carries the text is `message` (chat) or
+`response` (generate); `thinking` is reasoning, `done_reason` a finish_reason that counts when `done` is true,
+`eval_count`, `prompt_eval_count` and `prompt_eval_cached_count` are usage. `done` without text and without a
+reason is DONE, and there is no [DONE]. No template: each event has a time of its own in front of its text.
+
+finish_reason and usage are reported beside any kind but ERROR and BAD. null is as good as absent, and of
+equal keys the last one counts. Of several choices the first whose index is 0 (or absent) counts; if there is
+none, nothing of them does. A token count that is no integer from 0 to 2,147,483,647 is not said. Text that is
+not UTF-8 is read with U+FFFD in place of what is wrong, as server-sent events demand, and so is an unpaired
+surrogate. An integer of more than 4,300 digits, or nesting beyond Python's recursion limit, makes an event
+BAD. The kind of a whole body is never DONE, FINISH, USAGE, ROLE or EMPTY, but OTHER.
+
+How many tokens an event carries is told by cumulative usage (timeline.pyx), or by a list with one item per token:
+`token_ids` of the choice, else its `logprobs`, which Ollama has at the top. What is no list is as good as absent.
+"""
+
+import msgspec
+
+from libc.stdlib cimport free, malloc
+from libc.string cimport memchr, memcpy, memset
+
+from fastllmload._ext.bytes.jsonscan cimport blank_text, json_blanks, json_word
+from fastllmload._ext.events.facts cimport (
+    CARRIED_BY_DELTA, CARRIED_BY_MESSAGE, CARRIED_BY_OLLAMA_CHAT, CARRIED_BY_TEXT, DURATIONS, facts_clear, facts_scan,
+)
+from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
+
+cdef object STRING = msgspec.json.Decoder(str)
+
+
+cdef void template_reset(Template* t) noexcept nogil:
+    t.prefix = 0
+
+
+cdef void template_free(Template* t) noexcept nogil:
+    free(t.bytes)
+    t.bytes = NULL
+    t.prefix = 0
+
+
+cdef bint template_read(Template* t, const unsigned char* data, size_t size, Meaning* m) noexcept nogil:
+    cdef Cursor c
+    cdef Body text
+    cdef int32_t completion_tokens
+    over(&c, data, size)
+    if not template_takes(t, &c, &text, &completion_tokens) or c.at != c.end:
+        return False
+    say(m, t.kind, DECODED_BY_TEMPLATE)
+    m.has_usage = t.numbers > 0
+    m.prompt_tokens = t.prompt_tokens
+    m.completion_tokens = completion_tokens
+    m.reasoning_tokens = t.reasoning_tokens
+    m.cached_tokens = t.cached_tokens
+    m.listed_tokens = t.listed_tokens
+    if t.kind == EVENT_CONTENT and blank_text(text.at, text.size):
+        m.kind = EVENT_WHITESPACE
+    m.text = text.at
+    m.text_size = <uint32_t>text.size
+    return True
+
+
+cdef inline size_t digits_at(const unsigned char* at, const unsigned char* end) noexcept nogil:
+    # Bytes of an integer of at most nine digits, as JSON writes it; 0: none.
+    cdef size_t n = 0
+    while at + n < end and c'0' <= at[n] <= c'9':
+        n += 1
+    return n if 1 <= n <= 9 and (n == 1 or at[0] != c'0') else 0
+
+
+cdef bint template_takes_numbers(Template* t, Cursor* c, int32_t* completion_tokens) noexcept nogil:
+    cdef const uint8_t* literal = t.bytes + t.prefix
+    cdef size_t piece, done = 0
+    cdef size_t n, k
+    cdef int32_t value
+    cdef int i
+    for i in range(t.numbers):
+        piece = t.before[i] - done
+        if left(c) < piece or memcmp(c.at, literal + done, piece) != 0:
+            return False
+        c.at += piece
+        done = t.before[i]
+        n = digits_at(c.at, c.end)
+        if n == 0:
+            return False
+        if i == t.completion:
+            value = 0
+            for k in range(n):
+                value = value * 10 + (c.at[k] - c'0')
+            completion_tokens[0] = value
+        c.at += n
+    piece = t.suffix - done
+    if left(c) < piece or memcmp(c.at, literal + done, piece) != 0:
+        return False
+    c.at += piece
+    return True
+
+
+cdef bint template_numbers(Template* t, const unsigned char* after, const unsigned char* end, Facts* f) noexcept nogil:
+    # Where the numbers stand behind the text; False where one of them does not.
+    cdef const unsigned char* first = f.completion_at
+    cdef const unsigned char* second = f.total_at
+    t.numbers = 0
+    if first == NULL or first < after or (second != NULL and second < after):
+        return False
+    t.completion = second != NULL and second < first
+    if t.completion:
+        first, second = second, first
+    t.numbers = 1
+    t.before[0] = <uint16_t>(first - after)
+    if second != NULL:
+        t.numbers = 2
+        t.before[1] = <uint16_t>(second - after - <Py_ssize_t>digits_at(first, end))
+    return True
+
+
+cdef void template_learn(Template* t, const unsigned char* data, size_t size, Meaning* m, Facts* f) noexcept nogil:
+    # Only of an event that says one text, and usage behind it: another text of the same kind then changes nothing else, and
+    # another number is another number.
+    cdef size_t prefix = <size_t>(m.text - data)
+    cdef size_t suffix = size - prefix - m.text_size
+    cdef const unsigned char* after = m.text + m.text_size
+    cdef const unsigned char* end = data + size
+    cdef size_t at = 0
+    cdef int i
+    t.prefix = t.numbers = 0
+    if prefix > PREFIX_LONGEST or suffix > SUFFIX_LONGEST or (m.has_usage and not template_numbers(t, after, end, f)):
+        return
+    t.prompt_tokens = m.prompt_tokens
+    t.reasoning_tokens = m.reasoning_tokens
+    t.cached_tokens = m.cached_tokens
+    t.listed_tokens = m.listed_tokens
+    if t.bytes == NULL:
+        t.bytes = <uint8_t*>malloc(PREFIX_LONGEST + SUFFIX_LONGEST)
+        if t.bytes == NULL:
+            return                  # without a template the stream is scanned
+    memcpy(t.bytes, data, prefix)
+    for i in range(t.numbers):      # the pieces between the numbers
+        memcpy(t.bytes + prefix + at, after, t.before[i] - at)
+        after += t.before[i] - at
+        at = t.before[i]
+        after += digits_at(after, end)
+    memcpy(t.bytes + prefix + at, after, <size_t>(end - after))
+    suffix = at + <size_t>(end - after)
+    t.prefix = <uint16_t>prefix
+    t.suffix = <uint16_t>suffix
+    t.kind = EVENT_REASONING if m.kind == EVENT_REASONING else EVENT_CONTENT
+    t.one_line = memchr(t.bytes, c'\n', prefix + suffix) == NULL and memchr(t.bytes, c'\r', prefix + suffix) == NULL
+
+
+cdef inline bint one_text(Facts* f, Meaning* m) noexcept nogil:
+    if m.kind != EVENT_CONTENT and m.kind != EVENT_WHITESPACE and m.kind != EVENT_REASONING:
+        return False
+    if m.finish != FINISH_NONE or f.tool or f.calls:
+        return False
+    return ((f.content.size > 0) + (f.reasoning_content.size > 0) + (f.reasoning.size > 0)
+            + (f.refusal.size > 0)) == 1
+
+
+cdef inline void say(Meaning* m, uint8_t kind, uint8_t decoder) noexcept nogil:
+    memset(m, 0, sizeof(Meaning))
+    m.kind = kind
+    m.decoder = decoder
+    m.prompt_tokens = m.completion_tokens = m.reasoning_tokens = m.cached_tokens = m.listed_tokens = -1
+
+
+cdef bint is_blank(const unsigned char* data, size_t size) noexcept nogil:
+    cdef Cursor c
+    over(&c, data, size)
+    json_blanks(&c)
+    return c.at == c.end
+
+
+cdef bint is_done(const unsigned char* data, size_t size) noexcept nogil:
+    cdef Cursor c
+    over(&c, data, size)
+    json_blanks(&c)
+    if not json_word(&c, b"[DONE]", 6):
+        return False
+    json_blanks(&c)
+    return c.at == c.end
+
+
+cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
+    """The table of this module's docstring, from the line about `error` on."""
+    say(m, EVENT_OTHER, decoder)
+    if f.error or not f.known:
+        m.kind = EVENT_ERROR if f.error else EVENT_BAD
+        return
+    m.prompt_tokens = f.prompt_tokens
+    m.completion_tokens = f.completion_tokens
+    m.reasoning_tokens = f.reasoning_tokens
+    m.cached_tokens = f.cached_tokens
+    m.has_usage = (f.prompt_tokens >= 0 or f.completion_tokens >= 0 or f.reasoning_tokens >= 0
+                   or f.cached_tokens >= 0)
+    m.done = f.done
+    FLL_STATIC_ASSERT(sizeof(m.server_ns) == sizeof(f.server_ns))
+    memcpy(m.server_ns, f.server_ns, sizeof(m.server_ns))
+    if f.index == 0:
+        m.calls = f.calls
+        m.listed_tokens = f.token_ids if f.token_ids >= 0 else f.logprobs
+        m.finish = f.finish if f.done or f.carrier < CARRIED_BY_OLLAMA_CHAT else FINISH_NONE
+        if judge_text(f, m):
+            return
+    if m.finish != FINISH_NONE:
+        m.kind = EVENT_FINISH
+    elif m.done:
+        m.kind = EVENT_DONE
+    elif f.index == 0 and f.role:
+        m.kind = EVENT_ROLE
+    elif f.index == 0 and f.choice:
+        m.kind = EVENT_EMPTY
+    elif m.has_usage:
+        m.kind = EVENT_USAGE
+
+
+cdef bint judge_text(Facts* f, Meaning* m) noexcept nogil:
+    cdef Body* text
+    cdef bint blank = f.content.size > 0 and blank_text(f.content.at, f.content.size)
+    if f.content.size > 0 and not (blank and f.tool):
+        m.kind = EVENT_WHITESPACE if blank else EVENT_CONTENT
+        text = &f.content
+    elif f.tool:
+        m.kind = EVENT_TOOL
+        text = &f.arguments if f.arguments.size > 0 else &f.name
+    elif f.reasoning_content.size > 0 or f.reasoning.size > 0:
+        m.kind = EVENT_REASONING
+        text = &f.reasoning_content if f.reasoning_content.size > 0 else &f.reasoning
+    elif f.refusal.size > 0:
+        m.kind = EVENT_REFUSAL
+        text = &f.refusal
+    else:
+        return False
+    if text.size > 0:
+        m.text = text.at
+        m.text_size = <uint32_t>text.size
+    return True
+
+
+cdef uint8_t carrier_of(uint8_t dialect, bint whole) noexcept nogil:
+    if dialect >= DIALECT_OLLAMA_CHAT:
+        return <uint8_t>(CARRIED_BY_OLLAMA_CHAT + dialect - DIALECT_OLLAMA_CHAT)
+    if dialect == DIALECT_COMPLETIONS:
+        return CARRIED_BY_TEXT
+    return CARRIED_BY_MESSAGE if whole else CARRIED_BY_DELTA
+
+
+cdef class Classifier:
+    """Meanings of one dialect's events. *dialect*: 0 chat, 1 completions, 2 Ollama chat, 3 Ollama generate;
+    *strict*: msgspec on every event.
+
+    ``classify_bytes`` and ``classify_body_bytes`` are for tests and for callers outside the hot path: a dict
+    of the fields of `Meaning`, numbers as in `records.layout`, ``text`` as escaped bytes or None.
+    """
+
+    def __init__(self, int dialect, bint strict=False):
+        if not 0 <= dialect < DIALECTS:
+            raise ValueError(f"dialect {dialect} is none: 0 chat, 1 completions, 2 and 3 Ollama's chat, generate")
+        self.dialect = dialect
+        self.strict = strict
+        self._tree = EventTree()
+
+    def __dealloc__(self):
+        template_free(&self._template)
+
+    cdef int classify(self, uint8_t dialect, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1:
+        cdef Facts f
+        if says_done(dialect):
+            if not self._scan(data, size, carrier_of(dialect, False), &f, m):
+                self._decode(data, size, carrier_of(dialect, False), m)
+            return 0
+        if not self.strict and template_read(t, data, size, m):
+            self.by_template += 1
+            return 0
+        if is_done(data, size):
+            self.by_scan += 1
+            say(m, EVENT_DONE, DECODED_BY_SCAN)
+            return 0
+        if is_blank(data, size):
+            self.by_scan += 1
+            say(m, EVENT_OTHER, DECODED_BY_SCAN)
+            return 0
+        if self._scan(data, size, carrier_of(dialect, False), &f, m):
+            if one_text(&f, m):
+                template_learn(t, data, size, m, &f)
+            return 0
+        return self._decode(data, size, carrier_of(dialect, False), m)
+
+    cdef int classify_body(self, uint8_t dialect, const unsigned char* data, size_t size, Meaning* m) except -1:
+        cdef Facts f
+        if not self._scan(data, size, carrier_of(dialect, True), &f, m):
+            self._decode(data, size, carrier_of(dialect, True), m)
+        if EVENT_USAGE <= m.kind <= EVENT_FINISH or m.kind == EVENT_ROLE or m.kind == EVENT_DONE or m.kind == EVENT_EMPTY:
+            m.kind = EVENT_OTHER
+        return 0
+
+    cdef bint _scan(self, const unsigned char* data, size_t size, uint8_t carrier, Facts* f,
+                    Meaning* m) noexcept:
+        facts_clear(f, carrier)
+        if self.strict or not facts_scan(f, data, size):
+            return False
+        self.by_scan += 1
+        judge(f, DECODED_BY_SCAN, m)
+        return True
+
+    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t carrier, Meaning* m) except -1:
+        cdef Facts f
+        self.by_msgspec += 1
+        facts_clear(&f, carrier)
+        if self._tree.read(data, size, &f):
+            judge(&f, DECODED_BY_MSGSPEC, m)
+        else:
+            say(m, EVENT_BAD, DECODED_BY_MSGSPEC)
+        return 0
+
+    def classify_bytes(self, const unsigned char[::1] data not None):
+        """Meaning of one event. The object is one stream: templates are learned from call to call."""
+        cdef Meaning m
+        self.classify(<uint8_t>self.dialect, &self._template, &data[0] if len(data) else NULL, <size_t>len(data), &m)
+        return as_dict(&m)
+
+    def classify_body_bytes(self, const unsigned char[::1] data not None):
+        """Meaning of a whole response body."""
+        cdef Meaning m
+        self.classify_body(<uint8_t>self.dialect, &data[0] if len(data) else NULL, <size_t>len(data), &m)
+        return as_dict(&m)
+
+    def text_of(self, const unsigned char[::1] data not None):
+        """The text that an event carries, or None."""
+        escaped = self.classify_bytes(data)["text"]
+        return None if escaped is None else expand_text(escaped)
+
+    def tally(self, list events not None):
+        """How many of *events*, one stream, have each kind. No object is made per event."""
+        cdef Meaning m
+        cdef bytes data
+        cdef uint64_t[EVENT_KINDS] found
+        memset(found, 0, sizeof(found))
+        for data in events:
+            self.classify(<uint8_t>self.dialect, &self._template, data, <size_t>len(data), &m)
+            found[m.kind] += 1
+        return list(found)
+
+    def forget(self):
+        """The next event of classify_bytes begins another stream."""
+        template_reset(&self._template)
+
+
+cdef dict as_dict(Meaning* m):
+    cdef int i
+    return {
+        "kind": m.kind,
+        "finish": m.finish,
+        "decoder": m.decoder,
+        "has_usage": bool(m.has_usage),
+        "prompt_tokens": m.prompt_tokens,
+        "completion_tokens": m.completion_tokens,
+        "reasoning_tokens": m.reasoning_tokens,
+        "cached_tokens": m.cached_tokens,
+        "listed_tokens": m.listed_tokens,
+        "done": bool(m.done),
+        "calls": bool(m.calls),
+        "server_ns": [m.server_ns[i] for i in range(DURATIONS)],
+        "text": None if m.text == NULL else m.text[:m.text_size],
+    }
+
+
+def expand_text(bytes escaped not None) -> str:
+    """The string whose JSON form, without its quotes, is *escaped*: what `Meaning.text` and text.bin hold.
+
+    ValueError when it is not the inside of a JSON string.
+    """
+    try:
+        return STRING.decode(b'"%s"' % escaped)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not the inside of a JSON string: {error}") from error

@@ -1,0 +1,23 @@
+# What an event says, by way of a msgspec tree: for whatever the scan gives up on, and for every event under
+# strict.
+from libc.stdint cimport int32_t
+
+from fastllmload._ext.bytes.jsonscan cimport Body
+from fastllmload._ext.events.facts cimport Facts
+
+cdef class EventTree:
+    cdef object _decoder
+    cdef bytes _data            # what is being read, with unpaired surrogates and invalid UTF-8 replaced
+    cdef list _keep             # bytes objects behind the bodies in Facts, until the next call
+    # True: *f*, cleared before, holds what the event says. False: it is not JSON, or of a shape that is no
+    # event.
+    cdef bint read(self, const unsigned char* data, size_t size, Facts* f) except? False
+    # The event written anew: no name has an escape, no name comes twice, every string is valid. It must be JSON.
+    cdef bytes anew(self, const unsigned char* data, size_t size)
+    cdef int _event(self, dict event, Facts* f) except -1
+    cdef int _ollama(self, dict event, Facts* f) except -1
+    cdef int _choice(self, int number, dict choice, Facts* f) except -1
+    cdef int _carried(self, tuple path, dict carrier, Facts* f) except -1
+    cdef int _text(self, tuple path, dict carrier, str key, Body* body) except -1
+    cdef int _tool(self, tuple path, dict function, Facts* f) except -1
+    cdef int _body(self, tuple path, str text, Body* body) except -1

@@ -1,0 +1,172 @@
+"""Conversations while they go on.
+
+A conversation's turns stand one behind the other in the plan, each with a body of its own as if it were the first. The
+body of a later turn is stitched when the reply before it has ended, not when it is due: the body so far without its tail
+(the fields behind the messages), then the reply, then the turn's own body without its head. What a server streamed is the
+inside of JSON strings already, so nothing is decoded or encoded. A body only grows, so one buffer per conversation does.
+"""
+
+from libc.stdlib cimport calloc, realloc
+from libc.string cimport memcpy, memset
+
+from fastllmload._ext.events.calls cimport text_free
+from fastllmload._ext.plan.dues cimport Dues, dues_first, dues_free, dues_pop, dues_push
+from fastllmload._ext.plan.leaving cimport Leaving
+from fastllmload._ext.plan.toolturn cimport called_reply, called_turn
+
+import numpy as np
+
+
+def turn_dtype():
+    """numpy dtype of Turn, taken from the compiled struct itself."""
+    cdef Turn turn
+    return np.asarray(<Turn[:1]>&turn).dtype
+
+
+def leaving_dtype():
+    """numpy dtype of Leaving, taken from the compiled struct itself."""
+    cdef Leaving user
+    return np.asarray(<Leaving[:1]>&user).dtype
+
+
+def in_order(list instants) -> list:
+    """*instants* as the heap of dues gives them back: for tests."""
+    cdef Dues dues
+    memset(&dues, 0, sizeof(Dues))
+    for number, instant in enumerate(instants):
+        dues_push(&dues, instant, number)
+    found = []
+    while dues.count:
+        found.append((dues_first(&dues), dues_pop(&dues)))
+    dues_free(&dues)
+    return found
+
+
+cdef class Talks:
+    """*turns*, *body_offset* and *bodies* are a plan's; *joints*: what stands before and behind a reply and between
+    messages, of each class of *request_class*; without that there is one. *near*: the bodies in their file.
+    """
+
+    def __init__(self, const Turn[::1] turns not None, const uint64_t[::1] body_offset not None,
+                 const uint8_t[::1] bodies not None, list joints not None, uint32_t sessions,
+                 const uint16_t[::1] request_class=None, Bodies near=None):
+        self.turns = turns
+        self.body_offset = body_offset
+        self.bodies = bodies
+        self.near = Bodies(bodies) if near is None else near
+        self.joints = joints
+        self.request_class = request_class
+        self.sessions = sessions
+
+    def __dealloc__(self):
+        text_free(&self.scratch)
+
+    cdef tuple _joint(self, uint32_t planned):
+        return self.joints[0 if self.request_class is None else self.request_class[planned]]
+
+    cdef bint follows(self, uint32_t planned) noexcept:
+        return not self.turns[planned].flags & TURN_LAST
+
+    cdef bint wants_reply(self, uint32_t planned) noexcept:
+        return self.follows(planned) and self.turns[planned + 1].flags & TURN_REPLY
+
+    cdef int64_t think_ns(self, uint32_t planned) noexcept:
+        return self.turns[planned + 1].think_ns
+
+    cdef Talk* begin(self, int32_t slot) except NULL:
+        cdef Talk* talk = <Talk*>calloc(1, sizeof(Talk))
+        if talk == NULL:
+            raise MemoryError("conversation")
+        talk.slot = slot
+        self.alive += 1
+        return talk
+
+    cdef void end(self, Talk* talk) noexcept:
+        talk_free(talk)
+        self.alive -= 1
+
+    cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size, Calls* calls) except -1:
+        cdef const Turn* after = &self.turns[planned + 1]
+        cdef uint64_t at = self.body_offset[planned]
+        cdef uint64_t end = self.body_offset[planned + 1]
+        cdef bytes before, behind, between
+        if not after.flags & TURN_STITCHED:
+            talk.size = 0
+            return 0
+        if talk.size:
+            talk.size -= self.turns[planned].tail
+        else:
+            self._add_planned(talk, at, end - at - self.turns[planned].tail)
+        at, end = end, self.body_offset[planned + 2]
+        before, behind, between = self._joint(planned)
+        if calls != NULL and calls.count and after.flags & TURN_REPLY and self._stitch_calls(talk, planned, reply, size, calls):
+            return 0
+        if not after.flags & TURN_REPLY or after.reply_at:
+            self._add(talk, between, len(between))
+            if after.reply_at:
+                self._add_planned(talk, at + after.skip, after.reply_at - after.skip)
+                self._add(talk, reply, size)
+                return self._add_planned(talk, at + after.reply_at, end - at - after.reply_at)
+        else:
+            self._add(talk, before, len(before))
+            self._add(talk, reply, size)
+            self._add(talk, behind, len(behind))
+        return self._add_planned(talk, at + after.skip, end - at - after.skip)
+
+    cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
+                            Calls* calls) except? False:
+        """The same with *calls*; False: the turn's own messages are such that the text alone can be carried."""
+        cdef const Turn* after = &self.turns[planned + 1]
+        cdef uint64_t own = self.body_offset[planned + 1] + after.skip
+        cdef size_t own_size = <size_t>(self.body_offset[planned + 2] - own)
+        cdef bytes before, behind, between
+        before, behind, between = self._joint(planned)
+        self.scratch.size = 0
+        if after.reply_at == 0:
+            called_reply(&self.scratch, before, behind, reply, size, calls, after.turn)
+            self._add(talk, self.scratch.at, self.scratch.size)
+            self._add_planned(talk, own, own_size)
+            return True
+        if not called_turn(&self.scratch, self.near.whole(own, own_size), own_size, after.reply_at - after.skip, reply, size,
+                           calls, after.turn):
+            return False
+        self._add(talk, between, len(between))
+        self._add(talk, self.scratch.at, self.scratch.size)
+        return True
+
+    cdef int _add_planned(self, Talk* talk, uint64_t at, size_t size) except -1:
+        return self._add(talk, self.near.whole(at, size), size) if size else 0
+
+    cdef int _add(self, Talk* talk, const unsigned char* data, size_t size) except -1:
+        cdef size_t cap = talk.cap if talk.cap else 4096
+        cdef unsigned char* grown
+        if talk.size + size > talk.cap:
+            while cap < talk.size + size:
+                cap *= 2
+            grown = <unsigned char*>realloc(talk.body, cap)
+            if grown == NULL:
+                raise MemoryError(f"{cap} bytes for a conversation")
+            talk.body = grown
+            talk.cap = cap
+        memcpy(talk.body + talk.size, data, size)
+        talk.size += size
+        return 0
+
+    def joined(self, int first, list replies, list called=None) -> list:
+        """Bodies of the turns from request *first* on, with *replies* (escaped) as the server's and, where *called* has a
+        CallList for one, its calls: for tests and previews.
+        """
+        cdef Talk* talk = self.begin(-1)
+        cdef uint32_t planned = <uint32_t>first
+        cdef CallList calls
+        bodies = [bytes(self.bodies[self.body_offset[planned]:self.body_offset[planned + 1]])]
+        try:
+            for number, reply in enumerate(replies):
+                calls = None if called is None else called[number]
+                self.stitch(talk, planned, <const unsigned char*><bytes>reply, len(reply), NULL if calls is None else calls.calls)
+                planned += 1
+                whole = bytes(self.bodies[self.body_offset[planned]:self.body_offset[planned + 1]])
+                bodies.append(talk.body[:talk.size] if talk.size else whole)
+        finally:
+            self.end(talk)
+        return bodies

@@ -1,0 +1,77 @@
+"""One request and its response: begin, keep what is not complete, end.
+
+The states go X_IDLE -> X_HEAD -> X_BODY -> X_IDLE; a stream whose [DONE] came before the end of its message waits in
+X_TAIL: the request has ended, the connection is not free yet. An Exchange belongs to a connection and outlives its
+requests: small buffers stay for the next one, those above 64 KiB are given back when the request ends.
+"""
+
+from libc.string cimport memset
+
+from fastllmload._ext.bytes.carry cimport CARRY_KEEP, carry_add, carry_free, carry_reset
+from fastllmload._ext.events.calls cimport calls_clear, calls_free
+from fastllmload._ext.events.delta cimport template_free, template_reset
+from fastllmload._ext.events.ndjson cimport ndjson_free, ndjson_init, ndjson_reset
+from fastllmload._ext.events.sse cimport sse_free, sse_init, sse_reset
+
+
+cdef void exchange_init(Exchange* x, size_t max_event) noexcept nogil:
+    memset(x, 0, sizeof(Exchange))
+    sse_init(&x.sse, max_event)
+    ndjson_init(&x.ndjson, max_event)
+    x.sse.now = x.ndjson.now = &x.now
+
+
+cdef void exchange_free(Exchange* x) noexcept nogil:
+    sse_free(&x.sse)
+    ndjson_free(&x.ndjson)
+    template_free(&x.template)
+    carry_free(&x.held, &x.held_size, &x.held_cap)
+    carry_free(&x.reply, &x.reply_size, &x.reply_cap)
+    calls_free(x.calls)
+
+
+cdef void exchange_open(Exchange* x) noexcept nogil:
+    x.state = X_HEAD
+    x.content = 0
+    x.bad_events = 0
+    x.error_events = 0
+    x.refusals = 0
+    x.keep = 0
+    x.counted = x.uncounted = 0
+    x.completion = 0
+    x.now.t = 0
+    x.event_read = 0
+    carry_reset(&x.held, &x.held_size, &x.held_cap)
+    carry_reset(&x.reply, &x.reply_size, &x.reply_cap)
+    if x.calls != NULL:
+        calls_clear(x.calls)
+    template_reset(&x.template)
+
+
+cdef inline size_t large(size_t cap) noexcept nogil:
+    return cap if cap > CARRY_KEEP else 0
+
+
+cdef size_t exchange_held(Exchange* x) noexcept nogil:
+    return (large(x.held_cap) + large(x.reply_cap) + large(x.sse.line_cap) + large(x.sse.data_cap) + large(x.sse.name_cap)
+            + large(x.ndjson.line_cap))
+
+
+cdef void exchange_give_back(Exchange* x) noexcept nogil:
+    carry_reset(&x.held, &x.held_size, &x.held_cap)
+    if large(x.sse.line_cap) or large(x.sse.data_cap) or large(x.sse.name_cap):
+        sse_reset(&x.sse)
+    if large(x.ndjson.line_cap):
+        ndjson_reset(&x.ndjson)
+
+
+cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1:
+    if carry_add(&x.held, &x.held_size, &x.held_cap, data, size) < 0:
+        raise MemoryError(f"{x.held_size + size} bytes for a partial response")
+    return 0
+
+
+cdef int exchange_reply(Exchange* x, const unsigned char* text, size_t size) except -1:
+    if carry_add(&x.reply, &x.reply_size, &x.reply_cap, text, size) < 0:
+        raise MemoryError(f"{x.reply_size + size} bytes for a reply")
+    return 0

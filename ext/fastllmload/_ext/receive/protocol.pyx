@@ -1,0 +1,400 @@
+"""Responses of HTTP/1.1, from the bytes of reads to the status of their request.
+
+Theory of operation. A transport opens an exchange (`exchange_open`), feeds every read with its time stamp (`feed`),
+reports the end of the connection (`eof`) or its own failure (`fail`). The head is httptools' (`http1.HeadReader`); the
+body's framing, then its events, are found in C and go to the `Timeline` one by one. A response that ends, by its own
+framing or with [DONE], gets its status here (spec/metrics 3.5).
+"""
+
+from libc.stdint cimport uint16_t
+from libc.string cimport memcmp, memset
+
+cimport fastllmload._ext.record.counters as k
+cimport fastllmload._ext.record.recorder as r
+from fastllmload._ext.bytes.carry cimport carry_total
+from fastllmload._ext.bytes.cursor cimport left, over
+from fastllmload._ext.events.calls cimport Text, calls_write, text_free
+from fastllmload._ext.events.delta cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER, says_done
+from fastllmload._ext.events.ndjson cimport ndjson_eof, ndjson_next, ndjson_reset
+from fastllmload._ext.events.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, arrived_with, sse_next, sse_reset
+from fastllmload._ext.http.response cimport (
+    BODY_END, BODY_ERROR, BODY_NEED, BODY_SPAN, CONTENT_JSON, CONTENT_NDJSON, CONTENT_SSE, HEAD_OK, BodyStep, Framing,
+    body_begin, body_eof, body_next, head_size,
+)
+from fastllmload._ext.receive.exchange cimport (
+    V_MORE, V_REUSE, X_BODY, X_HEAD, X_IDLE, X_TAIL, answers, exchange_free, exchange_give_back, exchange_held,
+    exchange_hold, exchange_init, exchange_open,
+)
+from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
+from fastllmload._ext.record.recorder cimport FLAG_CLAMPED, FLAG_DONE, FLAG_STREAM, RequestRow
+from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
+
+cdef enum:
+    READ_NS = 50_000            # at most between the end of a read in the kernel and its stamp by the process, if not stopped
+    MAX_HEAD = 65536            # a longer response head is refused, with the interim ones before it too
+    LARGE = 1 << 20             # buffers from here on go back to the kernel as soon as they are free
+    MAX_ERROR_BODY = 65536      # of a failed response's body this much is looked at, the rest is skipped
+
+
+cdef int64_t MAX_HELD = 512 << 20           # of a worker
+
+cdef extern from "<malloc.h>" nogil:
+    int M_MMAP_THRESHOLD
+    int mallopt(int param, int value)
+
+
+cdef class Protocol:
+    """Parsers' settings and sinks of one worker.
+
+    *shared* is the worker's shared memory (int64, length counters.WORDS + counters.HISTOGRAMS * HDR_WORDS).
+    """
+
+    def __init__(self, Recorder recorder, Classifier classifier, int64_t[::1] shared, size_t max_event, size_t max_body,
+                 int64_t max_held=MAX_HELD):
+        FLL_STATIC_ASSERT(k.W_STATUS0 + r.STATUSES <= k.W_ERROR0)
+        FLL_STATIC_ASSERT(k.W_ERROR0 + r.ERROR_CLASSES <= k.W_FAILED_AT0)
+        FLL_STATIC_ASSERT(k.W_FAILED_AT0 + k.LAST_URL < k.WORDS)
+        if shared.shape[0] < k.WORDS + k.HISTOGRAMS * HDR_WORDS:
+            raise ValueError(f"shared memory has {shared.shape[0]} words, {k.WORDS + k.HISTOGRAMS * HDR_WORDS} are needed")
+        self.recorder = recorder
+        self.classifier = classifier
+        self.error_texts = ErrorTexts()
+        self.timeline = Timeline(recorder, classifier, self.error_texts, shared)
+        self.head = HeadReader()
+        self.shared = shared
+        self.words = &shared[0]
+        self.e2e.counts = self.words + k.WORDS + k.H_E2E * HDR_WORDS
+        self.max_event = max_event
+        self.max_body = max_body
+        self.max_held = max_held
+        # Without this, glibc serves the next large buffers from its heap, which it gives back when it likes.
+        mallopt(M_MMAP_THRESHOLD, LARGE)
+
+    cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                      uint8_t stamp_class, int64_t user_t) except? V_CLOSE:
+        cdef Cursor c
+        cdef int64_t floor
+        cdef Verdict verdict = V_MORE
+        if x.state == X_IDLE:
+            return V_CLOSE
+        over(&c, data, size)
+        self.reads += 1
+        if x.row != NULL:
+            floor = x.now.t if x.now.t else x.row.t_submit
+            if t < floor:           # the offset to CLOCK_REALTIME jitters by nanoseconds; on loopback an answer can also
+                if x.now.t == 0:    # be stamped before the send() that asked for it has returned
+                    x.row.flags |= FLAG_CLAMPED
+                    self.words[k.W_CLAMPED] += 1
+                t = floor
+            # What comes later in the stream came later; but a stamp of the process was taken a little after its read.
+            low = max(low, floor if x.now.stamp_class == r.STAMP_KERNEL or x.now.t == 0 else floor - READ_NS)
+            x.row.reads += 1
+            x.row.bytes_received += size
+        x.now.t = t
+        x.now.low = low
+        x.now.read = self.reads
+        x.now.origin = x.now.end - <uint32_t><size_t>data
+        x.now.end += <uint32_t>size
+        x.now.stamp_class = stamp_class
+        while x.state == X_HEAD and left(&c) and verdict == V_MORE:
+            verdict = self._head(x, &c, t, user_t)
+        if verdict == V_MORE and (x.state == X_BODY or x.state == X_TAIL):
+            verdict = self._body(x, &c, t, user_t)
+        if carry_total() > self.max_held and x.row != NULL and exchange_held(x):
+            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BODY_TOO_LARGE, t, user_t)
+            return V_CLOSE
+        return verdict
+
+    cdef Verdict _head(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE:
+        cdef const unsigned char* head = c.at
+        cdef size_t before = x.held_size
+        cdef size_t size
+        cdef bint known = False
+        if before:
+            exchange_hold(x, c.at, min(left(c), <size_t>MAX_HEAD + 1 - before))
+            head = x.held
+            size = head_size(head, x.held_size, before)
+        else:
+            size = self.head.like(head, left(c))
+            known = size > 0
+            if not known:
+                size = head_size(head, left(c), 0)
+        if size == 0:
+            if not before:
+                exchange_hold(x, c.at, min(left(c), <size_t>MAX_HEAD + 1))
+            c.at = c.end
+            if x.held_size > MAX_HEAD:
+                self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_HEAD_TOO_LARGE, t, user_t)
+                return V_CLOSE
+            return V_MORE
+        c.at += size - before
+        x.held_size = 0
+        if size > MAX_HEAD:
+            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_HEAD_TOO_LARGE, t, user_t)
+            return V_CLOSE
+        if (not known and self.head.read(head, size) != HEAD_OK) or self.head.upgrade:
+            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_HEAD, t, user_t)
+            return V_CLOSE
+        if self.head.status < 200:  # 100 Continue, 103 Early Hints: the real head follows
+            if x.now.end - <uint32_t>left(c) - x.row.stream_begin > MAX_HEAD:
+                self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_HEAD_TOO_LARGE, t, user_t)
+                return V_CLOSE
+            return V_MORE
+        x.row.head_end = arrived_with(&x.now, c.at)
+        return self._response(x, t, user_t)
+
+    cdef Verdict _response(self, Exchange* x, int64_t t, int64_t user_t) except? V_CLOSE:
+        """The final head is read: remember what it says and make the body's parsers ready."""
+        cdef RequestRow* row = x.row
+        row.t_headers = t
+        row.http_status = <uint16_t>self.head.status
+        row.retry_after_ms = self.head.retry_after_ms
+        x.keep_alive = self.head.keep_alive
+        x.content = <uint8_t>self.head.content
+        x.state = X_BODY
+        body_begin(&x.body, <Framing>self.head.framing, self.head.length)
+        if self.head.encoded:
+            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_ENCODED_BODY, t, user_t)
+            return V_CLOSE
+        if self._streams(x):
+            row.flags |= FLAG_STREAM
+            sse_reset(&x.sse)
+            ndjson_reset(&x.ndjson)
+        return V_MORE
+
+    cdef bint _streams(self, Exchange* x) noexcept:
+        return answers(x.row.http_status) and (x.content == CONTENT_SSE or x.content == CONTENT_NDJSON)
+
+    cdef Verdict _body(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE:
+        cdef Cursor span
+        cdef BodyStep step
+        while True:
+            step = body_next(&x.body, c, &span)
+            if step != BODY_SPAN:
+                break
+            while x.row != NULL and not x.row.flags & FLAG_DONE:        # nothing behind [DONE] belongs to the stream
+                self.timeline.like(x, &span)
+                if not left(&span):
+                    break
+                if self._payload(x, &span) != 0:
+                    if answers(x.row.http_status):
+                        self.fail(x, r.STATUS_PROTOCOL_ERROR,
+                                  r.ERROR_EVENT_TOO_LARGE if x.row.flags & FLAG_STREAM else r.ERROR_BODY_TOO_LARGE, t, user_t)
+                    else:
+                        self._finish(x, t, user_t)      # its status says why it failed, however long it goes on
+                        x.state = X_IDLE
+                    return V_CLOSE
+        if step == BODY_NEED:
+            if x.row != NULL and x.row.flags & FLAG_DONE:
+                self._finish(x, t, user_t)
+                x.state = X_TAIL
+            return V_MORE
+        if step == BODY_ERROR:
+            if x.row != NULL and x.row.flags & FLAG_DONE:       # it ended before, as if this had come in a later read
+                self._finish(x, t, user_t)
+            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_CHUNK, t, user_t)
+            return V_CLOSE
+        if x.row != NULL:
+            self._last_line(x)
+            self._finish(x, t, user_t)
+        x.state = X_IDLE
+        return V_REUSE if x.keep_alive and not left(c) else V_CLOSE
+
+    cdef int _payload(self, Exchange* x, Cursor* span) except -1:
+        """Payload bytes of one span, as far as the end of its next event; 1 when an event or a body, also one of a failure, passed
+        its limit.
+        """
+        cdef SseEvent event
+        cdef SseStep step
+        cdef size_t limit
+        if not x.row.flags & FLAG_STREAM:
+            limit = self.max_body if answers(x.row.http_status) else <size_t>MAX_ERROR_BODY
+            if x.held_size + left(span) > limit:
+                if answers(x.row.http_status):
+                    return 1
+                if x.row.bytes_received > self.max_body:
+                    return 1
+                span.end = span.at + (limit - x.held_size)
+            exchange_hold(x, span.at, left(span))
+            span.at = span.end
+            return 0
+        if x.content == CONTENT_SSE:
+            step = sse_next(&x.sse, span, &event)
+        else:
+            step = ndjson_next(&x.ndjson, span, &event)
+        if step == SSE_EVENT:
+            self.timeline.event(x, &event)
+        return step == SSE_TOO_LONG
+
+    cdef int _last_line(self, Exchange* x) except -1:
+        """The message is over: a last NDJSON line needs no newline."""
+        cdef SseEvent event
+        if x.content == CONTENT_NDJSON and x.row.flags & FLAG_STREAM and ndjson_eof(&x.ndjson, &event) == SSE_EVENT:
+            self.timeline.event(x, &event)
+        return 0
+
+    cdef int _finish(self, Exchange* x, int64_t t, int64_t user_t, bint cut=False) except -1:
+        """The response ended by its own framing, or with [DONE]: decide the status (spec/metrics 3.5). *cut*: with neither, but
+        its finish_reason had come.
+        """
+        cdef RequestRow* row = x.row
+        cdef uint8_t status = r.STATUS_OK
+        cdef uint8_t error = r.ERROR_NONE
+        cdef bint streamed = row.flags & FLAG_STREAM
+        row.comments = x.sse.comments if streamed else 0
+        if not streamed:
+            self.timeline.whole(x, t)
+        if row.http_status == 429:
+            status, error = r.STATUS_RATE_LIMITED, r.ERROR_HTTP_STATUS
+        elif not answers(row.http_status):
+            status, error = r.STATUS_HTTP_ERROR, r.ERROR_HTTP_STATUS
+        elif x.error_events:
+            status, error = r.STATUS_STREAM_ERROR, r.ERROR_EVENT
+        elif x.bad_events:
+            status, error = r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_EVENT
+        elif not streamed and x.held_size == 0:
+            status = r.STATUS_EMPTY
+        elif not streamed and x.content != CONTENT_JSON:
+            status, error = r.STATUS_PROTOCOL_ERROR, r.ERROR_UNEXPECTED_CONTENT_TYPE
+        elif row.finish == FINISH_CONTENT_FILTER or (x.refusals and row.content_events == 0):
+            status = r.STATUS_REFUSED
+        elif row.finish == FINISH_FAILED:
+            status, error = r.STATUS_STREAM_ERROR, r.ERROR_FINISH_REASON
+        elif (streamed or says_done(x.dialect)) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE:
+            status, error = r.STATUS_TRUNCATED, r.ERROR_NO_DONE
+        elif row.content_events == 0 and row.reasoning_events == 0:
+            status = r.STATUS_EMPTY
+        elif cut:
+            error = r.ERROR_CUT_AFTER_END
+        if (error == r.ERROR_HTTP_STATUS or error == r.ERROR_UNEXPECTED_CONTENT_TYPE) and row.phase == r.PHASE_MEASURE:
+            self.error_texts.note(row.http_status, error, x.held, x.held_size)
+        elif (error == r.ERROR_FINISH_REASON or row.finish == FINISH_OTHER) and row.phase == r.PHASE_MEASURE:
+            self.error_texts.note_reason(row.http_status, error if status == r.STATUS_STREAM_ERROR else <uint8_t>r.ERROR_NONE,
+                                         x.held, x.held_size)
+        return self._end(x, status, error, t, user_t)
+
+    cdef int _end(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1:
+        cdef RequestRow* row = x.row
+        row.status = status
+        row.error = error
+        row.t_end = t
+        row.t_end_user = user_t
+        self.last_ok = status == r.STATUS_OK
+        self.last_left = error == r.ERROR_CLIENT_CANCELLED or error == r.ERROR_CLIENT_ABANDONED
+        self.last_t = t
+        if status != r.STATUS_OK and row.t_first == 0:
+            row.t_last = 0
+        if status == r.STATUS_OK and row.phase == r.PHASE_MEASURE:
+            hdr_record(&self.e2e, row.t_last - row.t_submit)
+        self.words[k.W_ENDED] += 1
+        if not self.last_left:
+            self.words[k.W_OK if status == r.STATUS_OK else k.W_FAILED] += 1
+            if status != r.STATUS_OK:
+                self.words[k.W_FAILED_AT0 + min(<int>row.url, <int>k.LAST_URL)] += 1
+        self.words[k.W_STATUS0 + status] += 1
+        self.words[k.W_ERROR0 + (error if status != r.STATUS_OK else 0)] += 1       # failures by their class
+        x.row = NULL
+        exchange_give_back(x)
+        return self.recorder.end_row(row)
+
+    cdef int fail(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1:
+        """The transport's or the framing's failure; a request that has ended already is left as it is."""
+        x.state = X_IDLE
+        if x.row == NULL:
+            return 0
+        if x.row.flags & FLAG_STREAM:
+            x.row.comments = x.sse.comments
+        return self._end(x, status, error, t, user_t)
+
+    cdef Verdict eof(self, Exchange* x, int64_t t, int64_t user_t, int error_number) except? V_CLOSE:
+        """The peer closed (0) or the connection broke (errno)."""
+        cdef RequestRow* row = x.row
+        if row == NULL:
+            x.state = X_IDLE
+            return V_CLOSE
+        row.error_number = error_number
+        if t < x.now.t:
+            t = x.now.t
+        if row.bytes_received == 0:
+            self.fail(x, r.STATUS_CONNECTION_ERROR,
+                      r.ERROR_REUSED_CONNECTION_LOST if x.reused else r.ERROR_CLOSED_BEFORE_RESPONSE, t, user_t)
+        elif error_number != 0 and row.finish == FINISH_NONE:
+            self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_RESET, t, user_t)
+        elif x.state == X_HEAD and x.held_size and memcmp(x.held, b"HTTP/", min(x.held_size, <size_t>5)) != 0:
+            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_HEAD, t, user_t)
+        elif x.state == X_HEAD:
+            self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_CLOSED_IN_BODY, t, user_t)
+        elif body_eof(&x.body) == BODY_END and error_number == 0:
+            self._last_line(x)
+            self._finish(x, t, user_t)
+        elif row.finish != FINISH_NONE:
+            # The answer is there, with its times and what was said of its usage; only the message's own end is missing. It
+            # makes no difference by which of the two ways the connection went.
+            self._last_line(x)
+            self._finish(x, t, user_t, True)
+        else:
+            self.fail(x, r.STATUS_TRUNCATED, r.ERROR_CLOSED_IN_BODY, t, user_t)
+        x.state = X_IDLE
+        return V_CLOSE
+
+
+cdef class Conversation:
+    """Exchanges of one connection without a transport: for tests, and for replaying captured bytes.
+
+    Times are CLOCK_MONOTONIC-like ns chosen by the caller; verdicts are 0 read on, 1 reuse, 2 close.
+    """
+
+    cdef Exchange x
+    cdef Protocol protocol
+
+    def __cinit__(self, Protocol protocol not None):
+        exchange_init(&self.x, protocol.max_event)
+        self.protocol = protocol
+
+    def __dealloc__(self):
+        exchange_free(&self.x)
+
+    def open(self, int64_t t_submit, bint reused=False, bint keep=False) -> int:
+        """Begin a request handed over at *t_submit*; returns its row number. *keep*: what is said is kept for another turn."""
+        self.x.row = self.protocol.recorder.open_row(&self.x.number)
+        if self.x.row == NULL:
+            raise OSError("disk full")
+        self.x.row.t_sched = self.x.row.t_dispatch = self.x.row.t_submit_start = self.x.row.t_submit = t_submit
+        self.x.row.prompt_tokens = self.x.row.completion_tokens = -1
+        self.x.row.reasoning_tokens = self.x.row.cached_tokens = -1
+        self.x.row.phase = r.PHASE_MEASURE
+        self.x.row.status = r.STATUS_IN_FLIGHT
+        self.x.reused = reused
+        exchange_open(&self.x)
+        self.x.row.stream_begin = self.x.now.end
+        self.x.dialect = <uint8_t>self.protocol.classifier.dialect
+        self.x.keep = keep
+        return self.x.number
+
+    def feed(self, const unsigned char[::1] data not None, int64_t t, uint8_t stamp_class=1, int64_t low=0,
+             bint one_segment=False) -> int:
+        """A read: *t* of its newest byte, *low* of its oldest at the earliest; *one_segment*: it came at once."""
+        if data.shape[0] == 0:
+            return V_MORE
+        verdict = self.protocol.feed(&self.x, &data[0], data.shape[0], t, low, stamp_class, t)
+        if self.protocol.timeline.unsettled:
+            self.protocol.timeline.settle(one_segment, low)
+        return verdict
+
+    def eof(self, int64_t t, int error_number=0) -> int:
+        return self.protocol.eof(&self.x, t, t, error_number)
+
+    def kept(self, uint32_t turn=0) -> tuple[bytes, bytes]:
+        """What a later turn carries: the reply's text, escaped as it came, and its tool calls as items of an array."""
+        cdef Text calls
+        memset(&calls, 0, sizeof(calls))
+        try:
+            if self.x.calls != NULL:
+                calls_write(self.x.calls, turn, &calls)
+            return b"" if self.x.reply == NULL else self.x.reply[:self.x.reply_size], b"" if calls.at == NULL else calls.at[:calls.size]
+        finally:
+            text_free(&calls)
+
+    @property
+    def ended(self) -> bool:
+        return self.x.row == NULL

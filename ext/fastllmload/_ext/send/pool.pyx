@@ -1,0 +1,316 @@
+"""The connections of a worker.
+
+A connection goes C_CONNECTING -> C_IDLE -> C_SENDING -> C_WAITING -> C_IDLE. Sockets are registered once, edge-triggered
+for both directions. Idle ones stay registered, so one that the server closes is dropped before it is used; the one that is
+idle longest is used next. Connections that the event loop owns (TLS) run through the same states; only the verbs connect,
+send and close differ.
+
+A message that has not ended behind the end of its request ([DONE]) has TAIL_NS for that: a server that keeps it open
+would otherwise cost a connection for each request.
+
+A Conn struct is never freed while the worker runs: `generation` counts its uses, and whoever notes a connection for later
+(an event of the kernel, an instant, a Stream) notes the generation with it.
+"""
+
+from libc.errno cimport EADDRNOTAVAIL, ECONNREFUSED, EMFILE, ENFILE, ETIMEDOUT, errno
+from libc.math cimport ceil
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+
+cimport fastllmload._ext.record.counters as k
+cimport fastllmload._ext.record.recorder as r
+from fastllmload._ext.events.delta cimport PREFIX_LONGEST, SUFFIX_LONGEST
+from fastllmload._ext.plan.talk cimport talk_free
+from fastllmload._ext.receive.exchange cimport exchange_free, exchange_init
+from fastllmload._ext.send.conn cimport (
+    C_CONNECTING, C_FREE, C_IDLE, C_TAIL, FLL_READ_TOUCHES, HOT_LINES, LINE, conn_placed, conn_tag, list_add,
+    list_remove,
+)
+from fastllmload._ext.system.clock cimport mono_ns
+from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
+from fastllmload._ext.system.wire cimport (
+    EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, address_of, epoll_ctl, epoll_event,
+    wire_close, wire_connect,
+)
+
+cdef extern from "<sys/mman.h>" nogil:
+    int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
+    void* MAP_FAILED
+    int MADV_HUGEPAGE, MADV_NOHUGEPAGE
+    void* mmap(void* at, size_t size, int protection, int flags, int fd, long long offset)
+    int munmap(void* at, size_t size)
+    int madvise(void* at, size_t size, int advice)
+
+cdef enum:
+    TAIL_NS = 1_000_000_000     # from the end of a request to that of its message
+    BLOCK = 1 << 21             # bytes of memory for connections that are taken at once: a huge page, so that finding the memory
+                                # of any of a thousand takes the processor one look and not one each
+    RETRY_NS = 100_000_000      # pause of a target's pre-connects after one that failed
+    SLOW_BUFFER = 4096          # bytes that the kernel may hold for a slow reader
+
+
+cdef void** huge_block() noexcept:
+    """BLOCK bytes at a multiple of it, in a huge page where the kernel has one; NULL when there is no memory."""
+    cdef uint8_t* at = <uint8_t*>mmap(NULL, 2 * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    cdef uint8_t* block = <uint8_t*>((<uint64_t>at + BLOCK - 1) // BLOCK * BLOCK)
+    if at == MAP_FAILED:
+        return NULL
+    if block > at:
+        munmap(at, block - at)
+    munmap(block + BLOCK, at + BLOCK - block)
+    madvise(block, BLOCK, MADV_HUGEPAGE)
+    block[0] = 0                                            # faults in the huge page, or the first of many pages
+    madvise(block, BLOCK, MADV_NOHUGEPAGE)                  # else the kernel may join them later, and a run waits for that
+    return <void**>block
+
+
+cdef class Pool:
+    """*shared*: the worker's shared memory, which must outlive the object. *sources*: (family, address) to connect from."""
+
+    def __cinit__(self):
+        self.spare = []
+        self.streams = {}
+
+    def __init__(self, int epfd, int64_t[::1] shared not None, size_t max_event, bint stamps, bint fresh, sources):
+        self.epfd = epfd
+        self.words = &shared[0]
+        self.max_event = max_event
+        self.stamps = stamps
+        self.fresh = fresh
+        self.sources = <Address*>calloc(max(1, len(sources)), sizeof(Address))
+        if self.sources == NULL:
+            raise MemoryError("source addresses")
+        for family, text in sources:
+            address_of(&self.sources[self.source_count], family, text, 0)
+            self.source_count += 1
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        cdef void** before
+        for i in range(self.conn_count):
+            if self.conns[i].fd >= 0:
+                wire_close(self.conns[i].fd, False)
+            self.conns[i].x.template.bytes = NULL           # it lies beside the connection
+            exchange_free(&self.conns[i].x)
+            if self.conns[i].talk != NULL:
+                talk_free(self.conns[i].talk)
+        while self.block != NULL:
+            before = <void**>self.block[0]
+            munmap(self.block, BLOCK)
+            self.block = before
+        free(self.conns)
+        free(self.targets)
+        free(self.sources)
+
+    cdef int add_target(self, str family, address, int port, bint over_asyncio, double weight) except -1:
+        cdef TargetState* grown = <TargetState*>realloc(self.targets, (self.target_count + 1) * sizeof(TargetState))
+        if grown == NULL:
+            raise MemoryError("targets")
+        self.targets = grown
+        cdef TargetState* t = &self.targets[self.target_count]
+        memset(t, 0, sizeof(TargetState))
+        address_of(&t.address, family, address, port)
+        t.over_asyncio = over_asyncio
+        t.weight = weight
+        self.weights += weight
+        self.foreign = self.foreign or over_asyncio
+        self.target_count += 1
+        return 0
+
+    cdef Conn* make(self, uint16_t target) except NULL:
+        cdef Conn* c = NULL
+        cdef Conn** grown
+        FLL_STATIC_ASSERT(FLL_READ_TOUCHES(c) <= HOT_LINES * LINE)
+        if self.spare:
+            c = self.conns[<uint32_t>self.spare.pop()]
+        else:
+            if self.conn_count == self.conn_cap:
+                grown = <Conn**>realloc(self.conns, (self.conn_cap * 2 + 256) * sizeof(Conn*))
+                if grown == NULL:
+                    raise MemoryError("connections")
+                self.conns = grown
+                self.conn_cap = self.conn_cap * 2 + 256
+            c = self._new()
+            c.number = self.conn_count
+            self.conns[self.conn_count] = c
+            self.conn_count += 1
+        c.fd = -1
+        c.generation += 1
+        c.state = C_FREE
+        c.target = target
+        c.served = 0
+        c.slot = -1
+        c.talk = NULL
+        c.leave_tokens = 0
+        c.read_rate = 0
+        c.reads = c.extra = 0
+        c.extra_known = 1
+        c.drained = 0
+        c.unread = 0
+        c.x.row = NULL
+        c.x.state = 0
+        memset(&c.x.now, 0, sizeof(c.x.now))
+        return c
+
+    cdef Conn* _new(self) except NULL:
+        """Memory for one more connection and the template of its events."""
+        cdef size_t own = (sizeof(Conn) + LINE - 1) // LINE * LINE
+        cdef size_t size = own + (PREFIX_LONGEST + SUFFIX_LONGEST + LINE - 1) // LINE * LINE
+        cdef void** block
+        cdef Conn* c
+        if self.room_left < size:
+            block = <void**>huge_block()
+            if block == NULL:
+                raise MemoryError("connections")
+            block[0] = self.block
+            self.block = block
+            self.room = <uint8_t*>block + LINE
+            self.room_left = BLOCK - LINE
+            if conn_placed(<uint64_t>self.room + self.room_left) != <Conn*>(self.room + self.room_left):
+                self.room_left = 0
+                raise MemoryError("connections: addresses of this machine do not fit into 48 bits")
+        c = <Conn*>self.room
+        memset(c, 0, size)                                  # its pages are there from now on
+        exchange_init(&c.x, self.max_event)
+        c.x.template.bytes = self.room + own
+        self.room += size
+        self.room_left -= size
+        return c
+
+    cdef Conn* take(self, uint16_t target) noexcept:
+        cdef Conn* c = self.targets[target].idle.oldest
+        if c != NULL:
+            self.words[k.W_IDLE] -= 1
+            list_remove(&self.targets[target].idle, c)
+        return c
+
+    cdef int put(self, Conn* c) except -1:
+        if c.state == C_CONNECTING:
+            self.targets[c.target].connecting -= 1
+        elif c.state == C_TAIL:
+            list_remove(&self.tails, c)
+        self.words[k.W_IDLE] += 1
+        c.state = C_IDLE
+        list_add(&self.targets[c.target].idle, c)
+        return 0
+
+    cdef int connect(self, Conn* c) except -1:
+        cdef TargetState* t = &self.targets[c.target]
+        cdef Address* source = NULL
+        c.state = C_CONNECTING
+        self.words[k.W_CONNECTIONS] += 1
+        self.words[k.W_CONNECTS] += 1
+        if c.x.row == NULL:
+            t.connecting += 1
+        if t.over_asyncio:
+            self.streams[c.number] = self.connector(c.target, c.number, c.generation)
+            return 0
+        if self.source_count:
+            source = &self.sources[self.source_next]
+            self.source_next = (self.source_next + 1) % self.source_count
+        c.fd = wire_connect(&t.address, source, self.stamps, SLOW_BUFFER if c.read_rate > 0 else 0)
+        if c.fd < 0:
+            return -c.fd
+        return self._watch(c, EPOLL_CTL_ADD)
+
+    cdef int _watch(self, Conn* c, int operation) noexcept:
+        """0 or the errno."""
+        cdef epoll_event event
+        event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
+        event.data.u64 = conn_tag(c)
+        return errno if epoll_ctl(self.epfd, operation, c.fd, &event) != 0 else 0
+
+    cdef int again(self, Conn* c) except -1:
+        cdef int error_number = self._watch(c, EPOLL_CTL_MOD)
+        if error_number:
+            raise OSError(error_number, "a socket cannot be watched any more")
+        return 0
+
+    cdef int tail(self, Conn* c, int64_t now) except -1:
+        c.state = C_TAIL
+        c.deadline = now + TAIL_NS
+        list_add(&self.tails, c)
+        return 0
+
+    cdef int end_tails(self, int64_t now) except -1:
+        while self.tails.oldest != NULL and self.tails.oldest.deadline <= now:
+            self.drop(self.tails.oldest, False)
+        return 0
+
+    cdef uint8_t failed(self, Conn* c, int error_number) noexcept:
+        self.words[k.W_CONNECT_FAILURES] += 1
+        self.targets[c.target].retry_at = mono_ns() + RETRY_NS
+        if c.fd < 0:
+            c.fd = -1
+        if error_number == ECONNREFUSED:
+            return r.ERROR_CONNECT_REFUSED
+        if error_number == ETIMEDOUT:
+            return r.ERROR_CONNECT_TIMEOUT
+        if error_number == EADDRNOTAVAIL:
+            return r.ERROR_NO_PORT
+        if error_number == EMFILE or error_number == ENFILE:
+            return r.ERROR_NO_FD
+        return r.ERROR_CONNECT_FAILED
+
+    cdef int drop(self, Conn* c, bint reset) except -1:
+        if c.state == C_FREE:
+            return 0
+        if c.state == C_IDLE:
+            self.words[k.W_IDLE] -= 1
+            list_remove(&self.targets[c.target].idle, c)
+        elif c.state == C_TAIL:
+            list_remove(&self.tails, c)
+        elif c.state == C_CONNECTING and c.slot == -1 and c.deadline == 0:
+            self.targets[c.target].connecting -= 1
+        # Free before it is closed: what the event loop says of it while it closes a transport is of a connection of the past.
+        c.state = C_FREE
+        c.deadline = 0
+        c.generation += 1
+        self.words[k.W_CONNECTIONS] -= 1
+        self.spare.append(c.number)
+        if c.fd >= 0:
+            wire_close(c.fd, reset)
+            c.fd = -1
+        elif c.number in self.streams:
+            self.streams.pop(c.number).close(reset)
+        return 0
+
+    cdef int open_ahead(self, uint32_t count, uint32_t at_once) except -1:
+        cdef int64_t now = mono_ns()
+        cdef uint32_t share, begun = 0
+        cdef TargetState* t
+        cdef Conn* c
+        cdef int error_number
+        if self.fresh or not self.target_count:
+            return 0
+        for i in range(self.target_count):
+            t = &self.targets[i]
+            share = <uint32_t>ceil(count * t.weight / self.weights) if t.weight > 0 else 0
+            while t.idle.count + t.connecting < share and begun < at_once and t.retry_at <= now:
+                c = self.make(<uint16_t>i)
+                begun += 1
+                error_number = self.connect(c)
+                if error_number:
+                    self.failed(c, error_number)
+                    self.drop(c, False)
+        return 0
+
+    cdef uint32_t idle(self) noexcept:
+        cdef uint32_t count = 0
+        for i in range(self.target_count):
+            count += self.targets[i].idle.count
+        return count
+
+    cdef uint32_t connecting(self) noexcept:
+        cdef uint32_t count = 0
+        for i in range(self.target_count):
+            count += self.targets[i].connecting
+        return count
+
+    cdef int close_idle(self) except -1:
+        cdef uint32_t i
+        for i in range(self.conn_count):
+            if self.conns[i].state in (C_IDLE, C_TAIL) or (
+                    self.conns[i].state == C_CONNECTING and self.conns[i].x.row == NULL):
+                self.drop(self.conns[i], False)
+        return 0

@@ -1,0 +1,141 @@
+"""A worker's share of the plan of a phase.
+
+Without conversations release i of worker w is request w + i * workers. In a closed loop of *slots* each round of so many requests
+is dealt anew, so that every slot has as many as any other, however many of them a worker has. A request goes to target number request modulo
+targets, or to the one that the plan's routing gives it where classes have targets of their own. With conversations *numbers*
+says which requests the releases are (first turns), and a conversation stays at the target where it began. The bytes of a request are three pieces that are sent in one system call: the head of its class and
+target, the lines that only it has, and its body, none of them copied.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+cimport fastllmload._ext.record.recorder as r
+from fastllmload._ext.bytes.digits cimport put_number
+from fastllmload._ext.send.conn cimport LINES
+from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
+
+cdef enum:
+    DIGITS = 20                 # of the largest number of 64 bits
+
+
+cdef inline uint8_t* put_text(uint8_t* at, const char* text, size_t size) noexcept nogil:
+    memcpy(at, text, size)
+    return at + size
+
+
+cdef class Share:
+    """*run_id* stands in each request's X-Request-Id."""
+
+    def __init__(self, bytes run_id not None, uint32_t worker, uint32_t workers):
+        self.run_id = run_id
+        self.worker = worker
+        self.workers = workers
+        self.head_classes = 1
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        for i in range(self.head_classes * self.target_count):
+            free(self.heads[i].text)
+        free(self.heads)
+
+    cdef int begin(self, uint8_t phase, int phase_number) except -1:
+        cdef bytes name = b"X-Request-Id: %b-%d-" % (self.run_id, phase_number)
+        if len(name) > NAME_LONGEST:
+            raise ValueError(f"run id {self.run_id!r} is too long for a request head")
+        self.phase = phase
+        self.name_size = len(name)
+        memcpy(self.name, <const char*>name, self.name_size)
+        return 0
+
+    cdef int add_target(self, bytes head, uint8_t dialect) except -1:
+        cdef Head* grown
+        if self.head_classes > 1:
+            raise ValueError("targets come before the heads of classes")
+        grown = <Head*>realloc(self.heads, (self.target_count + 1) * sizeof(Head))
+        if grown == NULL:
+            raise MemoryError("request heads")
+        self.heads = grown
+        self.heads[self.target_count].text = NULL
+        self.target_count += 1
+        return self._set_head(self.target_count - 1, head, dialect)
+
+    cdef int add_class(self, list heads, uint8_t dialect) except -1:
+        cdef Py_ssize_t i, first = self.head_classes * self.target_count
+        cdef Head* grown = <Head*>realloc(self.heads, (first + self.target_count) * sizeof(Head))
+        if grown == NULL:
+            raise MemoryError("request heads")
+        self.heads = grown
+        memset(&self.heads[first], 0, self.target_count * sizeof(Head))
+        self.head_classes += 1
+        for i in range(<Py_ssize_t>self.target_count):
+            self._set_head(first + i, heads[i], dialect)
+        return 0
+
+    cdef int _set_head(self, Py_ssize_t place, bytes head, uint8_t dialect) except -1:
+        cdef Head* h = &self.heads[place]
+        h.dialect = dialect
+        h.size = len(head)
+        h.text = <char*>malloc(h.size)
+        if h.text == NULL:
+            raise MemoryError("request head")
+        memcpy(h.text, <const char*>head, h.size)
+        return 0
+
+    cdef uint32_t numbered(self, uint64_t release) noexcept:
+        cdef uint64_t count
+        if self.talks is None:
+            if self.own == 0:
+                return <uint32_t>(self.worker + release * self.workers)
+            return <uint32_t>(release // self.own * self.slots + self.worker + release % self.own * self.workers)
+        count = <uint64_t>self.numbers.shape[0]
+        return <uint32_t>(self.numbers[release % count] + release // count * self.plan_size)
+
+    cdef int fill(self, RequestRow* row, uint32_t request) noexcept:
+        cdef uint32_t planned = request % self.plan_size
+        row.request = request
+        row.session = request
+        row.url = <uint16_t>(request % self.target_count)
+        if self.talks is not None:
+            row.session = self.talks.turns[planned].session + request // self.plan_size * self.talks.sessions
+            row.turn = self.talks.turns[planned].turn
+            row.url = <uint16_t>(row.session % self.target_count)
+        if self.target is not None:
+            row.url = self.target[planned]
+        row.input_target = <uint32_t>self.input_tokens[planned]
+        row.output_target = <uint32_t>self.output_tokens[planned]
+        row.request_class = self.request_class[planned]
+        row.prompt_tokens = row.completion_tokens = row.reasoning_tokens = row.cached_tokens = -1
+        row.retry_after_ms = -1
+        row.worker = <uint16_t>self.worker
+        row.phase = self.phase
+        row.status = r.STATUS_IN_FLIGHT
+        return 0
+
+    cdef int compose(self, Conn* c, Talk* talk) except -1:
+        cdef uint32_t planned = c.request % self.plan_size
+        cdef uint64_t at = self.body_offset[planned]
+        cdef uint64_t size = self.body_offset[planned + 1] - at
+        cdef uint32_t of_class = self.request_class[planned]
+        cdef Head* head
+        cdef uint8_t* at_line
+        cdef bint stitched = talk != NULL and talk.size > 0
+        if of_class >= self.head_classes:
+            of_class = 0
+        head = &self.heads[of_class * self.target_count + c.target]
+        if stitched:
+            size = talk.size
+        c.x.dialect = head.dialect
+        FLL_STATIC_ASSERT(NAME_LONGEST + DIGITS + 18 + DIGITS + 4 <= LINES)
+        at_line = put_number(put_text(<uint8_t*>c.lines, self.name, self.name_size), c.request)
+        at_line = put_number(put_text(at_line, b"\r\nContent-Length: ", 18), <int64_t>size)
+        c.lines_size = <int>(put_text(at_line, b"\r\n\r\n", 4) - <uint8_t*>c.lines)
+        c.pieces[0].iov_base = head.text
+        c.pieces[0].iov_len = head.size
+        c.pieces[1].iov_base = c.lines
+        c.pieces[1].iov_len = c.lines_size
+        c.pieces[2].iov_base = <void*>talk.body if stitched else <void*>(&self.bodies[0] + at)
+        c.pieces[2].iov_len = size
+        c.piece = 0
+        return 0

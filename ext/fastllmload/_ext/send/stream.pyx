@@ -1,0 +1,296 @@
+"""The event loop's side of a connection that it owns (TLS, or `--transport asyncio`): a buffered protocol that hands
+everything to the reactor. Reads land in the reactor's one shared buffer.
+
+The loop reads without asking for the kernel's stamps. So just before each of its reads, when it asks for the buffer, the socket is
+peeked at: the kernel says how many bytes lie there, and the stamp of the newest segment among them, without a copy. What the
+read returns beyond those bytes came in between, and has its stamp in user space.
+
+With TLS the buffer is that of the loop's TLS protocol, in front of which stands a SocketSide. It follows the records: the newest
+segment ended the last event of a read only if it ended a record; else its stamp is an upper bound, unless it came alone.
+
+What the loop tells of a connection can come after the reactor has dropped it: the generation tells.
+"""
+
+import errno
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cimport fastllmload._ext.record.counters as k
+cimport fastllmload._ext.record.recorder as r
+from fastllmload._ext.receive.exchange cimport V_CLOSE, V_REUSE, Verdict
+from fastllmload._ext.record.histogram cimport hdr_record
+from fastllmload._ext.send.conn cimport C_CONNECTING, C_FREE, C_SENDING, Conn
+from fastllmload._ext.send.reactor cimport Reactor
+from fastllmload._ext.send.transport cimport BUFFER
+from fastllmload._ext.system.clock cimport mono_ns
+from fastllmload._ext.system.wire cimport wire_ask_stamps, wire_peek, wire_received, wire_segments
+
+cdef enum:
+    HEADER = 5                  # bytes before a TLS record
+
+
+cdef class Stream:
+    """asyncio.BufferedProtocol of one connection; *number* and *generation* name it in the reactor."""
+
+    cdef Reactor reactor
+    cdef uint64_t tag
+    cdef object transport
+    cdef object view
+    cdef Py_ssize_t sending         # bytes of the request that the transport has not let go of
+    cdef bint paused
+    cdef bint secured               # the bytes come through TLS
+    cdef int fd                     # -1: kernel stamps are not to be had. Borrowed from the transport
+    cdef Py_ssize_t peeked          # bytes that lay in the socket just before the latest read; 0: not known
+    cdef int64_t peeked_at          # before that look
+    cdef int64_t stamp              # the kernel's of the newest of them (CLOCK_REALTIME)
+    cdef Py_ssize_t size            # TLS: of the latest read from the socket; 0: its bytes are not what comes now
+    cdef bint complete              # TLS: that read ended with a record
+    cdef uint32_t received          # TLS: bytes read from the socket, modulo 2^32
+
+    def __init__(self, Reactor reactor not None, uint32_t number, uint32_t generation):
+        self.reactor = reactor
+        self.tag = <uint64_t>generation << 32 | number
+        self.view = memoryview(<unsigned char[:BUFFER]>reactor.buffer)
+        self.fd = -1
+
+    cdef Conn* _conn(self) noexcept:
+        """NULL: the connection is no longer wanted, or the run has failed."""
+        cdef Conn* c = self.reactor.pool.find(self.tag)
+        return c if c != NULL and c.state != C_FREE and self.reactor.failure is None else NULL
+
+    # -- the loop's callbacks: what one raises is a bug, and ends the run (Reactor.fail) ----------------------------------
+
+    def connection_made(self, transport) -> None:
+        try:
+            self._made(transport)
+        except BaseException as error:
+            self.reactor.fail(error)
+
+    def connect_failed(self, int error_number, bint tls) -> None:
+        """From the connector: no connection came about. *error_number* is an errno, 0 when there is none."""
+        cdef Conn* c = self._conn()
+        try:
+            if c != NULL and c.state == C_CONNECTING:
+                self.reactor.connect_failed(c, error_number, tls)
+                self.reactor.loop_read(mono_ns())
+        except BaseException as error:
+            self.reactor.fail(error)
+
+    def get_buffer(self, sizehint):
+        if not self.secured:
+            self._peek(BUFFER)
+        return self.view
+
+    def buffer_updated(self, Py_ssize_t size) -> None:
+        cdef Conn* c = self._conn()
+        try:
+            if c != NULL:
+                self._read(c, size, mono_ns())
+        except BaseException as error:
+            self.reactor.fail(error)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error) -> None:
+        cdef Conn* c = self._conn()
+        number = 0 if error is None else getattr(error, "errno", None) or errno.ECONNRESET
+        try:
+            if c != NULL:
+                self.reactor.broken(c, number)
+                self.reactor.loop_read(mono_ns())
+        except BaseException as failure:
+            self.reactor.fail(failure)
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        try:
+            if self.sending:
+                size, self.sending = self.sending, 0
+                self._sent(size)
+        except BaseException as error:
+            self.reactor.fail(error)
+
+    def send(self, bytes request) -> None:
+        """Hand over a whole request; the reactor hears when the last byte has left the transport's buffer."""
+        self.sending = len(request)
+        self.transport.write(request)
+        if not self.paused and self.sending:
+            self.sending = 0
+            self._sent(len(request))
+
+    # -- reads ------------------------------------------------------------------------------------------------------------
+
+    def secure(self, transport, inner) -> None:
+        """From the connector, after a handshake: *transport* is the socket's, and *inner* the loop's TLS protocol on it."""
+        self.secured = True
+        transport.set_protocol(SocketSide(self, inner))
+        self._use_socket(transport)
+
+    cdef int _use_socket(self, transport) except -1:
+        """Have the kernel stamp what comes, where it can and is to."""
+        if self.reactor.pool.stamps:
+            self.fd = transport.get_extra_info("socket").fileno()
+            if not wire_ask_stamps(self.fd):        # a Unix socket
+                self.fd = -1
+            elif self.secured and not wire_received(self.fd, &self.received):
+                self.fd = -1
+        return 0
+
+    cdef void _peek(self, Py_ssize_t most) noexcept:
+        self.peeked = 0
+        self.stamp = 0
+        if self.fd >= 0:
+            self.peeked_at = mono_ns()
+            self.peeked = max(wire_peek(self.fd, <size_t>most, &self.stamp), 0)
+
+    cdef int _made(self, transport) except -1:
+        cdef Conn* c = self._conn()
+        self.transport = transport
+        # With a high mark of 0 the loop's TLS transport pauses at every write, also when nothing is left in its buffer.
+        transport.set_write_buffer_limits(high=1, low=0)
+        if c == NULL or c.state != C_CONNECTING:
+            transport.abort()
+            return 0
+        if not self.secured:
+            self._use_socket(transport)
+        own = transport.get_extra_info("sockname")
+        c.local_port = <uint32_t>own[1] if isinstance(own, tuple) else 0
+        self.reactor.connected(c)
+        return self.reactor.loop_read(mono_ns())
+
+    cdef int _read(self, Conn* c, Py_ssize_t size, int64_t user_t) except -1:
+        cdef Py_ssize_t stamped = 0                 # so many of them came at the kernel's stamp or before
+        cdef int64_t low = self.reactor.loop_earliest(user_t)
+        cdef int64_t late
+        self.reactor.words[k.W_READS] += 1
+        self.reactor.words[k.W_BYTES_IN] += size
+        if self.stamp:
+            self.reactor.look()
+            if user_t >= self.reactor.unsure_until:
+                stamped = min(size, self.peeked)
+                if self.secured:
+                    stamped = size if self.peeked == self.size else 0
+        elif self.secured and self.fd >= 0 and self.size == 0:
+            low = 0                                 # what the TLS protocol had left of an earlier read
+        if stamped:
+            late = max(user_t - (self.stamp - self.reactor.offset), 0)
+            self.reactor.words[k.W_KERNEL_STAMPS] += 1
+            hdr_record(&self.reactor.socket_to_user, late)
+            self._feed(c, 0, stamped, user_t - late, low,
+                       r.STAMP_COALESCED if self.secured and not self.complete else r.STAMP_KERNEL, user_t, stamped < size)
+            c = self._conn()
+        else:
+            self.reactor.words[k.W_USER_STAMPS] += 1
+        if stamped < size and c != NULL:
+            self._feed(c, stamped, size - stamped, user_t, self.peeked_at if stamped else low, r.STAMP_USER, user_t, False)
+        return self.reactor.loop_read(user_t)
+
+    cdef int _feed(self, Conn* c, Py_ssize_t begin, Py_ssize_t size, int64_t t, int64_t low, uint8_t stamp_class,
+                   int64_t user_t, bint more) except -1:
+        """*more*: bytes of the same read follow."""
+        cdef bint had = c.x.row != NULL
+        cdef Verdict verdict
+        c.reads += 1
+        verdict = self.reactor.protocol.feed(&c.x, self.reactor.buffer + begin, <size_t>size, t, low, stamp_class, user_t)
+        if self.reactor.protocol.timeline.unsettled:
+            self._settle(c, low)
+        if stamp_class == r.STAMP_COALESCED:
+            c.x.now.stamp_class = r.STAMP_KERNEL    # whatever comes later in the stream came later than this stamp
+        return self.reactor.fed(c, V_CLOSE if more and verdict == V_REUSE else verdict, had, user_t)
+
+    cdef int _settle(self, Conn* c, int64_t low) except -1:
+        cdef uint32_t segments = 0
+        cdef bint known = wire_segments(self.fd, self.received if self.secured else c.x.now.end, &segments)
+        cdef bint exact = known and c.extra_known and segments - c.reads == c.extra
+        c.extra_known = known
+        if known:
+            c.extra = segments - c.reads
+        return self.reactor.protocol.timeline.settle(exact, 0 if exact else low)
+
+    cdef int _sent(self, Py_ssize_t size) except -1:
+        cdef Conn* c = self._conn()
+        if c != NULL and c.state == C_SENDING and c.x.row != NULL:
+            c.x.row.bytes_sent += size
+            self.reactor.words[k.W_BYTES_OUT] += size
+            self.reactor.submitted(c)
+        return 0
+
+    def close(self, bint reset) -> None:
+        if self.transport is None:
+            return
+        if reset:
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+
+cdef class SocketSide:
+    """asyncio.BufferedProtocol between the socket's transport and the loop's TLS protocol *inner*: hands everything on, and notes of
+    each read what *stream* is to know of it.
+    """
+
+    cdef Stream stream
+    cdef object inner
+    cdef object buffer              # of the next read
+    cdef unsigned char[HEADER] header           # of a record that has begun
+    cdef Py_ssize_t header_size     # what is there of it
+    cdef Py_ssize_t rest            # bytes of a record that are still to come
+    cdef bint lost                  # these are no records: the connection was taken over inside one
+
+    def __init__(self, Stream stream not None, inner):
+        self.stream = stream
+        self.inner = inner
+
+    def get_buffer(self, sizehint):
+        self.buffer = self.inner.get_buffer(sizehint)
+        self.stream._peek(len(self.buffer))
+        return self.buffer
+
+    def buffer_updated(self, Py_ssize_t size) -> None:
+        self.stream.size = size
+        self.stream.received += <uint32_t>size
+        self._follow(self.buffer, size)
+        self.stream.complete = not self.lost and self.rest == 0 and self.header_size == 0
+        self.buffer = None
+        try:
+            self.inner.buffer_updated(size)
+        finally:
+            self.stream.size = 0
+            self.stream.stamp = 0
+
+    cdef int _follow(self, const unsigned char[::1] data, Py_ssize_t size) except -1:
+        """Records are a kind (20 to 24), a version, and the size of what comes; all of it also when sealed."""
+        cdef const unsigned char* at = &data[0]
+        cdef Py_ssize_t taken
+        while size:
+            if self.rest:
+                taken = min(self.rest, size)
+                self.rest -= taken
+            else:
+                taken = min(<Py_ssize_t>HEADER - self.header_size, size)
+                memcpy(&self.header[self.header_size], at, <size_t>taken)
+                self.header_size += taken
+                if self.header_size == HEADER:
+                    self.lost = self.lost or not 20 <= self.header[0] <= 24
+                    self.rest = self.header[3] << 8 | self.header[4]
+                    self.header_size = 0
+            at += taken
+            size -= taken
+        return 0
+
+    def eof_received(self):
+        return self.inner.eof_received()
+
+    def connection_lost(self, error) -> None:
+        self.inner.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.inner.resume_writing()

@@ -1,0 +1,367 @@
+"""What goes over a worker's connections.
+
+A readable socket is read until it is empty: a read shorter than the buffer means that it is (sockets are edge-triggered).
+One that fills the buffer is reported again by the next poll, so that a server which sends without end keeps the thread from
+no other socket and no release.
+Each read has the kernel's stamp of its newest segment, which is CLOCK_REALTIME: the offset to the monotonic clock is taken
+once per batch. Where there is none the time in user space counts, and the row says so. The protocol's verdict on the read
+decides what becomes of the connection.
+
+How early may data have come whose stamp is that of a later segment, or of the process? Not before the poll that did not
+find its socket ready (`empty_at`), nor before the read that drained it (`Conn.drained`). When the thread slept in the poll,
+the first segment woke it, and only the wake-up lies between: the time that the scheduler let the thread wait, which it
+counts, and what an idle processor needs. None of that holds across a stop: a signal's is known from the one that ended it
+(`wire_stops`), any other from the beat, which comes too late. When the kernel got no more segments than there were reads, each
+read had one, and its stamp is exact for all that it brought.
+"""
+
+import os
+
+from libc.errno cimport EAGAIN
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+cimport fastllmload._ext.record.counters as k
+cimport fastllmload._ext.record.recorder as r
+from fastllmload._ext.receive.exchange cimport V_MORE, V_REUSE
+from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_place, hdr_record
+from fastllmload._ext.send.conn cimport (
+    C_CONNECTING, C_ENDED, C_IDLE, C_SENDING, C_TAIL, C_WAITING, conn_fetch_rest, conn_tagged, fll_fetch,
+)
+from fastllmload._ext.system.clock cimport mono_ns, real_minus_mono, real_ns
+from fastllmload._ext.system.wire cimport (
+    EPOLL_CLOEXEC, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_create1, wire_connect_error,
+    wire_local_port, wire_open_run_delay, wire_recv, wire_run_delay, wire_segments, wire_send, wire_stops,
+    wire_watch_stops,
+)
+
+cdef enum:
+    DRAIN_NS = 50_000           # a read has emptied its socket at most this long before its end, if the thread was not stopped
+    LOOK_NS = 500               # a realtime clock that differs by more is looked at again: it was set, or the look was interrupted
+    STEP_NS = 1_000_000         # a realtime clock that moved by more between two batches was set
+    UNSURE_NS = 20_000_000      # after that, stamps from before it may still lie in the kernel this long: none is believed
+
+
+cdef class Transport:
+    """Sockets of one worker. *protocol* has the sinks; *sources* are (family, address) to connect from."""
+
+    def __init__(self, Protocol protocol not None, bint kernel_stamps, bint fresh_connections, sources):
+        self.protocol = protocol
+        self.words = protocol.words
+        self.socket_to_user.counts = self.words + k.WORDS + k.H_SOCKET_TO_USER * HDR_WORDS
+        self.offset = real_minus_mono()
+        self.buffer = <unsigned char*>malloc(BUFFER)
+        if self.buffer == NULL:
+            raise MemoryError("read buffer")
+        memset(self.buffer, 1, BUFFER)          # its pages are there before a clock starts; of zeros a compiler makes calloc()
+        self.epfd = epoll_create1(EPOLL_CLOEXEC)
+        if self.epfd < 0:
+            raise OSError("epoll_create1 failed: out of file descriptors")
+        self.pool = Pool(self.epfd, protocol.shared, protocol.max_event, kernel_stamps, fresh_connections, sources)
+        self.users = Users()
+        self.bodies = Bodies()
+        wire_watch_stops()
+        self.schedstat = wire_open_run_delay()
+        self.run_delay = wire_run_delay(self.schedstat)
+
+    def __dealloc__(self):
+        free(self.buffer)
+        if self.epfd > 0:
+            os.close(self.epfd)
+        if self.schedstat > 0:
+            os.close(self.schedstat)
+
+    cdef int ended(self, Conn* c, int64_t user_t) except -1:
+        raise NotImplementedError("who sends requests must hear of their ends")
+
+    cdef int clock(self) except -1:
+        cdef int64_t offset = real_minus_mono()
+        if offset - self.offset > STEP_NS or self.offset - offset > STEP_NS:
+            self.words[k.W_CLOCK_STEPS] += 1
+            self.unsure_until = mono_ns() + UNSURE_NS
+        self.offset = offset
+        return 0
+
+    cdef int64_t look(self) except -1:
+        """Between two settings of the wall clock *offset* does not change, for both clocks are slewed alike: one look at each is
+        enough to see that it has not.
+        """
+        cdef int64_t real = real_ns()
+        cdef int64_t now = mono_ns()
+        if not -LOOK_NS < real - now - self.offset < LOOK_NS:
+            self.clock()
+        return now
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    cdef int connect(self, Conn* c) except -1:
+        cdef int error_number = self.pool.connect(c)
+        return self.connect_failed(c, error_number, False) if error_number else 0
+
+    cdef int connected(self, Conn* c) except -1:
+        if c.x.row == NULL:
+            return self.pool.put(c)
+        c.x.row.t_connected = mono_ns()
+        return self.send(c, c.x.row.t_connected)
+
+    cdef int connect_failed(self, Conn* c, int error_number, bint tls) except -1:
+        cdef int64_t now = mono_ns()
+        cdef uint8_t error = self.pool.failed(c, error_number)
+        if c.x.row != NULL:
+            c.x.row.error_number = error_number
+            self.protocol.fail(&c.x, r.STATUS_CONNECTION_ERROR, r.ERROR_TLS if tls else error, now, now)
+            self.ended(c, now)
+        return self.pool.drop(c, False)
+
+    cdef int send(self, Conn* c, int64_t now) except -1:
+        """Hand what is left of the request to the socket; the rest follows when it takes more."""
+        cdef Py_ssize_t sent
+        cdef size_t part, size
+        cdef void* body
+        if c.x.row.t_submit_start == 0:
+            c.x.row.t_submit_start = now
+            if c.served == 0 and c.fd >= 0:
+                c.local_port = wire_local_port(c.fd)
+            c.x.row.local_port = c.local_port
+        c.state = C_SENDING
+        if c.fd < 0:
+            self.pool.streams[c.number].send(b"".join(
+                [self.bodies.taken(c.pieces[i].iov_base, c.pieces[i].iov_len) for i in range(3)]))
+            return 0
+        while c.piece < 3:
+            body = c.pieces[2].iov_base
+            size = c.pieces[2].iov_len
+            c.pieces[2].iov_base = <void*>self.bodies.near(body, &c.pieces[2].iov_len)
+            sent = wire_send(c.fd, &c.pieces[c.piece], 3 - c.piece)
+            c.pieces[2].iov_base = body         # what is left of it is looked for anew
+            c.pieces[2].iov_len = size
+            if sent == -EAGAIN:
+                return 0
+            if sent < 0:
+                return self.broken(c, <int>-sent)
+            c.x.row.bytes_sent += sent
+            self.words[k.W_BYTES_OUT] += sent
+            while c.piece < 3 and <size_t>sent >= c.pieces[c.piece].iov_len:
+                sent -= c.pieces[c.piece].iov_len
+                c.piece += 1
+            if sent:
+                part = <size_t>sent
+                c.pieces[c.piece].iov_base = <char*>c.pieces[c.piece].iov_base + part
+                c.pieces[c.piece].iov_len -= part
+        return self.submitted(c)
+
+    cdef int submitted(self, Conn* c) except -1:
+        """The last byte of the request is with the kernel (IETF B.1.1)."""
+        c.x.row.t_submit = mono_ns()
+        c.state = C_WAITING
+        return 0
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    cdef int event(self, epoll_event* event) except -1:
+        cdef uint32_t flags = event.events
+        cdef Conn* c = conn_tagged(event.data.u64)
+        cdef int failed
+        if c == NULL:
+            return 0                # of a connection that was dropped earlier in this batch
+        if c.state == C_CONNECTING:
+            if not flags & (EPOLLOUT | EPOLLERR | EPOLLHUP):
+                return 0
+            failed = wire_connect_error(c.fd)
+            if failed:
+                return self.connect_failed(c, failed, False)
+            self.connected(c)
+            if conn_tagged(event.data.u64) == NULL:
+                return 0
+        elif c.state == C_SENDING and flags & EPOLLOUT:
+            self.send(c, 0)
+            if conn_tagged(event.data.u64) == NULL:
+                return 0
+        if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) and c.read_rate == 0:
+            return self._read(c, flags)
+        return 0
+
+    cdef int _read(self, Conn* c, uint32_t flags) except -1:
+        """Read until the socket is empty, or the buffer full: one recvmsg, unless the peer has closed."""
+        cdef int64_t stamp
+        cdef Py_ssize_t got
+        cdef int64_t low = 0
+        cdef uint32_t generation = c.generation
+        conn_fetch_rest(c)
+        while True:
+            got = wire_recv(c.fd, self.buffer, BUFFER, &stamp)
+            if got == BUFFER and not c.unread:
+                low = self._earliest(c, mono_ns())
+            if got == -EAGAIN:
+                return 0
+            if got <= 0:
+                return self.broken(c, <int>-got)
+            self._got(c, got, stamp)
+            if c.generation != generation:
+                return 0
+            if got == BUFFER:
+                if not c.unread:        # what it left came as early as what it had, but no earlier
+                    c.unread = True
+                    c.drained = low + DRAIN_NS
+                return self.pool.again(c)
+            if not flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR):
+                return 0
+
+    cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1:
+        """*got* bytes are in the buffer; *stamp* is the kernel's, 0 when it gave none."""
+        cdef int64_t t, user_t = mono_ns()
+        cdef int64_t low = 0                # of a kernel stamp it is asked when it is needed
+        cdef int64_t late = -1              # in user space, of a kernel stamp
+        cdef uint8_t stamp_class
+        cdef bint had
+        cdef Verdict verdict
+        self.read_at = user_t
+        self.words[k.W_READS] += 1
+        self.words[k.W_BYTES_IN] += got
+        # A slow reader has it when it reads it, however long it lay in the kernel.
+        if stamp and c.read_rate == 0 and user_t >= self.unsure_until:
+            t = stamp - self.offset
+            if t > user_t:
+                t = user_t
+            stamp_class = r.STAMP_KERNEL
+            self.words[k.W_KERNEL_STAMPS] += 1
+            late = user_t - t
+            fll_fetch(hdr_place(&self.socket_to_user, late))        # where it is counted below: a far place, for most reads
+        else:
+            t = user_t
+            stamp_class = r.STAMP_USER
+            self.words[k.W_USER_STAMPS] += 1
+            if c.read_rate == 0:            # a slow reader lets data lie: nothing is known of when it came
+                low = self._earliest(c, user_t)
+        c.reads += 1
+        had = c.x.row != NULL
+        # It came too late without doubt, also where the client stood still when the time was over.
+        if had and (t if stamp_class == r.STAMP_KERNEL else low) > c.deadline:
+            if late >= 0:
+                hdr_record(&self.socket_to_user, late)
+            return self.cancel(c, r.STATUS_TIMEOUT, r.ERROR_DEADLINE, user_t)
+        verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, low, stamp_class, user_t)
+        if late >= 0:
+            hdr_record(&self.socket_to_user, late)
+        if self.protocol.timeline.unsettled:
+            self._settle(c)
+        if got < BUFFER:
+            # What comes after it has this as its lower bound; after a stop the read may have been as early as the batch.
+            c.drained = user_t if wire_stops() == self.stops else self.begun
+            c.unread = False
+        return self.fed(c, verdict, had, user_t)
+
+    cdef int64_t _earliest(self, Conn* c, int64_t newest) noexcept:
+        """No byte of the latest read came before this instant; the last of them came at *newest*."""
+        cdef int64_t low = c.drained - DRAIN_NS if c.unread else max(self.empty_at, c.drained - DRAIN_NS)
+        cdef int64_t ready = self._ready_ns()
+        cdef int64_t woken
+        # What was known of an instant may be known of an earlier one only, if the thread then had to wait for a processor
+        # before it took the time: so long at the most.
+        low -= ready
+        if self.slept_from and self.on_time(ready) and self.begun - self.slept_from > ready + WAKE_NS:
+            woken = self.begun - ready - WAKE_NS
+            if woken < newest:              # else the wake-up took longer than is thought here
+                low = max(low, woken)
+        return low
+
+    cdef bint on_time(self, int64_t ready) noexcept:
+        """The batch began when the beat was due at the latest, but for the *ready* ns that its thread had no processor: one
+        that stands still (in a frozen cgroup, say) sleeps through it.
+        """
+        return self.begun <= self.awaited + ready + STOPPED_NS
+
+    cdef int64_t _ready_ns(self) noexcept:
+        """How long the thread was ready to run and had no processor, since the end of an earlier batch."""
+        cdef int64_t delay
+        if self.ready < 0:
+            delay = wire_run_delay(self.schedstat)
+            if delay < 0 or self.run_delay < 0:
+                self.slept_from = 0         # not known: the wake-up tells nothing then
+                self.ready = 0
+            else:
+                self.ready = delay - self.run_delay
+        return self.ready
+
+    cdef int _settle(self, Conn* c) except -1:
+        cdef uint32_t segments = 0
+        cdef bint exact
+        cdef bint known = wire_segments(c.fd, c.x.now.end, &segments)
+        exact = known and c.extra_known and segments - c.reads == c.extra
+        c.extra_known = known
+        if known:
+            c.extra = segments - c.reads
+        return self.protocol.timeline.settle(exact, 0 if exact or c.read_rate != 0 else self._earliest(c, c.x.now.t))
+
+    cdef int fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1:
+        """What the exchange says about the connection; *had*: a request was open before this read."""
+        cdef bint ended = had and c.x.row == NULL
+        if verdict == V_MORE:
+            if ended:
+                c.state = C_ENDED
+                self.ended(c, user_t)
+                return self.pool.tail(c, user_t)
+            elif had and c.leave_tokens and c.x.row.content_events >= c.leave_tokens:
+                return self.cancel(c, r.STATUS_CANCELLED, r.ERROR_CLIENT_CANCELLED, mono_ns())
+            return 0
+        # A request whose response came before it was sent whole leaves the connection in an unknown state.
+        if verdict == V_REUSE and c.state != C_SENDING and not self.pool.fresh and c.read_rate == 0:
+            c.served += 1
+            c.deadline = 0
+            if ended:
+                self.ended(c, user_t)       # leaves the in-flight list before the connection enters the idle one
+            return self.pool.put(c)
+        if ended:
+            c.state = C_ENDED
+            self.ended(c, user_t)
+        elif c.state == C_IDLE:
+            self.words[k.W_IDLE_DROPPED] += 1
+        return self.pool.drop(c, False)
+
+    cdef int broken(self, Conn* c, int error_number) except -1:
+        cdef int64_t now = mono_ns()
+        if c.state == C_IDLE:
+            self.words[k.W_IDLE_DROPPED] += 1
+        elif c.x.row != NULL:
+            self.protocol.eof(&c.x, now, now, error_number)
+            c.state = C_ENDED
+            self.ended(c, now)
+        return self.pool.drop(c, False)
+
+    cdef int cancel(self, Conn* c, uint8_t status, uint8_t error, int64_t now) except -1:
+        self.protocol.fail(&c.x, status, error, now, now)
+        self.ended(c, now)
+        return self.pool.drop(c, True)
+
+    # -- slow readers -------------------------------------------------------------------------------------------------
+
+    cdef int sip_all(self, int64_t now) except -1:
+        cdef uint32_t place = 0
+        cdef Conn* c
+        while place < self.users.slow_count:
+            c = self.users.slow_reader(self.pool, place)
+            if c != NULL:
+                place += 1
+                if c.state == C_WAITING or c.state == C_SENDING or c.state == C_TAIL:
+                    self._sip(c, now)
+        return 0
+
+    cdef int _sip(self, Conn* c, int64_t now) except -1:
+        """Read as much as the rate allows."""
+        cdef uint32_t generation = c.generation
+        cdef int64_t stamp
+        cdef Py_ssize_t got
+        cdef size_t most
+        while c.generation == generation:
+            most = self.users.may_read(c, now, BUFFER)
+            if most == 0:
+                return 0
+            got = wire_recv(c.fd, self.buffer, most, &stamp)
+            if got == -EAGAIN:
+                return 0
+            if got <= 0:
+                return self.broken(c, <int>-got)
+            if c.read_from == 0:
+                c.read_from = now
+            self._got(c, got, stamp)
+        return 0

@@ -1,0 +1,110 @@
+"""What users do besides waiting.
+
+Somebody who leaves does so at an instant, or when a deadline has passed without what was waited for, or after so many
+tokens. Instants count from t_submit, which is not known yet when they are noted: some are looked at again. Who leaves
+after tokens is found where tokens are counted (`Conn.leave_tokens`).
+
+A slow reader reads what the rate allows since the first bytes came, and leaves the rest where the server feels it.
+"""
+
+from libc.stdint cimport INT64_MAX
+from libc.stdlib cimport free, realloc
+
+cimport fastllmload._ext.record.recorder as r
+from fastllmload._ext.plan.dues cimport dues_first, dues_free, dues_pop, dues_push
+from fastllmload._ext.plan.leaving cimport CLIENT_ABANDONS, CLIENT_CANCELS, CLIENT_SLOW
+
+cdef enum:
+    SIP = 256                   # bytes that a slow reader of tokens reads at once: about one event
+
+
+cdef class Users:
+    """The users of a worker's requests, one phase after the other."""
+
+    def __cinit__(self):
+        self.only_wait = True
+
+    def __dealloc__(self):
+        dues_free(&self.leaves)
+        free(self.slow)
+
+    cdef int begin(self, const Leaving[::1] ways) except -1:
+        self.ways = ways
+        self.only_wait = ways is None
+        self.leaves.count = 0
+        return 0
+
+    cdef bint reads_slowly(self, uint32_t planned) noexcept:
+        return not self.only_wait and self.ways[planned].read_rate > 0
+
+    cdef int send(self, Conn* c, uint32_t planned, int64_t now) except -1:
+        cdef const Leaving* user = &self.ways[planned]
+        cdef int64_t first = min(user.cancel_ns if user.cancel_ns else user.abandon_ns,
+                                 user.abandon_ns if user.abandon_ns else user.cancel_ns)
+        c.leave_tokens = user.cancel_tokens
+        if user.cancel_ns or user.cancel_tokens:
+            c.x.row.client |= CLIENT_CANCELS
+        if user.abandon_ns:
+            c.x.row.client |= CLIENT_ABANDONS
+        if first:
+            dues_push(&self.leaves, now + first, <uint64_t>c.number << 32 | c.x.number)
+        if user.read_rate > 0:
+            c.x.row.client |= CLIENT_SLOW
+            c.read_rate = user.read_rate
+            c.read_bytes = user.read_bytes != 0
+            c.read_from = 0
+            self._note_slow(c)
+        return 0
+
+    cdef int _note_slow(self, Conn* c) except -1:
+        cdef uint64_t* grown
+        if self.slow_count == self.slow_cap:
+            grown = <uint64_t*>realloc(self.slow, (self.slow_cap * 2 + 64) * sizeof(uint64_t))
+            if grown == NULL:
+                raise MemoryError("slow readers")
+            self.slow = grown
+            self.slow_cap = self.slow_cap * 2 + 64
+        self.slow[self.slow_count] = <uint64_t>c.generation << 32 | c.number
+        self.slow_count += 1
+        return 0
+
+    cdef Conn* leaver(self, Pool pool, uint32_t plan_size, int64_t now, uint8_t* why) except? NULL:
+        cdef uint64_t what
+        cdef int64_t since, cancel, abandon
+        cdef bint waits
+        cdef const Leaving* user
+        cdef Conn* c
+        while dues_first(&self.leaves) <= now:
+            what = dues_pop(&self.leaves)
+            c = pool.conns[<uint32_t>(what >> 32)]
+            if c.x.row == NULL or c.x.number != <uint32_t>what:
+                continue                    # it has ended
+            user = &self.ways[c.request % plan_size]
+            since = c.x.row.t_submit if c.x.row.t_submit else c.x.row.t_dispatch
+            cancel = since + user.cancel_ns if user.cancel_ns else INT64_MAX
+            waits = user.abandon_ns and (user.abandon_e2e or c.x.row.t_first == 0)
+            abandon = since + user.abandon_ns if waits else INT64_MAX
+            if cancel <= now or abandon <= now:
+                why[0] = r.ERROR_CLIENT_CANCELLED if cancel <= now else r.ERROR_CLIENT_ABANDONED
+                return c
+            if min(cancel, abandon) < INT64_MAX:
+                dues_push(&self.leaves, min(cancel, abandon), what)
+        return NULL
+
+    cdef Conn* slow_reader(self, Pool pool, uint32_t place) noexcept:
+        cdef Conn* c = pool.find(self.slow[place])
+        if c == NULL:
+            self.slow_count -= 1
+            self.slow[place] = self.slow[self.slow_count]
+        return c
+
+    cdef size_t may_read(self, Conn* c, int64_t now, size_t most) noexcept:
+        cdef double allowed = c.read_rate * (now - c.read_from) * 1e-9 if c.read_from else 0
+        if c.x.row == NULL:
+            return SIP
+        if c.read_bytes:
+            allowed += SIP
+            if allowed < c.x.row.bytes_received + 1:
+                return 0
+            return min(most, <size_t>allowed - c.x.row.bytes_received)
+        return 0 if c.x.row.content_events > allowed else SIP

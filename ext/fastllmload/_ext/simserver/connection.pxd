@@ -1,0 +1,107 @@
+# One client connection of the simulated engine: what was read, what is still to be written, and the reply in progress.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from fastllmload._ext.http.request cimport Unchunk
+from fastllmload._ext.sim.sequence cimport Sequence
+from fastllmload._ext.simserver.form cimport Stamp
+from fastllmload._ext.simserver.truth cimport TruthRequest
+
+cdef enum ConnectionState:
+    CONNECTION_FREE = 0
+    CONNECTION_READING = 1      # waits for a request, or is inside one
+    CONNECTION_BUSY = 2         # a reply is being produced
+    CONNECTION_DRAINING = 3     # the reply is composed, its last bytes are queued
+    CONNECTION_SILENT = 4       # never answered, on purpose
+    CONNECTION_LINGERING = 5    # refused and shut for writing; what still comes in is thrown away
+
+cdef enum Filler:               # endless bytes of a hostile reply
+    FILLER_NONE = 0
+    FILLER_FIELDS = 1           # X-Filler: aaaa...\r\n
+    FILLER_LETTERS = 2
+
+cdef struct Reply:              # the reply in progress; reset for each request
+    Stamp stamp
+    uint8_t stream
+    uint8_t with_usage
+    uint8_t head_sent
+    uint8_t opened              # the role event was sent, or there is none
+    uint8_t fault               # Fault of fault.pxd
+    uint8_t close_after
+    uint8_t page                # not a completion: no row, no count
+    uint8_t old_client          # HTTP/1.0: no chunks
+    uint8_t ending              # Ending of form.pxd
+    uint16_t form               # number of the Form
+    uint32_t fault_arg
+    int32_t fault_at            # token before which the fault happens
+    int32_t sent                # tokens written
+    int32_t coalesce            # tokens per write
+    uint32_t events             # events written
+    int64_t load_ns             # from its arrival to its submission to the engine
+
+cdef struct Connection:
+    Sequence sequence           # first: a Sequence* from a cadence is the Connection*
+    int fd
+    uint32_t generation         # one more at each close; epoll's words carry it
+    uint32_t number
+    uint32_t requests           # served before the current one
+    uint8_t state               # ConnectionState
+    uint8_t want_out            # EPOLLOUT is registered
+    uint8_t chunked_body        # the request's body is being unchunked
+    uint8_t continued           # 100 Continue was sent
+    uint8_t out_timer           # a timer for out_due is set
+    int64_t t_accept
+    int64_t t_sent              # just before the latest send()
+    int64_t recv_first          # of the request that is being read: user time and kernel stamp of its first read ...
+    int64_t recv_first_kernel
+    int64_t recv_last           # ... and of its latest one
+    int64_t recv_last_kernel
+    uint8_t* read               # bytes of an incomplete or pipelined request; owned, NULL when none
+    size_t read_size
+    size_t read_cap
+    size_t seen                 # of them, searched for the end of the head
+    size_t need                 # size at which the request is complete; 0 = not known
+    Unchunk unchunk
+    uint8_t* out                # bytes that the socket did not take, or that wait for out_due; owned
+    size_t out_at
+    size_t out_size             # end of the bytes in out
+    size_t out_cap
+    int64_t out_due             # nothing leaves before this instant; 0 = at once
+    int64_t drip_ns             # out leaves one byte at a time, so far apart; 0 = not
+    uint64_t filler_left
+    uint8_t filler              # Filler
+    Reply reply
+    TruthRequest truth
+    Connection* next_free
+
+cdef enum:
+    READ_AGAIN = -1             # nothing to read
+    READ_CLOSED = -2            # end of stream, reset, or any other error
+
+cdef enum Sent:
+    SENT_ALL = 0
+    SENT_QUEUED = 1             # all or some of it is in out
+    SENT_FAILED = 2             # the connection is gone; the caller closes it
+
+cdef class Connections:
+    cdef int epoll              # owned; the server's other descriptors are in it too
+    cdef Connection** by_fd     # owned table; its connections are owned too, and are reused
+    cdef size_t cap
+    cdef Connection* free_list
+    cdef readonly size_t open_count
+    cdef readonly uint64_t accepted
+    cdef Connection* adopt(self, int fd) except NULL
+    cdef Connection* of(self, uint64_t word) noexcept       # from an epoll word; NULL when it has been closed since
+    cdef void drop(self, Connection* c, bint reset) noexcept
+    cdef int watch(self, Connection* c, bint out) noexcept
+    cdef int watch_with(self, Connection* c, int operation, bint out) noexcept
+    cdef int make_place(self, int fd) except -1
+    cdef Py_ssize_t send_filler(self, Connection* c) noexcept
+    # The rest is about one connection and its socket.
+    cdef int keep(self, Connection* c, const uint8_t* data, size_t size) except -1      # append to read
+    cdef int room(self, Connection* c, size_t size) except -1                           # read can hold size bytes
+    cdef int queue(self, Connection* c, const uint8_t* data, size_t size) except -1     # append to out
+    cdef Sent send(self, Connection* c, const uint8_t* data, size_t size) except? SENT_FAILED
+    cdef Sent flush(self, Connection* c, int64_t now) except? SENT_FAILED
+
+cdef inline bint pending(Connection* c) noexcept nogil:
+    return c.out_at < c.out_size or c.filler_left > 0

@@ -1,0 +1,446 @@
+"""Replies. One method call composes at most a few events in one scratch buffer and hands them to the socket at once.
+
+A fault is a small deviation of the normal path, kept where the bytes are made: `instead` holds those that take the
+reply's place, `strike` those that happen before one token, `put_token` and `put_tail` those that change events.
+"""
+
+import gzip
+
+from libc.stdint cimport int32_t, uint16_t
+from libc.string cimport memcpy, memset
+
+from fastllmload._ext.bytes.digits cimport put_number
+from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
+from fastllmload._ext.simserver.connection cimport FILLER_FIELDS, FILLER_LETTERS, SENT_FAILED, Connections
+from fastllmload._ext.simserver.fault cimport *
+from fastllmload._ext.simserver.form cimport (
+    END_CR, END_CRLF, ENDED_ABORT, EVENT_SLACK, FORM_CHAT, FORM_OLLAMA_CHAT, WORD, WORD_LONGEST, WORDS, Piece, put,
+    put_chunk_size, raw_event,
+)
+from fastllmload._ext.simserver.truth cimport Truth
+from fastllmload._ext.simserver.writer cimport COMPLETE, CUT, GOING, RESET, SILENT
+from fastllmload._ext.system.clock cimport mono_ns
+
+from fastllmload._ext.simserver.writer import page_head
+
+# EventKind of delta.pxd, of which only the numbers are needed here; a test holds them together.
+KINDS = {"other": 0, "role": 1, "whitespace": 2, "content": 3, "reasoning": 4, "tool": 5, "usage": 7, "finish": 8, "error": 9,
+         "done": 10, "bad": 11}
+cdef enum:
+    KIND_OTHER = 0
+    KIND_ROLE = 1
+    KIND_WHITESPACE = 2
+    KIND_CONTENT = 3
+    KIND_REASONING = 4
+    KIND_TOOL = 5
+    KIND_USAGE = 7
+    KIND_FINISH = 8
+    KIND_ERROR = 9
+    KIND_DONE = 10
+    KIND_BAD = 11
+    HEAD_ROOM = 1024
+    MS = 1_000_000
+
+cdef bytes DOCUMENT_HEAD = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: application/json\r\n"
+cdef bytes HTML = b"<!doctype html><html><head><title>Welcome</title></head><body>It works.</body></html>\n"
+cdef bytes ZIPPED = gzip.compress(b'data: {"choices":[{"index":0,"delta":{"content":"zipped"}}]}\n\ndata: [DONE]\n\n', mtime=0)
+cdef class Responder(Writer):
+    """Writes replies for *connections*; *coalesce*: tokens per write; *early_head*: the head leaves before the first token."""
+
+    def __init__(self, connections: Connections, truth: Truth, forms: list, coalesce: int, early_head: bool):
+        super().__init__(connections, truth)
+        self.forms = forms
+        self.coalesce = coalesce
+        self.early_head = early_head
+        self.calls = ToolCalls()
+
+    cdef Outcome begin(self, Connection* c, int64_t now) except? LOST:
+        cdef uint8_t fault = c.reply.fault
+        c.reply.fault_at = -1
+        c.reply.coalesce = self.coalesce
+        c.truth.status = 200
+        self.frame(c)
+        if fault == FAULT_NONE:
+            return self.opening(c) if self.early_head and c.reply.stream else GOING
+        if fault == FAULT_COALESCE:
+            c.reply.coalesce = <int>max(c.reply.fault_arg, <uint32_t>1)
+        elif fault == FAULT_MULTI_TOKEN:
+            c.reply.coalesce = c.reply.fault_arg = <int>max(min(c.reply.fault_arg, <uint32_t>256), <uint32_t>1)
+        elif fault == FAULT_EMPTY_TEXT:
+            c.reply.fault_arg = max(c.reply.fault_arg, <uint32_t>1)
+        elif fault == FAULT_DRIP:
+            c.drip_ns = max(<int64_t>c.reply.fault_arg, <int64_t>1) * MS
+        elif fault == FAULT_TOOL_CALLS:
+            c.reply.fault_arg = max(c.reply.fault_arg, <uint32_t>1)
+            if (<Form>self.forms[c.reply.form]).kind not in (FORM_CHAT, FORM_OLLAMA_CHAT):
+                c.reply.fault = FAULT_NONE
+        elif fault == FAULT_ABORT:
+            return self.give_up(c)
+        elif fault == FAULT_NO_USAGE:
+            c.reply.with_usage = False
+        elif fault == FAULT_REASONING and c.reply.fault_arg == <uint32_t>MIDDLE:
+            c.reply.fault_arg = <uint32_t>(c.sequence.output_tokens // 2)
+        elif fault == FAULT_SLOW_HEAD:
+            c.reply.fault_at = 0
+        elif fault in (FAULT_RESET, FAULT_CLOSE, FAULT_ERROR_EVENT, FAULT_BAD_JSON):
+            c.reply.fault_at = <int>min(c.reply.fault_arg, <uint32_t>(c.sequence.output_tokens // 2))
+        elif fault in (FAULT_STALL, FAULT_HUGE_EVENT, FAULT_DEEP_JSON, FAULT_HUGE_LINE):
+            c.reply.fault_at = c.sequence.output_tokens // 2
+        else:
+            return self.instead(c)
+        return GOING
+
+    cdef Outcome give_up(self, Connection* c) except? LOST:
+        # The engine makes no more tokens than it gives away.
+        c.sequence.output_tokens = <int>min(c.reply.fault_arg, <uint32_t>(c.sequence.output_tokens // 2))
+        c.reply.ending = ENDED_ABORT
+        if c.sequence.output_tokens:
+            return GOING
+        return self.finish(c) if c.reply.stream else self.document(c, 0)
+
+    cdef int frame(self, Connection* c) except -1:
+        cdef uint8_t fault = c.reply.fault
+        c.reply.stamp.padded = fault == FAULT_CONTENT_LENGTH
+        c.reply.stamp.line_end = END_CRLF if fault == FAULT_CRLF else END_CR if fault == FAULT_CR else 0
+        c.reply.stamp.chunked = c.reply.stream and fault not in (FAULT_UNTIL_CLOSE, FAULT_CONTENT_LENGTH)
+        if fault == FAULT_UNTIL_CLOSE or c.reply.stream and c.reply.old_client:
+            c.reply.stamp.chunked = False
+            c.reply.close_after = True
+        return 0
+
+    cdef Outcome instead(self, Connection* c) except? LOST:
+        # What is not listed here changes nothing before the first token.
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef uint8_t fault = c.reply.fault
+        if fault == FAULT_NEVER:
+            c.truth.status = 0
+            return SILENT
+        if fault == FAULT_CLOSE_BEFORE_RESPONSE:
+            c.truth.status = 0
+            return CUT
+        if fault == FAULT_STATUS:
+            c.truth.status = <uint16_t>c.reply.fault_arg
+            extra = "retry-after: 1\r\n" if c.reply.fault_arg == 429 else ""
+            text = form.failure.replace(b"500", str(c.reply.fault_arg).encode())
+            return self.page(c, page_head(c.reply.fault_arg, "application/json", len(text), extra), text)
+        if fault == FAULT_NO_BODY:
+            return self.page(c, page_head(200, form.stream_type.decode(), 0), b"")
+        if fault == FAULT_HTML:
+            return self.page(c, page_head(200, "text/html", len(HTML)), HTML)
+        if fault == FAULT_GZIP:
+            head = page_head(200, form.stream_type.decode(), len(ZIPPED), "content-encoding: gzip\r\n")
+            return self.page(c, head, ZIPPED)
+        if fault == FAULT_ENDLESS_HEAD:
+            c.filler = FILLER_FIELDS
+            c.filler_left = (<uint64_t>c.reply.fault_arg + 63) // 64 * 64
+            if self.connections.queue(c, form.stream_head, len(form.stream_head)) or self.connections.flush(c, 0) == SENT_FAILED:
+                return LOST
+            return CUT
+        if fault == FAULT_EMPTY:
+            c.sequence.output_tokens = 0
+            return self.finish(c) if c.reply.stream else self.document(c, 0)
+        return GOING
+
+    cdef uint8_t* put_head(self, Connection* c, uint8_t* out) except NULL:
+        cdef bytes head = (<Form>self.forms[c.reply.form]).stream_head
+        out = put(out, <const char*>head, len(head))
+        if c.reply.stamp.chunked:
+            out = put(out, b"transfer-encoding: chunked\r\n", 28)
+        elif c.reply.fault == FAULT_CONTENT_LENGTH:
+            out = put(out, b"content-length: ", 16)
+            out = put(put_number(out, self.stream_size(c)), b"\r\n", 2)
+        if c.reply.close_after:
+            out = put(out, b"connection: close\r\n", 19)
+        c.reply.head_sent = True
+        return put(out, b"\r\n", 2)
+
+    cdef int64_t stream_size(self, Connection* c) except -1:
+        # A rehearsal: the whole stream is composed, event by event, behind the head.
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef uint8_t* start = self.scratch + HEAD_ROOM
+        cdef int64_t size = 0
+        cdef int64_t i
+        cdef int32_t sent = c.reply.sent
+        cdef uint8_t kind = 0
+        if form.chat:
+            size += form.with_piece(start, &c.reply.stamp, form.role) - start
+        for i in range(c.sequence.output_tokens):
+            size += self.put_token(c, form, start, i, &kind) - start
+        c.reply.sent = c.sequence.output_tokens
+        size += self.put_tail(c, start) - start
+        c.reply.sent = sent
+        return size
+
+    cdef Outcome opening(self, Connection* c) except? LOST:
+        # The head, and the role event unless the head goes early; in one write.
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef uint8_t* out = self.scratch
+        cdef int64_t at = 0
+        cdef bint role = form.chat and (c.sequence.produced > 0 or c.sequence.output_tokens == 0)
+        if not c.reply.head_sent:
+            out = self.put_head(c, out)
+        if role:
+            out = form.with_piece(out, &c.reply.stamp, form.role)
+        c.reply.opened = role or not form.chat
+        if out > self.scratch and self.write(c, self.scratch, out, &at) == LOST:
+            return LOST
+        if role:
+            self.log(c, at, KIND_ROLE)
+        return GOING
+
+    cdef Outcome progress(self, Connection* c, int64_t now) except? LOST:
+        cdef Outcome outcome
+        if c.sequence.produced == 0:
+            return GOING
+        if c.sequence.whole:
+            return self.document(c, now) if c.sequence.delivered else GOING
+        if not c.reply.opened and self.opening(c) == LOST:
+            return LOST
+        if 0 <= c.reply.fault_at < c.sequence.produced and c.reply.fault != FAULT_SLOW_HEAD:
+            if self.burst(c, c.reply.fault_at, True) == LOST:
+                return LOST
+            outcome = self.strike(c, now)
+            c.reply.fault_at = -1
+            if outcome != GOING:
+                return outcome
+        if self.burst(c, c.sequence.produced, c.sequence.delivered) == LOST:
+            return LOST
+        return self.finish(c) if c.sequence.delivered else GOING
+
+    cdef Outcome burst(self, Connection* c, int64_t upto, bint all) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef uint8_t[256] kinds
+        cdef uint8_t* out
+        cdef int64_t at = 0
+        cdef int i, n
+        while c.reply.sent < upto:
+            n = <int>min(<int64_t>min(c.reply.coalesce, 256), upto - c.reply.sent)
+            if n < c.reply.coalesce and not all:
+                break
+            self.ensure(<size_t>n * (form.event_size + EVENT_SLACK + WORD_LONGEST + (self.calls.room if c.reply.fault == FAULT_TOOL_CALLS else 0)))
+            out = self.scratch
+            for i in range(n):
+                out = self.put_token(c, form, out, c.reply.sent + i, &kinds[i])
+            if self.write(c, self.scratch, out, &at) == LOST:
+                return LOST
+            if c.reply.sent == 0:
+                c.truth.t_first = at
+            for i in range(n):
+                self.log(c, at, kinds[i])
+            c.reply.sent += n
+            self.tokens += <uint64_t>n
+        return GOING
+
+    cdef uint8_t* put_token(self, Connection* c, Form form, uint8_t* out, int64_t index, uint8_t* kind) except NULL:
+        cdef uint64_t number = draw(c.reply.stamp.id, <uint64_t>index, DRAW_WORD) % WORDS
+        cdef const uint8_t* text = WORD[number].at
+        cdef size_t size = WORD[number].size
+        if index == 0:                              # a reply starts without a space
+            text += 1
+            size -= 1
+        kind[0] = KIND_CONTENT
+        c.reply.stamp.completion = index + 1
+        c.reply.stamp.tokens = 1
+        if c.reply.fault == FAULT_COMMENTS:
+            out = raw_event(out, &c.reply.stamp, form.comment, len(form.comment))
+        elif c.reply.fault == FAULT_WHITESPACE_FIRST and index < c.reply.fault_arg:
+            kind[0] = KIND_WHITESPACE
+            return form.content(out, &c.reply.stamp, b"\\n\\n", 4)
+        elif c.reply.fault == FAULT_REASONING and index < c.reply.fault_arg and form.reasons:
+            kind[0] = KIND_REASONING
+            return form.reasoning(out, &c.reply.stamp, text, size)
+        elif c.reply.fault == FAULT_TOOL_CALLS:
+            if form.chat or index < c.reply.fault_arg:
+                kind[0] = KIND_TOOL
+            return self.calls.token(form, out, &c.reply.stamp, index, c.sequence.output_tokens, c.reply.fault_arg)
+        elif c.reply.fault == FAULT_MULTI_TOKEN or c.reply.fault == FAULT_EMPTY_TEXT:
+            return self.put_tokens(c, form, out, index)
+        return form.content(out, &c.reply.stamp, text, size)
+
+    cdef uint8_t* put_tokens(self, Connection* c, Form form, uint8_t* out, int64_t index) noexcept:
+        # The words of all tokens since the last event with text, when this one has some; else an event without (empty_text) or
+        # none at all (multi_token).
+        cdef uint8_t[256 * WORD_LONGEST] text
+        cdef uint8_t* end = text
+        cdef bint several = c.reply.fault == FAULT_MULTI_TOKEN
+        cdef int64_t each, arg = c.reply.fault_arg
+        cdef bint last = index + 1 == c.sequence.output_tokens
+        cdef Piece word
+        if several and (index + 1) % arg and not last:
+            return out
+        if not several and (index + 1) % arg == 0:
+            return form.content(out, &c.reply.stamp, b"", 0)
+        each = index - index % arg if several else index - (index > 0 and index % arg == 0)
+        if several:
+            c.reply.stamp.tokens = index + 1 - each
+        while each <= index:
+            word = WORD[draw(c.reply.stamp.id, <uint64_t>each, DRAW_WORD) % WORDS]
+            end = put(end, word.at + (each == 0), word.size - (each == 0))
+            each += 1
+        return form.content(out, &c.reply.stamp, text, <size_t>(end - text))
+
+    cdef Outcome strike(self, Connection* c, int64_t now) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef uint8_t fault = c.reply.fault
+        if fault == FAULT_STALL:
+            c.out_due = now + <int64_t>c.reply.fault_arg * MS
+            return GOING
+        if fault == FAULT_RESET:
+            return RESET
+        if fault == FAULT_CLOSE:
+            return CUT
+        if fault == FAULT_BAD_JSON:
+            return self.odd_event(c, form.broken_line, KIND_BAD)
+        if fault == FAULT_DEEP_JSON:
+            depth = c.reply.fault_arg
+            return self.odd_event(c, form.deep_open + b"[" * depth + b"]" * depth + form.deep_close, KIND_BAD)
+        if fault == FAULT_HUGE_EVENT:
+            return self.huge_event(c)
+        if fault == FAULT_HUGE_LINE:
+            return self.huge_line(c)
+        if self.odd_event(c, form.error_line, KIND_ERROR) == LOST:       # FAULT_ERROR_EVENT
+            return LOST
+        return self.finish(c)
+
+    cdef Outcome odd_event(self, Connection* c, bytes text, uint8_t kind) except? LOST:
+        cdef int64_t at = 0
+        self.ensure(len(text) + EVENT_SLACK)
+        end = raw_event(self.scratch, &c.reply.stamp, text, len(text))
+        if self.write(c, self.scratch, end, &at) == LOST:
+            return LOST
+        self.log(c, at, kind)
+        return GOING
+
+    cdef Outcome huge_event(self, Connection* c) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef size_t size = c.reply.fault_arg
+        cdef int64_t at = 0
+        self.ensure(2 * size + form.event_size)
+        memset(self.scratch + size + form.event_size, 97, size)
+        end = form.content(self.scratch, &c.reply.stamp, self.scratch + size + form.event_size, size)
+        if self.write(c, self.scratch, end, &at) == LOST:
+            return LOST
+        self.log(c, at, KIND_CONTENT)
+        return GOING
+
+    cdef Outcome huge_line(self, Connection* c) except? LOST:
+        cdef bytes opening = (<Form>self.forms[c.reply.form]).huge_open
+        cdef uint8_t* out = self.scratch
+        cdef int64_t at = 0
+        c.filler_left = (<uint64_t>c.reply.fault_arg + 63) // 64 * 64
+        if c.reply.stamp.chunked:
+            out = put_chunk_size(out, c.filler_left + <uint64_t>len(opening))
+        out = put(out, <const char*>opening, len(opening))
+        if self.connections.queue(c, self.scratch, <size_t>(out - self.scratch)):
+            return LOST
+        c.filler = FILLER_LETTERS
+        return LOST if self.connections.flush(c, mono_ns()) == SENT_FAILED else CUT
+
+    cdef void usage_of(self, Connection* c, Usage* u) noexcept:
+        # What the reply says of itself, and the truth log with it: its durations end when this is composed.
+        cdef int64_t now = mono_ns()
+        u.prompt = c.sequence.prompt_tokens
+        u.completion = c.reply.sent
+        u.cached = c.sequence.cached_tokens
+        u.total_ns = now - c.sequence.t_arrival
+        u.load_ns = c.reply.load_ns
+        u.prompt_eval_ns = u.eval_ns = 0
+        if c.sequence.t_first:
+            u.prompt_eval_ns = c.sequence.t_first - c.sequence.t_admitted
+            u.eval_ns = now - c.sequence.t_first
+        if c.reply.stamp.ndjson:
+            c.truth.total_ns, c.truth.load_ns = u.total_ns, u.load_ns
+            c.truth.prompt_eval_ns, c.truth.eval_ns = u.prompt_eval_ns, u.eval_ns
+
+    cdef uint8_t* put_tail(self, Connection* c, uint8_t* out) except NULL:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef Usage u
+        if c.reply.fault == FAULT_NO_DONE:
+            return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
+        c.reply.stamp.completion = c.reply.sent
+        if c.reply.fault != FAULT_ERROR_EVENT:
+            self.usage_of(c, &u)
+            if c.reply.fault == FAULT_TOOL_CALLS and form.chat:
+                out = self.calls.finish(form, out, &c.reply.stamp)
+                if c.reply.with_usage:
+                    out = form.usage(out, &c.reply.stamp, &u)
+                out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
+                return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
+            out = form.tail(out, &c.reply.stamp, c.reply.ending, c.reply.with_usage, &u)
+        elif not c.reply.stamp.ndjson:
+            out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
+        return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
+
+    cdef Outcome finish(self, Connection* c) except? LOST:
+        cdef int64_t at = 0
+        cdef uint8_t* end
+        if not c.reply.opened and self.opening(c) == LOST:
+            return LOST
+        end = self.put_tail(c, self.scratch)
+        if end > self.scratch and self.write(c, self.scratch, end, &at) == LOST:
+            return LOST
+        if c.reply.fault == FAULT_NO_DONE:
+            return COMPLETE
+        if c.reply.fault != FAULT_ERROR_EVENT:
+            self.log(c, at, KIND_FINISH)
+        if c.reply.stamp.ndjson:                    # one object says it all
+            return COMPLETE
+        if c.reply.fault != FAULT_ERROR_EVENT and c.reply.with_usage:
+            self.log(c, at, KIND_USAGE)
+        self.log(c, at, KIND_DONE)
+        return COMPLETE
+
+    cdef Outcome document(self, Connection* c, int64_t now) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef int64_t tokens = c.sequence.output_tokens
+        cdef uint8_t* body
+        cdef uint8_t* end
+        cdef uint8_t* head
+        cdef uint8_t* at
+        cdef Usage u
+        cdef bytes asked = b""
+        if c.reply.fault == FAULT_TOOL_CALLS:
+            c.reply.sent = <int>tokens
+            self.usage_of(c, &u)
+            asked = self.calls.document(form, &c.reply.stamp, tokens, c.reply.fault_arg, &u)
+        self.ensure(HEAD_ROOM + form.document_size(tokens) + <size_t>len(asked))
+        body = self.scratch + HEAD_ROOM
+        c.reply.sent = <int>tokens
+        self.usage_of(c, &u)
+        if c.reply.fault == FAULT_ERROR_EVENT:
+            end = put(body, <const char*>form.failure, len(form.failure))
+        elif asked:
+            end = put(body, <const char*>asked, <size_t>len(asked))
+        else:
+            end = form.document(body, &c.reply.stamp, c.reply.stamp.id, tokens, c.reply.ending, &u,
+                                c.reply.fault != FAULT_NO_USAGE)
+        if c.reply.fault == FAULT_BAD_JSON:
+            end -= 3
+        at = head = self.scratch
+        at = put(at, <const char*>DOCUMENT_HEAD, len(DOCUMENT_HEAD))
+        if c.reply.fault != FAULT_UNTIL_CLOSE:
+            at = put(put_number(put(at, b"content-length: ", 16), end - body), b"\r\n", 2)
+        if c.reply.close_after:
+            at = put(at, b"connection: close\r\n", 19)
+        at = put(at, b"\r\n", 2)
+        memcpy(body - (at - head), head, <size_t>(at - head))
+        return self.send_document(c, body - (at - head), end, now)
+
+    cdef Outcome send_document(self, Connection* c, uint8_t* start, uint8_t* end, int64_t now) except? LOST:
+        cdef uint8_t* middle = start + (end - start) // 2
+        cdef int64_t at = 0
+        if c.reply.fault in (FAULT_RESET, FAULT_CLOSE, FAULT_STALL):
+            if self.write(c, start, middle, &at) == LOST:
+                return LOST
+            if c.reply.fault == FAULT_RESET:
+                return RESET
+            if c.reply.fault == FAULT_CLOSE:
+                return CUT
+            c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
+            start = middle
+        if self.write(c, start, end, &at) == LOST:
+            return LOST
+        c.truth.t_first = at
+        self.tokens += <uint64_t>c.reply.sent
+        self.log(c, at, KIND_TOOL if c.reply.fault == FAULT_TOOL_CALLS else KIND_CONTENT)
+        return COMPLETE

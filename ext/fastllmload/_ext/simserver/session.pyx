@@ -1,0 +1,366 @@
+"""What happens on connections: requests are read and served, replies end, connections close.
+
+A connection has one request at a time; what a client sends ahead is kept and read when the reply is out. A client that
+closes its side gives up its request, as engines treat it.
+
+    READING ── request complete ──▶ BUSY ── reply composed ──▶ DRAINING ── all bytes taken ──▶ READING or closed
+       └── refused ──▶ LINGERING ──▶ closed                SILENT: never answered, until the client goes
+"""
+
+import msgspec
+
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memset
+from libc.time cimport time
+
+from fastllmload._ext.http.request cimport *
+from fastllmload._ext.sim.timer cimport timers_free, timers_push
+from fastllmload._ext.simserver.connection cimport *
+from fastllmload._ext.simserver.fault cimport FAULT_IDLE_CLOSE
+from fastllmload._ext.simserver.form cimport (
+    ENDED_LENGTH, FORM_CHAT, FORM_COMPLETIONS, FORM_OLLAMA_CHAT, FORM_OLLAMA_GENERATE,
+)
+from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT
+from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED, TRUTH_LENGTH, TRUTH_PREEMPTED, TRUTH_REUSED, TRUTH_STREAM
+from fastllmload._ext.simserver.writer cimport CUT, GOING, LOST, RESET, SILENT
+from fastllmload._ext.system.clock cimport mono_ns
+from fastllmload._ext.system.wire cimport wire_recv
+
+from fastllmload._ext.simserver.writer import page_head
+
+cdef extern from "<sys/socket.h>" nogil:
+    int shutdown(int fd, int how)
+    Py_ssize_t recv(int fd, void* data, size_t size, int flags)
+    int SHUT_WR
+
+cdef enum:
+    BUFFER = 262144
+    AHEAD = 1048576             # bytes that a client may send ahead of the reply in progress
+    IDLE_NS = 200_000_000       # quiet time after which the truth log is written
+    LINGER_NS = 1_000_000_000
+    STUCK = 0xFFFFFFFF          # take(): the request is not complete
+
+
+cdef int kind_of(Request* r) noexcept nogil:
+    # FormKind of the resource that a request names; -1: none that generates.
+    if same(r.target, b"/v1/chat/completions", 20):
+        return FORM_CHAT
+    if same(r.target, b"/v1/completions", 15):
+        return FORM_COMPLETIONS
+    if same(r.target, b"/api/chat", 9):
+        return FORM_OLLAMA_CHAT
+    return FORM_OLLAMA_GENERATE if same(r.target, b"/api/generate", 13) else -1
+
+
+cdef class Sessions:
+    """*pages*: `(path, counters) -> (status, content type, body) or None`, for everything but completions. *api_key*: asked
+    for when it is not None."""
+
+    def __init__(self, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder, connections: Connections,
+                 pages: object, api_key: str | None):
+        self.cadence = cadence
+        self.truth = truth
+        self.intake = intake
+        self.responder = responder
+        self.connections = connections
+        self.pages = pages
+        self.bearer = None if api_key is None else b"Bearer " + api_key.encode()
+        self.buffer = <uint8_t*>malloc(BUFFER)
+        if self.buffer == NULL:
+            raise MemoryError("no memory for the simulator's read buffer")
+
+    def __dealloc__(self):
+        timers_free(&self.timers)
+        free(self.buffer)
+
+    def counters(self) -> dict[str, float]:
+        raise NotImplementedError("the server counts")
+
+    cdef int set_timer(self, Connection* c, int64_t due, uint32_t purpose) except -1:
+        return timers_push(&self.timers, due, c, c.generation, purpose)
+
+    cdef int settle(self, Connection* c, Outcome outcome) except -1:
+        # What follows from the responder's last word; the connection may be gone afterwards.
+        if outcome == LOST or outcome == RESET:
+            return self.close(c, outcome == RESET, TRUTH_ABORTED if outcome == LOST else 0)
+        if c.drip_ns and c.out_due == 0 and pending(c):
+            c.out_due = mono_ns() + c.drip_ns
+        if c.out_due and not c.out_timer:
+            c.out_timer = True
+            self.set_timer(c, c.out_due, RESUME_OUT)
+        if outcome == GOING:
+            return 0
+        self.cadence.abort(&c.sequence)
+        if outcome == SILENT:
+            c.state = CONNECTION_SILENT
+            return 0
+        c.reply.close_after |= outcome == CUT
+        c.state = CONNECTION_DRAINING
+        if pending(c):
+            return 0
+        self.complete(c)
+        return 0
+
+    cdef int complete(self, Connection* c) except -1:
+        self.end_row(c, 0)
+        c.requests += 1
+        c.drip_ns = 0
+        if c.reply.close_after:
+            c.state = CONNECTION_READING            # its row is written
+            return self.close(c, False, 0)
+        c.state = CONNECTION_READING
+        if c.reply.fault == FAULT_IDLE_CLOSE:
+            self.set_timer(c, mono_ns() + <int64_t>c.reply.fault_arg * 1_000_000, IDLE_CLOSE)
+        return 0
+
+    cdef int resume(self, Connection* c) except -1:
+        # A client that sent ahead: its next request may be complete already.
+        cdef size_t size = c.read_size
+        if c.state != CONNECTION_READING or size == 0:
+            return 0
+        self.arrival = mono_ns()
+        return self.consume(c, c.read, size)
+
+    cdef int end_row(self, Connection* c, uint8_t flags) except -1:
+        cdef int finish
+        if c.reply.page:
+            return 0
+        finish = 2 if flags & TRUTH_ABORTED else 3 if c.truth.status != 200 else c.reply.ending
+        self.finished[finish] += 1
+        if not self.truth.on:
+            return 0
+        c.truth.t_end = mono_ns() if flags & TRUTH_ABORTED or c.t_sent < c.truth.t_recv_last else c.t_sent
+        c.truth.prompt_tokens = c.sequence.prompt_tokens
+        c.truth.output_tokens = c.reply.sent
+        c.truth.cached_tokens = c.sequence.cached_tokens
+        c.truth.t_admitted = c.sequence.t_admitted
+        c.truth.fault = c.reply.fault
+        c.truth.flags = flags | (TRUTH_STREAM if c.reply.stream else 0) | (TRUTH_REUSED if c.requests else 0)
+        c.truth.flags |= (TRUTH_PREEMPTED if c.sequence.preemptions else 0) | (TRUTH_LENGTH if c.reply.ending == ENDED_LENGTH else 0)
+        self.flush_at = mono_ns() + IDLE_NS
+        return self.truth.request(&c.truth)
+
+    cdef int close(self, Connection* c, bint reset, uint8_t flags) except -1:
+        self.cadence.abort(&c.sequence)
+        if c.state in (CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_SILENT):
+            self.end_row(c, flags)
+        self.connections.drop(c, reset)
+        return 0
+
+    cdef int ready_to_write(self, Connection* c) except -1:
+        cdef Sent sent
+        c.t_sent = mono_ns()
+        sent = self.connections.flush(c, c.t_sent)
+        if sent == SENT_FAILED:
+            return self.close(c, False, TRUTH_ABORTED)
+        if sent == SENT_QUEUED:
+            if c.out_due and not c.out_timer:
+                c.out_timer = True
+                self.set_timer(c, c.out_due, RESUME_OUT)
+            return 0
+        if c.state == CONNECTION_BUSY:
+            return self.cadence.release(&c.sequence)
+        if c.state == CONNECTION_DRAINING:
+            self.complete(c)
+            self.resume(c)
+        return 0
+
+    cdef int ready_to_read(self, Connection* c) except -1:
+        cdef uint8_t* data = self.buffer
+        cdef size_t size = BUFFER
+        cdef Py_ssize_t n
+        cdef int64_t kernel = 0
+        if c.read_size:
+            self.connections.room(c, max(c.need, c.read_size + 16384))
+            data = c.read + c.read_size
+            size = c.read_cap - c.read_size
+        if self.truth.on:
+            n = wire_recv(c.fd, data, size, &kernel)
+        else:
+            n = recv(c.fd, data, size, MSG_DONTWAIT)
+            n = n if n >= 0 else -errno
+        if n == -EAGAIN or n == -EINTR:
+            return 0
+        if n <= 0:
+            return self.close(c, False, TRUTH_ABORTED)
+        c.recv_last = self.arrival = mono_ns()
+        c.recv_last_kernel = kernel - self.real_offset if kernel else 0
+        if c.read_size == 0:
+            c.recv_first = c.recv_last
+            c.recv_first_kernel = c.recv_last_kernel
+        if c.state == CONNECTION_READING:
+            return self.consume(c, data - c.read_size, c.read_size + <size_t>n)
+        return self.ahead(c, data, <size_t>n)
+
+    cdef int ahead(self, Connection* c, uint8_t* data, size_t size) except -1:
+        if c.state == CONNECTION_LINGERING:
+            return 0
+        if c.read_size + size > AHEAD:
+            return self.close(c, False, TRUTH_ABORTED)
+        if c.read_size:
+            c.read_size += size                     # it was read in place
+            return 0
+        return self.connections.keep(c, data, size)
+
+    cdef int consume(self, Connection* c, uint8_t* data, size_t size) except -1:
+        # *data* is the shared buffer or c.read; requests are served out of it until one is incomplete or a reply is due.
+        cdef uint32_t generation = c.generation
+        cdef size_t used
+        c.read_size = 0
+        while size and c.state == CONNECTION_READING:
+            if c.need > size:
+                break
+            used = self.take(c, data, size)
+            if c.generation != generation:
+                return 0
+            if used == STUCK:
+                break
+            c.seen = c.need = 0
+            c.chunked_body = c.continued = False
+            data += used
+            size -= used
+        return self.connections.keep(c, data, size)
+
+    cdef size_t take(self, Connection* c, uint8_t* data, size_t size) except? 0:
+        """Serves one request; bytes that it used, or STUCK when it is not complete."""
+        cdef Request r
+        cdef size_t head = c.seen if c.need or c.chunked_body else 0
+        cdef int step
+        if head == 0 and (data[0] == 13 or data[0] == 10):
+            return 1                                        # empty lines before a request line (RFC 9112 2.2)
+        if head == 0:
+            head = request_head_size(data, size, c.seen)
+        if head == 0 or head > HEAD_LIMIT:
+            return self.headless(c, data, size)
+        request_read(&r, data, head)
+        if r.refusal:
+            self.refuse(c, r.refusal, "BadRequestError", "the request cannot be served as it is framed", True)
+            return size
+        if r.chunked:
+            if not c.chunked_body:
+                unchunk_begin(&c.unchunk, head)
+                c.chunked_body = True
+            step = unchunk(&c.unchunk, data, size, head)
+            if step > 1:
+                self.refuse(c, step, "BadRequestError", "the chunked body cannot be read", True)
+                return size
+            if step == 0:
+                return self.incomplete(c, &r, head, 0)
+            self.serve(c, &r, data + head, c.unchunk.write_at - head)
+            return c.unchunk.read_at
+        if size < head + r.length:
+            return self.incomplete(c, &r, head, head + <size_t>r.length)
+        self.serve(c, &r, data + head, <size_t>r.length)
+        return head + <size_t>r.length
+
+    cdef size_t headless(self, Connection* c, uint8_t* data, size_t size) except? 0:
+        if size > HEAD_LIMIT:
+            self.refuse(c, 431, "BadRequestError", f"the request head is above {HEAD_LIMIT} bytes", True)
+            return size
+        if request_hopeless(data, size):
+            self.refuse(c, 400, "BadRequestError", "this is no HTTP request", True)
+            return size
+        c.seen = size
+        return STUCK
+
+    cdef size_t incomplete(self, Connection* c, Request* r, size_t head, size_t need) except? 0:
+        c.seen = head
+        c.need = need
+        if r.expects and not c.continued:
+            c.continued = True
+            self.connections.send(c, b"HTTP/1.1 100 Continue\r\n\r\n", 25)
+        return STUCK
+
+    cdef int serve(self, Connection* c, Request* r, const uint8_t* body, size_t size) except -1:
+        cdef int kind = kind_of(r)
+        cdef bint post = r.method.size == 4 and same(r.method, b"post", 4)
+        self.open_row(c, r)
+        c.reply.stamp.ndjson = kind >= FORM_OLLAMA_CHAT or r.target.size > 5 and memcmp(r.target.at, b"/api/", 5) == 0
+        if self.bearer is not None and not self.admitted(r):
+            return self.refuse(c, 401, "AuthenticationError", "the API key is missing or wrong", False)
+        if kind < 0:
+            return self.answer_page(c, r, (<char*>r.target.at)[: r.target.size].decode("latin-1"))
+        if not post:
+            return self.refuse(c, 405, "MethodNotAllowed", "completions are asked for with POST", False)
+        return self.generate(c, r, kind, body, size)
+
+    cdef int open_row(self, Connection* c, Request* r) except -1:
+        self.requests += 1
+        memset(&c.reply, 0, sizeof(c.reply))
+        c.reply.close_after = not r.keep_alive
+        c.sequence.serial = self.serial
+        c.sequence.prompt_tokens = c.sequence.output_tokens = c.sequence.produced = 0
+        c.sequence.preemptions = c.sequence.cached_tokens = c.sequence.computed = c.sequence.scheduled = 0
+        c.sequence.made = 0
+        c.sequence.t_admitted = c.sequence.t_first = c.sequence.due = 0
+        c.sequence.t_arrival = self.arrival
+        c.sequence.delivered = c.sequence.whole = False
+        c.sequence.hash_count = 0
+        self.serial += 1
+        memset(&c.truth, 0, sizeof(c.truth))
+        c.truth.serial = c.sequence.serial
+        c.truth.key, c.truth.phase, c.truth.connection = r.key, r.phase, c.number
+        c.truth.t_accept = c.t_accept
+        c.truth.t_recv_first, c.truth.t_recv_first_kernel = c.recv_first, c.recv_first_kernel
+        c.truth.t_recv_last, c.truth.t_recv_last_kernel = c.recv_last, c.recv_last_kernel
+        return 0
+
+    cdef bint admitted(self, Request* r) except? False:
+        if same(r.target, b"/health", 7) or same(r.target, b"/metrics", 8):
+            return True
+        return (<char*>r.authorization.at)[: r.authorization.size] == self.bearer
+
+    cdef int generate(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except -1:
+        cdef Outcome outcome
+        if not self.intake.read(c, r, kind, body, size):
+            status, why, message = self.intake.refusal
+            if status == 200:                       # a model is loaded: nothing is generated
+                return self.give_page(c, status, why, message.encode())
+            return self.refuse(c, status, why, message, False)
+        c.reply.stamp.created = time(NULL)
+        c.state = CONNECTION_BUSY
+        outcome = self.responder.begin(c, self.arrival)
+        if outcome != GOING:
+            return self.settle(c, outcome)
+        if c.out_due:
+            self.settle(c, GOING)
+        c.reply.load_ns = mono_ns() - c.sequence.t_arrival
+        return self.cadence.submit(&c.sequence, self.arrival)
+
+    cdef int answer_page(self, Connection* c, Request* r, str path) except -1:
+        page = self.pages(path, self.counters)
+        if page is None:
+            return self.refuse(c, 404, "NotFoundError", f"there is no {path} here", False)
+        asks = path == "/api/show"                  # the one page that is asked for with a body
+        if not (same(r.method, b"post", 4) if asks else same(r.method, b"get", 3)):
+            method = "POST" if asks else "GET"
+            return self.refuse(c, 405, "MethodNotAllowed", f"{path} is asked for with {method}", False)
+        status, content_type, text = page
+        return self.give_page(c, status, content_type, text)
+
+    cdef int give_page(self, Connection* c, int status, str content_type, bytes body) except -1:
+        c.truth.status = status
+        c.state = CONNECTION_BUSY
+        c.reply.page = True
+        return self.settle(c, self.responder.page(c, page_head(status, content_type, len(body)), body))
+
+    cdef int refuse(self, Connection* c, int status, str kind, str message, bint close) except -1:
+        error = {"error": {"message": message, "type": kind, "param": None, "code": status}}
+        if c.reply.stamp.ndjson:
+            error = {"error": message}
+        body = msgspec.json.encode(error)
+        self.refused += 1
+        if c.state == CONNECTION_READING and close:
+            memset(&c.reply, 0, sizeof(c.reply))
+        head = page_head(status, "application/json", len(body), "connection: close\r\n" if close else "")
+        c.truth.status = status
+        if not close:
+            c.state = CONNECTION_BUSY
+            return self.settle(c, self.responder.page(c, head, body))
+        if self.responder.page(c, head, body) == LOST:
+            return self.close(c, False, 0)
+        # The client may still be sending: closing now would reset the connection before it reads why.
+        shutdown(c.fd, SHUT_WR)
+        c.state = CONNECTION_LINGERING
+        return self.set_timer(c, mono_ns() + LINGER_NS, LINGER_END)

@@ -1,0 +1,103 @@
+"""Composed bytes on their way to the socket: stamped, logged, and cut or delayed where a fault asks for it."""
+
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from fastllmload._ext.sim.sequence cimport DRAW_SPLIT, draw
+from fastllmload._ext.simserver.connection cimport SENT_FAILED, SENT_QUEUED, Sent
+from fastllmload._ext.simserver.fault cimport FAULT_SLOW_HEAD, FAULT_SPLIT
+from fastllmload._ext.simserver.truth cimport TRUTH_QUEUED, truth_event
+from fastllmload._ext.system.clock cimport mono_ns
+
+cdef enum:
+    MS = 1_000_000
+
+REASONS = {
+    400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+    413: "Content Too Large", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+    500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
+    504: "Gateway Timeout", 505: "HTTP Version Not Supported",
+}
+
+
+def page_head(status: int, content_type: str, size: int, extra: str = "") -> bytes:
+    """The head of a reply with Content-Length; *extra*: more fields, each ended by CR LF."""
+    reason = REASONS.get(status, "OK" if status < 300 else "Error")
+    return (
+        f"HTTP/1.1 {status} {reason}\r\nserver: fastllmload-simulator\r\ncontent-type: {content_type}\r\n"
+        f"content-length: {size}\r\n{extra}\r\n"
+    ).encode("latin-1")
+
+
+cdef class Writer:
+    """Writes to *connections* and logs to *truth*."""
+
+    def __init__(self, connections: Connections, truth: Truth):
+        self.connections = connections
+        self.truth = truth
+        self.ensure(262_144)
+
+    def __dealloc__(self):
+        free(self.scratch)
+
+    cdef int ensure(self, size_t size) except -1:
+        cdef uint8_t* grown
+        if size > self.scratch_size:
+            grown = <uint8_t*>realloc(self.scratch, size)
+            if grown == NULL:
+                raise MemoryError(f"no memory for a reply of {size} bytes")
+            self.scratch = grown
+            self.scratch_size = size
+        return 0
+
+    cdef Outcome write(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST:
+        cdef Sent sent
+        if c.reply.fault == FAULT_SPLIT:
+            return self.write_split(c, start, end, at)
+        if c.reply.fault == FAULT_SLOW_HEAD and c.reply.fault_at == 0 and end - start > 20:
+            c.reply.fault_at = -1
+            if self.connections.send(c, start, 20) == SENT_FAILED:
+                return LOST
+            start += 20
+            c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
+        at[0] = c.t_sent = mono_ns()
+        sent = self.connections.send(c, start, <size_t>(end - start))
+        if self.truth.on:
+            self.sent = mono_ns()
+        self.queued = sent == SENT_QUEUED
+        return LOST if sent == SENT_FAILED else GOING
+
+    cdef Outcome write_split(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST:
+        # The stamp is that of the last piece: only then is the event whole.
+        cdef uint64_t word
+        cdef size_t size
+        cdef Sent sent
+        while start < end:
+            word = draw(c.reply.stamp.id, <uint64_t>(end - start), DRAW_SPLIT)
+            size = min(<size_t>(1 + word % (c.reply.fault_arg if c.reply.fault_arg else 1)), <size_t>(end - start))
+            at[0] = c.t_sent = mono_ns()
+            sent = self.connections.send(c, start, size)
+            if self.truth.on:
+                self.sent = mono_ns()
+            if sent == SENT_FAILED:
+                return LOST
+            self.queued = sent == SENT_QUEUED
+            start += size
+        return GOING
+
+    cdef int log(self, Connection* c, int64_t at, uint8_t kind) except -1:
+        if self.truth.on:
+            truth_event(self.truth, at, self.sent - at, c.sequence.serial, c.reply.events,
+                        kind | (TRUTH_QUEUED if self.queued else 0))
+        c.reply.events += 1
+        return 0
+
+    cdef Outcome page(self, Connection* c, bytes head, bytes body) except? LOST:
+        whole = head + body
+        self.ensure(len(whole))
+        memcpy(self.scratch, <const char*>whole, len(whole))
+        cdef int64_t at = 0
+        if self.write(c, self.scratch, self.scratch + len(whole), &at) == LOST:
+            return LOST
+        return COMPLETE

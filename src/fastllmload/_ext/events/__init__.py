@@ -1,0 +1,1 @@
+"""Events of a stream, sans-IO: from payload bytes to what each event means."""

@@ -1,0 +1,1 @@
+"""What is sent and when: bodies, conversations, instants, slots of a closed loop."""

@@ -1,0 +1,1 @@
+"""Responses, sans-IO: bytes of reads to rows and counters."""

@@ -1,0 +1,1 @@
+"""A worker's connections and its loop: requests out, responses in."""

@@ -1,0 +1,84 @@
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext.plan.bodies import Bodies
+from fastllmload._ext.plan.pacer import Pacer
+from fastllmload._ext.plan.talk import Talks
+from fastllmload._ext.receive.protocol import Protocol
+from fastllmload._ext.send.releases import Releases
+from fastllmload._ext.send.stream import Stream
+
+class Reactor(Releases):
+    """Drives one worker: add_target, load, preconnect, tick until all are ready, start_at, on_ready until finished."""
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        pacer: Pacer,
+        *,
+        run_id: bytes,
+        worker: int,
+        workers: int,
+        timeout_ns: int,
+        kernel_stamps: bool,
+        fresh_connections: bool,
+        sources: Sequence[tuple[str, str]] = (),
+    ) -> None: ...
+    @property
+    def failure(self) -> BaseException | None: ...
+    def fail(self, error: BaseException) -> None: ...
+    def fileno(self) -> int: ...
+    def add_target(
+        self, family: str, address: str, port: int, head: bytes, over_asyncio: bool, weight: float = 1.0
+    ) -> None: ...
+    def add_class(self, heads: list[bytes], dialect: int = -1) -> None: ...
+    def set_connector(
+        self, connector: Callable[[int, int, int], Stream], call_soon: Callable[[Callable[[], None]], object]
+    ) -> None: ...
+    def turn_ended(self) -> None: ...
+    def load(
+        self,
+        *,
+        phase: int,
+        phase_number: int,
+        schedule: npt.NDArray[np.int64],
+        body_offset: npt.NDArray[np.uint64],
+        bodies: npt.NDArray[np.uint8],
+        input_tokens: npt.NDArray[np.int32],
+        output_tokens: npt.NDArray[np.int32],
+        request_class: npt.NDArray[np.uint16],
+        closed: bool,
+        limit: int = 0,
+        cap: int = 0,
+        reserve: int = 8,
+        numbers: npt.NDArray[np.uint32] | None = None,
+        talks: Talks | None = None,
+        client: npt.NDArray[np.void] | None = None,
+        target: npt.NDArray[np.uint16] | None = None,
+        slots: int = 0,
+        near: Bodies | None = None,
+    ) -> None: ...
+    def start_at(self, start: int, stop_sending_ns: int = 0) -> None: ...
+    def preconnect(self, count: int) -> None: ...
+    def drain(self) -> None: ...
+    def cancel_all(self) -> None: ...
+    def rest(self) -> None: ...
+    def close_connections(self) -> None: ...
+    def on_ready(self) -> None: ...
+    def tick(self) -> None: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def connecting(self) -> int: ...
+    @property
+    def idle(self) -> int: ...
+    @property
+    def resumes(self) -> bool: ...
+    @property
+    def released(self) -> int: ...
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def sending_over(self) -> bool: ...

@@ -1,0 +1,1 @@
+"""The simulated engine in its own time: no socket, no clock."""

@@ -1,0 +1,10 @@
+from collections.abc import Callable
+
+from fastllmload._ext.simserver.fault import Faults
+
+class Intake:
+    prompt_tokens: int
+    refusal: tuple[int, str, str] | None
+    def __init__(
+        self, settings: object, faults: Faults, decoders: tuple[Callable[[bytes], object], ...], forms: list[object]
+    ) -> None: ...

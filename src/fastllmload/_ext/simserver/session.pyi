@@ -1,0 +1,22 @@
+from collections.abc import Callable
+
+from fastllmload._ext.sim.cadence import Cadence
+from fastllmload._ext.simserver.connection import Connections
+from fastllmload._ext.simserver.intake import Intake
+from fastllmload._ext.simserver.responder import Responder
+from fastllmload._ext.simserver.truth import Truth
+
+class Sessions:
+    requests: int
+    refused: int
+    def __init__(
+        self,
+        cadence: Cadence,
+        truth: Truth,
+        intake: Intake,
+        responder: Responder,
+        connections: Connections,
+        pages: Callable[[str, Callable[[], dict[str, float]]], tuple[int, str, bytes] | None],
+        api_key: str | None,
+    ) -> None: ...
+    def counters(self) -> dict[str, float]: ...

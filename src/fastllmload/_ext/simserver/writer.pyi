@@ -1,0 +1,9 @@
+from fastllmload._ext.simserver.connection import Connections
+from fastllmload._ext.simserver.truth import Truth
+
+REASONS: dict[int, str]
+
+def page_head(status: int, content_type: str, size: int, extra: str = "") -> bytes: ...
+
+class Writer:
+    def __init__(self, connections: Connections, truth: Truth) -> None: ...

@@ -1,9 +1,0 @@
-from fastllmload._ext.simconnection import Connections
-from fastllmload._ext.simtruth import Truth
-
-REASONS: dict[int, str]
-
-def page_head(status: int, content_type: str, size: int, extra: str = "") -> bytes: ...
-
-class Writer:
-    def __init__(self, connections: Connections, truth: Truth) -> None: ...

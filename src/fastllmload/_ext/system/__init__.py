@@ -1,0 +1,1 @@
+"""What the kernel and the compiler are asked for: sockets, clocks, assertions."""

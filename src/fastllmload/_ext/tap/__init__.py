@@ -1,0 +1,1 @@
+"""Segments of the packet ring, and their times onto rows."""
