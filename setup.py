@@ -1,6 +1,6 @@
 """Table of compiled modules and build modes.
 
-FLL_BUILD picks the mode (release, strict, debug, sanitize, trace); FLL_ONLY=a,b limits an in-place build to some modules.
+FLL_BUILD picks the mode (release, strict, debug, sanitize, trace); FLL_ONLY=room/a,room/b limits an in-place build to some modules.
 """
 
 import os
@@ -26,7 +26,8 @@ MODES = {
 GENERATED = ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
 CORES = len(os.sched_getaffinity(0))
 SHARED = "fastllmload._ext._shared"  # what Cython would generate into each module (memory views, functions), compiled once
-MODULES = sorted(path.rsplit("/", 1)[1][:-4] for path in glob("ext/fastllmload/_ext/*.pyx"))
+SOURCES = sorted(glob("ext/fastllmload/_ext/*/*.p[yx][xd]"))
+MODULES = [path.removesuffix(".pyx") for path in SOURCES if path.endswith(".pyx")]
 
 
 def extensions() -> list[Extension]:
@@ -35,18 +36,16 @@ def extensions() -> list[Extension]:
         raise SystemExit(f"FLL_BUILD={mode!r} is not a build mode; choose one of {', '.join(MODES)}")
     only = [name for name in os.environ.get("FLL_ONLY", "").split(",") if name]
     compile_args, link_args = MODES[mode]
-    sources = sorted(glob("ext/fastllmload/_ext/*.p[yx][xd]") + glob("ext/fastllmload/_ext/*.h"))
     given = {"extra_compile_args": compile_args + GENERATED, "extra_link_args": link_args}
     modules = [
         Extension(
-            f"fastllmload._ext.{name}",
-            [f"ext/fastllmload/_ext/{name}.pyx"],
-            include_dirs=["ext/fastllmload/_ext"],
-            depends=sources,
+            path.removeprefix("ext/").replace("/", "."),
+            [f"{path}.pyx"],
+            depends=SOURCES,
             **given,
         )
-        for name in MODULES
-        if not only or name in only
+        for path in MODULES
+        if not only or path.removeprefix("ext/fastllmload/_ext/") in only
     ]
     return modules if only else [*modules, Extension(SHARED, ["ext/fastllmload/_ext/_shared.c"], **given)]
 

@@ -1,6 +1,6 @@
 """Fail when a hot function touches the interpreter: every line of it must score 0 in Cython's annotation.
 
-    python tools/annotate_budget.py [MODULE ...]
+    python tools/annotate_budget.py [ROOM/MODULE ...]
 
 HOT names what counts as hot, per module; a name that is no longer in its source is an error too, so that a
 renamed function does not slip out of the budget. Inline functions of ``.pxd`` files need no entry: they are
@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "ext" / "fastllmload" / "_ext"
 
 HOT: dict[str, tuple[str, ...]] = {
-    "deadlines": ("judge", "keeps", "longest_gap"),
-    "delta": ("_scan", "carrier_of", "template_read", "template_learn", "judge", "judge_text"),
-    "http1": (
+    "measure/deadlines": ("judge", "keeps", "longest_gap"),
+    "events/delta": ("_scan", "carrier_of", "template_read", "template_learn", "judge", "judge_text"),
+    "http/response": (
         "body_begin",
         "body_lines",
         "body_eof",
@@ -31,8 +31,8 @@ HOT: dict[str, tuple[str, ...]] = {
         "broken",
         "head_size",
     ),
-    "ndjson": ("ndjson_reset", "ndjson_next", "ndjson_eof", "deliver"),
-    "sse": (
+    "events/ndjson": ("ndjson_reset", "ndjson_next", "ndjson_eof", "deliver"),
+    "events/sse": (
         "sse_reset",
         "sse_next",
         "skip_bom",
@@ -50,7 +50,7 @@ HOT: dict[str, tuple[str, ...]] = {
         "keep",
         "die",
     ),
-    "tokenline": ("is_timed", "timed_of", "deviation"),
+    "measure/tokenline": ("is_timed", "timed_of", "deviation"),
 }
 
 ANNOTATED = re.compile(r'<pre class="cython line score-(\d+)"[^>]*>.*?<span class="">(\d+)</span>')
@@ -69,7 +69,7 @@ def scores(source: Path) -> dict[int, int]:
             "--shared",
             "fastllmload._ext._shared",
             "--module-name",
-            f"fastllmload._ext.{source.stem}",
+            f"fastllmload._ext.{source.parent.name}.{source.stem}",
             "-I",
             str(ROOT / "ext"),
             "-o",

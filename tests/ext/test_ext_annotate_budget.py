@@ -35,7 +35,7 @@ def tool() -> ModuleType:
     return module
 
 
-MODULES = ["deadlines", "delta", "http1", "ndjson", "sse", "tokenline"]
+MODULES = ["measure/deadlines", "events/delta", "http/response", "events/ndjson", "events/sse", "measure/tokenline"]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -17,7 +17,7 @@ OWN = {"__test__", "__pyx_capi__", "__reduce_cython__", "__setstate_cython__"}
 def test_the_stubs_are_those_of_the_modules() -> None:
     """stubtest imports what is built; where mypy is missing (extra `lint`) nothing is known."""
     pytest.importorskip("mypy")
-    named = sorted(f"fastllmload._ext.{stub.stem}" for stub in STUBS.glob("*.pyi"))
+    named = sorted(modules_of(STUBS, "*/*.pyi"))
     allowed = ["--allowlist", str(ROOT / "tools" / "stubs.txt"), "--ignore-unused-allowlist"]
     ended = subprocess.run(
         [sys.executable, "-m", "mypy.stubtest", *allowed, "--ignore-disjoint-bases", "--concise", *named],
@@ -29,14 +29,18 @@ def test_the_stubs_are_those_of_the_modules() -> None:
 
 
 def test_a_module_without_a_stub_has_nothing_for_python() -> None:
-    without = {source.stem for source in SOURCES.glob("*.pyx")} - {stub.stem for stub in STUBS.glob("*.pyi")}
+    without = modules_of(SOURCES, "*/*.pyx") - modules_of(STUBS, "*/*.pyi")
     public = {name: public_names(name) for name in without}
     assert {name: names for name, names in public.items() if names} == {}
 
 
+def modules_of(folder: Path, pattern: str) -> set[str]:
+    return {f"fastllmload._ext.{path.parent.name}.{path.stem}" for path in folder.glob(pattern)}
+
+
 def public_names(module: str) -> set[str]:
     """What a compiled module itself defines, not what it imports."""
-    found = import_module(f"fastllmload._ext.{module}")
+    found = import_module(module)
     return {
         name
         for name, value in vars(found).items()

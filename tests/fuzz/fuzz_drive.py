@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 from mutate import SEEDS, cut, mutated
 
-import fastllmload._ext as compiled
-
 
 def exact(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """*data* in an allocation of exactly its size: the NUL behind a bytes object hides an over-read."""
@@ -101,11 +99,11 @@ def fuzz_delta(delta: ModuleType, rng: random.Random, data: bytes) -> None:
 
 
 TARGETS: dict[str, tuple[str, Callable[[ModuleType, random.Random, bytes], None]]] = {
-    "sse": ("sse", fuzz_sse),
-    "ndjson": ("ndjson", fuzz_ndjson),
-    "head": ("http1", fuzz_head),
-    "body": ("http1", fuzz_body),
-    "delta": ("delta", fuzz_delta),
+    "sse": ("events.sse", fuzz_sse),
+    "ndjson": ("events.ndjson", fuzz_ndjson),
+    "head": ("http.response", fuzz_head),
+    "body": ("http.response", fuzz_body),
+    "delta": ("events.delta", fuzz_delta),
 }
 
 
@@ -126,7 +124,8 @@ def main() -> None:
     if asked.overread:
         overread()
         return
-    compiled.__path__.insert(0, str(asked.folder / "fastllmload" / "_ext"))
+    for room in (asked.folder / "fastllmload" / "_ext").iterdir():
+        importlib.import_module(f"fastllmload._ext.{room.name}").__path__.insert(0, str(room))
     for name in asked.target or sorted(TARGETS):
         module_name, target = TARGETS[name]
         module = load(asked.folder, module_name)

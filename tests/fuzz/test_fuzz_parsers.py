@@ -13,8 +13,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("fuzz_drive.py")
 SOURCES = ROOT / "ext" / "fastllmload" / "_ext"
-TARGETS = {"http1": ("head", "body"), "sse": ("sse",), "ndjson": ("ndjson",), "delta": ("delta",)}
-BESIDE = ("jsonscan", "facts", "eventtree", "headlike")  # instrumented too, because delta and http1 call them
+TARGETS = {
+    "http/response": ("head", "body"), "events/sse": ("sse",), "events/ndjson": ("ndjson",), "events/delta": ("delta",),
+}  # fmt: skip
+BESIDE = ("bytes/jsonscan", "events/facts", "events/tree", "http/headlike")  # instrumented too: called by those
 RUNS = 12000
 
 

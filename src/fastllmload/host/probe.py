@@ -148,8 +148,8 @@ def timer_lateness_us(sleeps: int = PROBE_SLEEPS) -> list[float]:
 def compiled_names() -> list[str]:
     import fastllmload._ext as package
 
-    folder = Path(package.__path__[0])
-    return [f"fastllmload._ext.{stub.stem}" for stub in sorted(folder.glob("*.pyi")) if stub.stem != "__init__"]
+    stubs = sorted(Path(package.__path__[0]).glob("*/*.pyi"))
+    return [f"fastllmload._ext.{stub.parent.name}.{stub.stem}" for stub in stubs]
 
 
 def not_importable(names: Sequence[str]) -> dict[str, str]:
