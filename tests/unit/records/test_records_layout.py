@@ -40,7 +40,7 @@ def test_dtypes_are_those_of_the_compiled_structs() -> None:
         (layout.PHASE_NAMES, "record/recorder.pxd", "Phase", "PHASE_"),
         (layout.STAMP_NAMES, "record/recorder.pxd", "StampClass", "STAMP_"),
         (layout.EVENT_NAMES, "events/delta.pxd", "EventKind", "EVENT_"),
-        (layout.FINISH_NAMES, "events/delta.pxd", "FinishReason", "FINISH_"),
+        (layout.FINISH_NAMES, "events/facts.pxd", "FinishReason", "FINISH_"),
     ],
 )
 def test_names_are_those_of_the_compiled_enumerations(

@@ -31,17 +31,6 @@ cdef enum EventKind:            # primary meaning of an event; the same numbers 
     EVENT_EMPTY = 12            # a choice without text: it may stand for a token whose text is still to come
     EVENT_KINDS                 # how many: always the last
 
-cdef enum FinishReason:
-    FINISH_NONE = 0
-    FINISH_STOP = 1
-    FINISH_LENGTH = 2
-    FINISH_TOOL_CALLS = 3       # tool_calls, function_call
-    FINISH_CONTENT_FILTER = 4
-    FINISH_OTHER = 5            # a word of none of these: the answer is judged without it
-    FINISH_LOAD = 6             # Ollama: only the model was loaded
-    FINISH_UNLOAD = 7
-    FINISH_FAILED = 8           # abort, error ...: the server says that it did not get to the end
-
 cdef enum Decoder:              # which path decided; counted in the certificate
     DECODED_BY_TEMPLATE = 0
     DECODED_BY_SCAN = 1
@@ -49,7 +38,7 @@ cdef enum Decoder:              # which path decided; counted in the certificate
 
 cdef struct Meaning:
     uint8_t kind                # EventKind
-    uint8_t finish              # FinishReason; may accompany text
+    uint8_t finish              # FinishReason of facts.pxd; may accompany text
     uint8_t decoder             # Decoder
     uint8_t has_usage
     uint8_t done                # Ollama: this event ends the stream

@@ -54,7 +54,8 @@ from libc.string cimport memchr, memcpy, memset
 
 from fastllmload._ext.bytes.jsonscan cimport blank_text, json_blanks, json_word
 from fastllmload._ext.events.facts cimport (
-    CARRIED_BY_DELTA, CARRIED_BY_MESSAGE, CARRIED_BY_OLLAMA_CHAT, CARRIED_BY_TEXT, DURATIONS, facts_clear, facts_scan,
+    CARRIED_BY_DELTA, CARRIED_BY_MESSAGE, CARRIED_BY_OLLAMA_CHAT, CARRIED_BY_TEXT, DURATIONS, FINISH_NONE, facts_clear,
+    facts_scan,
 )
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 

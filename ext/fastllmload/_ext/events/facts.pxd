@@ -12,6 +12,17 @@ cdef enum Carrier:              # what carries the generated text; of OpenAI's, 
     CARRIED_BY_OLLAMA_CHAT = 3      # Ollama, both: the object `message` at the top
     CARRIED_BY_OLLAMA_GENERATE = 4  # Ollama, both: the strings `response` and `thinking` at the top
 
+cdef enum FinishReason:
+    FINISH_NONE = 0
+    FINISH_STOP = 1
+    FINISH_LENGTH = 2
+    FINISH_TOOL_CALLS = 3       # tool_calls, function_call
+    FINISH_CONTENT_FILTER = 4
+    FINISH_OTHER = 5            # a word of none of these: the answer is judged without it
+    FINISH_LOAD = 6             # Ollama: only the model was loaded
+    FINISH_UNLOAD = 7
+    FINISH_FAILED = 8           # abort, error ...: the server says that it did not get to the end
+
 cdef enum:                      # durations that Ollama measures and says in its last object: places in server_ns
     NS_TOTAL = 0
     NS_LOAD = 1
@@ -26,7 +37,7 @@ cdef struct Facts:
     uint8_t role                # a role that is not empty
     uint8_t tool                # a tool call with a name or arguments
     uint8_t calls               # something of tool_calls, if only an id
-    uint8_t finish              # FinishReason of delta.pxd
+    uint8_t finish              # FinishReason
     uint8_t done                # Ollama: done is true
     uint8_t choice              # a choice stands there, whatever it says; of Ollama: always
     int32_t index               # of the choice

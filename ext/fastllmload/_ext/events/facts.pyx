@@ -15,13 +15,7 @@ from fastllmload._ext.bytes.cursor cimport over
 from fastllmload._ext.bytes.jsonscan cimport (
     JSON_DEPTH, json_count, json_digits, json_peek, json_skip, json_string, json_take, json_word,
 )
-
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
-
-from fastllmload._ext.events.delta cimport (
-    FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_LENGTH, FINISH_LOAD, FINISH_NONE, FINISH_OTHER, FINISH_STOP,
-    FINISH_TOOL_CALLS, FINISH_UNLOAD,
-)
 
 cdef enum Level:
     IN_EVENT = 0

@@ -1,9 +1,7 @@
 """Request heads and chunked request bodies. Strict where a lenient reading could frame two requests differently
 (RFC 9112 2.2, 5.1, 6.1, 6.3): such a request is refused, never repaired."""
 
-from libc.string cimport memcmp, memmove, memset
-
-from fastllmload._ext.simserver.syscall cimport memchr
+from libc.string cimport memchr, memcmp, memmove, memset
 
 cdef enum UnchunkState:
     CHUNK_SIZE = 0

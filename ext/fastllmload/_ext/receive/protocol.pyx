@@ -14,7 +14,8 @@ cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.carry cimport carry_total
 from fastllmload._ext.bytes.cursor cimport left, over
 from fastllmload._ext.events.calls cimport Text, calls_write, text_free
-from fastllmload._ext.events.delta cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER, says_done
+from fastllmload._ext.events.delta cimport says_done
+from fastllmload._ext.events.facts cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER
 from fastllmload._ext.events.ndjson cimport ndjson_eof, ndjson_next, ndjson_reset
 from fastllmload._ext.events.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, arrived_with, sse_next, sse_reset
 from fastllmload._ext.http.response cimport (

@@ -19,9 +19,11 @@ from libc.string cimport memcmp
 
 from fastllmload._ext.events.delta cimport (
     EVENT_BAD, EVENT_DONE, EVENT_EMPTY, EVENT_ERROR, EVENT_FINISH, EVENT_OTHER, EVENT_REASONING, EVENT_REFUSAL,
-    EVENT_ROLE, EVENT_TOOL, EVENT_WHITESPACE, FINISH_FAILED, FINISH_NONE, FINISH_OTHER, carrier_of,
+    EVENT_ROLE, EVENT_TOOL, EVENT_WHITESPACE, carrier_of,
 )
-from fastllmload._ext.events.facts cimport NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL
+from fastllmload._ext.events.facts cimport (
+    FINISH_FAILED, FINISH_NONE, FINISH_OTHER, NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL,
+)
 from fastllmload._ext.http.response cimport CONTENT_JSON
 from fastllmload._ext.receive.exchange cimport answers, exchange_hold
 from fastllmload._ext.record.histogram cimport HDR_WORDS

@@ -1,4 +1,4 @@
-# Rows, events and text of a worker, into memory that another process writes out. The rows themselves: recordlayout.pxd.
+# Rows, events and text of a worker, into memory that another process writes out.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

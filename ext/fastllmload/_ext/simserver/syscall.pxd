@@ -46,7 +46,6 @@ cdef extern from "<sys/timerfd.h>" nogil:
 
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* data, size_t size, const void* needle, size_t needle_size)
-    void* memchr(const void* data, int byte, size_t size)
 
 cdef inline int arm(int timer, int64_t due) noexcept nogil:
     # One expiry at CLOCK_MONOTONIC *due*; an instant that has passed fires at once.
