@@ -64,10 +64,6 @@ cdef class Pacer:
         self.armed = 0
         return self.lead
 
-    @property
-    def spun_ns(self) -> int:
-        return self.spun
-
     cdef int64_t _planned(self) noexcept:
         if self.next >= self.size or self.start == 0:
             return INT64_MAX

@@ -199,10 +199,6 @@ cdef class Recorder:
         return self.memory.words[M_OPENED]
 
     @property
-    def recorded_events(self) -> int:
-        return self.recorded[0]
-
-    @property
     def full(self) -> bool:
         """The disk cannot take more, or the memory is full because the disk is too slow."""
         cdef uint64_t* w = self.memory.words

@@ -37,7 +37,7 @@ cdef extern from * nogil:
 cdef extern from "<sys/socket.h>" nogil:
     int fll_accept4 "accept4"(int fd, void* address, void* size, int flags)
     Py_ssize_t send(int fd, const void* data, size_t size, int flags)
-    int SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, MSG_DONTWAIT, MSG_MORE
+    int SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, MSG_DONTWAIT
 
 cdef extern from "<sys/timerfd.h>" nogil:
     int timerfd_create(int clock, int flags)

@@ -6,11 +6,6 @@ def monotonic_ns() -> int:
     return mono_ns()
 
 
-def realtime_ns() -> int:
-    """CLOCK_REALTIME now, in ns since 1970; for people and for kernel receive stamps only."""
-    return real_ns()
-
-
 def realtime_offset_ns() -> int:
     """CLOCK_REALTIME minus CLOCK_MONOTONIC in ns, exact to half the time that two clock reads take."""
     return real_minus_mono()
