@@ -11,7 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fastllmload._ext.system.clock import realtime_offset_ns
 from fastllmload.certificate.ceiling import cpu_model
 from fastllmload.engine.phases import PhaseOutcome
 from fastllmload.engine.preflight.answers import TOKEN_IDS, USAGE
@@ -38,7 +37,7 @@ def environment() -> dict[str, Any]:
     """*clock_offset_ns* is CLOCK_REALTIME - CLOCK_MONOTONIC now: the only link between rows and wall time."""
     return {
         "time_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "clock_offset_ns": realtime_offset_ns(),
+        "clock_offset_ns": probe.offset_ns()[1],
         "host": platform.node(),
         "kernel": platform.release(),
         "machine": platform.machine(),
