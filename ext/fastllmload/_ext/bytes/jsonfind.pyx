@@ -1,4 +1,3 @@
-# cython: language_level=3str
 from libc.string cimport memcmp
 
 from fastllmload._ext.bytes.jsonscan cimport Body, json_blanks, json_skip, json_string, json_take

@@ -1,4 +1,3 @@
-# cython: language_level=3str
 # Strings are read sixteen bytes at a time until one of them is special: a quote, a backslash, a control
 # character, or a byte above 127. Recursion is bounded by JSON_DEPTH, so hostile nesting costs no stack.
 

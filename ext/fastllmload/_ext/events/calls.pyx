@@ -1,4 +1,3 @@
-# cython: language_level=3str
 """Tool calls of one reply.
 
 A streamed call comes in fragments: the first has its id and name, all of them pieces of its arguments, and `index` says

@@ -1,4 +1,3 @@
-# cython: language_level=3str
 """What one event means.
 
 Three ways to the same answer; `Meaning.decoder` says which one was taken.

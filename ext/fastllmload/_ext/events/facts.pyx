@@ -1,4 +1,3 @@
-# cython: language_level=3str
 # One strict pass over an event. An object whose keys matter has a Level; a key that matters there has a
 # Field, which says how its value is read. Every other value is checked and skipped.
 #

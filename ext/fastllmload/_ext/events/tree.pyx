@@ -1,4 +1,3 @@
-# cython: language_level=3str
 """An event as a tree of dicts and lists, walked with every type checked."""
 
 import re

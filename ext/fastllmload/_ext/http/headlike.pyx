@@ -1,4 +1,3 @@
-# cython: language_level=3str
 """Heads that are alike.
 
 The heads of a server's responses differ in Date, in an id, in Content-Length, and in nothing that changes what they mean.

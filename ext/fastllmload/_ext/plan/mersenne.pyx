@@ -1,4 +1,3 @@
-# cython: language_level=3str
 """MT19937 with the draws of random.Random: `random()`, `randint(a, b)`, and `below(n, out)` for many at once."""
 
 import random as python_random

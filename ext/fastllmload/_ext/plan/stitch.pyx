@@ -1,4 +1,3 @@
-# cython: language_level=3str
 """Many request bodies into one buffer, without a Python object per token.
 
 Every word is copied as 16 bytes whatever its length, and the next word overwrites the surplus: a fixed-size copy is two

@@ -1,4 +1,3 @@
-# cython: language_level=3str
 """Turns behind a reply that called tools.
 
 A history with calls that nothing answers is refused by servers, and so is an answer to a call that nobody made. So what a
