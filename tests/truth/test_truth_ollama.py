@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from truth_bench import measure, until_quiet, within
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.clock
 
 NAMES = ("total", "load", "prompt_eval", "eval")
 
