@@ -177,6 +177,7 @@ def test_events_of_real_servers(protocol: str, expected: str, text: str) -> None
         (PLAIN % b"\\x", "bad", None),
         (PLAIN % b"\\u12g4", "bad", None),
         (PLAIN % b"\x7f", "content", "\x7f"),
+        (chunk({"tool_calls": [{"function": {"arguments": "0"}}, {"function": {"arguments": False}}]}), "bad", None),
     ],
 )
 def test_the_table_of_kinds(data: bytes, kind: str, text: str | None) -> None:

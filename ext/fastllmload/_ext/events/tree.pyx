@@ -150,11 +150,12 @@ cdef class EventTree:
     cdef int _tool(self, tuple path, dict function, Facts* f) except -1:
         cdef str name = need(str, function.get("name"))
         arguments = function.get("arguments")       # a string; an object on some servers, which has no body
+        cdef str text = "" if isinstance(arguments, dict) else need(str, arguments)
         f.tool = f.tool or name != "" or bool(arguments)
         if f.name.size == 0:
             self._body(path + ("name",), name, &f.name)
-        if f.arguments.size == 0 and not isinstance(arguments, dict):
-            self._body(path + ("arguments",), need(str, arguments), &f.arguments)
+        if f.arguments.size == 0:
+            self._body(path + ("arguments",), text, &f.arguments)
         return 0
 
     cdef int _body(self, tuple path, str text, Body* body) except -1:
