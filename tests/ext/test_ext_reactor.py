@@ -30,6 +30,19 @@ OK = ("ok", "none")
 GAPS = [1.0] * 50
 
 
+def test_the_kernel_joins_no_pages_of_connections_while_the_clock_runs(tmp_path: Path) -> None:
+    """It does so with memory that is marked for huge pages ("hg"), and stops whoever uses it meanwhile."""
+
+    def marked() -> int:
+        return sum(line.startswith("VmFlags:") and " hg" in line for line in smaps.read_text().splitlines())
+
+    smaps, found = Path("/proc/self/smaps"), []
+    found.append(marked())
+    with scripted(answer_all) as address:
+        drive(tmp_path, address, gaps_ms=GAPS, preconnect=4, before=lambda _: found.append(marked()))
+    assert found[1] == found[0]
+
+
 @pytest.mark.parametrize("over_asyncio", [False, True])
 def test_open_loop_reuses_connections(tmp_path: Path, over_asyncio: bool) -> None:
     """50 requests, 1 ms apart: all answered, none early, times in order, connections reused."""

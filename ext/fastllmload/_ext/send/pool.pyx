@@ -49,8 +49,8 @@ cdef enum:
     SLOW_BUFFER = 4096          # bytes that the kernel may hold for a slow reader
 
 
-cdef void** huge_block() noexcept:
-    """BLOCK bytes at a multiple of it, in a huge page where the kernel has one; NULL when there is no memory."""
+cdef void** new_block(bint huge) noexcept:
+    """BLOCK bytes at a multiple of it; *huge*: in a huge page where the kernel has one. NULL when there is no memory."""
     cdef uint8_t* at = <uint8_t*>mmap(NULL, 2 * BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
     cdef uint8_t* block = <uint8_t*>((<uint64_t>at + BLOCK - 1) // BLOCK * BLOCK)
     if at == MAP_FAILED:
@@ -58,7 +58,8 @@ cdef void** huge_block() noexcept:
     if block > at:
         munmap(at, block - at)
     munmap(block + BLOCK, at + BLOCK - block)
-    madvise(block, BLOCK, MADV_HUGEPAGE)
+    if huge:
+        madvise(block, BLOCK, MADV_HUGEPAGE)
     block[0] = 0                                            # faults in the huge page, or the first of many pages
     madvise(block, BLOCK, MADV_NOHUGEPAGE)                  # else the kernel may join them later, and a run waits for that
     return <void**>block
@@ -159,7 +160,7 @@ cdef class Pool:
         cdef void** block
         cdef Conn* c
         if self.room_left < size:
-            block = <void**>huge_block()
+            block = new_block(self.words[k.W_STATE] != k.RUNNING)   # the kernel may take long to find a huge page
             if block == NULL:
                 raise MemoryError("connections")
             block[0] = self.block
