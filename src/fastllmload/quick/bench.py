@@ -1,4 +1,9 @@
-"""`fastllmload quick`: one short run per engine, its block of numbers, and a table if there are several engines."""
+"""`fastllmload quick`: asiai's benchmark protocol, one short run per engine, and a table if there are several engines.
+
+Few requests of each prompt type, one at a time, at temperature 0. It does not measure load; the methodology's tests are
+`fastllmload procedure`. Prompts repeat, as asiai specifies: if the engine caches prefixes, the TTFT of later runs is that of
+a cached prompt.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
@@ -15,7 +22,6 @@ from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import simulated_target
 from fastllmload.errors import TargetError
 from fastllmload.experiment.level.settings import changed
-from fastllmload.quick.protocol import WARMUP_PROMPT, WARMUP_TOKENS, as_run, engines
 from fastllmload.report.blocks import Block, Facts, Paragraph, Table
 from fastllmload.report.documents import asiai
 from fastllmload.report.documents.subject import subject_of
@@ -24,9 +30,48 @@ from fastllmload.report.terminal.outlet import Outlet, Redact, Writable
 from fastllmload.report.terminal.snapshot import Snapshot
 from fastllmload.report.terminal.view import Ui, make_ui
 from fastllmload.report.text.verdict import verdict
-from fastllmload.settings import RunSettings, Secret
+from fastllmload.settings import Load, RunSettings, Secret
+from fastllmload.workload.dataset import read_dataset
 
+PROMPTS = Path(__file__).with_name("prompts.jsonl")
+RUNS = 3
+WARMUP_PROMPT, WARMUP_TOKENS = "Hello", 1
 CARD = {"sut.model.format": "format", "sut.model.quantization": "quantization_level"}  # declaration: Ollama's key
+
+
+def prompt_types() -> list[str]:
+    """The classes of the prompts, in the order in which they are sent."""
+    return read_dataset("custom", PROMPTS, None).classes()
+
+
+def as_run(asked: RunSettings, runs: int) -> RunSettings:
+    """Settings of one engine's run: every prompt type in turn, *runs* times. Target, client and output are as *asked*."""
+    load = Load(
+        concurrency=1,
+        num_requests=runs * len(prompt_types()),
+        warmup_requests=0,  # `warmup` sends the protocol's own before
+        timeout=asked.load.timeout,
+        grace=asked.load.grace,
+    )
+    labels = (("profile", "quick"), *(pair for pair in asked.output.metadata if pair[0] != "profile"))
+    workload = {"name": "custom", "dataset_path": str(PROMPTS), "temperature": 0.0, "ignore_eos": False}
+    kept = changed(asked, workload=workload, client={"workers": 1}, output={"metadata": labels})
+    return msgspec.structs.replace(kept, load=load)
+
+
+def engines(asked: RunSettings) -> list[RunSettings]:
+    """Settings of one run per URL, each with its own folder; without URL, of one run of the simulated engine."""
+    urls = asked.target.urls
+    if len(urls) < 2:
+        return [asked]
+    return [
+        changed(asked, target={"urls": (url,)}, output={"directory": folder_of(asked.output.directory, number)})
+        for number, url in enumerate(urls, 1)
+    ]
+
+
+def folder_of(directory: str | None, number: int) -> str | None:
+    return None if directory is None else str(Path(directory) / f"engine-{number}")
 
 
 def warm_up(settings: RunSettings, url: str, secret: Secret | None, redact: Redact) -> RunSettings:

@@ -6,8 +6,7 @@ import pytest
 from refusals import says
 
 from fastllmload.cli import main as entry
-from fastllmload.quick.bench import from_card
-from fastllmload.quick.protocol import PROMPTS, as_run, engines, prompt_types
+from fastllmload.quick.bench import PROMPTS, as_run, engines, from_card, prompt_types
 from fastllmload.settings import Client, Load, Output, RunSettings, Target, Workload
 from fastllmload.workload.dataset import read_dataset
 

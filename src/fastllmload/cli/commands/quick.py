@@ -34,8 +34,7 @@ def start(**parameters: object) -> int:
             )
     redact = current_redactor()
     settings, secret = read_settings(raw_options, os.environ, redact, complete=False)
-    from fastllmload.quick.bench import bench
-    from fastllmload.quick.protocol import RUNS
+    from fastllmload.quick.bench import RUNS, bench
 
     return bench(settings, secret, own.get("runs", RUNS), sys.stdout, redact)
 
