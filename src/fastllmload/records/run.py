@@ -191,9 +191,14 @@ def read_merged(directory: Path, known: Mapping[str, str] | None = None) -> Merg
         events, first_event = events[:0], np.zeros(len(rows) + 1, np.int64)
     np.cumsum(first_event, out=first_event)
     text = open_text(directory / TEXT)
-    if len(text) and not {ROWS, TEXT} & damage.keys() and not 0 <= int(text_index(text)[0].max(initial=-1)) < len(rows):
+    if len(text) and not {ROWS, TEXT} & damage.keys() and not text_fits(text, len(rows)):
         damage[TEXT] = f"{directory / TEXT} does not belong to {ROWS}: it was changed"
     return Merged(rows, events, first_event, text[:0] if {ROWS, TEXT} & damage.keys() else text, damage)
+
+
+def text_fits(text: Bytes, rows: int) -> bool:
+    numbers = text_index(text)[0]
+    return len(numbers) > 0 and int(numbers.max()) < rows
 
 
 def remaining_records(path: Path, dtype: np.dtype[Any], damage: dict[str, str]) -> Rows:

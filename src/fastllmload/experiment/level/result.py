@@ -29,7 +29,7 @@ def level_warnings(levels: Sequence[LevelEntry]) -> Iterator[tuple[str, str]]:
         for text in level.criteria.warnings if level.criteria is not None else ():
             found.setdefault(TOO_SHORT if text.endswith(TOO_SHORT) else text, []).append((level, text))
     for kind, there in found.items():
-        code = "level-too-short" if kind == TOO_SHORT else "nothing-measured"
+        code = warning_code(kind)
         if len(there) == 1:
             [(level, text)] = there
             yield code, f"level {level.number} ({level.name}): {text}"
@@ -37,6 +37,10 @@ def level_warnings(levels: Sequence[LevelEntry]) -> Iterator[tuple[str, str]]:
         numbers = ", ".join(str(level.number) for level, _ in there)
         why = "the mean e2e latency is more than a tenth of each: " if kind == TOO_SHORT else ""
         yield code, f"levels {numbers}: {why}{kind}"
+
+
+def warning_code(kind: str) -> str:
+    return "level-too-short" if kind == TOO_SHORT else "nothing-measured"
 
 
 def slug(name: str) -> str:
