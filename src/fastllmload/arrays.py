@@ -1,10 +1,7 @@
-"""Types of arrays that most functions take and give, shapes stated where they are not (n,); memory for large ones."""
+"""Names of the array types that most functions take and give; shapes are stated where they are not (n,)."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,20 +12,3 @@ Numbers = npt.NDArray[np.int64]  # counts, row numbers, ns
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[Any]  # records with named fields, such as `Run.rows`
 Values = npt.NDArray[Any]  # numbers of any type
-
-LARGE = 1 << 25  # bytes
-
-
-def room(items: int, dtype: npt.DTypeLike, folder: Path | None) -> npt.NDArray[Any]:
-    """An array of zeros, such as one with an item per event. A large one is in an unnamed file, so that memory does not grow
-    with the run; a small one, one without *folder*, and where no file can be made in it, in memory.
-    """
-    size = items * np.dtype(dtype).itemsize
-    if folder is None or size < LARGE:
-        return np.zeros(items, dtype)
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, size)  # writing to a mapped hole on a full disk would kill the process
-            return np.asarray(np.memmap(file, dtype, "r+", shape=(items,)))
-    except OSError:  # a read-only folder, or a full disk: memory may suffice
-        return np.zeros(items, dtype)

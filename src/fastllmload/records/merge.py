@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from fastllmload._ext.measure import regroup
 from fastllmload._ext.record import recorder
-from fastllmload.arrays import room
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
+from fastllmload.records.scratch import room
 from fastllmload.records.tap_times import join_tap
 from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
 

@@ -14,7 +14,6 @@ import pytest
 from real_run import real_run
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload import arrays
 from fastllmload.certificate import error_bounds, judge
 from fastllmload.documents.write import plain
 from fastllmload.metrics.run import bounds
@@ -23,7 +22,7 @@ from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens import timeline, times
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.itl import pooled
-from fastllmload.records import layout
+from fastllmload.records import layout, scratch
 from fastllmload.records.merge import merge_workers
 from fastllmload.records.run import Run, load
 from fastllmload.statistics import order_statistics
@@ -59,7 +58,7 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (order_statistics, bounds, error_bounds, timeline, times):
         monkeypatch.setattr(module, "AT_ONCE", 50)
     monkeypatch.setattr(order_statistics, "MANY", 1)
-    monkeypatch.setattr(arrays, "LARGE", 1)
+    monkeypatch.setattr(scratch, "LARGE", 1)
 
 
 def same(one: Any, other: Any, where: str = "") -> None:
@@ -140,7 +139,7 @@ def test_counts_that_no_server_means_take_no_memory(tmp_path: Path, monkeypatch:
 def test_memory_grows_with_requests_and_not_with_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order_statistics, "MANY", 1 << 12)
     monkeypatch.setattr(order_statistics, "PICKED", 1 << 12)
-    monkeypatch.setattr(arrays, "LARGE", 1 << 16)
+    monkeypatch.setattr(scratch, "LARGE", 1 << 16)
     peaks = []
     for tokens in (2_000, 8_000):
         folder = tmp_path / str(tokens)

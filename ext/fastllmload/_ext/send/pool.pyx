@@ -58,8 +58,7 @@ cdef void** new_block(bint huge) noexcept:
     if block > at:
         munmap(at, block - at)
     munmap(block + BLOCK, at + BLOCK - block)
-    if huge:
-        madvise(block, BLOCK, MADV_HUGEPAGE)
+    madvise(block, BLOCK, MADV_HUGEPAGE if huge else MADV_NOHUGEPAGE)
     block[0] = 0                                            # faults in the huge page, or the first of many pages
     madvise(block, BLOCK, MADV_NOHUGEPAGE)                  # else the kernel may join them later, and a run waits for that
     return <void**>block

@@ -10,13 +10,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from fastllmload._ext.measure import tokenline
-from fastllmload.arrays import Floats, Mask, Numbers, room
+from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.metrics.distribution.summary import distribution, number
 from fastllmload.metrics.request.tpot import came_whole
 from fastllmload.metrics.tokens.counts import ESTIMATE, TokenCounts
 from fastllmload.metrics.tokens.times import CHUNK, TIMES_SOURCES, TokenTimes
 from fastllmload.records.run import Run
+from fastllmload.records.scratch import room
 from fastllmload.records.worker_files import as_bytes
 
 DIRECT_ABOVE = 0.90  # IETF B.2.1

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.measure import tokenline
-from fastllmload.arrays import Mask, Numbers, room
+from fastllmload.arrays import Mask, Numbers
 from fastllmload.records import layout
 from fastllmload.records.run import Run
+from fastllmload.records.scratch import room
 from fastllmload.records.worker_files import as_bytes
 
 AT_ONCE = 1 << 17  # events

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.measure import tokenline
-from fastllmload.arrays import Mask, Numbers, Values, room
+from fastllmload.arrays import Mask, Numbers, Values
 from fastllmload.metrics.tokens.counts import ESTIMATE, TokenCounts
 from fastllmload.metrics.tokens.timeline import AT_ONCE, Timeline, stated_tokens, stretches, timeline
 from fastllmload.records.run import Run
+from fastllmload.records.scratch import room
 
 # Source of the number of tokens of each chunk: reported by the server; counted in the recorded text; as many chunks as
 # tokens, so one each; unknown, so a chunk counts as one token.

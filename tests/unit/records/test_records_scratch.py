@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload import arrays
-from fastllmload.arrays import room
+from fastllmload.records import scratch
+from fastllmload.records.scratch import room
 
 
 def mapped(values: np.ndarray) -> bool:
@@ -24,7 +24,7 @@ def mapped(values: np.ndarray) -> bool:
 
 
 def test_a_large_array_takes_the_file_and_leaves_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "LARGE", 4096)
+    monkeypatch.setattr(scratch, "LARGE", 4096)
     large, small = room(1000, np.int64, tmp_path), room(10, np.int64, tmp_path)
     large[:] = np.arange(1000)
     assert mapped(large) and not mapped(small) and not mapped(room(1000, np.int64, None))
@@ -34,7 +34,7 @@ def test_a_large_array_takes_the_file_and_leaves_no_name(tmp_path: Path, monkeyp
 
 
 def test_without_room_for_a_file_memory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "LARGE", 4096)
+    monkeypatch.setattr(scratch, "LARGE", 4096)
     assert not mapped(room(1000, np.uint16, tmp_path / "missing" / "folder"))
     before = set(os.listdir("/proc/self/fd"))
 
