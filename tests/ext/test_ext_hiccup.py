@@ -101,6 +101,7 @@ def test_a_stopped_process_is_a_stall(late_ns: int) -> None:
         assert child.stdout.readline() == "ready\n"
         stopped = time.monotonic_ns()  # before the call: we may be stopped behind it ourselves
         child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)  # when every thread stands still
         time.sleep(0.06)
         child.send_signal(signal.SIGCONT)
         output, _ = child.communicate("\n", timeout=20)

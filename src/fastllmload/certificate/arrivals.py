@@ -12,7 +12,7 @@ import numpy as np
 
 from fastllmload.arrays import Floats
 from fastllmload.certificate import distribution_fit
-from fastllmload.certificate.evidence import ArrivalEvidence, Sends, Times, Window
+from fastllmload.certificate.evidence import ArrivalEvidence, MeasuredWindow, Sends, Times
 from fastllmload.documents.certificate import ArrivalTests, GapTests, ScheduleLag
 
 SHORT_GAP_NS = 20_000
@@ -21,7 +21,7 @@ FEWEST = 100  # gaps or windows that a test needs
 EDGE = 2  # requests that may fall on the other side of one of the window's two edges
 
 
-def rates(sends: Sends, window: Window) -> dict[str, float | None]:
+def rates(sends: Sends, window: MeasuredWindow) -> dict[str, float | None]:
     """Requests per second; `rate_error` is a share. Each release counts at its own instant. What needs a plan is None
     without one.
     """
@@ -200,7 +200,7 @@ LATE_NS = 1_000_000  # later than this is attributed to a cause
 SECTIONS = 50
 
 
-def schedule_lag(sends: Sends, window: Window) -> ScheduleLag:
+def schedule_lag(sends: Sends, window: MeasuredWindow) -> ScheduleLag:
     """Of all releases; the drift is a Theil-Sen slope over the medians of sections."""
     lag = sends.t_dispatch - sends.t_sched
     if not len(lag):

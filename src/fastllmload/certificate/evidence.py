@@ -26,7 +26,7 @@ BRACKET_LEAST_NS, BRACKETS_PER_OCTAVE, BRACKET_CLASSES = 50_000, 4, 72  # up to 
 
 
 @dataclass(frozen=True)
-class Window:
+class MeasuredWindow:
     """The measurement window [start_ns, end_ns). *counted*: it spans a fixed number of requests, first to last."""
 
     start_ns: int
@@ -176,12 +176,12 @@ class Stamps:
 class CertificateEvidence:
     """The complete input of `judge_evidence`.
 
-    *no_fd*, *no_port*: requests that failed for lack of a descriptor or a port. *plan_lead_ns*: from the plan's last byte to
-    the first release of the phase. *figures*: the headline figures with their bounds. *seconds*: the worst seconds of the
-    window (`per_second.summarize`). *ok*: successful requests of the phase; None where none failed.
+    *no_fd*, *no_port*, *no_memory*: requests that failed for lack of a descriptor, a port or memory. *plan_lead_ns*: from
+    the plan's last byte to the first release of the phase. *figures*: the headline figures with their bounds. *seconds*: the
+    worst seconds of the window (`per_second.summarize`). *ok*: successful requests of the phase; None where none failed.
     """
 
-    window: Window
+    window: MeasuredWindow
     sends: Sends
     stamps: Stamps = Stamps()
     workers: tuple[WorkerRecord, ...] = ()
@@ -189,6 +189,7 @@ class CertificateEvidence:
     ceiling: Ceiling | None = None
     no_fd: int = 0
     no_port: int = 0
+    no_memory: int = 0
     disk_full: bool = False
     figures: tuple[FigureBound, ...] = ()
     seconds: SecondsJudged = field(default_factory=SecondsJudged)

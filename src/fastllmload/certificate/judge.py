@@ -173,6 +173,7 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
         "ok": evidence.ok,
         "no_fd": evidence.no_fd,
         "no_port": evidence.no_port,
+        "no_memory": evidence.no_memory,
         "fd_headroom": known(measured.ports.fd_headroom),
         "port_headroom": known(measured.ports.port_headroom),
         "disk_full": int(evidence.disk_full),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fastllmload.arrays import Numbers
-from fastllmload.certificate.evidence import Sends, Times, Window, WorkerRecord
+from fastllmload.certificate.evidence import MeasuredWindow, Sends, Times, WorkerRecord
 from fastllmload.documents.certificate import Second, SecondsJudged
 from fastllmload.documents.fields import known
 from fastllmload.records import layout
@@ -28,7 +28,7 @@ def badness(second: Second) -> float:
     return max((value / limit for each, limit in pairs if (value := known(each)) is not None), default=0.0)
 
 
-def seconds_of(run: Run, window: Window, sends: Sends, workers: Sequence[WorkerRecord]) -> tuple[Second, ...]:
+def seconds_of(run: Run, window: MeasuredWindow, sends: Sends, workers: Sequence[WorkerRecord]) -> tuple[Second, ...]:
     """Every full second of *window*."""
     n = int(window.seconds)
     if n < 1:
@@ -54,7 +54,7 @@ def summarize(seconds: Sequence[Second]) -> SecondsJudged:
     return SecondsJudged(n=len(seconds), bad=len(bad), worst=tuple(bad[:WORST]))
 
 
-def lags_us(sends: Sends, window: Window, n: int) -> list[float | None]:
+def lags_us(sends: Sends, window: MeasuredWindow, n: int) -> list[float | None]:
     """P99 of t_dispatch - t_sched of the releases due in each second; None where no instant was planned."""
     timed = sends.arrivals.process not in ("inf", "closed") and sends.cap is None
     due = (sends.t_sched - window.start_ns) // SECOND_NS
@@ -67,7 +67,7 @@ def lags_us(sends: Sends, window: Window, n: int) -> list[float | None]:
     return found
 
 
-def events_of(run: Run, window: Window, n: int) -> tuple[Numbers, Numbers]:
+def events_of(run: Run, window: MeasuredWindow, n: int) -> tuple[Numbers, Numbers]:
     """Per second: events that carry text, by bracket class (int64[n, CLASSES]), and the number of coalesced ones."""
     brackets, coalesced = np.zeros(n * CLASSES, np.int64), np.zeros(n, np.int64)
     for begin in range(0, len(run.events), EVENTS_AT_ONCE):
@@ -95,7 +95,7 @@ def share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def cpu_shares(workers: Sequence[WorkerRecord], window: Window, n: int) -> list[float | None]:
+def cpu_shares(workers: Sequence[WorkerRecord], window: MeasuredWindow, n: int) -> list[float | None]:
     """Share of a core that the busiest worker used in each second, interpolated linearly between samples."""
     edges: Times = window.start_ns + np.arange(n + 1) * SECOND_NS
     found: list[float | None] = [None] * n

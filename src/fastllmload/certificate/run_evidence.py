@@ -24,10 +24,10 @@ from fastllmload.certificate.evidence import (
     ArrivalEvidence,
     CertificateEvidence,
     HostRecord,
+    MeasuredWindow,
     Sends,
     Stamps,
     Times,
-    Window,
     WorkerRecord,
     bracket_class,
 )
@@ -58,7 +58,9 @@ def from_run(run: Run) -> CertificateEvidence:
     """The evidence of the measure phase. RunFolderError when a file of the run is damaged."""
     measured = window_of(run)
     window = (
-        Window(0, 0) if measured is None else Window(measured.w0_ns, measured.w1_ns + measured.closed, measured.closed)
+        MeasuredWindow(0, 0)
+        if measured is None
+        else MeasuredWindow(measured.w0_ns, measured.w1_ns + measured.closed, measured.closed)
     )
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     facts = run.document.watch
@@ -76,6 +78,7 @@ def from_run(run: Run) -> CertificateEvidence:
         ceiling=None if facts.ceiling is None else msgspec.convert(plain(facts.ceiling), Ceiling),
         no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
         no_port=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_port"))),
+        no_memory=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_memory"))),
         disk_full=bool(run.document.disk_full),
         figures=headline_figures(run.document),
         plan_lead_ns=plan_lead_ns(run, rows),
@@ -95,7 +98,7 @@ def plan_lead_ns(run: Run, rows: Rows) -> int | None:
     return None if complete is None or not len(due) else int(due.min()) - int(complete)
 
 
-def sending_window(run: Run, rows: Rows, window: Window) -> Window:
+def sending_window(run: Run, rows: Rows, window: MeasuredWindow) -> MeasuredWindow:
     """The window in which releases are judged: the measurement window, or shorter where the run is bounded by count.
 
     A run bounded by count measures until the last request ends, long after the last release; its window ends at the last
@@ -108,11 +111,11 @@ def sending_window(run: Run, rows: Rows, window: Window) -> Window:
         return window
     start = int(planned.min()) if phase is None else phase.start_ns
     if arrivals_of(run).process == "closed":
-        return Window(start, max(start, window.end_ns))
+        return MeasuredWindow(start, max(start, window.end_ns))
     end = int(max(planned.max(), rows["t_dispatch"].max())) + 1
     if phase is not None and phase.end_ns is not None and run.incomplete:
         end = min(end, phase.end_ns)
-    return Window(start, max(start, end))
+    return MeasuredWindow(start, max(start, end))
 
 
 # -- releases ---------------------------------------------------------------------------------------------------------
@@ -177,7 +180,7 @@ def arrivals_of_settings(load: Load, zero_ns: int) -> ArrivalEvidence:
     return ArrivalEvidence(process.name, rate, shape, on, off, zero_ns)
 
 
-def sends(run: Run, rows: Rows, window: Window) -> Sends:
+def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
     """Releases of the measure phase ordered by t_sched; a closed loop's first fill is kept separately."""
     arrivals = arrivals_of(run)
     dispatched = rows[rows["t_dispatch"] > 0]
@@ -205,7 +208,7 @@ def sends(run: Run, rows: Rows, window: Window) -> Sends:
 # -- receipts ---------------------------------------------------------------------------------------------------------
 
 
-def stamps(run: Run, window: Window, workers: tuple[WorkerRecord, ...]) -> Stamps:
+def stamps(run: Run, window: MeasuredWindow, workers: tuple[WorkerRecord, ...]) -> Stamps:
     """Stamp classes of the events of requests submitted in the window, and the error that each stamp allows."""
     rows = run.rows
     timely = (rows["phase"] == layout.MEASURE) & ~read_slowly(rows)  # a throttled reader is late on purpose
@@ -262,7 +265,7 @@ def stamp_classes(run: Run, selected: npt.NDArray[np.intp], unread: Times) -> tu
 
 
 def worker_records(
-    run: Run, window: Window, per_worker: list[dict[str, Times]], facts: Watch
+    run: Run, window: MeasuredWindow, per_worker: list[dict[str, Times]], facts: Watch
 ) -> tuple[WorkerRecord, ...]:
     """One record per worker that appears in the samples, or that died according to run.json."""
     samples = run.samples
@@ -292,7 +295,7 @@ def worker_stalls(run: Run, number: int) -> Times | None:
     return found if phase is None else found[found[:, 1] > phase.start_ns]
 
 
-def with_samples(record: WorkerRecord, samples: Rows, window: Window, facts: Watch) -> WorkerRecord:
+def with_samples(record: WorkerRecord, samples: Rows, window: MeasuredWindow, facts: Watch) -> WorkerRecord:
     """*record* with its samples; unchanged without any."""
     every = samples[(samples["worker"] == record.number) & (samples["rss_bytes"] > 0)]  # 0: the process had ended
     inside, around = in_window(every, window), about_window(every, window)
@@ -323,7 +326,7 @@ def with_samples(record: WorkerRecord, samples: Rows, window: Window, facts: Wat
     )
 
 
-def in_window(samples: Rows, window: Window) -> Values:
+def in_window(samples: Rows, window: MeasuredWindow) -> Values:
     """The samples inside the window; those around it when it is too short to hold three."""
     t = samples["t_ns"]
     begin, end = (int(np.searchsorted(t, window.start_ns)), int(np.searchsorted(t, window.end_ns, side="right")))
@@ -332,7 +335,7 @@ def in_window(samples: Rows, window: Window) -> Values:
     return samples[begin:end]
 
 
-def about_window(samples: Rows, window: Window) -> Values:
+def about_window(samples: Rows, window: MeasuredWindow) -> Values:
     """The samples inside the window, the last before it and the first after it, so that the whole window is covered."""
     t = samples["t_ns"]
     begin = int(np.searchsorted(t, window.start_ns, side="right")) - 1

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastllmload._ext.record import histogram
 from fastllmload.arrays import Mask
-from fastllmload.certificate.evidence import CertificateEvidence, HostRecord, Times, Window, WorkerRecord
+from fastllmload.certificate.evidence import CertificateEvidence, HostRecord, MeasuredWindow, Times, WorkerRecord
 from fastllmload.documents.certificate import HostDelays, Percentiles, PortUsage, WorkerUsage
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -79,7 +79,7 @@ def share_of(ns: int | None, seconds: float | None) -> float | None:
     return None if ns is None or not seconds else ns / 1e9 / seconds
 
 
-def host(record: HostRecord, window: Window, late: Times, stopped: Times) -> HostDelays:
+def host(record: HostRecord, window: MeasuredWindow, late: Times, stopped: Times) -> HostDelays:
     """Hiccups over the run, stalls in the window, and how many of the intervals *late* the host's own *stopped* explain."""
     begin, end = record.stalls[:, 0], record.stalls[:, 0] + record.stalls[:, 1]
     stalls = record.stalls[(end > window.start_ns) & (begin < window.end_ns)]
@@ -189,4 +189,5 @@ def ports(evidence: CertificateEvidence) -> PortUsage:
         port_headroom=available / used if available is not None and used else None,
         no_fd=evidence.no_fd,
         no_port=evidence.no_port,
+        no_memory=evidence.no_memory,
     )

@@ -192,6 +192,7 @@ class PortUsage(Document, frozen=True, kw_only=True):
     port_headroom: Annotated[Number, field("", Reveals.LOAD)] = None
     no_fd: Count = None
     no_port: Count = None
+    no_memory: Count = None  # for unfinished responses
 
 
 class Certificate(Document, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ class Parameters(Document, frozen=True, kw_only=True):
     preset: str | None = None
 
 
-class SearchParameters(Document, frozen=True, kw_only=True):
+class SearchSettings(Document, frozen=True, kw_only=True):
     """The parameters of a search and the settings of its runs."""
 
     search: Parameters = Parameters()
@@ -95,7 +95,7 @@ class SearchDocument(ExperimentDocument, frozen=True, kw_only=True):
 
     OPTIONAL: ClassVar[tuple[str, ...]] = (*ExperimentDocument.OPTIONAL, "objective", "sentence", "decisions", "answer")
 
-    parameters: SearchParameters = SearchParameters()
+    parameters: SearchSettings = SearchSettings()
     objective: str = ""
     sentence: Annotated[str, field("", Reveals.SENTENCE)] = ""  # the objective in words
     decisions: tuple[LevelDecision, ...] = ()

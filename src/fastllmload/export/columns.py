@@ -26,7 +26,7 @@ Values = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Column:
+class ExportColumn:
     """One value per row; null where *null* is true. With *names*, a value is an index into them."""
 
     values: Values
@@ -44,7 +44,7 @@ class Column:
 
 
 Rows = Values
-Make = Callable[[Rows, "Source", slice], Column]
+Make = Callable[[Rows, "Source", slice], ExportColumn]
 
 
 @dataclass(frozen=True)
@@ -57,47 +57,47 @@ class Source:
 
 
 def plain(name: str) -> Make:
-    return lambda rows, source, part: Column(rows[name])
+    return lambda rows, source, part: ExportColumn(rows[name])
 
 
 def unless(name: str, absent: int) -> Make:
-    return lambda rows, source, part: Column(rows[name], rows[name] == absent)
+    return lambda rows, source, part: ExportColumn(rows[name], rows[name] == absent)
 
 
 def named(name: str, names: Sequence[str], absent: int | None = None) -> Make:
-    return lambda rows, source, part: Column(rows[name], None if absent is None else rows[name] == absent, names)
+    return lambda rows, source, part: ExportColumn(rows[name], None if absent is None else rows[name] == absent, names)
 
 
 def counted(name: str, names: Sequence[Any] | None = None) -> Make:
-    return lambda rows, source, part: Column(getattr(source.tokens, name)[part], None, names)
+    return lambda rows, source, part: ExportColumn(getattr(source.tokens, name)[part], None, names)
 
 
-def numbered(numbers: Values, names: Callable[[int], Sequence[Any]]) -> Column:
-    return Column(numbers, None, names(int(numbers.max(initial=0))))
+def numbered(numbers: Values, names: Callable[[int], Sequence[Any]]) -> ExportColumn:
+    return ExportColumn(numbers, None, names(int(numbers.max(initial=0))))
 
 
-def _timed(rows: Rows, source: Source, part: slice) -> Column:
+def _timed(rows: Rows, source: Source, part: slice) -> ExportColumn:
     """Tokens on the content timeline, the n of TPOT; null where they cannot be separated from reasoning tokens."""
     timed = source.tokens.timed[part]
-    return Column(timed, (timed < 0) | ~source.complete[part])
+    return ExportColumn(timed, (timed < 0) | ~source.complete[part])
 
 
-def _reasoning(rows: Rows, source: Source, part: slice) -> Column:
+def _reasoning(rows: Rows, source: Source, part: slice) -> ExportColumn:
     """Null where reasoning was streamed and the server reports its tokens neither in its usage nor per event."""
     tokens = source.tokens.reasoning[part]
     unreported = (rows["reasoning_events"] > 0) & (rows["reasoning_tokens"] < 0) & (tokens == 0)
-    return Column(tokens, unreported)
+    return ExportColumn(tokens, unreported)
 
 
-def _client(rows: Rows, source: Source, part: slice) -> Column:
+def _client(rows: Rows, source: Source, part: slice) -> ExportColumn:
     """Planned user behavior, names joined by +; null for a user who waits for the end."""
     bits = range(1 << len(layout.CLIENT_NAMES))
     names = ["+".join(name for at, name in enumerate(layout.CLIENT_NAMES) if bit >> at & 1) for bit in bits]
-    return Column(rows["client"], rows["client"] == 0, names)
+    return ExportColumn(rows["client"], rows["client"] == 0, names)
 
 
 REQUEST_COLUMNS: dict[str, Make] = {  # in output order
-    "request_id": lambda rows, source, _: Column(np.arange(len(rows)), None, source.names.request_ids(rows)),
+    "request_id": lambda rows, source, _: ExportColumn(np.arange(len(rows)), None, source.names.request_ids(rows)),
     "session_id": plain("session"),
     "turn": plain("turn"),
     "class": lambda rows, source, _: numbered(rows["request_class"], source.names.class_names),
@@ -114,15 +114,15 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in output order
     "output_tokens_source": counted("source", SOURCES),
     "bytes_sent": plain("bytes_sent"),
     "bytes_received": plain("bytes_received"),
-    "connection_reused": lambda rows, *_: Column((rows["flags"] & layout.FLAG_REUSED) > 0, rows["t_submit"] <= 0),
+    "connection_reused": lambda rows, *_: ExportColumn((rows["flags"] & layout.FLAG_REUSED) > 0, rows["t_submit"] <= 0),
     "finish_reason": named("finish", layout.FINISH_NAMES, 0),
-    "timestamp_source": lambda rows, *_: Column(rows["stamps"], rows["t_first"] == 0, layout.STAMP_NAMES),
+    "timestamp_source": lambda rows, *_: ExportColumn(rows["stamps"], rows["t_first"] == 0, layout.STAMP_NAMES),
     **{f"server_{name}_ns": unless(f"server_{name}_ns", 0) for name in SERVER_DURATIONS},
     "phase": named("phase", layout.PHASE_NAMES),
     "client": _client,
     "timed_tokens": _timed,
     "t_connected_ns": unless("t_connected", 0),
-    "streamed": lambda rows, *_: Column((rows["flags"] & layout.FLAG_STREAM) > 0, rows["t_headers"] == 0),
+    "streamed": lambda rows, *_: ExportColumn((rows["flags"] & layout.FLAG_STREAM) > 0, rows["t_headers"] == 0),
 }
 
 
@@ -132,7 +132,7 @@ class Block:
 
     part: slice
     tokens: TokenCounts
-    columns: dict[str, Column]
+    columns: dict[str, ExportColumn]
 
 
 def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) -> Iterator[Block]:
@@ -179,7 +179,7 @@ def known_counts(run: Run, part: slice, tokens: TokenCounts) -> npt.NDArray[np.i
 
 
 def with_nulls(tokens: npt.NDArray[np.int64]) -> list[int | None]:
-    return Column(tokens, tokens == UNKNOWN).to_list()
+    return ExportColumn(tokens, tokens == UNKNOWN).to_list()
 
 
 def read_numbers(run: Run, part: slice, first: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastllmload.errors import InputError
-from fastllmload.export.columns import AT_ONCE, Column, blocks
+from fastllmload.export.columns import AT_ONCE, ExportColumn, blocks
 from fastllmload.files import refuse_irregular
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -68,7 +68,7 @@ def request_columns(run: Run) -> dict[str, Any]:
     return {name: np.ma.concatenate(arrays) for name, arrays in parts.items()}  # type: ignore[no-untyped-call]
 
 
-def as_array(column: Column) -> Any:
+def as_array(column: ExportColumn) -> Any:
     values = column.values
     if column.names is not None:
         texts = np.array(["" if name is None else str(name) for name in column.names], object)

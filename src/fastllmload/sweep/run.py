@@ -29,7 +29,7 @@ GRID, INTERLEAVED, SHUFFLED, ROUNDS = "grid", "interleaved", "shuffled", "interl
 
 
 @dataclass(frozen=True)
-class Cell:
+class Combination:
     """One combination: *values* of the varied options as given, and the *settings* of its run."""
 
     values: tuple[tuple[str, str], ...]
@@ -65,7 +65,7 @@ class Sweep:
 
     experiment: Experiment
     book: Journal[SweepDocument]
-    cells: Sequence[Cell]
+    cells: Sequence[Combination]
     terms: SweepTerms
     measured: dict[int, list[Level]] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
@@ -132,7 +132,7 @@ def schedule(cells: int, terms: SweepTerms, seed: int) -> list[tuple[int, int]]:
     return rounds
 
 
-def run_sweep(cells: Sequence[Cell], secret: Secret | None, terms: SweepTerms, console: Console) -> int:
+def run_sweep(cells: Sequence[Combination], secret: Secret | None, terms: SweepTerms, console: Console) -> int:
     """Run a sweep; return the exit code: 1 with *strict* and a run that is not valid. An exception that interrupts the
     sweep is raised again after the report.
     """

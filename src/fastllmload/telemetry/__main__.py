@@ -11,8 +11,8 @@ import msgspec
 
 from fastllmload.redact import Redactor
 from fastllmload.telemetry.files import Index, SourceEntry
-from fastllmload.telemetry.http_page import Page
-from fastllmload.telemetry.log import Log
+from fastllmload.telemetry.http_page import HttpPage
+from fastllmload.telemetry.log import TelemetryLog
 from fastllmload.telemetry.sampler import Sampler
 from fastllmload.telemetry.sensors.host import Host
 from fastllmload.telemetry.sensors.nvml import Nvml
@@ -34,7 +34,7 @@ def sources(spec: SamplerSpec, index: Index) -> list[Sensor]:
         found.append(sensor)
 
     for page in spec.pages:
-        take(Scrape(Page(page, spec.timeout_s), spec.metrics, redact), "server")
+        take(Scrape(HttpPage(page, spec.timeout_s), spec.metrics, redact), "server")
     for name in spec.power:
         sensor = open_power(name, spec.power_command, spec.gpus, spec.interval_s)
         if isinstance(sensor, Absent):
@@ -51,7 +51,7 @@ def main() -> int:
     spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=SamplerSpec)
     index = Index(interval_s=spec.interval_s)
     sensors = sources(spec, index)
-    log = Log(Path(spec.folder), index)
+    log = TelemetryLog(Path(spec.folder), index)
     sampler = Sampler(sensors, log, spec.interval_s)
     sampler.start()
     sys.stdin.buffer.read()

@@ -40,13 +40,13 @@ class PageSpec(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Answer:
+class HttpAnswer:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
 
 
-class Page:
+class HttpPage:
     """Not thread-safe: one page belongs to one thread."""
 
     def __init__(self, spec: PageSpec, timeout_s: float = 5.0) -> None:
@@ -55,7 +55,7 @@ class Page:
         self._connection: socket.socket | None = None
         self._context = tls_context(spec) if spec.tls else None
 
-    def get(self) -> Answer:
+    def get(self) -> HttpAnswer:
         """The page. SensorError when it is not there whole within the time-out."""
         deadline = time.monotonic() + self.timeout_s
         kept = self._connection is not None
@@ -76,7 +76,7 @@ class Page:
         if connection is not None:
             connection.close()
 
-    def _exchange(self, deadline: float) -> Answer:
+    def _exchange(self, deadline: float) -> HttpAnswer:
         connection = self._connection or self._connect(deadline)
         self._connection = connection
         connection.settimeout(left(deadline))
@@ -111,7 +111,7 @@ class Response:
     """One response as it comes in, bounded; the callbacks are httptools'."""
 
     def __init__(self) -> None:
-        self.answer = Answer()
+        self.answer = HttpAnswer()
         self.complete = False
         self.keep_alive = False
         self._parser = httptools.HttpResponseParser(self)

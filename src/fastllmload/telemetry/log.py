@@ -20,7 +20,7 @@ MOST_PROBLEMS = 8  # different sentences that are kept for a source
 MISSING = math.nan
 
 
-class Log:
+class TelemetryLog:
     """Thread-safe. A full disk ends the writing, not the run."""
 
     def __init__(self, folder: Path, index: Index) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from fastllmload.telemetry.log import Log
+from fastllmload.telemetry.log import TelemetryLog
 from fastllmload.telemetry.sensors.sensor import Sensor, SensorError
 
 STOPPING_S = 6.0  # for reads under way and the last ones
@@ -15,7 +15,7 @@ STOPPING_S = 6.0  # for reads under way and the last ones
 class Sampler:
     """`start()`, then `stop()`, which reads each source one last time: a run is checked by the final counters."""
 
-    def __init__(self, sensors: Sequence[Sensor], log: Log, interval_s: float) -> None:
+    def __init__(self, sensors: Sequence[Sensor], log: TelemetryLog, interval_s: float) -> None:
         self._log = log
         self._interval_ns = round(interval_s * 1e9)
         self._stopping = threading.Event()

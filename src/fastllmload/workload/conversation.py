@@ -16,7 +16,7 @@ from fastllmload.workload.content.exact_length import fit, fit_many
 from fastllmload.workload.content.prose import Prose
 from fastllmload.workload.dataset import Dataset
 from fastllmload.workload.dialogues import ScriptedTurn
-from fastllmload.workload.lengths import Lengths, Stream, standard_normal
+from fastllmload.workload.lengths import Lengths, RandomStream, standard_normal
 from fastllmload.workload.request import BATCH, ComposedPrompt, Content, DatasetRequest
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
@@ -48,7 +48,7 @@ class Piecewise:
     low: int
     high: int
 
-    def draw(self, stream: Stream) -> int:
+    def draw(self, stream: RandomStream) -> int:
         z = standard_normal(stream)
         exponent = self.mu + self.below * z if z <= Z95 else math.log(self.p95) + self.above * (z - Z95)
         length = math.exp(exponent)

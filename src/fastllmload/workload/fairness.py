@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from fastllmload.errors import InputError
-from fastllmload.workload.lengths import MOST_TRIES, Lengths, LogNormal, Stream
+from fastllmload.workload.lengths import MOST_TRIES, Lengths, LogNormal, RandomStream
 from fastllmload.workload.synthetic import draw_index
 
 
@@ -54,7 +54,7 @@ class Classes:
         self._cumulative = [*list(accumulate(share for _, share in mix))[:-1], 1.0]
         self._choice = random.Random(f"{seed}/class")
 
-    def draw(self, stream: Stream) -> tuple[int, int, int]:
+    def draw(self, stream: RandomStream) -> tuple[int, int, int]:
         kind = draw_index(self._cumulative, self._choice.random())
         rectangle = self._rectangles[kind]
         for _ in range(MOST_TRIES):

@@ -27,7 +27,7 @@ MOST_TRIES = 10_000  # rejected draws in a row after which no length is consider
 _STANDARD = NormalDist()
 
 
-class Stream(Protocol):
+class RandomStream(Protocol):
     """Random stream: `random.Random` or its compiled equivalent `Mersenne`."""
 
     def random(self) -> float: ...
@@ -38,12 +38,12 @@ class Stream(Protocol):
 class Lengths(Protocol):
     """A distribution of lengths; `draw` returns 1 or more tokens."""
 
-    def draw(self, stream: Stream) -> int: ...
+    def draw(self, stream: RandomStream) -> int: ...
 
     def __str__(self) -> str: ...
 
 
-def standard_normal(stream: Stream) -> float:
+def standard_normal(stream: RandomStream) -> float:
     """z = inv_cdf(u), u drawn again while it is 0."""
     u = stream.random()
     while u == 0.0:
@@ -55,7 +55,7 @@ def standard_normal(stream: Stream) -> float:
 class Fixed:
     tokens: int
 
-    def draw(self, stream: Stream) -> int:
+    def draw(self, stream: RandomStream) -> int:
         return self.tokens
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Uniform:
     low: int
     high: int
 
-    def draw(self, stream: Stream) -> int:
+    def draw(self, stream: RandomStream) -> int:
         return stream.randint(self.low, self.high)
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Normal:
     mean: float
     std: float
 
-    def draw(self, stream: Stream) -> int:
+    def draw(self, stream: RandomStream) -> int:
         return min(LONGEST, max(1, int(self.mean + self.std * standard_normal(stream))))
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class LogNormal:
     low: int
     high: int
 
-    def draw(self, stream: Stream) -> int:
+    def draw(self, stream: RandomStream) -> int:
         exponent = self.mu + self.sigma * standard_normal(stream)
         if exponent > 30.0:  # beyond LONGEST, and exp() overflows far above
             return self.high
@@ -125,7 +125,7 @@ class LogNormal:
 class Choice:
     values: tuple[int, ...]
 
-    def draw(self, stream: Stream) -> int:
+    def draw(self, stream: RandomStream) -> int:
         return self.values[stream.randint(0, len(self.values) - 1)]
 
     def within(self, most: int) -> Choice:
@@ -142,7 +142,7 @@ class InTurn:
         self.values = values
         self._next = cycle(values)
 
-    def draw(self, stream: Stream) -> int:
+    def draw(self, stream: RandomStream) -> int:
         return next(self._next)
 
     def within(self, most: int) -> InTurn:
@@ -169,7 +169,7 @@ class Limited:
                 raise self._no_fit()
             self._lengths = fitting
 
-    def draw(self, stream: Stream) -> int:
+    def draw(self, stream: RandomStream) -> int:
         for _ in range(MOST_TRIES):
             drawn = self._lengths.draw(stream)
             if drawn <= self.most:

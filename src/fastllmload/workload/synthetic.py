@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.plan.mersenne import Mersenne
-from fastllmload.workload.lengths import Lengths, Stream
+from fastllmload.workload.lengths import Lengths, RandomStream
 
 BATCH_TOKENS = 1 << 17  # drawn numbers of one batch, which is stitched and hashed while it is in the CPU cache
 
@@ -81,7 +81,7 @@ class Batch:
 class Shape(Protocol):
     """Source of the lengths and classes of successive requests."""
 
-    def draw(self, stream: Stream) -> tuple[int, int, int]:
+    def draw(self, stream: RandomStream) -> tuple[int, int, int]:
         """Input tokens, output tokens and class of the next request."""
 
 
@@ -92,7 +92,7 @@ class Independent:
     isl: Lengths
     osl: Lengths
 
-    def draw(self, stream: Stream) -> tuple[int, int, int]:
+    def draw(self, stream: RandomStream) -> tuple[int, int, int]:
         return self.isl.draw(stream), self.osl.draw(stream), 0
 
 

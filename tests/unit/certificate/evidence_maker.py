@@ -12,10 +12,10 @@ from fastllmload.certificate.evidence import (
     ArrivalEvidence,
     CertificateEvidence,
     HostRecord,
+    MeasuredWindow,
     Sends,
     Stamps,
     Times,
-    Window,
     WorkerRecord,
 )
 
@@ -81,7 +81,7 @@ def clean(
     n = len(t_sched)
     arrivals = ArrivalEvidence(process, rate, shape if process in ("gamma", "bursty") else None, zero_ns=START_NS)
     return CertificateEvidence(
-        window=Window(START_NS, START_NS + int(seconds * 1e9)),
+        window=MeasuredWindow(START_NS, START_NS + int(seconds * 1e9)),
         sends=Sends(arrivals, t_sched, t_dispatch, t_dispatch),
         stamps=Stamps(
             kernel=n * 16,

@@ -14,9 +14,9 @@ from fastllmload.certificate.evidence import (
     ArrivalEvidence,
     CertificateEvidence,
     HostRecord,
+    MeasuredWindow,
     Sends,
     Stamps,
-    Window,
     bracket_class,
 )
 from fastllmload.certificate.figures import FigureBound
@@ -212,7 +212,7 @@ def test_a_single_request_has_no_rate() -> None:
     """A window bounded by count spans the first to the last request: of one request, it is the length of its submission."""
     evidence = clean()
     alone = np.array([START_NS], np.int64)
-    window = Window(START_NS, START_NS + 900, counted=True)
+    window = MeasuredWindow(START_NS, START_NS + 900, counted=True)
     sends = Sends(evidence.sends.arrivals, alone, alone + 200, alone + 200)
     found = judge_evidence(replace(evidence, window=window, sends=sends))
     assert found.offered_rate is None and found.planned_rate is None and found.rate_error is None
@@ -224,7 +224,7 @@ def test_a_schedule_of_another_process_is_found() -> None:
     gaps = np.minimum(rng.exponential(1.0, 20_000), 3.0) / 500
     t = START_NS + np.rint(np.cumsum(gaps) * 1e9).astype(np.int64)
     evidence = clean()
-    window = Window(START_NS, int(t[-1]) + 1)
+    window = MeasuredWindow(START_NS, int(t[-1]) + 1)
     found = judge_evidence(
         replace(evidence, window=window, sends=Sends(evidence.sends.arrivals, t, t + 20_000, t + 20_000))
     )
@@ -242,7 +242,7 @@ def test_correlated_gaps_are_found() -> None:
     found = judge_evidence(
         replace(
             evidence,
-            window=Window(START_NS, int(t[-1]) + 1),
+            window=MeasuredWindow(START_NS, int(t[-1]) + 1),
             sends=Sends(evidence.sends.arrivals, t, t + 20_000, t + 20_000),
         )
     )
@@ -261,6 +261,7 @@ FAULTS = [
     ("no_samples", "suspect", lambda e: replace(e, workers=())),
     ("no_fd", "invalid", lambda e: replace(e, no_fd=1)),
     ("no_port", "invalid", lambda e: replace(e, no_port=3)),
+    ("no_memory", "invalid", lambda e: replace(e, no_memory=1)),
     ("fd_headroom", "suspect", lambda e: with_worker(e, fd_limit=205)),
     ("port_headroom", "note", lambda e: replace(e, host=replace(e.host, ports=260))),
     ("disk_full", "invalid", lambda e: replace(e, disk_full=True)),

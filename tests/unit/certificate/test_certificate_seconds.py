@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from evidence_maker import MS, START_NS, clean, with_worker
 
-from fastllmload.certificate.evidence import CertificateEvidence, Window
+from fastllmload.certificate.evidence import CertificateEvidence, MeasuredWindow
 from fastllmload.certificate.per_second import lags_us, seconds_of, summarize
 from fastllmload.documents.certificate import Second
 from fastllmload.documents.write import plain
@@ -77,4 +77,4 @@ def test_a_busy_second_is_bad_and_the_worst_come_first() -> None:
 def test_releases_without_planned_instants_have_no_lag() -> None:
     evidence = clean()
     assert lags_us(replace(evidence.sends, cap=4), evidence.window, 20) == [None] * 20
-    assert seconds(replace(evidence, window=Window(START_NS, START_NS + SECOND // 2))) == ()
+    assert seconds(replace(evidence, window=MeasuredWindow(START_NS, START_NS + SECOND // 2))) == ()

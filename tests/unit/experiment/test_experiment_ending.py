@@ -28,7 +28,7 @@ from fastllmload.procedure.repeat import run_repeatedly
 from fastllmload.search.run import SearchTerms, run_search
 from fastllmload.search.trials import SearchParameters
 from fastllmload.settings import Load, RunSettings
-from fastllmload.sweep.run import Cell, SweepTerms, run_sweep
+from fastllmload.sweep.run import Combination, SweepTerms, run_sweep
 
 BASE = without_target(RunSettings(load=Load(rate=5.0, duration=10.0)))
 QUIET = Console(str, quiet=True)
@@ -40,7 +40,7 @@ def search(folder: Path) -> int:
 
 
 def sweep(folder: Path) -> int:
-    return run_sweep([Cell((("rate", "5"),), BASE)], None, SweepTerms(folder, settle_s=0), QUIET)
+    return run_sweep([Combination((("rate", "5"),), BASE)], None, SweepTerms(folder, settle_s=0), QUIET)
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):

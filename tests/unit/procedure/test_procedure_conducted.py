@@ -165,7 +165,7 @@ def test_a_class_is_counted_by_what_its_percentiles_are_of(tmp_path: Path, monke
     monkeypatch.setattr(fairness, "block_of", lambda run, isolated: convert(block, Fairness))
     found, experiment = Findings(), cast(Experiment, None)  # nothing is measured
     known = SaturationCapacity(10.0, "known")
-    done = fairness.Done(level(2, 2039), {"short": level(0, 143), "long": level(1, 1000)}, [])
+    done = fairness.FairnessLevels(level(2, 2039), {"short": level(0, 143), "long": level(1, 1000)}, [])
     fairness.analyze(done, Conditions(experiment, SETTINGS, fairness.Parameters(), found, known))
     rows = next(table for table in found.tables if table.id == "fairness").rows
     assert [row[:2] for row in rows] == [

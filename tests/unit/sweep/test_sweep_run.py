@@ -19,14 +19,14 @@ from fastllmload.experiment.console import Console
 from fastllmload.experiment.level.result import Level
 from fastllmload.settings import Load, Output, RunSettings, Workload
 from fastllmload.sweep.report import figure
-from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED, Cell, SweepTerms, run_sweep, schedule
+from fastllmload.sweep.run import GRID, INTERLEAVED, ROUNDS, SHUFFLED, Combination, SweepTerms, run_sweep, schedule
 
 pytestmark = pytest.mark.slow
 
 
-def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32)) -> list[Cell]:
+def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32)) -> list[Combination]:
     return [
-        Cell(
+        Combination(
             (("rate", str(rate)), ("osl", str(osl))),
             without_target(
                 RunSettings(
@@ -41,7 +41,7 @@ def cells(rates: tuple[int, ...] = (5, 10), lengths: tuple[int, ...] = (16, 32))
 
 
 def sweep(
-    monkeypatch: pytest.MonkeyPatch, target: SlotTarget, given: list[Cell], terms: SweepTerms, gone: bool = False
+    monkeypatch: pytest.MonkeyPatch, target: SlotTarget, given: list[Combination], terms: SweepTerms, gone: bool = False
 ) -> int:
     monkeypatch.setattr(experiment, "execute", target.execute)
     monkeypatch.setattr(experiment.Experiment, "is_unreachable", lambda self: gone)

@@ -17,7 +17,7 @@ from refusals import raises_code
 from fastllmload.telemetry import log as logs
 from fastllmload.telemetry import series as telemetry
 from fastllmload.telemetry.files import Index, SourceEntry
-from fastllmload.telemetry.log import Log
+from fastllmload.telemetry.log import TelemetryLog
 from fastllmload.telemetry.sampler import Sampler
 from fastllmload.telemetry.sensors.sensor import COUNTER, Key, Reading, SensorError
 
@@ -26,7 +26,7 @@ TOKENS = Key("generation_tokens", "vllm:generation_tokens_total", "tokens", COUN
 
 
 def new_log(folder, sources=1):
-    return Log(folder, Index(sources=[SourceEntry(f"source {number}", "server") for number in range(sources)]))
+    return TelemetryLog(folder, Index(sources=[SourceEntry(f"source {number}", "server") for number in range(sources)]))
 
 
 def test_rows_come_back_as_series(tmp_path):
@@ -109,11 +109,11 @@ def test_a_full_disk_ends_the_writing_and_nothing_else(tmp_path):
         import resource, signal, sys
         from pathlib import Path
         from fastllmload.telemetry.files import Index, SourceEntry
-        from fastllmload.telemetry.log import Log
+        from fastllmload.telemetry.log import TelemetryLog
         from fastllmload.telemetry.sensors.sensor import Key, Reading
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-        log = Log(Path(sys.argv[1]), Index(sources=[SourceEntry("s", "server")]))
+        log = TelemetryLog(Path(sys.argv[1]), Index(sources=[SourceEntry("s", "server")]))
         for n in range(200):
             log.add(0, n, n, [Reading(Key("a", "b", "c"), float(n))])
         log.close(True)
@@ -131,9 +131,9 @@ def test_a_killed_process_leaves_what_it_saw(tmp_path):
         import sys, time
         from pathlib import Path
         from fastllmload.telemetry.files import Index, SourceEntry
-        from fastllmload.telemetry.log import Log
+        from fastllmload.telemetry.log import TelemetryLog
         from fastllmload.telemetry.sensors.sensor import Key, Reading
-        log = Log(Path(sys.argv[1]), Index(sources=[SourceEntry("s", "server")]))
+        log = TelemetryLog(Path(sys.argv[1]), Index(sources=[SourceEntry("s", "server")]))
         for n in range(10**9):
             log.add(0, n, n, [Reading(Key("a", "b", "c"), float(n))])
             if n == 500:

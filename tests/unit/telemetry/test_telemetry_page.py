@@ -6,13 +6,13 @@ import pytest
 from metrics_peer import answering, peer, request, response
 
 from fastllmload.telemetry import http_page as pages
-from fastllmload.telemetry.http_page import Page
+from fastllmload.telemetry.http_page import HttpPage
 from fastllmload.telemetry.sensors.sensor import SensorError
 
 
 def got(behave, timeout_s=5.0):
     with peer(behave) as server:
-        page = Page(server.spec, timeout_s)
+        page = HttpPage(server.spec, timeout_s)
         try:
             return page.get()
         finally:
@@ -27,7 +27,7 @@ def failure(behave, timeout_s=5.0):
 
 def test_one_connection_serves_many_scrapes():
     with peer(answering(response(b"up 1\n"))) as server:
-        page = Page(server.spec)
+        page = HttpPage(server.spec)
         assert [page.get().body for _ in range(3)] == [b"up 1\n"] * 3
         page.close()
         assert server.connections == 1
@@ -39,7 +39,7 @@ def test_a_connection_that_the_server_closed_is_made_anew():
         connection.sendall(response(b"up 1\n"))
 
     with peer(once) as server:
-        page = Page(server.spec)
+        page = HttpPage(server.spec)
         assert [page.get().body for _ in range(3)] == [b"up 1\n"] * 3
         page.close()
         assert server.connections == 3
@@ -94,7 +94,7 @@ def test_a_byte_now_and_then_does_not_stretch_the_deadline():
                 return
 
     with peer(dribble) as server:
-        page = Page(server.spec, 0.2)
+        page = HttpPage(server.spec, 0.2)
         with pytest.raises(SensorError, match="within 0.2 s"):
             page.get()
         stop.set()
@@ -122,7 +122,7 @@ def test_nobody_there_has_a_sentence():
     with peer(answering(b"")) as server:
         spec = server.spec
     with pytest.raises(SensorError, match="connection refused"):
-        Page(spec).get()
+        HttpPage(spec).get()
 
 
 def test_a_failed_scrape_leaves_the_next_one_whole():
@@ -133,7 +133,7 @@ def test_a_failed_scrape_leaves_the_next_one_whole():
         connection.sendall(answers.pop(0))
 
     with peer(behave) as server:
-        page = Page(server.spec)
+        page = HttpPage(server.spec)
         with pytest.raises(SensorError):
             page.get()
         assert page.get().body == b"up 1\n"

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from server_pages import LLAMA_CPP, SGLANG, TGI, VLLM
 
 from fastllmload.simulator.pages import METRICS, render_metrics
-from fastllmload.telemetry.http_page import Page
+from fastllmload.telemetry.http_page import HttpPage
 from fastllmload.telemetry.sensors.scrape import MOST_LABEL_SETS, Scrape
 from fastllmload.telemetry.sensors.sensor import SensorError
 from fastllmload.telemetry.servers import SOURCES, engine_of
@@ -16,7 +16,7 @@ FIGURES = dict.fromkeys(("stop", "length", "abort", "error"), 0.0)
 
 def scraped(page, *extra, redact=str):
     with peer(answering(page if page.startswith(b"HTTP/") else response(page))) as server:
-        scrape = Scrape(Page(server.spec), extra, redact)
+        scrape = Scrape(HttpPage(server.spec), extra, redact)
         try:
             return scrape.read()
         finally:
@@ -107,7 +107,7 @@ def test_a_name_once_chosen_is_kept():
             connection.sendall(response(pages.pop(0)))
 
     with peer(behave) as server:
-        scrape = Scrape(Page(server.spec))
+        scrape = Scrape(HttpPage(server.spec))
         reads = [{reading.key.name: reading.value for reading in scrape.read()} for _ in range(3)]
         scrape.close()
     assert [read.get("kv_usage") for read in reads] == [0.5, None, 0.5]

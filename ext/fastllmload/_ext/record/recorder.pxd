@@ -50,6 +50,7 @@ cdef enum ErrorClass:           # why, in one closed list; names in records/layo
     ERROR_CLIENT_ABANDONED = 27         # the user left because a deadline had passed
     ERROR_FINISH_REASON = 28            # ended with a finish_reason that is no normal end, such as abort
     ERROR_CUT_AFTER_END = 29            # status ok: the connection went after the finish_reason, before the message's own end
+    ERROR_NO_MEMORY = 30                # unfinished responses held all the memory that a worker has for them
     ERROR_CLASSES                       # how many: always the last
 
 cdef enum RowFlag:

@@ -100,7 +100,7 @@ def start(**parameters: object) -> int:
     from fastllmload.cli.options.reading import read_settings
     from fastllmload.cli.options.sources import given_options, read_own
     from fastllmload.experiment.console import Console
-    from fastllmload.sweep.run import Cell, SweepTerms, run_sweep
+    from fastllmload.sweep.run import Combination, SweepTerms, run_sweep
 
     redact = current_redactor()
     base = given_options(parameters, OWN)
@@ -110,7 +110,7 @@ def start(**parameters: object) -> int:
     for combination in itertools.product(*axes.values()):
         values = dict(zip(axes, combination, strict=True))
         settings, secret = read_settings(cell_options(base, values), os.environ, redact)
-        cells.append(Cell(tuple(values.items()), settings))
+        cells.append(Combination(tuple(values.items()), settings))
     first = cells[0].settings.output
     terms = SweepTerms(
         Path(first.directory or f"runs/sweep-{time.strftime('%Y%m%d-%H%M%S')}"),

@@ -25,7 +25,7 @@ from fastllmload.host.probe import is_own
 from fastllmload.redact import Redactor
 from fastllmload.settings import Secret, Target, Telemetry
 from fastllmload.telemetry.exposition import looks_like_metrics
-from fastllmload.telemetry.http_page import Answer, Page, PageSpec
+from fastllmload.telemetry.http_page import HttpAnswer, HttpPage, PageSpec
 from fastllmload.telemetry.sensors.sensor import Absent, SensorError
 from fastllmload.telemetry.servers import Engine, engine_of
 from fastllmload.telemetry.spec import SamplerSpec, open_power
@@ -127,12 +127,12 @@ class TelemetryDiscovery:
             "max_batch_source": None,
         }
 
-    def _keep(self, spec: PageSpec, base: BaseUrl, answer: Answer, found: TelemetryTargets) -> None:
+    def _keep(self, spec: PageSpec, base: BaseUrl, answer: HttpAnswer, found: TelemetryTargets) -> None:
         found.pages.append(spec)
         if found.engine is None:
             found.engine = self._engine(spec, base, answer)
 
-    def _engine(self, spec: PageSpec, base: BaseUrl, answer: Answer) -> dict[str, Any]:
+    def _engine(self, spec: PageSpec, base: BaseUrl, answer: HttpAnswer) -> dict[str, Any]:
         """Name, version and batch limit, with their source. Only pages that this engine has are requested."""
         engine = engine_of(answer.body)
         facts: dict[str, Any] = {"name": None, "version": None, "max_batch_size": None, "max_batch_source": None}
@@ -198,9 +198,9 @@ class TelemetryDiscovery:
         return (asked.power,)
 
 
-def ask(spec: PageSpec) -> tuple[Answer | None, str]:
+def ask(spec: PageSpec) -> tuple[HttpAnswer | None, str]:
     """(the answer, "") for a 200, else (None, why)."""
-    page = Page(spec, PROBE_S)
+    page = HttpPage(spec, PROBE_S)
     try:
         answer = page.get()
     except (SensorError, OSError) as problem:

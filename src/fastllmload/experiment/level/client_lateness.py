@@ -17,7 +17,7 @@ from fastllmload.metrics.run.window import Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
-OWN_ERRORS = tuple(layout.ERROR_NAMES.index(name) for name in ("no_fd", "no_port"))
+OWN_ERRORS = tuple(layout.ERROR_NAMES.index(name) for name in ("no_fd", "no_port", "no_memory"))
 OFFERED = 0.98  # fraction of the planned rate that must have been offered for a pass with a limited client to count
 
 
@@ -41,7 +41,7 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
         found.append(f"P99 of the dispatch lag is {format_value(lag / 1e3, 'us')}, above 1 ms")
     own = int(np.isin(rows["error"], OWN_ERRORS).sum())
     if own:
-        found.append(f"{own} requests failed because no file descriptor or port was free")
+        found.append(f"{own} requests failed because no file descriptor, port or memory was free")
     certificate = run.document.certificate
     if certificate is not None and certificate.generator_limited:
         limiting = [one for one in certificate.reasons if one.limits_generator and one.severity != "note"]

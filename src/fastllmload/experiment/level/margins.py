@@ -50,7 +50,7 @@ class Late:
 
 
 @dataclass(frozen=True)
-class Figures:
+class LevelFigures:
     """Input of the criteria. *q*: queue samples. *ttft_p99*, *lowest_p50*, *lowest_p99* in ms. *scheduled*, *ended*:
     requests due, and requests that ended ok, in the window of *seconds*. *rates*: output tokens/s of its parts. *lower*:
     see `verdict.judge_level`.
@@ -83,7 +83,7 @@ class Figures:
     def slow(self) -> bool | None:
         return rule.too_slow(self.ttft_p99, self.lowest_p50, self.lowest_p99)
 
-    def moved(self, late: Late, ttft_p99: float | None, lowest_p50: float | None, side: int) -> Figures:
+    def moved(self, late: Late, ttft_p99: float | None, lowest_p50: float | None, side: int) -> LevelFigures:
         """The figures at the bound *side*, with the two figures of TTFT at that bound. At its end, the queue may have been
         shorter by the requests that would have ended, or longer by those that were due and not yet sent.
         """

@@ -13,7 +13,7 @@ from fastllmload.experiment.level import criteria as rule
 from fastllmload.experiment.level import margins
 from fastllmload.experiment.level.client_lateness import client_limits, is_closed, load_of, offered_in_full
 from fastllmload.experiment.level.criteria import waiting
-from fastllmload.experiment.level.margins import BEST, WORST, Figures, may_be_in_time
+from fastllmload.experiment.level.margins import BEST, WORST, LevelFigures, may_be_in_time
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.request.durations import committed, ttft
 from fastllmload.metrics.run.window import Populations, Window, populations, window_of
@@ -156,10 +156,10 @@ def judge_level(
 
 def figures_of(
     run: Run, window: Window, lowest: Lowest, q: rule.Floats, lower: Sequence[tuple[float, float]]
-) -> Figures:
+) -> LevelFigures:
     """The input of the criteria, as measured."""
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
-    return Figures(
+    return LevelFigures(
         load=load_of(run),
         closed=is_closed(run),
         seconds=window.seconds,
@@ -175,7 +175,7 @@ def figures_of(
     )
 
 
-def asked_of(of: Figures) -> dict[str, bool | None]:
+def asked_of(of: LevelFigures) -> dict[str, bool | None]:
     """Whether each criterion holds; None if it does not apply."""
     return {
         QUEUE: None if of.closed else rule.queue_growing(of.q),
@@ -186,7 +186,7 @@ def asked_of(of: Figures) -> dict[str, bool | None]:
 
 
 def outcomes(
-    run: Run, window: Window, found: Figures, lowest: Lowest | None
+    run: Run, window: Window, found: LevelFigures, lowest: Lowest | None
 ) -> tuple[tuple[str, ...], tuple[str, ...], bool | None]:
     """For a run in which the client was late: names of the criteria that hold at both bounds, names of those that the
     lateness may decide, and whether throughput drifts (None if the lateness may decide it). The lowest level itself

@@ -74,7 +74,7 @@ def tokens_in_flight(run: Run, window: Window, tokens: TokenCounts, chosen: Mask
     alive = InFlight(selected, run.rows["t_submit"][selected], np.where(ends > 0, ends, window.w1_ns), prompts)
     if len(selected) == 0:
         return TokensInFlight(0.0, 0.0)
-    cells = Cells(min(int(alive.begin.min()), window.w0_ns), window)
+    cells = TimeCells(min(int(alive.begin.min()), window.w0_ns), window)
     area = float(np.dot(overlap_s(alive.begin, alive.end, window), prompts))
     cells.add(alive.begin, prompts)
     totals = prompts.copy()
@@ -88,7 +88,7 @@ def tokens_in_flight(run: Run, window: Window, tokens: TokenCounts, chosen: Mask
     return TokensInFlight(area / window.seconds, highest(run, window, tokens, near, cells))
 
 
-class Cells:
+class TimeCells:
     """Equal cells of time from *begin* to the end of the window: tokens that came, and tokens of requests that ended."""
 
     def __init__(self, begin: int, window: Window) -> None:
@@ -125,7 +125,7 @@ class Cells:
         return found
 
 
-def highest(run: Run, window: Window, tokens: TokenCounts, alive: InFlight, cells: Cells) -> float:
+def highest(run: Run, window: Window, tokens: TokenCounts, alive: InFlight, cells: TimeCells) -> float:
     """The maximum for the requests *alive* just before the ends in candidate cells, or before w1."""
     inside = alive.end[(alive.end > window.w0_ns) & (alive.end < window.w1_ns)]
     instants = np.unique(np.append(inside, window.w1_ns))

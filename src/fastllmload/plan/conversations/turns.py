@@ -20,7 +20,7 @@ from fastllmload.endpoint.body import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
 from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, TURN
-from fastllmload.workload.lengths import Lengths, Stream
+from fastllmload.workload.lengths import Lengths, RandomStream
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.user_behavior import Pause
 
@@ -118,7 +118,7 @@ def escaped(text: str) -> bytes:
     return msgspec.json.encode(text)[1:-1]
 
 
-def turn_counts(lengths: Lengths, stream: Stream, quota: Quota, by_starts: bool) -> Iterator[int]:
+def turn_counts(lengths: Lengths, stream: RandomStream, quota: Quota, by_starts: bool) -> Iterator[int]:
     """Turns of each conversation: for *quota*.requests conversations if *by_starts*, else without end."""
     drawn = 0
     while not by_starts or drawn < quota.requests:

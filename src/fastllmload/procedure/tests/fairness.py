@@ -71,7 +71,7 @@ def starvation(name: str) -> Column[Fairness]:
 
 
 @dataclass
-class Done:
+class FairnessLevels:
     """*unsound*: classes that saturate the system alone."""
 
     mixed: Level
@@ -119,7 +119,7 @@ def shared(parameters: Parameters) -> dict[str, dict[str, Any]]:
     return {**by_duration(parameters), "workload": of_workload(MIXED)}
 
 
-def levels(given: Conditions[Parameters]) -> Iterator[Done]:
+def levels(given: Conditions[Parameters]) -> Iterator[FairnessLevels]:
     parameters, found, settings = given.parameters, given.found, given.settings
     rate = parameters.share_of_capacity * given.capacity.req_s
     length = long_enough(rate, parameters)
@@ -141,7 +141,7 @@ def levels(given: Conditions[Parameters]) -> Iterator[Done]:
                 "with it, have no meaning; take --baseline own_rate or a lower --load",
             )
     mixed = given.sweep("mixed, ", settings=settings).at(float(f"{rate:.6g}"))
-    yield Done(mixed.level, alone, unsound)
+    yield FairnessLevels(mixed.level, alone, unsound)
 
 
 def overloaded(verdict: LevelVerdict) -> str:
@@ -176,7 +176,7 @@ def expected_tokens(workload: str) -> float:
     return mean_tokens(isl, osl, MIXES[workload])
 
 
-def analyze(done: Done, given: Conditions[Parameters]) -> None:
+def analyze(done: FairnessLevels, given: Conditions[Parameters]) -> None:
     mixed, alone = done.mixed, done.alone
     capacity, parameters, found = given.capacity, given.parameters, given.found
     isolated_p50 = {NUMBERS[name]: value for name, level in alone.items() if (value := level.figure("ttft", "p50"))}

@@ -76,17 +76,17 @@ Throughput = dict[str, SaturationCapacity | None]  # configuration → maximum; 
 
 
 @dataclass
-class Compared:
+class Configurations:
     """What was measured of each configuration so far."""
 
     done: Done = field(default_factory=dict)
     throughput: Throughput = field(default_factory=dict)
 
 
-def levels(given: Conditions[Parameters]) -> Iterator[Compared]:
+def levels(given: Conditions[Parameters]) -> Iterator[Configurations]:
     experiment, settings, parameters, found = given.experiment, given.settings, given.parameters, given.found
     order = [name for name in CONFIGURATIONS if name in parameters.configurations]
-    compared = Compared()
+    compared = Configurations()
     for name in order:
         experiment.switch("guardrail", f"guardrail-{name}")
         given.warm_up()
@@ -106,7 +106,7 @@ def levels(given: Conditions[Parameters]) -> Iterator[Compared]:
         found.deviate("no baseline without guardrails was measured (IETF 5.10.2)", public=True)
 
 
-def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
+def analyze(compared: Configurations, given: Conditions[Parameters]) -> None:
     done, throughput, capacity, found = compared.done, compared.throughput, given.capacity, given.found
     every = [one for there in done.values() for one in there]
     shares = [one.share for one in next(iter(done.values()))]

@@ -77,14 +77,14 @@ NOTES = (
 
 
 @dataclass
-class Done:
+class PressureLevels:
     """The levels so far, and the capacity that they are shares of."""
 
     slots: int
     levels: list[Pressed] = field(default_factory=list)
 
 
-def levels(given: Conditions[Parameters]) -> Iterator[Done]:
+def levels(given: Conditions[Parameters]) -> Iterator[PressureLevels]:
     slots = capacity_slots(given)
     if slots is None:
         given.found.warn(
@@ -92,7 +92,7 @@ def levels(given: Conditions[Parameters]) -> Iterator[Done]:
             "no concurrency meets the criteria: without a capacity, memory pressure cannot be measured",
         )
         return
-    done = Done(slots)
+    done = PressureLevels(slots)
     for share in sorted({1.0, *given.parameters.levels}):
         one = measure(given.experiment, given.settings, share, slots)
         done.levels.append(one)
@@ -152,7 +152,7 @@ def recover(experiment: Experiment, one: Pressed) -> Pressed:
     return replace(one, entry=msgspec.structs.replace(one.entry, recovered_s=seconds))
 
 
-def analyze(measured: Done, given: Conditions[Parameters]) -> None:
+def analyze(measured: PressureLevels, given: Conditions[Parameters]) -> None:
     done, slots, found = measured.levels, measured.slots, given.found
     tabulate(found, "memory-pressure", "Memory Pressure", COLUMNS, done, *NOTES)
     found.values = MemoryPressureFindings(

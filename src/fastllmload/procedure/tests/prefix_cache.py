@@ -57,15 +57,15 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class Compared:
+class CacheStates:
     """What was measured in each state of the cache so far."""
 
     levels: dict[str, Level] = field(default_factory=dict)
     throughput: dict[str, float | None] = field(default_factory=dict)
 
 
-def levels(given: Conditions[Parameters]) -> Iterator[Compared]:
-    compared = Compared()
+def levels(given: Conditions[Parameters]) -> Iterator[CacheStates]:
+    compared = CacheStates()
     for state in STATES:
         prepare_cache(given, state)
         compared.levels[state] = given.experiment.level(f"cache {state}", given.settings)
@@ -116,7 +116,7 @@ def throughput_of(given: Conditions[Parameters], state: str) -> float | None:
     return float(np.median(there)) if there else None
 
 
-def analyze(compared: Compared, given: Conditions[Parameters]) -> None:
+def analyze(compared: CacheStates, given: Conditions[Parameters]) -> None:
     levels, throughput, found = compared.levels, compared.throughput, given.found
     ttft = {state: {name: level.figure("ttft", name) for name in PERCENTILES} for state, level in levels.items()}
     columns = ("Configuration", *(f"TTFT {name.upper()} (ms)" for name in PERCENTILES))

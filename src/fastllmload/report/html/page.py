@@ -13,14 +13,14 @@ from importlib.resources import files
 
 from fastllmload import __version__
 from fastllmload.report.blocks import Page, tone_of
-from fastllmload.report.html.charts.figure import Figures
+from fastllmload.report.html.charts.figure import ChartNumbers
 from fastllmload.report.html.markup import Markup, element, visible
 from fastllmload.report.html.render import sections
 
 
 def render(page: Page) -> str:
     """The complete document. ValueError for a series of a chart whose columns are uneven."""
-    script, figures = asset("page.js"), Figures()
+    script, figures = asset("page.js"), ChartNumbers()
     found = sections(page.sections, figures)
     links = [(key, each.link or each.title) for key, each in zip(found, page.sections, strict=True)]
     banner = None if page.banner is None else _banner(*page.banner)
@@ -61,7 +61,7 @@ def _head(title: str, script: str) -> Markup:
     )
 
 
-def _numbers(figures: Figures) -> Markup:
+def _numbers(figures: ChartNumbers) -> Markup:
     """JSON for the script; `<` is escaped so that no text can end the element."""
     found = {"charts": figures.charts, "columns": figures.columns}
     text = json.dumps(found, separators=(",", ":"), allow_nan=False)

@@ -34,7 +34,7 @@ from fastllmload.report.blocks import (
     tone_of,
 )
 from fastllmload.report.charts import Chart
-from fastllmload.report.html.charts.figure import Figures
+from fastllmload.report.html.charts.figure import ChartNumbers
 from fastllmload.report.html.charts.scales import round_above
 from fastllmload.report.html.markup import Markup, element, joined, shortened, visible
 
@@ -51,9 +51,9 @@ WIDTH, HEIGHT, EDGE = 220.0, 22.0, 6.0  # px of the drawing of an interval
 WIDEST = 200.0  # the axis of intervals ends there, in the unit of the column
 
 
-def render(blocks: Iterable[Block], figures: Figures | None = None, key: str = "") -> Markup:
+def render(blocks: Iterable[Block], figures: ChartNumbers | None = None, key: str = "") -> Markup:
     """Consecutive charts share a row. *figures* takes the numbers of charts; those without a key are called *key*-0, ..."""
-    figures = Figures() if figures is None else figures
+    figures = ChartNumbers() if figures is None else figures
     found: list[Markup] = []
     charts: list[Markup] = []
     for number, block in enumerate(blocks):
@@ -70,19 +70,19 @@ def _row(charts: list[Markup]) -> list[Markup]:
     return [element("div", *charts, class_="grid")] if charts else []
 
 
-def sections(given: Sequence[Section], figures: Figures) -> dict[str, Markup]:
+def sections(given: Sequence[Section], figures: ChartNumbers) -> dict[str, Markup]:
     """By id; a section without a key is called s0, s1, ..."""
     numbers = count()
     keys = [section.key or f"s{next(numbers)}" for section in given]
     return {key: _section(section, figures, key) for key, section in zip(keys, given, strict=True)}
 
 
-def _section(found: Section, figures: Figures, key: str) -> Markup:
+def _section(found: Section, figures: ChartNumbers, key: str) -> Markup:
     title = element("h2", visible(found.title, 200)) if found.title else None
     return element("section", title, render(found.blocks, figures, key), id=key or None)
 
 
-def render_block(block: Block, figures: Figures, key: str) -> Markup:
+def render_block(block: Block, figures: ChartNumbers, key: str) -> Markup:
     match block:
         case Heading(text, level):
             return element(f"h{level}", visible(text, 200))
@@ -131,7 +131,7 @@ def facts(pairs: Iterable[tuple[Text, Text]]) -> Markup:
     return element("dl", *(joined(element("dt", inline(name)), element("dd", inline(text))) for name, text in pairs))
 
 
-def _folded(found: Folded, figures: Figures, key: str) -> Markup:
+def _folded(found: Folded, figures: ChartNumbers, key: str) -> Markup:
     """With the number of rows or facts in it."""
     entries = sum(len(each.rows if isinstance(each, Table) else each.pairs)
                   for each in found.blocks if isinstance(each, Table | Facts))  # fmt: skip
@@ -145,7 +145,7 @@ def _folded(found: Folded, figures: Figures, key: str) -> Markup:
     )
 
 
-def _verdict(found: Verdict, figures: Figures, key: str) -> Markup:
+def _verdict(found: Verdict, figures: ChartNumbers, key: str) -> Markup:
     tone = found.tone or tone_of(found.word)
     mark = element(
         "svg",

@@ -60,6 +60,7 @@ REMEDIES = {
     "host_steal": "Use a host with dedicated CPUs.",
     "run_queue": "Stop other programs on this host, or pin the client to free cores (--pin).",
     "no_fd": "Raise the limit of open files (ulimit -n) and run again; see fastllmload doctor.",
+    "no_memory": "Use more --workers, fewer requests at once, or stream the answers, and run again.",
     "no_port": "Add source addresses (--source-address) or target addresses; see fastllmload doctor.",
     "fd_headroom": "Raise the limit of open files (ulimit -n).",
     "port_headroom": "Add source addresses (--source-address) or target addresses.",

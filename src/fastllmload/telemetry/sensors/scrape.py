@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fastllmload.telemetry.exposition import KINDS, Exposition, Samples, labels
-from fastllmload.telemetry.http_page import Page
+from fastllmload.telemetry.http_page import HttpPage
 from fastllmload.telemetry.sensors.sensor import COUNTER, GAUGE, Key, Reading, SensorError
 from fastllmload.telemetry.servers import KNOWN, SOURCES, KnownMetric
 
@@ -16,7 +16,7 @@ OWN_UNIT = ""  # of a name that was asked for: whatever the server means
 class Scrape:
     """Sensor over one page. *extra*: names that --scrape-metric asked for; each label set is a series of its own."""
 
-    def __init__(self, page: Page, extra: Sequence[str] = (), redact: Callable[[str], str] = str) -> None:
+    def __init__(self, page: HttpPage, extra: Sequence[str] = (), redact: Callable[[str], str] = str) -> None:
         self.origin = page.spec.origin
         self._redact = redact
         self.page = page

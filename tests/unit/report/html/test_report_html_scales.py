@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastllmload.report.html.charts import scales
-from fastllmload.report.html.charts.scales import Linear, Log, Names, Scale, Tail
+from fastllmload.report.html.charts.scales import Linear, LogScale, Names, Scale, TailScale
 from fastllmload.report.html.markup import Markup, element, joined, visible
 from fastllmload.report.text.numbers import duration
 
@@ -46,7 +46,7 @@ def test_an_axis_of_durations_contains_its_values(values: list[float]) -> None:
     given_ = np.array(values)
     scale = scales.for_durations([given_])
     assert_holds(scale, given_)
-    assert isinstance(scale, Log) is bool(given_.max() / given_.min() > scales.LOG_BEYOND)
+    assert isinstance(scale, LogScale) is bool(given_.max() / given_.min() > scales.LOG_BEYOND)
 
 
 @given(st.lists(st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-3), min_size=1, max_size=30))
@@ -57,7 +57,7 @@ def test_an_axis_of_values_of_both_signs_contains_them(values: list[float]) -> N
 
 @given(st.floats(1e-6, 1e6), st.floats(1.5, 1e9))
 def test_powers_of_ten_are_at_equal_distances(low: float, ratio: float) -> None:
-    scale = Log(scales.round_below(low), scales.round_above(low * ratio) * (1 if ratio > 10 else 10))
+    scale = LogScale(scales.round_below(low), scales.round_above(low * ratio) * (1 if ratio > 10 else 10))
     places = scale.place(scale.low * np.array([1.0, 10.0, 100.0]))
     assert places[1] - places[0] == pytest.approx(places[2] - places[1])
 
@@ -75,7 +75,7 @@ def test_shares_end_at_one_unless_one_is_above() -> None:
 
 
 def test_the_tail_axis_gives_every_nine_the_same_width() -> None:
-    ticks = {label: place for place, label in Tail(4.0).ticks()}
+    ticks = {label: place for place, label in TailScale(4.0).ticks()}
     assert list(ticks) == ["min", "P50", "P90", "P99", "P99.9", "P99.99"]
     assert ticks["P99.9"] - ticks["P99"] == ticks["P99"] - ticks["P90"] == 1.0
 

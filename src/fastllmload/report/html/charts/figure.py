@@ -18,7 +18,7 @@ LONGEST_NOTE = 2000  # characters
 
 
 @dataclass
-class Figures:
+class ChartNumbers:
     """Numbers of all charts so far, by key; equal columns are stored once."""
 
     charts: dict[str, Numbers] = field(default_factory=dict)

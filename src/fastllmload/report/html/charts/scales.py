@@ -73,7 +73,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Log:
+class LogScale:
     """*low* and *high* are above 0; smaller values are drawn at *low*."""
 
     low: float
@@ -96,7 +96,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Tail:
+class TailScale:
     """Percentiles by -log10(1 - q): P90 to P99 is as wide as P99 to P99.9."""
 
     high: float
@@ -161,11 +161,11 @@ def spread(
     return Linear(math.floor(lowest / step) * step, math.ceil(highest / step + 1e-9) * step, label)
 
 
-def for_durations(values: Sequence[Floats]) -> Linear | Log:
+def for_durations(values: Sequence[Floats]) -> Linear | LogScale:
     """For ms: logarithmic between round values where the values are far apart, else linear from 0."""
     known = np.concatenate([np.empty(0), *(v[~np.isnan(v) & (v > 0)] for v in values)])
     if len(known) and known.max() / known.min() > LOG_BEYOND:
-        return Log(round_below(max(float(known.min()), 1e-4)), round_above(float(known.max())), duration)
+        return LogScale(round_below(max(float(known.min()), 1e-4)), round_above(float(known.max())), duration)
     return in_one_unit(float(known.max()) if len(known) else 1.0)
 
 
@@ -196,15 +196,17 @@ def scale_of(axis: Axis, values: Sequence[Floats], from_zero: bool = True) -> Sc
         return Names(axis.names)
     label: Label = duration if axis.unit == "ms" else percent if axis.unit == "share" else plain
     if axis.scale == "tail":
-        return Tail(axis.high or 1.0)
+        return TailScale(axis.high or 1.0)
     if axis.low is not None and axis.high is not None:
-        return Log(axis.low, axis.high, label) if axis.scale == "log" else Linear(axis.low, axis.high, label, steps=8)
+        return (
+            LogScale(axis.low, axis.high, label) if axis.scale == "log" else Linear(axis.low, axis.high, label, steps=8)
+        )
     found = np.concatenate([np.empty(0), *values])
     found = found[np.isfinite(found)]
     positive = found[found > 0]
     if axis.scale == "log" and len(positive):
         low, high = round_below(float(positive.min())), round_above(float(positive.max()))
-        return Log(low, high if high > low else low * 10, label)
+        return LogScale(low, high if high > low else low * 10, label)
     if axis.unit == "ms" and not (len(found) and found.min() < 0):
         longest = max(axis.least, float(positive.max(initial=1e-3)))
         return for_durations([found]) if axis.scale == "" else in_one_unit(longest)
