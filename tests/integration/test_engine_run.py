@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from fastllmload.engine.run import execute
-from fastllmload.engine.workers.fleet import Fleet
+from fastllmload.engine.workers.fleet import LocalFleet
 from fastllmload.host import probe
 from fastllmload.records.run import load
 from fastllmload.report.terminal.snapshot import Snapshot
@@ -61,14 +61,14 @@ def asked(folder, *, target=None, client=None, workload=None, **fields):
 
 def test_workers_leave_by_themselves_when_there_is_no_next_phase(tmp_path, monkeypatch):
     """The engine dies in the warm-up: nobody waits for a measurement that does not come."""
-    left, join, stop = [], Fleet.join, Fleet.stop
+    left, join, stop = [], LocalFleet.join, LocalFleet.stop
 
     def stopping(fleet, patience_s=10.0):
         left.append([member.process.poll() for member in fleet.members])
         stop(fleet, patience_s)
 
-    monkeypatch.setattr(Fleet, "join", lambda fleet: join(fleet, 30.0))
-    monkeypatch.setattr(Fleet, "stop", stopping)
+    monkeypatch.setattr(LocalFleet, "join", lambda fleet: join(fleet, 30.0))
+    monkeypatch.setattr(LocalFleet, "stop", stopping)
     with SimulatorProcess(SimulatorOptions(ttft_ms=5.0, itl_ms=2.0)) as engine:
         alive = [engine.pid]
 

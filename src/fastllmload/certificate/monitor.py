@@ -91,10 +91,14 @@ def read_worker_stalls(run: Run) -> Numbers | None:
 
 
 class Watch:
-    """`start()` when all workers are READY for the measure phase, `poll()` several times a second, `stop()` at its end."""
+    """`start()` when all workers are READY for the measure phase, `poll()` several times a second, `stop()` at its end.
 
-    def __init__(self, workers: Sequence[SharedWords], interval_ns: int = 1_000_000) -> None:
+    *first*: number of the first of *workers*, which have consecutive ones.
+    """
+
+    def __init__(self, workers: Sequence[SharedWords], first: int = 0, interval_ns: int = 1_000_000) -> None:
         self._workers = workers
+        self._first = first
         self._meter = HiccupMeter(interval_ns)
         self._ticks: CpuTicks | None = None
         self._steal: list[tuple[int, int]] = []
@@ -107,7 +111,9 @@ class Watch:
         return np.array([[worker.histogram(number) for number in WATCHED.values()] for worker in self._workers])
 
     def _worker_stalls(self) -> Numbers:
-        found = [np.insert(worker.stalls(), 0, number, axis=1) for number, worker in enumerate(self._workers)]
+        found = [
+            np.insert(worker.stalls(), 0, number, axis=1) for number, worker in enumerate(self._workers, self._first)
+        ]
         return np.concatenate([np.empty((0, 5), np.int64), *found])
 
     def start(self) -> None:

@@ -17,7 +17,6 @@ from fastllmload.engine.workers.fleet import STARTING_S, Fleet, Member
 from fastllmload.engine.workers.sizing import phase_seconds
 from fastllmload.engine.workers.spec import PhaseSpec
 from fastllmload.errors import HostLimitError
-from fastllmload.host.cpu import process_figures
 from fastllmload.plan.plan import Plan
 from fastllmload.report.terminal.view import Ui
 
@@ -113,7 +112,7 @@ class PhaseRun:
             return None
         self.ready()
         self.live.begin()
-        self.start_ns = time.monotonic_ns() + LEAD_NS
+        self.start_ns = time.monotonic_ns() + LEAD_NS + self.fleet.lead_ns
         self.started(self.start_ns)
         self.fleet.start_clock(self.start_ns)
         self._update_until_ended()
@@ -143,7 +142,7 @@ class PhaseRun:
     def _not_ready(self) -> str:
         """Names the worker that was not ready in time, and how long it had a CPU."""
         late = [member for member in self.fleet.alive if not self.fleet.is_ready(member, self.spec.number)]
-        figures = [(found, member) for member in late if (found := process_figures(member.pid)) is not None]
+        figures = [(found, member) for member in late if (found := member.figures()) is not None]
         problem, advice = f"the workers were not ready for the phase {self.spec.name} within {STARTING_S:g} s", TOO_BUSY
         if figures:
             used, member = max(figures, key=lambda each: each[0].run_delay_ns)
@@ -197,7 +196,8 @@ class PhaseRun:
 
     def _apply_commands(self, gone: bool) -> None:
         """Stop sending after a signal of the user, when the target is *gone*, when the disk is full (what cannot be recorded
-        must not be sent), and when a worker is missing from a phase that prepares for one that needs them all.
+        must not be sent), when a host was lost and the run is to end then, and when a worker is missing from a phase that
+        prepares for one that needs them all.
         """
         if self.interrupts.level > self.command:
             self._cut(self.interrupts.level)
@@ -212,6 +212,9 @@ class PhaseRun:
         elif self.command == NOTHING and (self.live.log.full or self.fleet.total(k.W_DISK_FULL)):
             self._cut(DRAIN)
             self.ui.message("the disk is full: no more requests are sent; what was measured is kept")
+        elif self.command == NOTHING and (why := self.fleet.sending_must_end()) is not None:
+            self._cut(DRAIN)
+            self.ui.message(f"{why}: no more requests are sent; what was measured is kept")
         elif self.command == NOTHING and self.failures.update(self.live.since(k.W_ENDED), self.live.since(k.W_FAILED)):
             self._cut(DRAIN)
             self.ui.message("most of the last requests failed: no more are sent; what was measured is kept")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fastllmload._ext.record import counters as k
-from fastllmload.certificate.monitor import Watch
-from fastllmload.documents.write import plain
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.interrupts import STOP, Interrupts
 from fastllmload.engine.manifest import end_phase, phase_begun
@@ -20,8 +18,7 @@ from fastllmload.engine.recording.totals import Totals
 from fastllmload.engine.run_plans import RunPhase
 from fastllmload.engine.warmup_check import WarmUpCheck, unreachable
 from fastllmload.engine.workers import sizing
-from fastllmload.engine.workers.cpu_isolation import isolate_cpus
-from fastllmload.engine.workers.fleet import Fleet, Member
+from fastllmload.engine.workers.fleet import Fleet, LocalFleet, Member
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.errors import coded
 from fastllmload.host.probe import WallClock
@@ -39,7 +36,10 @@ STOP_S, STOP_NOW_S = 10.0, 2.0  # for workers to close their files after the las
 
 @dataclass
 class RunController:
-    """Runs the workers through the phases; *run_status* records what the end of each process means for the run."""
+    """Runs the workers through the phases; *run_status* records what the end of each process means for the run.
+
+    *start*: starts the workers, on this machine or others.
+    """
 
     load: Load
     ui: Ui
@@ -51,6 +51,7 @@ class RunController:
     pinned: tuple[int, ...] = ()  # --pin
     source: str | None = None  # first of --source-address
     gaps: str = "itl"  # which gaps the live view shows
+    start: Callable[[Sequence[WorkerSpec]], Fleet] = LocalFleet.start
     run_status: RunStatus = field(default_factory=RunStatus)
     wall: WallClock = field(default_factory=WallClock)
     cpus: dict[int, int] = field(default_factory=dict)  # of each worker; empty: any
@@ -58,36 +59,24 @@ class RunController:
     def run(self, specs: list[WorkerSpec], phases: list[RunPhase], helpers: Sequence[int | None] = ()) -> None:
         """Run the workers from start to end. *helpers*: processes that read telemetry and the packet ring."""
         self.interrupts.collect()
-        fleet = Fleet.start(specs)
+        fleet = self.start(specs)
+        self.folder.manifest.update(fleet.facts())
         self.totals.attach(fleet)
         log = SampleLog(self.folder.path / "samples.npy")
         engine = None if self.simulator is None else self.simulator.pid
         live = Live(fleet, log, engine, [one.url for one in specs[0].targets], self.gaps)
-        watch = Watch([member.shared for member in fleet.members])
-        watching: list[bool] = []
-        processes = {member.spec.worker: member.process.pid for member in fleet.members}
         isolation = ExitStack()
-        self.cpus = isolation.enter_context(isolate_cpus(processes, engine, (*helpers, fleet.rows.pid), self.pinned))
-
-        def ready() -> None:
-            watch.start()
-            watching.append(True)
+        self.cpus = isolation.enter_context(fleet.isolated(engine, helpers, self.pinned))
 
         def check() -> bool:
             gone = self._check_incidents()
-            ended = fleet.rows.restarted()
-            if ended is not None:
-                self.incident(
-                    "row-writer-ended",
-                    f"the process that writes rows to the disk {ended}: a new process continues its work",
-                )
-            if watching:
-                watch.poll()
+            self._report(fleet)
             return gone
 
         try:
             for spec, phase in zip(specs[0].phases, phases, strict=True):
-                outcome = self._phase(fleet, live, spec, phase, ready if phase.name == MEASURE else nothing, check)
+                ready = fleet.begin_watch if phase.name == MEASURE else nothing
+                outcome = self._phase(fleet, live, spec, phase, ready, check)
                 if outcome is None:
                     fleet.command(k.ABORT)  # the others wait for a clock that will not start
                     break
@@ -105,11 +94,10 @@ class RunController:
             isolation.close()
             log.close()
             self.folder.release([phase.plan.directory / BODIES for phase in phases])
-            missing = fleet.rows.finish()  # now there is room again on a full disk for the rows that wait
-            if watching:
-                watched = watch.stop(self.folder.path)
-                self.folder.manifest["watch"] = {} if watched is None else plain(watched)
-            self._account(fleet, log, missing)
+            # Now there is room again on a full disk for the rows that wait.
+            self.folder.manifest.update(fleet.finish(self.folder.path))
+            self._report(fleet)
+            self._account(fleet, log)
 
     def _phase(
         self,
@@ -179,7 +167,14 @@ class RunController:
                 f"more than {self.load.stop_on_failures:.0%} of the last requests failed: sending was stopped",
             )
 
+    def _report(self, fleet: Fleet) -> None:
+        """Record what the fleet reports about its processes and hosts."""
+        for code, sentence in fleet.update():
+            self.incident(code, sentence)
+
     def _died(self, fleet: Fleet, member: Member) -> None:
+        if member.lost:  # the fleet has reported the loss of its host
+            return
         code = member.process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         if member.stuck:
@@ -210,14 +205,14 @@ class RunController:
         self.folder.manifest["incidents"].append(coded(code, sentence))
         self.ui.message(coded(code, sentence))
 
-    def _account(self, fleet: Fleet, log: SampleLog, missing: Mapping[str, int]) -> None:
-        """Set the run's status from how every process ended. *missing*: rows, events and texts not on the disk."""
+    def _account(self, fleet: Fleet, log: SampleLog) -> None:
+        """Set the run's status from how every process ended."""
         self._check_incidents()
         self.run_status.interrupted = self.interrupts.level > 0
-        lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
+        lost = ", ".join(f"{count:,} {name}" for name, count in fleet.missing.items() if count)
         self.run_status.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0 or bool(lost)
         if self.run_status.disk_full:
-            full = log.full or fleet.rows.write_failed
+            full = log.full or fleet.write_failed
             self.incident("disk-full" if full else "disk-slow", not_written(full, lost))
         died = [member for member in fleet.members if member.died]
         self.run_status.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)

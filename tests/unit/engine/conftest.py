@@ -11,7 +11,7 @@ from fastllmload.engine import phases
 from fastllmload.engine.interrupts import NOTHING
 from fastllmload.engine.recording.live import Live
 from fastllmload.engine.workers import fleet as fleets
-from fastllmload.engine.workers.fleet import Fleet
+from fastllmload.engine.workers.fleet import LocalFleet
 from fastllmload.engine.workers.spec import PhaseSpec, WorkerSpec
 from fastllmload.records.samples import SampleLog
 
@@ -94,7 +94,7 @@ def fleet(monkeypatch, specs):
 
     def start(how="", workers=1, numbers=(0,)):
         monkeypatch.setenv("FAKE_WORKER", how)
-        started.append(Fleet.start(specs(workers, numbers)))
+        started.append(LocalFleet.start(specs(workers, numbers)))
         return started[-1]
 
     yield start

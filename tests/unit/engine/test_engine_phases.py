@@ -10,6 +10,7 @@ from fastllmload._ext.record import counters as k
 from fastllmload.engine import phases
 from fastllmload.engine.interrupts import DRAIN, STOP
 from fastllmload.engine.recording.live import Live
+from fastllmload.engine.workers import fleet as fleets
 from fastllmload.errors import HostLimitError
 from fastllmload.host.cpu import ProcessFigures
 from fastllmload.records.samples import SampleLog
@@ -190,7 +191,7 @@ def test_workers_that_are_not_ready_in_time_are_a_host_limit(fleet, phase, monke
     """One that neither ran nor waited for a CPU was stopped by a signal, or waited for a disk."""
     known = ProcessFigures(round(ran_s * 1e9), 0, 0, 0, round(waited_s * 1e9))
     monkeypatch.setattr(phases, "STARTING_S", 0.3)
-    monkeypatch.setattr(phases, "process_figures", lambda pid: known)
+    monkeypatch.setattr(fleets, "process_figures", lambda pid: known)
     with raises_code("workers-not-ready", "worker 0", "0.3 s", f"{ran_s} s", f"{waited_s} s", why) as caught:
         phase(fleet("never ready")).run()
     assert isinstance(caught.value, HostLimitError)

@@ -28,7 +28,7 @@ class Live:
         self.gaps = gaps
         self._simulator = simulator_pid
         self._base = np.zeros(k.WORDS, np.int64)
-        self._cpu: dict[int, tuple[int, int]] = {}
+        self._cpu: dict[int, tuple[int, int]] = {}  # by worker: time, CPU time
         self._events = (0, 0)
 
     def begin(self) -> None:
@@ -39,21 +39,20 @@ class Live:
     def record(self, phase: int) -> float | None:
         """Append a sample of every process; returns the CPU share of the busiest worker since the last one."""
         now = time.monotonic_ns()
-        rows, shares = [], []
-        for member in self.fleet.alive:
-            row = sample(now, member.spec.worker, phase, member.words, process_figures(member.pid))
-            rows.append(row)
-            cpu = int(row["cpu_ns"][0])
-            before = self._cpu.get(member.pid)
-            self._cpu[member.pid] = (now, cpu)
-            if before is not None and now > before[0]:
-                shares.append((cpu - before[1]) / (now - before[0]))
+        rows = self.fleet.samples(now, phase)
+        used = dict(zip(rows["worker"].tolist(), rows["cpu_ns"].tolist(), strict=True))
+        before, self._cpu = self._cpu, {worker: (now, cpu) for worker, cpu in used.items()}
+        shares = [
+            (cpu - before[worker][1]) / (now - before[worker][0])
+            for worker, cpu in used.items()
+            if worker in before and now > before[worker][0]
+        ]
         if self._simulator is not None:
             figures = process_figures(self._simulator)
             if figures is not None:
-                rows.append(sample(now, SIMULATOR, phase, None, figures))
-        if rows:
-            self.log.append(np.concatenate(rows))
+                rows = np.concatenate([rows, sample(now, SIMULATOR, phase, None, figures)])
+        if len(rows):
+            self.log.append(rows)
         return max(shares, default=None)
 
     def snapshot(

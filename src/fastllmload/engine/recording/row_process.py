@@ -53,7 +53,7 @@ class RowProcess:
 
     def restarted(self) -> str | None:
         """Start a new process if it has ended, and return how it ended; None while it runs."""
-        if self._process is None or self._process.poll() is None:
+        if self.life < 0 or self._process is None or self._process.poll() is None:
             return None
         code = self._process.returncode
         self._launch()
@@ -64,9 +64,9 @@ class RowProcess:
         if self.life < 0:
             return {}
         self.restarted()
-        os.close(self.life)
+        life, self.life = self.life, -1
+        os.close(life)
         os.close(self._reading)
-        self.life = -1
         if self._process is not None:
             self._process.wait()
         missing = {"rows": 0, "events": 0, "texts": 0}

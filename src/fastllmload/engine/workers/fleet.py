@@ -1,4 +1,4 @@
-"""Starts, watches, commands and reaps worker processes. Communicates with them through shared memory only."""
+"""The workers of a run: what their words in shared memory say, and how those of this machine are started and end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -18,8 +19,13 @@ import numpy.typing as npt
 
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
+from fastllmload.certificate.monitor import Watch
+from fastllmload.documents.write import plain
 from fastllmload.engine.recording.row_process import RowProcess
+from fastllmload.engine.workers.cpu_isolation import isolate_cpus
 from fastllmload.engine.workers.spec import WorkerSpec
+from fastllmload.host.cpu import ProcessFigures, process_figures
+from fastllmload.records.samples import SAMPLE, sample
 from fastllmload.records.shared_memory import SharedWords
 
 STARTING_S = 60.0
@@ -27,25 +33,60 @@ LASTING = (k.W_IN_FLIGHT, k.W_CONNECTIONS, k.W_IDLE)
 WORKER = (sys.executable, "-m", "fastllmload.engine.workers.worker")
 
 
-@dataclass
-class Member:
-    spec: WorkerSpec
-    shared: SharedWords
-    process: subprocess.Popen[bytes]
-    log: Path
-    died: bool = False
-    stuck: bool = False  # it made no progress for 60 s and was killed
+class Process(Protocol):
+    """A worker's process, on this machine or another one."""
+
+    returncode: Any  # int once it has ended, negative for a signal; else None
 
     @property
-    def words(self) -> npt.NDArray[np.int64]:
-        return self.shared.words
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def kill(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+@dataclass
+class Member:
+    """A worker. *words*: its counters, or a copy of them; the first of them are written here."""
+
+    spec: WorkerSpec
+    words: npt.NDArray[np.int64]
+    process: Process
+    died: bool = False
+    stuck: bool = False  # it made no progress for 60 s and was killed
+    lost: bool = False  # with its host
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
+    def figures(self) -> ProcessFigures | None:
+        """CPU time and memory of its process; None when that has ended."""
+        raise NotImplementedError
 
-def launch(spec: WorkerSpec, life: int) -> Member:
+    def stderr(self) -> str:
+        """What it wrote to stderr: nothing, or the traceback of its death."""
+        raise NotImplementedError
+
+
+@dataclass
+class LocalMember(Member):
+    """A worker of this machine."""
+
+    shared: SharedWords = field(kw_only=True)
+    log: Path = field(kw_only=True)
+
+    def figures(self) -> ProcessFigures | None:
+        return process_figures(self.pid)
+
+    def stderr(self) -> str:
+        try:
+            return self.log.read_text(errors="replace").strip()
+        except OSError:
+            return ""
+
+
+def launch(spec: WorkerSpec, life: int) -> LocalMember:
     """Start one worker in its own process group (docs/decisions/02-processes.md). *life*: a descriptor to keep open."""
     rows = Path(spec.rows_dir)
     log = rows / "stderr.txt"
@@ -61,7 +102,7 @@ def launch(spec: WorkerSpec, life: int) -> Member:
     with contextlib.suppress(BrokenPipeError):  # it died at once: watch() detects that, and its log contains the reason
         process.stdin.write(msgspec.json.encode(spec) + b"\n")
         process.stdin.close()
-    return Member(spec, shared, process, log)
+    return LocalMember(spec, shared.words, process, shared=shared, log=log)
 
 
 def environment() -> dict[str, str]:
@@ -69,27 +110,60 @@ def environment() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
 
 
-@dataclass
 class Fleet:
-    """All workers of a run. A member that ends before its state is FINISHED has died; the others continue."""
+    """All workers of a run. A member that ends before its state is FINISHED has died; the others continue.
 
-    rows: RowProcess
-    members: list[Member] = field(default_factory=list)
+    *lead_ns*: time that an instant takes, in addition, to reach every worker. *write_failed*: a write of rows failed;
+    *missing*: rows, events and texts that are not on a disk. Both are known after `finish`.
+    """
 
-    @classmethod
-    def start(cls, specs: Sequence[WorkerSpec]) -> Fleet:
-        """Start one process per spec. When one of them cannot be started, all are stopped."""
-        fleet = cls(RowProcess(specs, environment()))
-        try:
-            fleet.rows.start()
-            for spec, rows, texts in zip(specs, fleet.rows.memories, fleet.rows.texts, strict=True):
-                spec = msgspec.structs.replace(spec, rows_memory=rows, texts_memory=texts)
-                fleet.members.append(launch(spec, fleet.rows.life))
-        except BaseException:
-            fleet.stop()
-            fleet.rows.finish()
-            raise
-        return fleet
+    lead_ns = 0
+
+    def __init__(self) -> None:
+        self.members: Sequence[Member] = []
+        self.write_failed = False
+        self.missing: Mapping[str, int] = {}
+        self._incidents: list[tuple[str, str]] = []
+
+    def incident(self, code: str, sentence: str) -> None:
+        """Let the next `update` return this."""
+        self._incidents.append((code, sentence))
+
+    def facts(self) -> dict[str, Any]:
+        """What run.json gets when the workers have been started."""
+        return {}
+
+    # -- what differs between one machine and many ---------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def isolated(
+        self, engine: int | None, helpers: Sequence[int | None], pinned: Sequence[int]
+    ) -> Iterator[dict[int, int]]:
+        """Give the workers CPUs of their own, as `isolate_cpus`. Yields the CPU of each worker, or {}."""
+        raise NotImplementedError
+
+    def update(self) -> list[tuple[str, str]]:
+        """Call several times a second. Returns the incidents since the last call, (code, sentence)."""
+        found, self._incidents = self._incidents, []
+        return found
+
+    def begin_watch(self) -> None:
+        """Monitor the machine from now on: all workers are READY for the measurement."""
+        raise NotImplementedError
+
+    def stop(self, patience_s: float = 10.0) -> None:
+        """End all workers by ABORT, then SIGTERM, then SIGKILL."""
+        raise NotImplementedError
+
+    def finish(self, folder: Path) -> dict[str, Any]:
+        """Complete the files in the run folder after the workers' end. Returns what run.json gets: `watch` and others."""
+        raise NotImplementedError
+
+    def sending_must_end(self) -> str | None:
+        """Why no more requests may be sent, as a clause; None: they may."""
+        return None
+
+    # -- state and commands --------------------------------------------------------------------------------------------
 
     @property
     def alive(self) -> list[Member]:
@@ -99,7 +173,7 @@ class Fleet:
         """Members whose death this call detected."""
         found = []
         for member in self.alive:
-            if member.process.poll() is not None and member.words[k.W_STATE] != k.FINISHED:
+            if member.process.poll() is not None and (member.lost or member.words[k.W_STATE] != k.FINISHED):
                 member.died = True
                 found.append(member)
         return found
@@ -145,32 +219,6 @@ class Fleet:
     def sending_over(self) -> bool:
         return all(member.words[k.W_STATE] not in (k.RUNNING, k.READY) for member in self.alive)
 
-    def total(self, word: int) -> int:
-        """Sum over all members; for current levels such as W_IN_FLIGHT over living members only."""
-        members = self.alive if word in LASTING else self.members
-        return int(sum(member.words[word] for member in members))
-
-    def words(self) -> npt.NDArray[np.int64]:
-        """The counters of counters.pxd, summed over all members."""
-        found: npt.NDArray[np.int64] = np.sum([member.words[: k.WORDS] for member in self.members], axis=0)
-        return found
-
-    def histogram(self, number: int) -> npt.NDArray[np.int64]:
-        merged = histogram.empty()
-        for member in self.members:
-            histogram.add(merged, member.shared.histogram(number))
-        return merged
-
-    def stop(self, patience_s: float = 10.0) -> None:
-        """End all workers by ABORT, then SIGTERM, then SIGKILL."""
-        self.command(k.ABORT)
-        self._await(patience_s)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for member in self.members:
-                if member.process.poll() is None:
-                    os.kill(member.pid, number)
-            self._await(3.0)
-
     def join(self, patience_s: float = 60.0) -> list[Member]:
         """Wait for workers to close their files after their last phase. Returns those that died meanwhile."""
         self._await(patience_s)
@@ -182,13 +230,110 @@ class Fleet:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 member.process.wait(max(0.0, until - time.monotonic()))
 
+    # -- counters ------------------------------------------------------------------------------------------------------
+
+    def total(self, word: int) -> int:
+        """Sum over all members; for current levels such as W_IN_FLIGHT over living members only."""
+        members = self.alive if word in LASTING else self.members
+        return int(sum(member.words[word] for member in members))
+
+    def words(self) -> npt.NDArray[np.int64]:
+        """The counters of counters.pxd, summed over all members."""
+        found: npt.NDArray[np.int64] = np.sum([member.words[: k.WORDS] for member in self.members], axis=0)
+        return found
+
+    def histogram(self, number: int) -> npt.NDArray[np.int64]:
+        """Histogram *number* of all members together; a new array."""
+        raise NotImplementedError
+
+    def samples(self, t_ns: int, phase: int) -> npt.NDArray[np.void]:
+        """A row of samples.npy for each living member."""
+        rows = [sample(t_ns, one.spec.worker, phase, one.words, one.figures()) for one in self.alive]
+        return np.concatenate(rows) if rows else np.empty(0, SAMPLE)
+
+    # -- what a worker said --------------------------------------------------------------------------------------------
+
     def last_message(self, member: Member, redact: Callable[[str], str]) -> str:
         lines = self.log_of(member, redact).splitlines()
         return lines[-1] if lines else "nothing on stderr"
 
     def log_of(self, member: Member, redact: Callable[[str], str]) -> str:
         """Everything that a worker wrote to stderr: nothing, or the traceback of its death."""
+        return redact(member.stderr())
+
+
+class LocalFleet(Fleet):
+    """The workers of this machine, the process that writes their rows, and the watch on the machine."""
+
+    members: list[LocalMember]
+
+    def __init__(self, rows: RowProcess) -> None:
+        super().__init__()
+        self.members = []
+        self.rows = rows
+        self.monitor: Watch | None = None
+        self._watching = False
+
+    @classmethod
+    def start(cls, specs: Sequence[WorkerSpec]) -> LocalFleet:
+        """Start one process per spec. When one of them cannot be started, all are stopped."""
+        fleet = cls(RowProcess(specs, environment()))
         try:
-            return redact(member.log.read_text(errors="replace").strip())
-        except OSError:
-            return ""
+            fleet.rows.start()
+            for spec, rows, texts in zip(specs, fleet.rows.memories, fleet.rows.texts, strict=True):
+                spec = msgspec.structs.replace(spec, rows_memory=rows, texts_memory=texts)
+                fleet.members.append(launch(spec, fleet.rows.life))
+        except BaseException:
+            fleet.stop()
+            fleet.rows.finish()
+            raise
+        fleet.monitor = Watch([member.shared for member in fleet.members], specs[0].worker)
+        return fleet
+
+    @contextlib.contextmanager
+    def isolated(
+        self, engine: int | None, helpers: Sequence[int | None], pinned: Sequence[int]
+    ) -> Iterator[dict[int, int]]:
+        processes = {member.spec.worker: member.pid for member in self.members}
+        with isolate_cpus(processes, engine, (*helpers, self.rows.pid), pinned) as cpus:
+            yield cpus
+
+    def update(self) -> list[tuple[str, str]]:
+        if self.monitor is not None and self._watching:
+            self.monitor.poll()
+        ended = self.rows.restarted()
+        if ended is not None:
+            self.incident(
+                "row-writer-ended",
+                f"the process that writes rows to the disk {ended}: a new process continues its work",
+            )
+        return super().update()
+
+    def begin_watch(self) -> None:
+        assert self.monitor is not None
+        self.monitor.start()
+        self._watching = True
+
+    def histogram(self, number: int) -> npt.NDArray[np.int64]:
+        merged = histogram.empty()
+        for member in self.members:
+            histogram.add(merged, member.shared.histogram(number))
+        return merged
+
+    def stop(self, patience_s: float = 10.0) -> None:
+        self.command(k.ABORT)
+        self._await(patience_s)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for member in self.members:
+                if member.process.poll() is None:
+                    os.kill(member.pid, number)
+            self._await(3.0)
+
+    def finish(self, folder: Path) -> dict[str, Any]:
+        watching, self._watching = self._watching, False
+        self.missing = self.rows.finish()
+        self.write_failed = self.rows.write_failed
+        if self.monitor is None or not watching:
+            return {}
+        watched = self.monitor.stop(folder)
+        return {"watch": {} if watched is None else plain(watched)}
