@@ -1,0 +1,1 @@
+"""A run over many hosts: the agents on them, the links to them, and the fleet that their workers form."""
