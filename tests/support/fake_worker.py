@@ -1,6 +1,8 @@
 """A worker without load that follows the protocol of counters.pxd. FAKE_WORKER selects how it misbehaves."""
 
+import ctypes
 import os
+import signal
 import sys
 import time
 
@@ -49,6 +51,7 @@ def run(spec, words, how):
 
 
 def main():
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # as a worker: it ends with its parent
     spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=WorkerSpec)
     how = os.environ.get("FAKE_WORKER", "")
     if how == "dies at once":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.preflight.probe import PROBE_TOKENS
 from fastllmload.engine.workers.routing import target_connections
 from fastllmload.errors import HostLimitError
-from fastllmload.host.limits import TargetConnections, check_capacity
+from fastllmload.host.limits import FileLimit, TargetConnections, check_capacity
 from fastllmload.plan.plan import Plan
 from fastllmload.settings import Client, Load
 
@@ -33,6 +34,20 @@ class Demand:
     rate: float
     events_per_s: float
     in_flight: int
+
+
+@dataclass(frozen=True)
+class HostLimits:
+    """Limits of another host. *ports*: of one source address."""
+
+    name: str
+    files: FileLimit
+    ports: int
+
+
+def part_of(wanted: Demand, share: float) -> Demand:
+    """What a host gets that runs *share* of the workers."""
+    return Demand(wanted.rate * share, wanted.events_per_s * share, math.ceil(wanted.in_flight * share))
 
 
 def demand(plan: Plan, answer_s: float | None, *, timeout_s: float, streaming: bool, cap: int | None) -> Demand:
@@ -97,6 +112,18 @@ def worker_count(
     return max(1, min(most, most_in_flight, math.ceil(load / COMFORT)))
 
 
+def workers_by_host(
+    client: Client, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: Sequence[int]
+) -> list[int]:
+    """Workers on each of several hosts, by their *cores*: as configured, which counts those of one host, or the same on
+    each, together as many as the demand needs.
+    """
+    configured = client.workers is not None or bool(client.pin)
+    together = worker_count(client, plan, wanted, ceiling, sum(cores), simulated=False)
+    each = together if configured else math.ceil(together / len(cores))
+    return [each if configured else min(each, most) for most in cores]
+
+
 def initial_connections(plan: Plan, wanted: Demand, workers: int, cap: int | None) -> int:
     """Connections that one worker opens before time zero: a closed loop's slots, else what Little's law expects."""
     if plan.concurrency is not None:
@@ -116,17 +143,30 @@ def check_slots_fit_files(load: Load, client: Client, cores: int) -> None:
 
 
 def check_run_fits_host(
-    plan: Plan, wanted: Demand, workers: int, found: Preflight, *, timeout_s: float, sources: int, fresh: bool
+    plan: Plan,
+    wanted: Demand,
+    workers: int,
+    found: Preflight,
+    *,
+    timeout_s: float,
+    sources: int,
+    fresh: bool,
+    host: HostLimits | None = None,
 ) -> None:
     """HostLimitError, instead of failed connections during the run. *sources*: number of --source-address; *fresh*: a
-    connection for each request.
+    connection for each request. *host*: another one than this; *wanted* and *workers* are then its own.
     """
     churn = wanted.rate if fresh and not math.isinf(wanted.rate) else 0.0
     seconds = answer_seconds(plan, found.answer_s, timeout_s)
     each = target_connections(plan, found.targets, found.routes, seconds, wanted.in_flight, churn)
-    problems = check_capacity(each, max(1, sources), workers=workers, seconds=phase_seconds(plan))
+    ports = None if host is None else host.ports * max(1, sources)
+    limit = None if host is None else host.files
+    problems = check_capacity(
+        each, max(1, sources), workers=workers, seconds=phase_seconds(plan), limit=limit, ports=ports
+    )
     if problems:
-        raise HostLimitError("load-exceeds-host", f"{DOES_NOT_FIT}: " + "; ".join(problems))
+        name = DOES_NOT_FIT if host is None else f"{host.name} cannot carry its part of the run"
+        raise HostLimitError("load-exceeds-host", f"{name}: " + "; ".join(problems))
 
 
 def answer_seconds(plan: Plan, answer_s: float | None, most: float) -> npt.NDArray[np.float64]:

@@ -201,3 +201,29 @@ def test_a_rate_that_changes_is_sized_at_its_highest(arrivals, rate):
     plan.description["load"]["arrivals"] = arrivals
     assert sizing.planned_rate(plan) == rate
     assert demand(plan, answer_s=0.1).events_per_s == pytest.approx(rate * 103)
+
+
+@pytest.mark.parametrize(
+    ("rate", "events", "client", "cores", "counts"),
+    [
+        (10.0, 1_000.0, Client(), (8, 8), [1, 1]),  # at least one on each host
+        (500.0, 82_000.0, Client(), (8, 8), [3, 3]),  # 5 together
+        (500.0, 82_000.0, Client(), (1, 8), [1, 3]),  # never more than the cores of a host
+        (500.0, 82_000.0, Client(workers=2), (8, 8, 8), [2, 2, 2]),
+        (500.0, 82_000.0, Client(pin=(1, 2, 3)), (8, 8), [3, 3]),
+    ],
+)
+def test_many_hosts_have_the_same_number_of_workers_each(rate, events, client, cores, counts):
+    plan = planned(rate=rate)
+    assert sizing.workers_by_host(client, plan, Demand(rate, events, 100), None, cores) == counts
+
+
+def test_each_host_is_checked_for_its_own_part_and_limits():
+    """Half of 40,000 connections do not fit 10,000 ports of one host, but do those of this one."""
+    plan, found = planned(rate=40_000.0, requests=40_000), found_at("10.0.0.1:80")
+    wanted = sizing.part_of(Demand(40_000.0, 1e6, 40_000), 0.5)
+    assert wanted == Demand(20_000.0, 5e5, 20_000)
+    check_fits(plan, wanted, found)
+    small = sizing.HostLimits("host 3 (c)", limits.FileLimit(1 << 20, None), 10_000)
+    with raises_code("load-exceeds-host", "host 3 (c)", "10,000"):
+        sizing.check_run_fits_host(plan, wanted, 1, found, timeout_s=600.0, sources=0, fresh=False, host=small)

@@ -1,0 +1,380 @@
+"""An agent: runs the workers of one host for a driver on another one. `python -m fastllmload.engine.hosts.agent`.
+
+Settings: `AgentConfig`, a line of JSON on stdin. It does here what the supervisor does for a run on one host (the same
+workers, row writer, watch, samples), in a folder of its own with the layout of a run folder. When the link to the driver
+ends, it ends the workers, keeps the folder and exits. A driver that does not read for a while stops nothing: beats that
+would have to wait are left out, since each contains all that has changed since the last one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from fastllmload import __version__
+from fastllmload._ext.record import counters as k
+from fastllmload.certificate.ceiling import cpu_model
+from fastllmload.engine.hosts.beats import Beats
+from fastllmload.engine.hosts.files import FileRefused, Incoming
+from fastllmload.engine.hosts.link import Link, LinkError, connect
+from fastllmload.engine.hosts.messages import (
+    AgentConfig,
+    AgentFacts,
+    Chunk,
+    Control,
+    Ended,
+    Failed,
+    FileEnd,
+    Finish,
+    Incident,
+    Kill,
+    Message,
+    Seen,
+    Start,
+    Started,
+    Stop,
+)
+from fastllmload.engine.hosts.sender import SenderSpec
+from fastllmload.engine.workers.affinity import check_pinned_cpus
+from fastllmload.engine.workers.fleet import LocalFleet, environment
+from fastllmload.engine.workers.spec import WorkerSpec
+from fastllmload.errors import FastLLMLoadError
+from fastllmload.host import limits, probe
+from fastllmload.plan.plan import Plan
+from fastllmload.records.samples import SampleLog
+
+SENDER = (sys.executable, "-m", "fastllmload.engine.hosts.sender")
+BEAT_S, POLL_S = 0.25, 0.02  # between beats; between checks of states while no clock runs
+WAITING_S = 1.0  # between beats before there are workers
+SILENT_NS = 60_000_000_000  # a worker without a heartbeat for this long hangs
+LOST_STOP_S, ENDING_S = 1.0, 10.0  # for workers after the loss of the driver; for the driver to close the link
+LATE_NS = 5_000_000  # an instant of the start must be known this long before
+BYTES_PER_S = 32e6  # of files while the clock runs
+
+
+class HostClock:
+    """Instants of the driver's clock in this host's: the same, as on one machine."""
+
+    def to_host(self, driver_ns: int) -> int:
+        return driver_ns
+
+
+class Agent:
+    """The workers of one host, from the connection to the driver to the last file."""
+
+    def __init__(self, config: AgentConfig, link: Link, folder: Path) -> None:
+        self.config, self.link, self.folder = config, link, folder
+        self.clock = HostClock()
+        self.incoming = Incoming(folder, lambda path: path.startswith(("plans/", "tls/")))
+        self.own = folder / "hosts" / str(config.host)
+        self.fleet: LocalFleet | None = None
+        self.first = 0
+        self.control = Control()
+        self.log: SampleLog | None = None
+        self.sender: subprocess.Popen[bytes] | None = None
+        self.isolation = contextlib.ExitStack()
+        self.beats = Beats(link)
+        self.todo: list[Start | Stop | Finish] = []  # what takes long, in the order in which it arrived
+        self.terminated = False
+        self._due = 0.0
+
+    def run(self) -> int:
+        """Work until the driver needs nothing more. Returns the exit code."""
+        try:
+            self.link.send(facts(self.folder))
+            while not self.terminated:
+                self.step()
+                if self.todo and self._do(self.todo.pop(0)):
+                    return 0
+        except (LinkError, FileRefused) as problem:
+            print(f"the driver is lost: {problem}", file=sys.stderr)
+        self._end_alone()
+        return 1
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Process what the driver sent and report, after a short wait. LinkError."""
+        begun = self.fleet is not None
+        wait = max(0.0, min(POLL_S if begun and not self._clock_runs() else BEAT_S, self._due - time.monotonic()))
+        writing = [self.link] if self.link.pending else []
+        select.select([self.link], writing, [], wait if begun else BEAT_S)
+        self.link.flush()
+        for message in self.link.receive():
+            self._handle(message)
+        if self.fleet is not None:
+            self._report(self.fleet)
+        elif time.monotonic() >= self._due:
+            self._due = time.monotonic() + WAITING_S
+            self.beats.idle()
+
+    def _clock_runs(self) -> bool:
+        return self.control.start_ns > 0
+
+    def _handle(self, message: Message) -> None:
+        if isinstance(message, Chunk):
+            self.incoming.write(message)
+        elif isinstance(message, FileEnd):
+            self.incoming.finish(message)
+        elif isinstance(message, Control):
+            self._apply(message)
+        elif isinstance(message, Seen):
+            self.beats.seen = message.number
+        elif isinstance(message, Kill) and self.fleet is not None:
+            self.fleet.members[message.worker - self.first].process.kill()
+        elif isinstance(message, (Start, Stop, Finish)):
+            self.todo.append(message)
+
+    def _apply(self, wanted: Control) -> None:
+        """Pass to the workers what has changed."""
+        known, self.control = self.control, wanted
+        fleet = self.fleet
+        if fleet is None:
+            return
+        if (wanted.phase, wanted.start_ns) != (known.phase, known.start_ns) and not wanted.start_ns:
+            fleet.begin_phase(wanted.phase)
+        if wanted.watch and not known.watch:
+            fleet.begin_watch()
+        if wanted.start_ns and wanted.start_ns != known.start_ns:
+            at_ns = self.clock.to_host(wanted.start_ns)
+            left_ns = at_ns - time.monotonic_ns()
+            fleet.start_clock(at_ns)
+            if left_ns < LATE_NS:
+                when = f"{abs(left_ns) / 1e6:.1f} ms {'before' if left_ns >= 0 else 'after'} it"
+                fleet.incident("host-late", f"it got the instant of the start {when}: its first requests are late")
+        if wanted.command != known.command:
+            fleet.command(wanted.command)
+
+    def _do(self, message: Start | Stop | Finish) -> bool:
+        """Do what takes long; whether it was the last. The driver gets beats meanwhile."""
+        if isinstance(message, Start):
+            self._start(message)
+        elif (fleet := self.fleet) is not None:
+            if isinstance(message, Finish):
+                self._finish(fleet)
+                return True
+            patience_s = message.patience_s
+            self._meanwhile(lambda: fleet.stop(patience_s))
+        return False
+
+    def _meanwhile(self, work: Callable[[], object]) -> None:
+        """Do *work* in a thread and continue to report. Its exception is raised here."""
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as problem:  # noqa: BLE001 - raised in the other thread
+                failed.append(problem)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            while thread.is_alive():
+                self.step()
+        except BaseException:
+            if self.sender is not None:
+                self.sender.kill()  # *work* may wait for it
+            raise
+        finally:
+            thread.join()
+        if failed:
+            raise failed[0]
+
+    # -- the workers ---------------------------------------------------------------------------------------------------
+
+    def _start(self, start: Start) -> None:
+        """Check the plans and start the workers; a failure is reported to the driver."""
+        try:
+            checked = self.incoming.checked()
+            if checked.problem is not None or checked.differing:
+                raise FileRefused(checked.problem or f"other bytes arrived of {', '.join(checked.differing)}")
+            check_pinned_cpus(start.pinned)
+            specs = own_specs(start, self.folder)
+            self._meanwhile(lambda: verify_plans(specs[0]))
+            self.own.mkdir(parents=True)
+            self.fleet = LocalFleet.start(specs)
+        except (FastLLMLoadError, FileRefused, OSError) as problem:
+            code = problem.code if isinstance(problem, FastLLMLoadError) else "host-unusable"
+            self.link.send(Failed(code, problem.message if isinstance(problem, FastLLMLoadError) else str(problem)))
+            return
+        self.first = start.first
+        self.beats.begin(start.count)
+        self.log = SampleLog(self.own / "samples.npy")
+        self._start_sender(start)
+        assert self.sender is not None
+        cpus = self.isolation.enter_context(self.fleet.isolated(None, (self.sender.pid,), start.pinned))
+        pids = tuple(member.pid for member in self.fleet.members)
+        self.link.send(Started(pids, tuple(cpus.get(start.first + number) for number in range(start.count))))
+
+    def _start_sender(self, start: Start) -> None:
+        spec = SenderSpec(
+            address=self.config.address,
+            port=start.files_port,
+            key=self.config.key,
+            host=self.config.host,
+            folder=str(self.folder),
+            parts=("workers", "hosts") if start.collect == "rows" else ("hosts",),
+            bytes_per_s=BYTES_PER_S,
+        )
+        self.sender = subprocess.Popen(
+            SENDER, stdin=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0, env=environment()
+        )
+        assert self.sender.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once: `_finish` reports that
+            self.sender.stdin.write(msgspec.json.encode(spec) + b"\n")
+            self.sender.stdin.flush()
+
+    def _report(self, fleet: LocalFleet) -> None:
+        """Send a beat when one is due, or when a worker's state has changed."""
+        now, changed = time.monotonic(), self.beats.changed(fleet.members)
+        if now < self._due and not changed:
+            return
+        self._due = now + BEAT_S
+        fleet.end_stuck(time.monotonic_ns() - SILENT_NS)
+        fleet.watch()
+        rows = fleet.samples(time.monotonic_ns(), self.control.phase)
+        if self.log is not None and self._clock_runs():
+            self.log.append(rows)
+        self.beats.send(fleet, rows, with_histograms=changed)
+        for code, sentence in fleet.update():
+            self.link.send(Incident(code, sentence))
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _finish(self, fleet: LocalFleet) -> None:
+        """Complete the files, send them, and report the end. The folder is removed when the driver has all of it."""
+        self._meanwhile(lambda: fleet.stop(0.0))
+        self.isolation.close()
+        log, self.log = self.log, None
+        assert log is not None
+        log.close()
+        found: dict[str, object] = {}
+        self._meanwhile(lambda: found.update(fleet.finish(self.own)))
+        problem = self._send_rest()
+        disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0
+        watch = found.get("watch")
+        self.link.send(
+            Ended(
+                missing=dict(fleet.missing), write_failed=fleet.write_failed, disk_full=disk_full,
+                watch=watch if isinstance(watch, dict) else None,
+                kept=None if problem is None else str(self.folder), problem=problem,
+            )
+        )  # fmt: skip
+        if problem is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            self._remove_inputs()
+        with contextlib.suppress(LinkError):  # the driver closes the link when it has all that it waits for
+            self.link.drain(ENDING_S)
+            until = time.monotonic() + ENDING_S
+            while time.monotonic() < until:
+                select.select([self.link], [], [], BEAT_S)
+                self.link.receive()
+
+    def _send_rest(self) -> str | None:
+        """Let the sender send what is left; a clause when not all of it is at the driver."""
+        sender = self.sender
+        assert sender is not None
+        output: list[bytes] = []
+
+        def wait() -> None:
+            output.append(sender.communicate()[1])
+
+        self._meanwhile(wait)
+        if sender.returncode == 0:
+            return None
+        lines = output[0].decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"the process that sends files ended with exit code {sender.returncode}"
+
+    def _remove_inputs(self) -> None:
+        """Remove what contains bodies and TLS keys."""
+        for name in ("plans", "tls"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def _end_alone(self) -> None:
+        """End the workers without a driver, and keep the folder."""
+        self.link.close()
+        if self.sender is not None:
+            self.sender.kill()
+            self.sender.communicate()
+        if self.fleet is not None:
+            self.fleet.stop(LOST_STOP_S)
+            self.fleet.finish(self.own)
+        self.isolation.close()
+        if self.log is not None:
+            self.log.close()
+        self._remove_inputs()
+        if self.fleet is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def own_specs(start: Start, folder: Path) -> list[WorkerSpec]:
+    """The specs of this host's workers, with paths of this host."""
+    replace, spec = msgspec.structs.replace, start.spec
+    tls = {name: str(folder / path) for name in ("cacert", "cert", "key") if (path := getattr(spec, name)) is not None}
+    phases = tuple(replace(phase, plan_dir=str(folder / phase.plan_dir)) for phase in spec.phases)
+    return [
+        replace(
+            spec,
+            worker=start.first + number,
+            supervisor_pid=os.getpid(),
+            rows_dir=str(folder / spec.rows_dir / str(start.first + number)),
+            phases=phases,
+            pin_cpu=start.pinned[number % len(start.pinned)] if start.pinned else None,
+            **tls,
+        )
+        for number in range(start.count)
+    ]
+
+
+def verify_plans(spec: WorkerSpec) -> None:
+    for phase in spec.phases:
+        Plan.open(Path(phase.plan_dir)).verify()
+
+
+def facts(folder: Path) -> AgentFacts:
+    return AgentFacts(
+        name=platform.node(), version=__version__, pid=os.getpid(), folder=str(folder),
+        cores=max(1, int(probe.cores())), ports=limits.port_capacity(), files=limits.file_limit().hard,
+        cpu=cpu_model() or "", kernel=platform.release(), python=platform.python_version(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    )  # fmt: skip
+
+
+def main() -> int:
+    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=AgentConfig)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles it
+    limits.raise_nofile()
+    try:
+        link = connect(config.address, config.tcp_port, bytes.fromhex(config.key), config.host, "agent")
+    except (OSError, LinkError) as problem:
+        print(f"no connection to the driver at {config.address}:{config.tcp_port}: {problem}", file=sys.stderr)
+        return 1
+    folder = Path(tempfile.mkdtemp(prefix=f"fastllmload-host{config.host}-", dir=config.folder or None))
+    agent = Agent(config, link, folder)
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        agent.terminated = True
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, terminate)
+    return agent.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

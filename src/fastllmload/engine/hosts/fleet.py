@@ -1,0 +1,368 @@
+"""The workers of many hosts as one fleet: their counters and histograms are copies that the agents keep up to date."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record import histogram
+from fastllmload.engine.hosts.group import HostGroup, RemoteHost, listen_at
+from fastllmload.engine.hosts.link import LinkError
+from fastllmload.engine.hosts.messages import Beat, Control, Failed, Finish, Incident, Kill, Message, Stop
+from fastllmload.engine.hosts.mirror import apply, unpacked
+from fastllmload.engine.hosts.receiver import ReceiverSpec
+from fastllmload.engine.workers.fleet import LASTING, Fleet, Member, environment
+from fastllmload.engine.workers.spec import WorkerSpec
+from fastllmload.host.cpu import ProcessFigures
+from fastllmload.records.samples import PROCESS, SAMPLE, SLOTS
+
+RECEIVER = (sys.executable, "-m", "fastllmload.engine.hosts.receiver")
+LEAD_NS = 300_000_000  # for an instant to reach all hosts
+WAIT_S = 0.1
+STOPPING_S = 15.0  # for an agent to end its workers by signals
+LATE = "host-late"  # code of an incident
+LOST = -9  # exit code of a worker that was lost with its host
+Words = npt.NDArray[np.int64]
+
+
+class RemoteProcess:
+    """The process of a worker on another host, as far as its agent has reported."""
+
+    def __init__(self, fleet: HostFleet, host: RemoteHost, worker: int, pid: int) -> None:
+        self._fleet, self._host, self._worker = fleet, host, worker
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def kill(self) -> None:
+        self._fleet.group.send(self._host, Kill(self._worker))
+
+    def wait(self, timeout: float | None = None) -> int:
+        until = None if timeout is None else time.monotonic() + timeout
+        while self.returncode is None:
+            left = WAIT_S if until is None else until - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+            self._fleet.pump(min(left, WAIT_S))
+        return self.returncode
+
+
+@dataclass
+class RemoteMember(Member):
+    host: RemoteHost = field(kw_only=True)
+    used: Words = field(kw_only=True)  # ProcessFigures
+    errors: str = ""
+
+    def figures(self) -> ProcessFigures | None:
+        return ProcessFigures(*self.used.tolist()) if self.used.any() and self.process.poll() is None else None
+
+    def stderr(self) -> str:
+        return self.errors
+
+
+class Receiver:
+    """The driver's process that writes the files of all hosts into the run folder. It ends with this process."""
+
+    def __init__(self, group: HostGroup, folder: Path) -> None:
+        self._socket = listen_at(group.placement.driver_address)
+        self._spec = ReceiverSpec(
+            descriptor=self._socket.fileno(),
+            key=group.key.hex(),
+            folder=str(folder.absolute()),
+            workers=tuple((host.first, host.count) for host in group.hosts),
+        )
+        self._process = self._launch()
+        self._closed = False
+
+    @property
+    def port(self) -> int:
+        return int(self._socket.getsockname()[1])
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            RECEIVER, stdin=subprocess.PIPE, pass_fds=(self._socket.fileno(),), process_group=0, env=environment()
+        )
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died at once: `restarted` starts another one
+            process.stdin.write(msgspec.json.encode(self._spec) + b"\n")
+            process.stdin.flush()
+        return process
+
+    def restarted(self) -> str | None:
+        """Start a new process if it has ended, and return how it ended; None while it runs."""
+        code = self._process.poll()
+        if code is None or self._closed:
+            return None
+        self.close_input()
+        self._process = self._launch()
+        return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+    def close_input(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def close(self) -> None:
+        self._closed = True
+        self.close_input()
+        self._process.wait()
+        self._socket.close()
+
+
+class HostFleet(Fleet):
+    """The workers of *group*'s hosts. Agents connect to it; *on_loss* is "continue" or "stop"."""
+
+    lead_ns = LEAD_NS
+    members: list[RemoteMember]
+
+    def __init__(self, group: HostGroup, specs: Sequence[WorkerSpec], folder: Path, on_loss: str) -> None:
+        super().__init__()
+        self.group = group
+        self.on_loss = on_loss
+        self.receiver = Receiver(group, folder)
+        self.control = Control()
+        self.lost: set[int] = set()  # hosts whose loss is reported
+        self.counters = np.zeros((len(specs), k.WORDS), np.int64)
+        self.used = np.zeros((len(specs), len(PROCESS)), np.int64)
+        self.histograms = np.zeros((len(group.hosts), k.HISTOGRAMS, histogram.WORDS), np.int64)
+        self.summed = np.zeros((k.HISTOGRAMS, histogram.WORDS), np.int64)
+        self.members = []
+
+    @classmethod
+    def start(
+        cls,
+        group: HostGroup,
+        specs: Sequence[WorkerSpec],
+        folder: Path,
+        *,
+        pinned: Sequence[int] = (),
+        collect: str = "rows",
+        on_loss: str = "continue",
+    ) -> HostFleet:
+        """Let all agents start their workers. When one of them cannot, the run does not begin."""
+        (folder / "workers").mkdir(exist_ok=True)
+        fleet = cls(group, specs, folder, on_loss)
+        try:
+            group.start(specs, pinned, collect, fleet.receiver.port)
+        except BaseException:
+            fleet.receiver.close()
+            raise
+        fleet.members = [fleet._member(host, specs[w]) for host in group.hosts for w in workers_of(host)]
+        fleet._process_all(group.early)
+        return fleet
+
+    def _member(self, host: RemoteHost, spec: WorkerSpec) -> RemoteMember:
+        assert host.started is not None
+        process = RemoteProcess(self, host, spec.worker, host.started.pids[spec.worker - host.first])
+        return RemoteMember(spec, self.counters[spec.worker], process, host=host, used=self.used[spec.worker])
+
+    # -- what agents report --------------------------------------------------------------------------------------------
+
+    def pump(self, seconds: float = 0.0) -> None:
+        """Process what agents have sent; wait for at most *seconds*."""
+        self._process_all(self.group.poll(seconds))
+
+    def _process_all(self, messages: Sequence[tuple[RemoteHost, Message]]) -> None:
+        for host, message in messages:
+            try:
+                self._process(host, message)
+            except LinkError as problem:
+                self.group.lose(host, str(problem))
+        for host in self.group.hosts:
+            if host.lost is not None and host.number not in self.lost:
+                self.lost.add(host.number)
+                self._lose(host)
+
+    def _process(self, host: RemoteHost, message: Message) -> None:
+        if isinstance(message, Beat):
+            self._apply(host, message)
+        elif isinstance(message, Incident):
+            host.late |= message.code == LATE
+            self.incident(message.code, f"{host.title}: {message.sentence}")
+        elif isinstance(message, Failed):
+            self.group.lose(host, message.sentence)
+
+    def _apply(self, host: RemoteHost, beat: Beat) -> None:
+        own = slice(host.first, host.first + host.count)
+        apply(beat.words, self.counters[own])
+        if beat.figures:
+            figures = np.frombuffer(beat.figures, "<i8")
+            if len(figures) != self.used[own].size:
+                raise LinkError("figures of another number of processes were received")
+            self.used[own] = figures.reshape(self.used[own].shape)
+        if beat.histograms is not None:
+            words = self.histograms[host.number].reshape(-1)
+            at, values = unpacked(beat.histograms, len(words))
+            self.summed.reshape(-1)[at] += values - words[at]
+            words[at] = values
+        for end in beat.ended:
+            if not 0 <= end.worker - host.first < host.count:
+                raise LinkError(f"the end of worker {end.worker} of another host was received")
+            member = self.members[end.worker]
+            member.errors, member.stuck = end.stderr, end.stuck
+            member.process.returncode = end.returncode
+
+    def _lose(self, host: RemoteHost) -> None:
+        """Let the workers of a lost host die; those that had ended too, since their rows did not all arrive."""
+        for member in (self.members[w] for w in workers_of(host)):
+            member.died = member.lost = True
+            member.process.returncode = LOST
+        self.incident("host-lost", f"{host.title} was lost: {host.lost}")
+
+    def watch(self) -> list[Member]:
+        self.pump()
+        return super().watch()
+
+    def update(self) -> list[tuple[str, str]]:
+        ended = self.receiver.restarted()
+        if ended is not None:
+            self.incident(
+                "file-receiver-ended",
+                f"the process that receives the files of hosts {ended}: a new process continues its work",
+            )
+        return super().update()
+
+    def facts(self) -> dict[str, Any]:
+        return {"hosts": [entry(host) for host in self.group.hosts]}
+
+    def end_stuck(self, since_ns: int) -> None:
+        """Agents do that, on their clocks."""
+
+    def sending_must_end(self) -> str | None:
+        lost = [host for host in self.group.hosts if host.lost is not None]
+        return f"{lost[0].title} was lost" if lost and self.on_loss == "stop" else None
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def _command(self, **changed: int | bool) -> None:
+        self.control = msgspec.structs.replace(self.control, **changed)
+        self._broadcast(self.control)
+
+    def _broadcast(self, message: Message) -> None:
+        for host in self.group.running:
+            self.group.send(host, message)
+
+    def command(self, word: int) -> None:
+        super().command(word)
+        self._command(command=word)
+
+    def begin_phase(self, number: int) -> None:
+        super().begin_phase(number)
+        self._command(phase=number, start_ns=0)
+
+    def start_clock(self, at_ns: int) -> None:
+        super().start_clock(at_ns)
+        self._command(start_ns=at_ns)
+
+    def begin_watch(self) -> None:
+        self._command(watch=True)
+
+    @contextlib.contextmanager
+    def isolated(
+        self, engine: int | None, helpers: Sequence[int | None], pinned: Sequence[int]
+    ) -> Iterator[dict[int, int]]:
+        """Agents do that on their hosts."""
+        cpus = {
+            host.first + number: cpu
+            for host in self.group.hosts
+            if host.started is not None
+            for number, cpu in enumerate(host.started.cpus)
+            if cpu is not None
+        }
+        yield cpus
+
+    def stop(self, patience_s: float = 10.0) -> None:
+        super().command(k.ABORT)
+        self._broadcast(Stop(patience_s))
+        self._await(patience_s + STOPPING_S)
+        for host in self.group.running:
+            if any(self.members[w].process.poll() is None for w in workers_of(host)):
+                self.group.lose(host, f"its workers did not end within {patience_s + STOPPING_S:g} s")
+        self.pump()
+
+    def finish(self, folder: Path) -> dict[str, Any]:
+        """Wait for the hosts' files: as long as an agent reports that it sends them."""
+        self._broadcast(Finish())
+        while self.group.running:
+            self.pump(WAIT_S)
+            self._incidents = self.update()
+        self.receiver.close()
+        missing: dict[str, int] = {}
+        for host in self.group.hosts:
+            if host.ended is None:
+                continue
+            self.write_failed |= host.ended.write_failed
+            for name, count in host.ended.missing.items():
+                missing[name] = missing.get(name, 0) + count
+            if host.ended.kept is not None:
+                self.incident(
+                    "host-files-kept", f"{host.title} keeps its files in {host.ended.kept}: {host.ended.problem}"
+                )
+        self.missing = missing
+        return {"watch": {}, **self.facts()}
+
+    # -- counters ------------------------------------------------------------------------------------------------------
+
+    def total(self, word: int) -> int:
+        column = self.counters[:, word]
+        if word in LASTING:
+            return int(column[[member.spec.worker for member in self.alive]].sum())
+        return int(column.sum())
+
+    def words(self) -> Words:
+        found: Words = self.counters.sum(axis=0)
+        return found
+
+    def histogram(self, number: int) -> Words:
+        found: Words = self.summed[number].copy()
+        hosts = self.histograms[:, number]
+        counted = hosts[hosts[:, histogram.TOTAL] > 0]
+        found[histogram.MINIMUM] = counted[:, histogram.MINIMUM].min(initial=1 << 62) if len(counted) else 0
+        found[histogram.MAXIMUM] = counted[:, histogram.MAXIMUM].max(initial=0)
+        return found
+
+    def samples(self, t_ns: int, phase: int) -> npt.NDArray[np.void]:
+        living = np.array([member.spec.worker for member in self.alive], np.int64)
+        rows = np.zeros(len(living), SAMPLE)
+        rows["t_ns"], rows["phase"], rows["worker"] = t_ns, phase, living
+        names = rows.dtype.names or ()
+        for name, column in zip(names[3:], (*self.counters[living][:, SLOTS].T, *self.used[living].T), strict=True):
+            rows[name] = column
+        rows["cpu_ns"] = np.maximum(rows["cpu_ns"], self.counters[living, k.W_CPU_NS])
+        return rows
+
+
+def workers_of(host: RemoteHost) -> range:
+    return range(host.first, host.first + host.count)
+
+
+def status(host: RemoteHost) -> str:
+    if host.lost is not None:
+        return "lost"
+    return "running" if host.ended is None else "late" if host.late else "ended"
+
+
+def entry(host: RemoteHost) -> dict[str, Any]:
+    """An entry of `hosts` of run.json."""
+    return {
+        "host": host.number,
+        "name": host.place.name,
+        "address": host.place.address,
+        "workers": list(workers_of(host)),
+        "status": status(host),
+        "folder": host.ended.kept if host.ended is not None else None if host.facts is None else host.facts.folder,
+        "watch": {} if host.ended is None else host.ended.watch or {},
+    }
