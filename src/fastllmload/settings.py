@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Client", "Load", "Output", "RunSettings", "Target", "Telemetry", "TrafficClass", "UserBehavior", "Workload"]
+__all__ = [
+    "Client", "Hosts", "Load", "Output", "RunSettings", "Target", "Telemetry", "TrafficClass", "UserBehavior", "Workload",
+]  # fmt: skip
 PROMPT_FORMS = ("words", "text", "ids", "native")
 
 
@@ -174,6 +176,16 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     prometheus: str | None = None  # HOST:PORT where the run's own counters are served
 
 
+class Hosts(msgspec.Struct, frozen=True, kw_only=True):
+    """Which hosts send the load: this one, or those of a Ray cluster (docs/many-hosts.md)."""
+
+    address: str | None = None  # of the cluster: HOST:PORT, auto, local; None: this host alone
+    hosts: int | None = None  # None: all that have room
+    resource: str | None = None  # only hosts with this resource of Ray
+    collect: str = "rows"  # what is copied to the driver while the run lasts: rows, summary
+    on_host_loss: str = "continue"  # or stop
+
+
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One run. The API key is deliberately not in here: it is passed separately, as `Secret`, and never stored."""
 
@@ -184,6 +196,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     output: Output = Output()
     telemetry: Telemetry = Telemetry()
     behaviour: UserBehavior = UserBehavior()
+    hosts: Hosts = Hosts()
     classes: tuple[TrafficClass, ...] = ()  # empty: no request classes
 
 

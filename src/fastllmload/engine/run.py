@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,9 @@ import msgspec
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.engine import banner
 from fastllmload.engine.finalize import exit_code, finalize
+from fastllmload.engine.hosts.fleet import HostFleet
+from fastllmload.engine.hosts.group import HostGroup, plan_files
+from fastllmload.engine.hosts.local import Placement
 from fastllmload.engine.interrupts import Interrupts
 from fastllmload.engine.manifest import command_line, environment, plan_facts, target_facts
 from fastllmload.engine.preflight.check import Preflight, preflight
@@ -47,15 +51,37 @@ from fastllmload.plan.plan import Plan
 from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.report.terminal.view import Ui
-from fastllmload.settings import RunSettings, Secret
+from fastllmload.settings import Client, RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
 
 
-def execute(settings: RunSettings, secret: Secret | None, ui: Ui, simulator: SimulatorProcess | None = None) -> int:
-    """Do one run and return its exit code. FastLLMLoadError before anything is sent. *simulator*: an engine that runs."""
-    check_pinned_cpus(settings.client.pin)
-    with Interrupts() as interrupts:
-        return run_in(Folder.create(settings.output.directory), settings, secret, ui, interrupts, simulator)
+def execute(
+    settings: RunSettings,
+    secret: Secret | None,
+    ui: Ui,
+    simulator: SimulatorProcess | None = None,
+    placement: Placement | None = None,
+) -> int:
+    """Do one run and return its exit code. FastLLMLoadError before anything is sent. *simulator*: an engine that runs.
+    *placement*: the hosts that send the load, instead of this one; it is closed at the end.
+    """
+    if placement is None:
+        check_pinned_cpus(settings.client.pin)
+    with Interrupts() as interrupts, agents(placement) as group:
+        return run_in(Folder.create(settings.output.directory), settings, secret, ui, interrupts, simulator, group)
+
+
+@contextlib.contextmanager
+def agents(placement: Placement | None) -> Iterator[HostGroup | None]:
+    """Start the agents of *placement*; they have ended when the block has."""
+    if placement is None:
+        yield None
+        return
+    group = HostGroup(placement)
+    try:
+        yield group
+    finally:
+        group.close()
 
 
 def run_in(
@@ -65,6 +91,7 @@ def run_in(
     ui: Ui,
     interrupts: Interrupts,
     simulator: SimulatorProcess | None,
+    group: HostGroup | None = None,
 ) -> int:
     """Do the run in its *folder*, which is cleaned up however the run ends."""
     try:
@@ -73,7 +100,7 @@ def run_in(
         with serving(settings.telemetry.prometheus, totals):
             ui.banner(banner.opening(needs_engine(replayed.settings.target)))
             with simulated_target(replayed.settings.target, simulator) as (urls, engine):
-                session = RunSession(replayed, secret, ui, folder, interrupts, urls, engine, totals)
+                session = RunSession(replayed, secret, ui, folder, interrupts, urls, engine, totals, group)
                 return session.run()
     except OSError as problem:
         if problem.errno not in DISK_FULL:
@@ -100,6 +127,7 @@ class RunSession:
     urls: tuple[str, ...]
     simulator: SimulatorProcess | None
     totals: Totals
+    group: HostGroup | None = None  # the hosts that send the load; None: this one
 
     def __post_init__(self) -> None:
         self.redact = redactor(self.settings, self.secret)
@@ -109,6 +137,8 @@ class RunSession:
             pinned=client.pin, source=next(iter(target.source_addresses), None),
             gaps="tbc" if self.settings.output.itl_option == "B" else "itl",  # the counters know no tokens of a chunk
         )  # fmt: skip
+        if self.group is not None:
+            self.controller.start = self._start_on_hosts
 
     @property
     def settings(self) -> RunSettings:
@@ -129,7 +159,8 @@ class RunSession:
         telemetry = discovery.find(self.urls, found.class_urls)
         found.notes.extend(telemetry.notes)
         self.ui.banner(banner.target_lines(target.endpoint_type, asked.classes, found))
-        sizing.check_slots_fit_files(asked.load, asked.client, cores=max(1, int(probe.cores())))
+        if self.group is None:
+            sizing.check_slots_fit_files(asked.load, asked.client, cores=own_cores())
         plans = build_plans(replayed, found.model, self.folder.work)
         self.replayed = replace(self.replayed, loaded=())  # frees the memory of their files
         refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
@@ -178,37 +209,68 @@ class RunSession:
         self, settings: RunSettings, found: Preflight, plans: Plans, telemetry: TelemetryTargets
     ) -> tuple[list[WorkerSpec], list[RunPhase], TapProcess | None]:
         """Size the run, reject what does not fit, and write the first run.json."""
-        load, client, target, measure = settings.load, settings.client, settings.target, plans.measure
+        load, client, measure = settings.load, settings.client, plans.measure
         check_slow_readers(client.transport, measure, found)
         wanted = sizing.demand(
             measure, found.answer_s,
             timeout_s=load.timeout, streaming=settings.workload.streaming, cap=load.max_concurrency,
         )  # fmt: skip
-        cores = max(1, int(probe.cores()))
-        workers = sizing.worker_count(
-            client, measure, wanted, stored_ceiling(), cores, simulated=self.simulator is not None
-        )
-        sizing.check_run_fits_host(
-            measure, wanted, workers, found,
-            timeout_s=load.timeout, sources=len(target.source_addresses), fresh=client.fresh_connections,
-        )  # fmt: skip
+        workers = self._place_workers(settings, measure, wanted, found)
         self.folder.set_name(plans.measure.digest)
         plans = Plans(Plan.open(self.folder.work / WARMUP), Plan.open(self.folder.work / MEASURE))  # their new place
         phases = plans.phases
         run_id = secrets.token_hex(4)
         worker_phases = phase_specs(load, phases, wanted, workers)
-        tap = open_tap(client, found.targets, wanted, workers, cores)
+        tap = self._open_tap(client, found, wanted, workers)
         client = msgspec.structs.replace(client, timestamps=stamp_source(client.timestamps, found, tap is not None))
         settings = msgspec.structs.replace(settings, client=client)
         specs = worker_specs(settings, found, self.folder, worker_phases, workers, run_id, self.redact.known)
         try:
             self._begin(settings, found, plans, run_id, workers, telemetry)
+            if self.group is not None:
+                self.group.send_files(plan_files([phase.plan for phase in phases]))
         except BaseException:
             if tap is not None:
                 tap.close()
             raise
         self.ui.banner(banner.plan_lines(load, client.seed, plans, workers))
         return specs, phases, tap
+
+    def _place_workers(self, settings: RunSettings, plan: Plan, wanted: sizing.Demand, found: Preflight) -> int:
+        """The number of workers. HostLimitError when they, or one of the hosts, cannot carry the run."""
+        load, client = settings.load, settings.client
+        sources = len(settings.target.source_addresses)
+        check = functools.partial(
+            sizing.check_run_fits_host, plan, found=found,
+            timeout_s=load.timeout, sources=sources, fresh=client.fresh_connections,
+        )  # fmt: skip
+        if self.group is None:
+            simulated = self.simulator is not None
+            workers = sizing.worker_count(client, plan, wanted, stored_ceiling(), own_cores(), simulated=simulated)
+            check(wanted=wanted, workers=workers)
+            return workers
+        self.group.gather()
+        limits_of = self.group.limits()
+        counts = sizing.workers_by_host(client, plan, wanted, stored_ceiling(), self.group.cores())
+        for host, count in zip(limits_of, counts, strict=True):
+            check(wanted=sizing.part_of(wanted, count / sum(counts)), workers=count, host=host)
+        self.group.assign(counts)
+        return sum(counts)
+
+    def _open_tap(self, client: Client, found: Preflight, wanted: sizing.Demand, workers: int) -> TapProcess | None:
+        if self.group is None:
+            return open_tap(client, found.targets, wanted, workers, own_cores())
+        if client.timestamps == "tap":
+            raise HostLimitError("tap-unavailable", "--timestamps tap: a run from several hosts has no packet ring")
+        return None
+
+    def _start_on_hosts(self, specs: Sequence[WorkerSpec]) -> HostFleet:
+        assert self.group is not None
+        asked = self.settings.hosts
+        return HostFleet.start(
+            self.group, specs, self.folder.path,
+            pinned=self.settings.client.pin, collect=asked.collect, on_loss=asked.on_host_loss,
+        )  # fmt: skip
 
     def _begin(
         self,
@@ -259,6 +321,10 @@ class RunSession:
             self.folder.manifest["tap"] = tap.facts
             if problem is not None:
                 self.controller.incident("tap-ended", problem)
+
+
+def own_cores() -> int:
+    return max(1, int(probe.cores()))
 
 
 def stamp_source(asked: str, found: Preflight, tapped: bool) -> str:

@@ -1,0 +1,296 @@
+"""Whole runs from several agents on this machine: one plan, one record, and nothing that stays when a process dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from refusals import codes
+
+from fastllmload._ext.record import counters as k
+from fastllmload._ext.record import histogram
+from fastllmload.engine.hosts.fleet import HostFleet
+from fastllmload.engine.hosts.local import LocalPlacement
+from fastllmload.engine.run import execute
+from fastllmload.records import layout
+from fastllmload.records.run import load
+from fastllmload.settings import Client, Hosts, Load, Output, RunSettings, Secret, Target, Workload
+from fastllmload.simulator import truth
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+
+KEY = "sk-canary-of-many-hosts"
+DRIVER = Path(__file__).parents[1] / "support" / "driver_of_local_hosts.py"
+
+
+class Watching:
+    """A view that keeps everything and calls *hook* at each snapshot."""
+
+    def __init__(self, hook: Callable[[Any], object] = lambda snapshot: None) -> None:
+        self.lines: list[str] = []
+        self.document: Any = None
+        self.hook = hook
+
+    def banner(self, lines: list[str]) -> None:
+        self.lines += lines
+
+    def phase(self, name: str, planned: object, seconds: object) -> None:
+        self.lines.append(name)
+
+    def due(self, t: float) -> bool:
+        return True
+
+    def update(self, snapshot: Any) -> None:
+        self.hook(snapshot)
+
+    def message(self, text: str) -> None:
+        self.lines.append(text)
+
+    def finish(self, document: Any, folder: str | None = None) -> None:
+        self.document = document
+
+    def close(self) -> None:
+        self.lines.append("closed")
+
+
+def asked(folder: Path, url: str, **fields: Any) -> RunSettings:
+    return RunSettings(
+        target=Target(urls=(url,)),
+        load=Load(**{"warmup_requests": 3, **fields}),
+        workload=Workload(isl="16", osl="8"),
+        client=Client(workers=2, timestamps="kernel"),
+        output=Output(directory=str(folder), ui="none"),
+    )
+
+
+def of_process(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return ""
+
+
+def ours(folder: Path) -> set[int]:
+    """The processes that have the temporary folder of this test in their environment."""
+    mark = f"TMPDIR={folder}\0"
+    pids = (
+        int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal() and int(each.name) != os.getpid()
+    )
+    return {pid for pid in pids if mark in of_process(pid, "environ") and " (" in of_process(pid, "stat")}
+
+
+def wait(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where agents make their folders; no process that was started with it may stay."""
+    folder = tmp_path / "agents"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    wait(lambda: not ours(folder))
+
+
+@pytest.fixture
+def fleets(monkeypatch: pytest.MonkeyPatch) -> list[HostFleet]:
+    """The fleets that have finished."""
+    found: list[HostFleet] = []
+    finish = HostFleet.finish
+
+    def finishing(fleet: HostFleet, folder: Path) -> dict[str, Any]:
+        found.append(fleet)
+        return finish(fleet, folder)
+
+    monkeypatch.setattr(HostFleet, "finish", finishing)
+    return found
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SimulatorProcess]:
+    options = SimulatorOptions(ttft_ms=5.0, itl_ms=2.0, any_model=True, truth=str(tmp_path / "truth.log"))
+    with SimulatorProcess(options) as started:
+        yield started
+
+
+def test_two_hosts_send_a_plan_once_and_leave_the_folder_of_one_host(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path, fleets: list[HostFleet]
+) -> None:
+    views = Watching(), Watching()
+    settings = asked(tmp_path / "many", server.url, rate=60.0, duration=2.0)
+    assert execute(settings, None, views[0], placement=LocalPlacement(2)) == 0
+    assert execute(replace(settings, output=Output(directory=str(tmp_path / "one"))), None, views[1]) == 0
+    many, one = (load(tmp_path / name) for name in ("many", "one"))
+    server.stop()
+    phase = many.phase("measure")
+    assert phase is not None and not many.incomplete and not many.damaged
+    measured = many.rows[many.rows["phase"] == layout.MEASURE]
+    planned = np.load(tmp_path / "many" / "plan" / "schedule.npy")["t_sched_ns"]
+    assert measured["request"].tolist() == list(range(len(planned)))
+    assert (measured["t_sched"] - phase.start_ns == planned).all() and (measured["status"] == layout.OK).all()
+    assert (measured["worker"] == np.arange(len(planned)) % 4).all()
+    assert views[0].document["plan"]["digest"] == views[1].document["plan"]["digest"]
+    # The server received each request of each run once.
+    received = truth.load(str(tmp_path / "truth.log")).requests
+    keys = received[received["phase"] == 1]["key"]
+    assert sorted(keys.tolist()) == sorted([*range(len(planned))] * 2)
+    # What the driver has of the workers' memory is what the rows give.
+    fleet = fleets[0]
+    lag = histogram.empty()
+    histogram.record_many(lag, np.ascontiguousarray(measured["t_dispatch"] - measured["t_sched"]))
+    assert (fleet.histogram(k.H_LAG) == lag).all()
+    e2e = histogram.empty()
+    histogram.record_many(e2e, np.ascontiguousarray(measured["t_last"] - measured["t_submit"]))
+    assert (fleet.histogram(k.H_E2E) == e2e).all()
+    answered = many.rows[many.rows["status"] == layout.OK]
+    counted = {k.W_RELEASED: len(many.rows), k.W_OK: len(answered), k.W_ENDED: len(many.rows), k.W_IN_FLIGHT: 0}
+    assert {word: fleet.total(word) for word in counted} == counted
+    assert fleet.total(k.W_CONTENT_EVENTS) == int((many.events["kind"] == layout.EVENT_CONTENT).sum())
+    # The folder has the form of that of one host.
+    assert views[0].document.keys() - {"hosts"} == views[1].document.keys()
+    files = [{each.name for each in (tmp_path / name).iterdir()} for name in ("many", "one")]
+    assert files[1] - files[0] == {
+        "hiccup.npy",
+        "hiccup_intervals.npy",
+        "stalls.npy",
+        "histograms.npy",
+        "worker_stalls.npy",
+    }
+    assert files[0] - files[1] == {"hosts"}
+    assert sorted(set(many.samples["worker"])) == [0, 1, 2, 3] and (many.samples["rss_bytes"][-4:] > 0).all()
+    assert [(each["workers"], each["status"]) for each in views[0].document["hosts"]] == [
+        ([0, 1], "ended"),
+        ([2, 3], "ended"),
+    ]
+    for number in ("0", "1"):
+        of_host = {each.name for each in (tmp_path / "many" / "hosts" / number).iterdir()}
+        assert of_host == {
+            "hiccup.npy", "hiccup_intervals.npy", "stalls.npy", "histograms.npy", "worker_stalls.npy", "samples.npy",
+        }  # fmt: skip
+    stalled = np.load(tmp_path / "many" / "hosts" / "1" / "worker_stalls.npy")
+    assert set(stalled[:, 0]) <= {2, 3}
+    assert views[0].document["certificate"]["verdict"] in ("valid", "suspect", "invalid")
+    assert (tmp_path / "many" / "report.html").exists() and not list(scratch.iterdir())
+    assert one.rows.dtype == many.rows.dtype
+
+
+@pytest.mark.parametrize("turns", [None, "3"])
+def test_slots_of_a_closed_loop_are_those_of_all_hosts_together(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path, turns: str | None
+) -> None:
+    """Seven slots of four workers; a conversation stays with its worker."""
+    settings = asked(tmp_path / "run", server.url, concurrency=7, num_requests=31, warmup_requests=0)
+    settings = replace(settings, workload=Workload(isl="16", osl="8", turns=turns))
+    most: list[int] = []
+    view = Watching(lambda snapshot: most.append(snapshot.in_flight))
+    assert execute(settings, None, view, placement=LocalPlacement(2)) == 0
+    rows = load(tmp_path / "run").rows
+    begun = rows[rows["turn"] == 0]
+    assert sorted(begun["session"]) == list(range(31)) and max(most) <= 7
+    assert (begun["worker"] == begun["session"].astype(int) % 7 % 4).all()
+    assert all(len(set(rows["worker"][rows["session"] == each])) == 1 for each in range(31))
+
+
+def test_a_host_that_dies_is_reported_and_what_came_home_stays(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path
+) -> None:
+    placement = LocalPlacement(2)
+
+    def kill(snapshot: Any) -> None:
+        if snapshot.phase == "measure" and snapshot.t > 4.0 and placement.handles[1].poll() is None:
+            placement.handles[1].kill()
+
+    view = Watching(kill)
+    settings = asked(tmp_path / "run", server.url, rate=40.0, duration=6.0)
+    assert execute(settings, None, view, placement=placement) == 2
+    document = view.document
+    assert document["status"] == "partial" and document["certificate"]["verdict"] != "valid"
+    assert codes(document["incidents"]).count("host-lost") == 1
+    assert [each["status"] for each in document["hosts"]] == ["ended", "lost"]
+    assert [each["died"] for each in document["workers"]] == [False, False, True, True]
+    rows = load(tmp_path / "run").rows
+    measured = rows[rows["phase"] == layout.MEASURE]
+    planned = len(np.load(tmp_path / "run" / "plan" / "schedule.npy"))
+    assert measured["request"].tolist() == list(range(planned))
+    here = measured[np.isin(measured["worker"], (0, 1))]
+    assert (here["status"] == layout.OK).all()  # the other host sent its part to the end
+    there = measured[np.isin(measured["worker"], (2, 3)) & (measured["status"] != layout.NOT_SENT)]
+    assert len(there) > 20
+
+
+def test_a_run_can_end_with_the_first_host_that_is_lost(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path
+) -> None:
+    placement = LocalPlacement(2)
+
+    def kill(snapshot: Any) -> None:
+        if snapshot.phase == "measure" and snapshot.ok:
+            placement.handles[0].kill()
+
+    settings = asked(tmp_path / "run", server.url, rate=40.0, duration=30.0)
+    settings = replace(settings, hosts=Hosts(on_host_loss="stop"))
+    began = time.monotonic()
+    view = Watching(kill)
+    assert execute(settings, None, view, placement=placement) == 2
+    assert time.monotonic() - began < 30.0
+    assert view.document["status"] == "partial"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_driver_that_ends_leaves_no_process(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path, number: signal.Signals
+) -> None:
+    """After SIGINT it ends as on one host; when it is killed, the agents end by themselves and keep their folders."""
+    driver = subprocess.Popen([sys.executable, str(DRIVER), str(tmp_path / "run"), server.url, "40", "60"])
+    rows = tmp_path / "run" / "workers"
+    wait(lambda: sum(each.stat().st_size for each in rows.glob("*/requests.npy")) > 20_000 if rows.exists() else False)
+    driver.send_signal(number)
+    code = driver.wait(60)
+    wait(lambda: not ours(scratch), 15.0)
+    run = load(tmp_path / "run")
+    assert (run.rows["status"] == layout.OK).sum() > 20
+    if number == signal.SIGINT:
+        assert code == 4 and run.document.status == "interrupted" and not list(scratch.iterdir())
+        return
+    kept = [Path(each["folder"]) for each in run.manifest["hosts"]]
+    assert sorted(scratch.iterdir()) == sorted(kept)
+    here = [sum(each.stat().st_size for each in folder.glob("workers/*/requests.npy")) for folder in kept]
+    assert min(here) > 10_000 and not list(scratch.glob("*/plans"))
+
+
+def test_the_key_is_in_no_file_command_line_or_environment(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path
+) -> None:
+    seen: dict[str, int] = {}
+
+    def search(snapshot: Any) -> None:
+        for pid in ours(scratch):
+            for name in ("cmdline", "environ"):
+                seen[name] = seen.get(name, 0) + (KEY in of_process(pid, name))
+        for path in scratch.rglob("*"):
+            if path.is_file():
+                seen["files"] = seen.get("files", 0) + (KEY.encode() in path.read_bytes())
+
+    os.environ["OPENAI_API_KEY"] = KEY
+    try:
+        settings = asked(tmp_path / "run", server.url, rate=20.0, num_requests=10)
+        assert execute(settings, Secret(KEY), Watching(search), placement=LocalPlacement(2)) == 0
+    finally:
+        del os.environ["OPENAI_API_KEY"]
+    assert seen == {"cmdline": 0, "environ": 0, "files": 0}
+    assert [
+        path for path in (tmp_path / "run").rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()
+    ] == []
