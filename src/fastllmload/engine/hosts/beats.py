@@ -9,10 +9,10 @@ import numpy.typing as npt
 from numpy.lib.recfunctions import structured_to_unstructured
 
 from fastllmload._ext.record import counters as k
-from fastllmload._ext.record import histogram
 from fastllmload.engine.hosts.link import Link
-from fastllmload.engine.hosts.messages import Beat, Changes, WorkerEnd
-from fastllmload.engine.hosts.mirror import Reflected
+from fastllmload.engine.hosts.messages import Beat, Changes, Increments, WorkerEnd
+from fastllmload.engine.hosts.mirror import Growing, Reflected
+from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.fleet import LocalFleet, LocalMember
 from fastllmload.records.samples import PROCESS
 
@@ -28,7 +28,7 @@ class Beats:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._words = Reflected(0)
-        self._histograms = Reflected(k.HISTOGRAMS * histogram.WORDS)
+        self._histograms = Growing(len(HISTOGRAMS))
         self._reported: set[int] = set()  # workers whose end was sent
         self._states: list[tuple[int, int, int | None]] = []
         self._number = 0
@@ -66,13 +66,17 @@ class Beats:
         figures[rows["worker"] - first] = structured_to_unstructured(rows[list(PROCESS)])
         histograms = None
         if with_histograms or self._number % HISTOGRAMS_EVERY == 0:
-            histograms = self._histograms.changes(np.array([fleet.histogram(n) for n in range(k.HISTOGRAMS)]))
+            histograms = self._histograms.increments(np.array([fleet.histogram(n) for n in HISTOGRAMS]))
         self._reported.update(one.spec.worker for one in ended)
         ends = tuple(worker_end(member) for member in ended)
         self._send(self._words.changes(counters), figures.tobytes(), histograms, ends)
 
     def _send(
-        self, words: Changes, figures: bytes = b"", histograms: Changes | None = None, ends: tuple[WorkerEnd, ...] = ()
+        self,
+        words: Changes,
+        figures: bytes = b"",
+        histograms: Increments | None = None,
+        ends: tuple[WorkerEnd, ...] = (),
     ) -> None:
         self._number += 1
         self._link.send(Beat(number=self._number, words=words, figures=figures, histograms=histograms, ended=ends))

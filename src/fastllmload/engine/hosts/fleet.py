@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.record import counters as k
-from fastllmload._ext.record import histogram
 from fastllmload.engine.hosts.group import HostGroup, RemoteHost, listen_at
 from fastllmload.engine.hosts.link import LinkError
 from fastllmload.engine.hosts.messages import Beat, Control, Failed, Finish, Incident, Kill, Message, Stop
-from fastllmload.engine.hosts.mirror import apply, unpacked
+from fastllmload.engine.hosts.mirror import SummedHistograms, apply
 from fastllmload.engine.hosts.receiver import ReceiverSpec
+from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.fleet import LASTING, Fleet, Member, environment
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.host.cpu import ProcessFigures
@@ -137,8 +137,7 @@ class HostFleet(Fleet):
         self.lost: set[int] = set()  # hosts whose loss is reported
         self.counters = np.zeros((len(specs), k.WORDS), np.int64)
         self.used = np.zeros((len(specs), len(PROCESS)), np.int64)
-        self.histograms = np.zeros((len(group.hosts), k.HISTOGRAMS, histogram.WORDS), np.int64)
-        self.summed = np.zeros((k.HISTOGRAMS, histogram.WORDS), np.int64)
+        self.histograms = SummedHistograms(len(HISTOGRAMS), len(group.hosts))
         self.members = []
 
     @classmethod
@@ -204,10 +203,7 @@ class HostFleet(Fleet):
                 raise LinkError("figures of another number of processes were received")
             self.used[own] = figures.reshape(self.used[own].shape)
         if beat.histograms is not None:
-            words = self.histograms[host.number].reshape(-1)
-            at, values = unpacked(beat.histograms, len(words))
-            self.summed.reshape(-1)[at] += values - words[at]
-            words[at] = values
+            self.histograms.add(host.number, beat.histograms)
         for end in beat.ended:
             if not 0 <= end.worker - host.first < host.count:
                 raise LinkError(f"the end of worker {end.worker} of another host was received")
@@ -327,12 +323,7 @@ class HostFleet(Fleet):
         return found
 
     def histogram(self, number: int) -> Words:
-        found: Words = self.summed[number].copy()
-        hosts = self.histograms[:, number]
-        counted = hosts[hosts[:, histogram.TOTAL] > 0]
-        found[histogram.MINIMUM] = counted[:, histogram.MINIMUM].min(initial=1 << 62) if len(counted) else 0
-        found[histogram.MAXIMUM] = counted[:, histogram.MAXIMUM].max(initial=0)
-        return found
+        return self.histograms.kind(HISTOGRAMS.index(number))
 
     def samples(self, t_ns: int, phase: int) -> npt.NDArray[np.void]:
         living = np.array([member.spec.worker for member in self.alive], np.int64)

@@ -153,6 +153,16 @@ class Changes(msgspec.Struct, frozen=True, array_like=True):
     values: bytes
 
 
+class Increments(msgspec.Struct, frozen=True, array_like=True):
+    """By how much the histograms of a host have grown, those of `totals.HISTOGRAMS` in that order: positions (uint32) in
+    int64[n, histogram.WORDS], what is added there (uint32), and the least and greatest value of each, int64[n, 2].
+    """
+
+    positions: bytes
+    counts: bytes
+    extremes: bytes
+
+
 class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's process has ended. *stderr*: its last lines. *stuck*: it made no progress and was killed."""
 
@@ -165,14 +175,13 @@ class WorkerEnd(msgspec.Struct, frozen=True, kw_only=True):
 class Beat(msgspec.Struct, frozen=True, kw_only=True, tag="beat"):
     """The state of a host, four times a second. *figures*: int64[workers, 5], `host.cpu.ProcessFigures`.
 
-    *words*: of all workers, positions in int64[workers, counters.WORDS]. *histograms*: of the host,
-    positions in int64[counters.HISTOGRAMS, histogram.WORDS]; once a second.
+    *words*: of all workers, positions in int64[workers, counters.WORDS]. *histograms*: once a second.
     """
 
     number: int
     words: Changes
     figures: bytes = b""
-    histograms: Changes | None = None
+    histograms: Increments | None = None
     ended: tuple[WorkerEnd, ...] = ()
 
 

@@ -26,9 +26,11 @@ from fastllmload.engine.hosts import local
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.group import HostGroup, plan_files
 from fastllmload.engine.hosts.local import LocalPlacement
-from fastllmload.engine.hosts.messages import Beat, Changes, WorkerEnd
+from fastllmload.engine.hosts.messages import Beat, Changes, Increments, WorkerEnd
+from fastllmload.engine.hosts.mirror import Growing, SummedHistograms
 from fastllmload.engine.interrupts import STOP
 from fastllmload.engine.recording.live import Live
+from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.spec import PhaseSpec, WorkerSpec
 from fastllmload.plan.plan import Plan
 from fastllmload.records.samples import SampleLog
@@ -319,30 +321,28 @@ class Bare(HostFleet):
     def __init__(self, hosts: int) -> None:
         self.counters = np.zeros((hosts, k.WORDS), np.int64)
         self.used = np.zeros((hosts, 5), np.int64)
-        self.histograms = np.zeros((hosts, k.HISTOGRAMS, histogram.WORDS), np.int64)
-        self.summed = np.zeros((k.HISTOGRAMS, histogram.WORDS), np.int64)
+        self.histograms = SummedHistograms(len(HISTOGRAMS), hosts)
         self.members = []
 
 
 def test_histograms_of_all_hosts_are_those_of_all_values(rng: np.random.Generator) -> None:
     """As if every value had been recorded in one histogram, after any number of exchanges."""
-    from fastllmload.engine.hosts.mirror import Reflected
-
-    fleet, expected = Bare(3), [histogram.empty() for _ in range(k.HISTOGRAMS)]
-    own = [np.zeros((k.HISTOGRAMS, histogram.WORDS), np.int64) for _ in range(3)]
-    senders = [Reflected(k.HISTOGRAMS * histogram.WORDS) for _ in range(3)]
+    fleet, expected = Bare(3), [histogram.empty() for _ in HISTOGRAMS]
+    own = [np.zeros((len(HISTOGRAMS), histogram.WORDS), np.int64) for _ in range(3)]
+    senders = [Growing(len(HISTOGRAMS)) for _ in range(3)]
     for number in range(6):
         for host in range(3 if number else 1):
             values = rng.integers(1000 * (host + 1), 10**9, 50)
-            for kind in (k.H_TTFT, k.H_LAG):
-                histogram.record_many(own[host][kind], values)
-                histogram.record_many(expected[kind], values)
+            for at in (0, len(HISTOGRAMS) - 1):
+                histogram.record_many(own[host][at], values)
+                histogram.record_many(expected[at], values)
             place: Any = SimpleNamespace(number=host, first=host, count=1)
             fleet._apply(
-                place, Beat(number=number, words=Changes(b"", b""), histograms=senders[host].changes(own[host]))
+                place,
+                Beat(number=number, words=Changes(b"", b""), histograms=senders[host].increments(own[host].copy())),
             )
-        for kind in range(k.HISTOGRAMS):
-            assert (fleet.histogram(kind) == expected[kind]).all()
+        for kind, every in zip(HISTOGRAMS, expected, strict=True):
+            assert (fleet.histogram(kind) == every).all()
 
 
 @pytest.fixture
@@ -356,7 +356,12 @@ def rng() -> np.random.Generator:
         Beat(number=1, words=Changes((k.WORDS).to_bytes(4, "little"), bytes(8))),
         Beat(number=1, words=Changes(b"", b""), figures=bytes(16)),
         Beat(number=1, words=Changes(b"", b""), ended=(WorkerEnd(worker=0, returncode=0),)),
-        Beat(number=1, words=Changes(b"", b""), histograms=Changes(b"\xff\xff\xff\xff", bytes(8))),
+        Beat(number=1, words=Changes(b"", b""), histograms=Increments(b"", b"", bytes(16))),
+        Beat(
+            number=1,
+            words=Changes(b"", b""),
+            histograms=Increments(b"\xff\xff\xff\xff", bytes(4), bytes(16 * len(HISTOGRAMS))),
+        ),
     ],
 )
 def test_a_host_that_reports_for_another_one_is_refused(beat: Beat) -> None:
@@ -366,7 +371,7 @@ def test_a_host_that_reports_for_another_one_is_refused(beat: Beat) -> None:
     fleet = Bare(2)
     with pytest.raises(LinkError):
         fleet._apply(place, beat)
-    assert not fleet.counters.any() and not fleet.histograms.any()
+    assert not fleet.counters.any() and not any(fleet.histogram(kind).any() for kind in HISTOGRAMS)
 
 
 def test_a_start_is_sent_in_one_frame_for_many_workers() -> None:
