@@ -97,6 +97,8 @@ class SecondsJudged(Document, frozen=True, kw_only=True):
 class Reason(Document, frozen=True, kw_only=True):
     """Why a run is not valid. docs/certificate.md lists the codes."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("hosts",)
+
     code: str = ""
     severity: str = ""  # suspect, invalid, note
     figure: str | None = None
@@ -107,6 +109,7 @@ class Reason(Document, frozen=True, kw_only=True):
     # generator; host; timestamps: reads without exact stamps; path: the server, or what is between it and the client; plan
     cause: str | None = None  # generator, host, timestamps, path, plan
     limits_generator: bool | None = None  # the generator may have been the limit
+    hosts: tuple[int, ...] = ()  # of a run over many: those that it is about, the worst first
 
 
 class GapTests(Document, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from fastllmload.documents.fields import WITHHELD, Reveals
 from fastllmload.documents.metric import THROUGHPUTS, Metric, reveals
 from fastllmload.documents.procedure import FINDINGS, ProcedureDocument
 from fastllmload.documents.read import fields, members
-from fastllmload.documents.run import RunDocument, ServerFigure, TelemetrySeries
+from fastllmload.documents.run import HostEntry, RunDocument, ServerFigure, TelemetrySeries
 from fastllmload.settings import Load, Output, Target, Telemetry, TrafficClass, Workload
 
 HIDDEN = WITHHELD.value
@@ -76,9 +76,12 @@ def reveals_capacity(document: Mapping[str, Any]) -> bool:
 
 
 def names_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """The replacements of URLs: `target-0`, in the order in which rows number them."""
+    """The replacements of URLs, `target-0` in the order in which rows number them, and of the hosts of the run, `host-0`."""
     config, target = document.get("config") or {}, document.get("target") or {}
     found = {"host": "host"}  # where telemetry comes from
+    for entry in document.get("hosts") or ():
+        for name in (entry.get("name"), entry.get("address")):
+            found.setdefault(str(name), f"host-{entry.get('host')}")
     for urls in ((config.get("target") or {}).get("urls"), target.get("urls"), target.get("addresses")):
         for number, url in enumerate(urls or ()):
             found.setdefault(str(url), f"target-{number}")
@@ -146,6 +149,8 @@ class Redaction:
         """Parts whose fields reveal something only together."""
         if kind is TelemetrySeries and reveals(str(found.get("name")), "") in self.hidden:
             return {name: HIDDEN if isinstance(each, float) else each for name, each in found.items()}
+        if kind is HostEntry and Reveals.LOAD in self.hidden:
+            found |= {"watch": {}, "workers": []}
         if kind is Certificate and Reveals.LOAD in self.hidden:
             for name in ("host", "ports", "arrival_tests", "seconds", "first_fill_us"):
                 found.pop(name, None)

@@ -188,6 +188,31 @@ class Watch(Document, frozen=True, kw_only=True):
     ceiling: Ceiling | None = None
 
 
+class ClockFacts(Document, frozen=True, kw_only=True):
+    """How well the clock of a host is known in the driver's."""
+
+    bound_ns: Ns = None  # the largest error of the host's times
+    drift_ppm: Plain = None  # how much faster the driver's clock is
+    exchanges: Plain = None  # of datagrams
+
+
+class HostEntry(Document, frozen=True, kw_only=True):
+    """A host of a run over many: a machine that sends a share of the load."""
+
+    host: int
+    name: Name = None
+    address: Name = None
+    workers: tuple[int, ...] = ()  # their numbers
+    status: str | None = None  # running, then ended; lost: before it ended; late: it began after time zero
+    folder: Name = None  # on the host, where its files are
+    clock: ClockFacts | None = None  # null: not compared
+    watch: Watch = Watch()
+    dispatched: Count = None  # measured requests
+    share: RequestShare = None  # of the measured requests that were dispatched
+    ttft_p50_ms: Ms = None
+    certificate: Certificate | None = None  # by its own evidence; its workers are in the certificate of the run
+
+
 class ErrorText(Document, frozen=True, kw_only=True):
     """A text of failed responses, without secrets and control characters."""
 
@@ -230,6 +255,8 @@ class WindowTimes(Document, frozen=True, kw_only=True):
 class Counts(Document, frozen=True, kw_only=True):
     """Requests by how they ended, and their tokens."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("host_lost",)
+
     planned: Count = None
     dispatched: Count = None
     not_sent: Count = None  # of a closed loop: no slot came to them, and they have no rows
@@ -245,6 +272,7 @@ class Counts(Document, frozen=True, kw_only=True):
     protocol_error: Count = None
     cancelled: Count = None
     stream_error: Count = None
+    host_lost: Count = None  # of a host that was lost: not known how they ended; null: no host was lost
     cut_after_end: Count = None  # ok; the connection went after the finish_reason, before the end of the message
     unknown_finish: Count = None  # ok; the finish_reason is on no list
     failed: Count = None
@@ -621,6 +649,8 @@ class RunDocument(Document, frozen=True, kw_only=True):
     incidents: Names = ()
     tap: Tap | None = None
     watch: Watch = Watch()
+    hosts: tuple[HostEntry, ...] = ()  # of a run over many hosts
+    excluded_hosts: tuple[int, ...] = ()  # hosts whose requests are in no figure, by `report --exclude-host`
     disk_full: bool | None = None
     files: dict[str, FileFacts] | None = None
     window: WindowTimes = WindowTimes()
@@ -657,6 +687,11 @@ class RunDocument(Document, frozen=True, kw_only=True):
     def server_figure(self, name: str) -> ServerFigure:
         """A figure of the server; one without value where there is none."""
         return (self.server or {}).get(name) or ServerFigure()
+
+    @property
+    def judged_hosts(self) -> tuple[HostEntry, ...]:
+        """The hosts whose requests are in the figures."""
+        return tuple(each for each in self.hosts if each.host not in self.excluded_hosts)
 
     def phase(self, name: str) -> Phase | None:
         """The phase of that name; None when it has not begun."""

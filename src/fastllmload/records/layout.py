@@ -13,9 +13,9 @@ __all__ = [
     "CLIENT_NAMES", "CLIENT_SLOW", "CONNECTION_ERROR", "CUT_AFTER_END", "EMPTY", "ERROR_NAMES", "EVENT",
     "EVENT_CONTENT", "EVENT_EMPTY", "EVENT_NAMES", "EVENT_REASONING", "EVENT_REFUSAL", "EVENT_TOOL", "EVENT_WHITESPACE",
     "FINISH_NAMES", "FINISH_OTHER", "FLAG_CLAMPED", "FLAG_DONE", "FLAG_FIRST_COALESCED", "FLAG_LATE_CONNECT",
-    "FLAG_REUSED", "FLAG_STREAM", "FLAG_TOOL", "FLAG_USAGE", "HTTP_ERROR", "IN_FLIGHT", "MEASURE", "NOT_SENT", "OK",
-    "PHASE_NAMES", "PROBE", "PROTOCOL_ERROR", "RATE_LIMITED", "REFUSED", "REQUEST", "STAMP_CLASS_MASK",
-    "STAMP_COALESCED", "STAMP_KERNEL", "STAMP_NAMES", "STAMP_SAME_READ", "STAMP_TAP", "STAMP_USER",
+    "FLAG_REUSED", "FLAG_STREAM", "FLAG_TOOL", "FLAG_USAGE", "HOST_LOST", "HTTP_ERROR", "IN_FLIGHT",
+    "MEASURE", "NOT_SENT", "OK", "PHASE_NAMES", "PROBE", "PROTOCOL_ERROR", "RATE_LIMITED", "REFUSED", "REQUEST",
+    "STAMP_CLASS_MASK", "STAMP_COALESCED", "STAMP_KERNEL", "STAMP_NAMES", "STAMP_SAME_READ", "STAMP_TAP", "STAMP_USER",
     "STAMP_WITHOUT_TEXT", "STATUS_NAMES", "STREAM_ERROR", "TIMEOUT", "TOKENS_NONE", "TRUNCATED", "WARMUP",
 ]  # fmt: skip
 
@@ -41,7 +41,7 @@ EVENT = np.dtype([
 # Position = number in the file.
 STATUS_NAMES = (
     "not_sent", "in_flight", "ok", "empty", "refused", "http_error", "rate_limited", "truncated", "timeout",
-    "connection_error", "protocol_error", "cancelled", "stream_error",
+    "connection_error", "protocol_error", "cancelled", "stream_error", "host_lost",
 )  # fmt: skip
 ERROR_NAMES = (
     "none", "connect_refused", "connect_timeout", "connect_failed", "no_port", "no_fd", "tls", "send_failed", "reset",
@@ -60,7 +60,7 @@ STAMP_NAMES = ("user", "kernel", "coalesced", "tap")
 
 (
     NOT_SENT, IN_FLIGHT, OK, EMPTY, REFUSED, HTTP_ERROR, RATE_LIMITED, TRUNCATED, TIMEOUT, CONNECTION_ERROR, PROTOCOL_ERROR,
-    CANCELLED, STREAM_ERROR,
+    CANCELLED, STREAM_ERROR, HOST_LOST,
 ) = range(len(STATUS_NAMES))  # fmt: skip
 
 WARMUP, MEASURE, PROBE = range(len(PHASE_NAMES))

@@ -94,6 +94,8 @@ def _names(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     host = _mapping(document.get("environment")).get("host")
     if host:
         yield str(host), "client"
+    for entry in document.get("hosts") or ():
+        yield from ((str(text), f"host-{entry['host']}") for text in (entry.get("name"), entry.get("address")) if text)
     for address in asked.get("source_addresses") or ():
         yield str(address), "client"
     if asked.get("server_name"):

@@ -3,7 +3,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastllmload._ext.record.rowmemory cimport Places, RowMemory, fll_publish
-cdef enum Status:               # spec/metrics 3.5, plus in_flight (only ever seen in a killed run) and stream_error
+cdef enum Status:               # spec/metrics 3.5, plus in_flight (only ever seen in a killed run), stream_error and host_lost
     STATUS_NOT_SENT = 0
     STATUS_IN_FLIGHT = 1
     STATUS_OK = 2
@@ -17,6 +17,7 @@ cdef enum Status:               # spec/metrics 3.5, plus in_flight (only ever se
     STATUS_PROTOCOL_ERROR = 10
     STATUS_CANCELLED = 11
     STATUS_STREAM_ERROR = 12
+    STATUS_HOST_LOST = 13       # set when rows are merged: its host was lost, and it is not known how it ended
     STATUSES                    # how many: always the last
 
 cdef enum ErrorClass:           # why, in one closed list; names in records/layout.py

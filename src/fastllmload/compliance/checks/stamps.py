@@ -109,7 +109,7 @@ def output_counts(run: MeasuredRun) -> RequirementOutcome:
 def statuses(run: MeasuredRun) -> RequirementOutcome:
     rows = run.measure
     named = rows["status"] < len(layout.STATUS_NAMES)
-    ended = rows["status"] != layout.IN_FLIGHT
+    ended = ~np.isin(rows["status"], (layout.IN_FLIGHT, layout.HOST_LOST))
     wrong = rows.where(~(named & ended))
     planned = run.document.counts.planned
     if len(rows) != int(known(planned) or 0):

@@ -88,7 +88,7 @@ def counted(phases: Sequence[PhaseTotals]) -> Iterator[Metric]:
         family = CounterMetricFamily(f"fastllmload_{name}", text, labels=["phase", label])
         for phase in phases:
             for number, value in enumerate(names):
-                if value not in ("none", "not_sent", "in_flight"):
+                if value not in ("none", "not_sent", "in_flight", "host_lost"):
                     family.add_metric([phase.name, value], int(phase.words[first + number]))
         yield family
 

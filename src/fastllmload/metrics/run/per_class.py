@@ -15,7 +15,7 @@ from fastllmload.metrics.request.latencies import in_time
 from fastllmload.metrics.request.tpot import came_whole, spaced, tpot, tpot_any
 from fastllmload.metrics.run import success
 from fastllmload.metrics.run.throughput import output_tok_s, req_s
-from fastllmload.metrics.run.window import Populations, Window, gave_up, left_by_plan
+from fastllmload.metrics.run.window import Populations, Window, gave_up, left_by_plan, unended
 from fastllmload.metrics.tokens.counts import TokenCounts
 from fastllmload.metrics.tokens.itl import gap_metrics, pooled
 from fastllmload.metrics.tokens.times import TokenTimes
@@ -73,7 +73,7 @@ def one_class(
 
 def failures(rows: Any) -> int:
     """Number of requests that are neither ok, nor unsent, nor left by their users, nor in flight."""
-    ended = rows[~np.isin(rows["status"], (layout.OK, layout.NOT_SENT, layout.IN_FLIGHT))]
+    ended = rows[~np.isin(rows["status"], (layout.OK, layout.NOT_SENT)) & ~unended(rows)]
     return int((~left_by_plan(ended) & ~gave_up(ended)).sum())
 
 

@@ -13,7 +13,7 @@ from fastllmload.metrics.distribution.summary import distribution, estimated, sc
 from fastllmload.metrics.request.durations import NULL
 from fastllmload.metrics.request.tpot import came_whole
 from fastllmload.metrics.run.reasoning import with_reasoning
-from fastllmload.metrics.run.window import Populations, gave_up, left_by_plan
+from fastllmload.metrics.run.window import Populations, gave_up, left_by_plan, unended, unsent
 from fastllmload.metrics.tokens.counts import SOURCES, TokenCounts
 from fastllmload.records import layout
 from fastllmload.records.generated_text import texts, tokenizer_of
@@ -79,7 +79,7 @@ def error_groups(rows: Rows) -> tuple[ErrorCount, ...]:
     """Failed requests by (status, error class, HTTP status, errno), the most frequent first."""
     names = ["status", "error", "http_status", "error_number"]
     rows = rows[~left_by_plan(rows) & ~gave_up(rows)]
-    failed = rows[(rows["status"] > layout.OK) & (rows["status"] < len(layout.STATUS_NAMES))]
+    failed = rows[(rows["status"] > layout.OK) & (rows["status"] < layout.HOST_LOST)]
     groups, counts = np.unique(
         np.stack([failed[name].astype(np.int64) for name in names], axis=1), axis=0, return_counts=True
     )
@@ -104,9 +104,9 @@ def by_target(run: Run, rows: Rows) -> tuple[TargetCounts, ...]:
 
 def one_target(url: str, rows: Rows) -> TargetCounts:
     """The counts of one URL, as in `counts`; a request that was never sent has no URL."""
-    sent = rows[rows["status"] != layout.NOT_SENT]
+    sent = rows[~unsent(rows)]
     ok = int(np.count_nonzero(sent["status"] == layout.OK))
-    others = int((sent["status"] == layout.IN_FLIGHT).sum() + (left_by_plan(sent) | gave_up(sent)).sum())
+    others = int(unended(sent).sum() + (left_by_plan(sent) | gave_up(sent)).sum())
     return TargetCounts(url=url, dispatched=len(sent), ok=ok, failed=len(sent) - ok - others, errors=error_groups(sent))
 
 
@@ -116,16 +116,17 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> Counts:
     statuses = by_status(rows)
     left = int((left_by_plan(rows) | gave_up(rows)).sum())
     ok = chosen.measured & (run.rows["status"] == layout.OK)
-    unsent = never_reached(run, len(rows))
+    without_row = never_reached(run, len(rows))
     sources = np.bincount(tokens.source[ok], minlength=len(SOURCES))
     return replace(
         with_reasoning(replace(Counts(), **statuses), run, chosen, tokens),
-        planned=len(rows) + unsent,
-        dispatched=len(rows) - statuses["not_sent"],
-        not_sent=statuses["not_sent"] + unsent,
+        planned=len(rows) + without_row,
+        dispatched=len(rows) - int(unsent(rows).sum()),
+        host_lost=statuses["host_lost"] or None,
+        not_sent=statuses["not_sent"] + without_row,
         cut_after_end=int((rows["error"] == layout.CUT_AFTER_END).sum()),
         unknown_finish=int(((rows["finish"] == layout.FINISH_OTHER) & (rows["status"] == layout.OK)).sum()),
-        failed=len(rows) - statuses["ok"] - statuses["not_sent"] - statuses["in_flight"] - left,
+        failed=len(rows) - statuses["ok"] - statuses["not_sent"] - int(unended(rows).sum()) - left,
         left=left,
         explicit_errors=explicit_errors(rows),
         submitted_in_window=int(chosen.submitted.sum()),
@@ -140,13 +141,14 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> Counts:
 
 def never_reached(run: Run, sent: int) -> int:
     """Planned requests of a closed loop that no slot sent, because the run or a worker ended before. They were due at no
-    instant, so they have no rows. 0 where the plan's length is not a bound, and for conversations, where turns wait for
-    replies.
+    instant, so they have no rows. 0 where the plan's length is not a bound, for conversations, where turns wait for replies,
+    and where hosts are excluded, whose part of the plan is not known.
     """
     plan = run.document.plan
     load = plan.description.load
     bounded = load.loop == "closed" and load.duration_s is None and not load.cycles
-    if not bounded or plan.description.conversations is not None or run.phase("measure") is None:
+    partial = plan.description.conversations is not None or run.document.excluded_hosts
+    if not bounded or partial or run.phase("measure") is None:
         return 0
     return max(0, int(known(plan.requests) or 0) - sent)
 

@@ -75,8 +75,8 @@ class Populations:
 
     *measured*: rows of the measure phase; *submitted*: those sent, or tried, in the window and ended since (attainment
     population); *latency*: those of *submitted* that are ok. A request whose last byte was never sent counts at its
-    t_dispatch. Requests in flight when a run was killed are in neither, nor are those of users who left by plan or read
-    slowly.
+    t_dispatch. Requests in flight when a run was killed or a host was lost are in neither, nor are those of users who left
+    by plan or read slowly.
     """
 
     measured: Mask
@@ -92,11 +92,24 @@ def populations(run: Run, window: Window | None) -> Populations:
         none = np.zeros(len(rows), np.bool_)
         return Populations(measured, none, none)
     instant = np.where(rows["t_submit"] > 0, rows["t_submit"], rows["t_dispatch"])
-    ended = (rows["status"] != layout.NOT_SENT) & (rows["status"] != layout.IN_FLIGHT)
+    ended = (rows["status"] != layout.NOT_SENT) & ~unended(rows)
     # Before the first t_submit of a count-bounded run there may be a request that failed to connect.
     inside = window.holds(np.maximum(instant, window.w0_ns) if window.closed else instant) & (instant > 0)
     submitted = measured & ended & inside & ~excluded(rows)
     return Populations(measured, submitted, submitted & (rows["status"] == layout.OK))
+
+
+def unended(rows: Rows) -> Mask:
+    """Requests of which it is not known how they ended: in flight in a killed run, or of a host that was lost."""
+    found: Mask = np.isin(rows["status"], (layout.IN_FLIGHT, layout.HOST_LOST))
+    return found
+
+
+def unsent(rows: Rows) -> Mask:
+    """Requests that were not dispatched, as far as is known: those of a lost host may have been."""
+    lost = (rows["status"] == layout.HOST_LOST) & (rows["t_dispatch"] == 0)
+    found: Mask = (rows["status"] == layout.NOT_SENT) | lost
+    return found
 
 
 def left_by_plan(rows: Rows) -> Mask:
