@@ -10,16 +10,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from fastllmload._ext.record import counters
+from fastllmload._ext.record import counters, histogram
 from fastllmload._ext.record.hiccup import HiccupMeter
-from fastllmload._ext.record.histogram import COUNTS
+from fastllmload._ext.record.histogram import COUNTS, WORDS
 from fastllmload.arrays import Numbers
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.documents import run as documents
 from fastllmload.errors import RunFolderError
 from fastllmload.host.cpu import TICKS_NS, CpuUse, competitors, throttled_ns, used_cpu
 from fastllmload.host.limits import file_limit, port_range, reserved_ports
+from fastllmload.records.hosts import Clocks, Hosts, host_folder
+from fastllmload.records.npy import read_array
 from fastllmload.records.run import Run
+from fastllmload.records.samples import SAMPLES, samples_of
 from fastllmload.records.shared_memory import SharedWords
 
 HICCUP, STALLS, HISTOGRAMS = "hiccup.npy", "stalls.npy", "histograms.npy"
@@ -163,3 +166,57 @@ class Watch:
             if ceiling is None
             else documents.Ceiling(events_per_s=ceiling.events_per_s, requests_per_s=ceiling.requests_per_s),
         )
+
+
+def stalls_of_host(folder: Path, host: documents.HostEntry, clocks: Clocks) -> Numbers:
+    """stalls.npy of *host* in the driver's clock; empty without one."""
+    found = read_array(host_folder(folder, host) / STALLS, INT64, (None, 2))
+    if found is None or host.host not in clocks:
+        return np.empty((0, 2), np.int64)
+    return np.column_stack([clocks[host.host].to_driver(found[:, 0]), found[:, 1]])
+
+
+def join_watches(folder: Path, hosts: Hosts, clocks: Clocks) -> None:
+    """Write the files of `Watch.stop`, and samples.npy, of all *hosts* together into *folder*, in the driver's clock.
+
+    Histograms are sums. Those of the workers are in the order of their numbers; a host's file has only its own.
+    """
+    hiccups, histograms = histogram.empty(), np.zeros((workers_of(hosts), len(WATCHED), WORDS), np.int64)
+    stalls, own, intervals = [np.empty((0, 2), np.int64)], [np.empty((0, 5), np.int64)], [np.empty(0, HICCUP_INTERVAL)]
+    for host in hosts:
+        place, workers = host_folder(folder, host), np.array(host.workers, np.int64)
+        found = read_array(place / HICCUP, INT64, (WORDS,))
+        if found is None or host.host not in clocks:  # it was lost before its watch ended
+            continue
+        clock = clocks[host.host]
+        histogram.add(hiccups, found)
+        stalls.append(stalls_of_host(folder, host, clocks))
+        watched = read_array(place / HISTOGRAMS, INT64, (len(workers), len(WATCHED), WORDS))
+        if watched is not None:
+            histograms[workers] = watched
+        stalled = read_array(place / WORKER_STALLS, INT64, (None, 5))
+        if stalled is not None:
+            stalled[:, 1] = clock.to_driver(stalled[:, 1])
+            own.append(stalled)
+        parts = read_array(place / HICCUP_INTERVALS, HICCUP_INTERVAL, (None,))
+        if parts is not None:
+            parts["begin_ns"], parts["end_ns"] = map(clock.to_driver, (parts["begin_ns"], parts["end_ns"]))
+            intervals.append(parts)
+    np.save(folder / HICCUP, hiccups)
+    np.save(folder / STALLS, in_time(np.concatenate(stalls), 0))
+    np.save(folder / HISTOGRAMS, histograms)
+    np.save(folder / WORKER_STALLS, in_time(np.concatenate(own), 1))
+    joined = np.concatenate(intervals)
+    np.save(folder / HICCUP_INTERVALS, joined[np.argsort(joined["begin_ns"], kind="stable")])
+    samples = samples_of(folder, hosts, clocks)
+    if samples is not None:
+        np.save(folder / SAMPLES, samples)
+
+
+def workers_of(hosts: Hosts) -> int:
+    return sum(len(host.workers) for host in hosts)
+
+
+def in_time(rows: Numbers, column: int) -> Numbers:
+    """*rows* in the order of their times in *column*."""
+    return rows[np.argsort(rows[:, column], kind="stable")]

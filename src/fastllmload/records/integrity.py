@@ -26,8 +26,9 @@ AT_ONCE = 1 << 22  # bytes
 
 
 def inventory(folder: Path) -> dict[str, dict[str, int]]:
-    """`files` of run.json: `bytes` and `crc32` of each of FILES that *folder* has."""
-    there = [name for name in FILES if (folder / name).is_file()]
+    """`files` of run.json: `bytes` and `crc32` of each of FILES that *folder* has, and of what its hosts recorded."""
+    of_hosts = sorted(str(path.relative_to(folder)) for path in folder.glob("hosts/*/*.npy"))
+    there = [name for name in (*FILES, *of_hosts) if (folder / name).is_file()]
     return {name: {"bytes": (folder / name).stat().st_size, "crc32": checksum(folder / name)} for name in there}
 
 

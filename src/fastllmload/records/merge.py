@@ -1,7 +1,8 @@
 """Merges the workers' files into requests.npy and tokens.npy (and text.bin): rows by (phase, request), events by row, time.
 
 Memory: arrays of 8 bytes per request; rows and events are mapped and copied once. The worker files are kept until the
-merged ones are complete, so a full disk or a kill in between loses nothing.
+merged ones are complete, so a full disk or a kill in between loses nothing. Rows of several hosts are moved into the
+driver's clock (`records.hosts`), after the segments of each host's packet ring were joined in its own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fastllmload._ext.measure import regroup
 from fastllmload._ext.record import recorder
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
+from fastllmload.records.hosts import Hosts, mark_lost, of_lost, read_clocks, to_driver_clock
 from fastllmload.records.scratch import room
 from fastllmload.records.tap_times import join_tap
 from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
@@ -55,8 +57,10 @@ class Merged:
     tap: dict[str, Any] | None = None
 
 
-def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles]) -> Rows:
-    """A row with status `not_sent` for each planned request that no worker dispatched."""
+def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles], hosts: Hosts = ()) -> Rows:
+    """A row with status `not_sent` for each planned request that no worker dispatched; `host_lost` where its worker was on
+    a host that was lost, so that this is not known.
+    """
     sent = np.zeros(len(planned.t_sched), np.bool_)
     for part in parts:
         numbers = part.rows["request"][part.rows["phase"] == planned.phase]
@@ -75,7 +79,17 @@ def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles]) -> Rows:
     rows["retry_after_ms"] = -1
     for name in ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens"):
         rows[name] = -1
+    if hosts:
+        rows["worker"] = rows["session"] % sum(len(host.workers) for host in hosts)
+        rows["status"][of_lost(hosts, rows["worker"])] = layout.HOST_LOST
     return rows
+
+
+def keep_schedule(rows: Rows, planned: PlannedPhase) -> None:
+    """Set `t_sched` of the requests that were due at planned instants: a host knew them by its own clock only."""
+    mine = np.flatnonzero((rows["phase"] == planned.phase) & (rows["request"] < len(planned.t_sched)))
+    due = planned.t_sched[rows["request"][mine]]
+    rows["t_sched"][mine[due >= 0]] = due[due >= 0]
 
 
 def merged_positions(parts: Sequence[Rows]) -> list[Numbers]:
@@ -87,10 +101,10 @@ def merged_positions(parts: Sequence[Rows]) -> list[Numbers]:
     return np.split(positions, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocate) -> Merged:
+def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocate, hosts: Hosts = ()) -> Merged:
     """Merge worker files, with the packet ring's times, into memory from *allocate*. RunFolderError for unknown rows."""
     parts = read_workers(folder)
-    row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts) for each in planned]
+    row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts, hosts) for each in planned]
     if not row_parts:
         row_parts = [np.empty(0, layout.REQUEST)]
     positions = merged_positions(row_parts)
@@ -98,7 +112,12 @@ def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocat
     for part, place in zip(row_parts, positions, strict=True):
         rows[place] = part
     events, first_event = merge_events(parts, positions, len(rows), allocate)
-    tap = join_tap(folder / "workers", rows, events, first_event)
+    tap = join_tap(folder / "workers", rows, events, first_event, hosts)
+    if hosts:
+        to_driver_clock(rows, events, hosts, read_clocks(folder, hosts))
+        mark_lost(rows, hosts)
+        for each in planned:
+            keep_schedule(rows, each)
     regroup.describe_stamps(as_bytes(rows), as_bytes(events), first_event)
     damage = {name: problem for part in parts for name, problem in part.damage.items()}
     return Merged(rows, events, first_event, merge_text(parts, positions, allocate), damage, tap)
@@ -163,15 +182,18 @@ def mapped_file(directory: Path, name: str, size: int) -> Bytes:
 
 
 def merge_workers(
-    directory: str | os.PathLike[str], planned: Sequence[PlannedPhase] = (), tap: dict[str, Any] | None = None
+    directory: str | os.PathLike[str],
+    planned: Sequence[PlannedPhase] = (),
+    tap: dict[str, Any] | None = None,
+    hosts: Hosts = (),
 ) -> tuple[int, int]:
     """Merge the worker files of a run folder into it and remove them; returns the numbers of rows and events.
 
     *planned* phases get a `not_sent` row for each request that was never dispatched; *tap* receives the result of joining
-    its segments. RunFolderError for files that cannot be read, HostLimitError for a full disk.
+    its segments; *hosts*: of a run over many. RunFolderError for files that cannot be read, HostLimitError for a full disk.
     """
     folder = Path(directory)
-    merged = merge_parts(folder, planned, lambda name, size: mapped_file(folder, name, size))
+    merged = merge_parts(folder, planned, lambda name, size: mapped_file(folder, name, size), hosts)
     counts = len(merged.rows), len(merged.events)
     with_text = len(merged.text) > 0
     if tap is not None and merged.tap is not None:
@@ -188,6 +210,6 @@ def merge_workers(
     return counts
 
 
-def merge_in_memory(directory: Path) -> Merged:
+def merge_in_memory(directory: Path, hosts: Hosts = ()) -> Merged:
     """Rows and events of a folder whose worker files were not merged (the run continues or was killed); creates no file."""
-    return merge_parts(directory, (), lambda name, size: room(size, np.uint8, directory))
+    return merge_parts(directory, (), lambda name, size: room(size, np.uint8, directory), hosts)

@@ -23,13 +23,17 @@ from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
 from fastllmload.records.error_texts import read_texts
+from fastllmload.records.hosts import Hosts, positions, read_clocks, with_clocks
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, abandoned, before_first_request, find_damage
 from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
+from fastllmload.records.samples import SAMPLES, samples_of
+from fastllmload.records.scratch import room
 from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_remaining, open_text, within
 
 SCHEMA_VERSION = 1
-SAMPLES = "samples.npy"
+AT_ONCE = 1 << 20  # events
+TEXT_HEAD = 8  # bytes of a text record before its text
 ENDED_EARLY = ("running", "killed")  # run.json "status" of a run that has not ended, or was killed
 DONE = "done"  # run.json "status" of a run that ended as planned; anything else is incomplete
 
@@ -129,6 +133,32 @@ class Run:
         found: npt.NDArray[np.bool_] = np.diff(self.first_event) >= self.rows["events"]
         return found
 
+    def clock_errors_ns(self, rows: Rows) -> npt.NDArray[np.int64]:
+        """How far times of each of *rows* may lie from the driver's clock: the bound of its host; 0 in a run of one."""
+        hosts = self.document.hosts
+        bounds = [0 if host.clock is None else host.clock.bound_ns or 0 for host in hosts]
+        return np.array([*bounds, 0], np.int64)[positions(hosts, rows["worker"])]
+
+    def selected(self, mask: npt.NDArray[np.bool_]) -> Run:
+        """The run with the rows *mask* only, and their events and texts. Samples and run.json stay."""
+        rows, number = np.flatnonzero(mask), np.cumsum(mask) - 1
+        counts = np.diff(self.first_event)[rows]
+        first = np.append(0, np.cumsum(counts))
+        events = room(int(first[-1]), layout.EVENT, self.directory if self.directory.is_dir() else None)
+        begin = 0
+        while begin < len(rows):
+            end = max(begin + 1, int(np.searchsorted(first, first[begin] + AT_ONCE, side="right")) - 1)
+            moved = np.repeat(self.first_event[rows[begin:end]] - first[begin:end], counts[begin:end])
+            into = events[first[begin] : first[end]]
+            into[:] = self.events[np.arange(first[begin], first[end]) + moved]
+            into["row"] = np.repeat(np.arange(begin, end), counts[begin:end])
+            begin = end
+        of_row, _, sizes = text_index(self.text)
+        kept = self.text[np.repeat(mask[of_row], sizes.astype(np.int64) + TEXT_HEAD)]
+        text = np.empty_like(kept)
+        regroup.repoint_text(kept, number, text)
+        return replace(self, rows=self.rows[mask], events=events, first_event=first, text=text)
+
     def phase(self, name: str) -> Phase | None:
         """Times of a phase, None when the manifest has none of that name."""
         return self.document.phase(name)
@@ -222,8 +252,9 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     refuse_unbegun(folder, manifest)
     unmerged = not (folder / ROWS).exists() and (folder / "workers").is_dir()
     known = find_damage(folder, manifest, contents)
+    hosts = hosts_of(manifest)
     missing = not unmerged and not (folder / ROWS).exists() and ROWS not in known
-    merged = merge_in_memory(folder) if unmerged else read_merged(folder, known)
+    merged = merge_in_memory(folder, hosts) if unmerged else read_merged(folder, known)
     if not len(merged.rows) and manifest.get("phases") == [] and manifest.get("status") in ENDED_EARLY:
         raise RunFolderError("run-not-begun", before_first_request(folder))
     if missing:
@@ -231,13 +262,15 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     damaged = {**known, **merged.damage}
     if unmerged:
         manifest.setdefault("error_texts", texts_left(folder, damaged))
+        if hosts:
+            manifest["hosts"] = [plain(host) for host in with_clocks(folder, hosts)]
     return Run(
         directory=folder,
         manifest=manifest,
         rows=merged.rows,
         events=merged.events,
         first_event=merged.first_event,
-        samples=samples_left(folder, damaged),
+        samples=samples_left(folder, damaged, hosts if unmerged else ()),
         incomplete=unmerged or manifest.get("status") != DONE,
         text=merged.text,
         damaged=damaged,
@@ -252,10 +285,19 @@ def texts_left(folder: Path, damaged: dict[str, str]) -> Any:
         return None
 
 
-def samples_left(folder: Path, damaged: dict[str, str]) -> npt.NDArray[Any] | None:
-    """samples.npy; None, with an entry in *damaged*, where it cannot be read: a run can be reported without."""
+def hosts_of(manifest: Mapping[str, Any]) -> Hosts:
+    """The hosts of a run over many; none of a run of one."""
+    return convert(manifest, RunDocument).hosts if manifest.get("hosts") else ()
+
+
+def samples_left(folder: Path, damaged: dict[str, str], hosts: Hosts) -> npt.NDArray[Any] | None:
+    """samples.npy, and of *hosts* what was not joined to it; None, with an entry in *damaged*, where one cannot be read: a
+    run can be reported without.
+    """
     try:
-        return None if SAMPLES in damaged else read_array(folder / SAMPLES, shape=(None,))
+        if SAMPLES in damaged:
+            return None
+        return samples_of(folder, hosts, read_clocks(folder, hosts))
     except RunFolderError as problem:
         damaged[SAMPLES] = problem.message
         return None
@@ -268,6 +310,7 @@ class RowNames:
         self.prefix = f"{document.run_id}-" if document.run_id is not None else ""
         self.urls = document.config.target.urls or document.target.urls
         self.classes = document.plan.classes
+        self.hosts = document.hosts
         phases = {phase.name: phase.number for phase in document.phases}
         self.numbers = {code: phases[name] for code, name in enumerate(layout.PHASE_NAMES) if name in phases}
 
@@ -288,3 +331,8 @@ class RowNames:
     def class_names(self, most: int) -> list[str | int]:
         """Names of the classes 0 to *most*; the number itself where the manifest has none."""
         return [*map(str, self.classes), *range(len(self.classes), most + 1)]
+
+    def host_names(self) -> list[str | int]:
+        """Names of the hosts; the number of one whose name is missing, or that of another host too."""
+        names = [host.name for host in self.hosts]
+        return [host.host if host.name is None or names.count(host.name) > 1 else host.name for host in self.hosts]

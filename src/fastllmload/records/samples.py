@@ -12,6 +12,8 @@ import numpy.typing as npt
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import npy_header
 from fastllmload.host.cpu import ProcessFigures
+from fastllmload.records.hosts import Clocks, Hosts, host_folder
+from fastllmload.records.npy import read_array
 
 COUNTERS = {  # column: word of the worker's shared memory
     name: getattr(k, f"W_{name.upper()}")
@@ -28,6 +30,7 @@ SAMPLE = np.dtype(
 )
 SLOTS = np.array(list(COUNTERS.values()))
 SIMULATOR = -1  # *worker* of the embedded engine's own rows: only PROCESS columns are used
+SAMPLES = "samples.npy"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -73,3 +76,23 @@ class SampleLog:
 
     def close(self) -> None:
         self._file.close()
+
+
+def samples_of(folder: Path, hosts: Hosts, clocks: Clocks) -> npt.NDArray[np.void] | None:
+    """The samples of a run in order of time: of each host its own in the driver's clock, where they came home; of all other
+    processes those in *folder*. None without any.
+    """
+    found = []
+    for host in hosts:
+        own = read_array(host_folder(folder, host) / SAMPLES, shape=(None,))
+        if own is not None and host.host in clocks:
+            own["t_ns"] = clocks[host.host].to_driver(own["t_ns"])
+            found.append(own)
+    here = read_array(folder / SAMPLES, shape=(None,))
+    if not found:
+        return here
+    if here is not None:
+        there = np.concatenate([np.empty(0, np.int64), *(own["worker"] for own in found)])
+        found.append(here[~np.isin(here["worker"], there)])
+    joined = np.concatenate(found)
+    return joined[np.argsort(joined["t_ns"], kind="stable")]

@@ -1,8 +1,13 @@
-"""Joins the packet ring's segments (`workers/tap.bin`, `workers/tap.json`) to merged rows and events."""
+"""Joins the packet ring's segments (`workers/tap.bin`, `workers/tap.json`) to merged rows and events.
+
+Of a run over many hosts, each host has both files in `hosts/<h>/`: its segments are joined to the rows of its workers, in
+its own clock.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +18,10 @@ import numpy.typing as npt
 from fastllmload._ext.record import histogram
 from fastllmload._ext.tap import join as tapjoin
 from fastllmload._ext.tap.segment import segment_dtype
+from fastllmload.arrays import Mask
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
+from fastllmload.records.hosts import Hosts, host_folder, positions
 from fastllmload.records.worker_files import Rows, as_bytes
 
 SEGMENTS, WATCHED = "tap.bin", "tap.json"
@@ -35,8 +42,33 @@ def write_watched(folder: Path, watched: Watched) -> None:
     (folder / WATCHED).write_bytes(msgspec.json.encode(watched))
 
 
-def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> dict[str, Any] | None:
-    """Set the times of *rows* and *events* from the segments; None without a tap. RunFolderError for contradictions."""
+@dataclass(frozen=True)
+class Joined:
+    """A finished join, of how many *events*; *requests*: those with t_wire. *difference*: HDR histogram against the kernel's
+    stamps.
+    """
+
+    join: tapjoin.Join
+    events: int
+    requests: int
+    difference: Numbers
+
+
+def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers, hosts: Hosts = ()) -> dict[str, Any] | None:
+    """Set the times of *rows* and *events* from the segments in *folder*, `workers` of a run; returns the join's part of
+    `tap` in run.json, None without a tap. RunFolderError for contradictions.
+    """
+    at = positions(hosts, rows["worker"])
+    places = [(host_folder(folder.parent, host), at == position) for position, host in enumerate(hosts)] or [
+        (folder, np.ones(len(rows), np.bool_))
+    ]
+    found = [join_segments(place, rows, events, first_event, mine) for place, mine in places]
+    parts = [each for each in found if each is not None]
+    return described(parts) if parts else None
+
+
+def join_segments(folder: Path, rows: Rows, events: Rows, first_event: Numbers, mine: Mask) -> Joined | None:
+    """The same with the segments in *folder*, for the rows *mine*."""
     if not (folder / WATCHED).exists() or not (folder / SEGMENTS).exists():
         return None
     watched = read_watched(folder / WATCHED)
@@ -45,7 +77,7 @@ def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> di
     segments = np.memmap(folder / SEGMENTS, record, "r", shape=(count,)) if count else np.empty(0, record)
     found = [each for part in blocks(segments) for each in tapjoin.losses(as_bytes(part))]
     lost = np.array(found, np.int64).reshape(-1, 2)
-    order, chains, chain_key, tls, places = connections(rows, watched)
+    order, chains, chain_key, tls, places = connections(rows, watched, mine)
     times = np.zeros((len(rows), 4), np.int64)
     difference = histogram.empty()
     try:
@@ -69,7 +101,7 @@ def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers) -> di
     for part in blocks(segments):
         join.read(as_bytes(part))
     join.finish()
-    return joined(join, len(events), int(np.count_nonzero(times[:, 3])), difference)
+    return Joined(join, int(np.diff(first_event)[mine].sum()), int(np.count_nonzero(times[:, 3])), difference)
 
 
 def read_watched(path: Path) -> Watched:
@@ -87,15 +119,16 @@ def blocks(segments: npt.NDArray[Any]) -> Sequence[npt.NDArray[Any]]:
 
 
 def connections(
-    rows: Rows, watched: Watched
+    rows: Rows, watched: Watched, mine: Mask
 ) -> tuple[Numbers, Numbers, Numbers, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Arguments of `Join`. A connection is a row that did not reuse one, and the following rows that did."""
+    """Arguments of `Join` for the rows *mine*. A connection is a row that did not reuse one, and the following rows that
+    did.
+    """
     remote = np.array([*watched.remote, NONE], np.int64)
     encrypted = np.array([*watched.tls, False], np.uint8)
     target = np.minimum(rows["url"].astype(np.int64), len(watched.remote))
-    known = np.flatnonzero(
-        (rows["local_port"] > 0) & (rows["local_port"] < 1 << 16) & (rows["t_submit_start"] > 0) & (remote[target] >= 0)
-    )
+    has_port = (rows["local_port"] > 0) & (rows["local_port"] < 1 << 16)
+    known = np.flatnonzero(mine & has_port & (rows["t_submit_start"] > 0) & (remote[target] >= 0))
     place = remote[target[known]] << 16 | rows["local_port"][known].astype(np.int64)
     sorted_ = np.lexsort((rows["t_submit_start"][known], place))
     order, place = known[sorted_], place[sorted_]
@@ -110,30 +143,38 @@ def connections(
     return order, chains, key[begins].astype(np.int64), encrypted[target[order[new_key]]], places
 
 
-def joined(join: tapjoin.Join, events: int, wires: int, difference: Numbers) -> dict[str, Any]:
-    """The join's part of `tap` in run.json, `documents.run.Tap`."""
+def described(parts: Sequence[Joined]) -> dict[str, Any]:
+    """The join's part of `tap` in run.json, `documents.run.Tap`, of all *parts* together."""
+
+    def total(name: str) -> int:
+        return sum(getattr(part.join, name) for part in parts)
+
+    events, matched = sum(part.events for part in parts), total("joined") + total("narrowed")
+    difference = histogram.empty()
+    for part in parts:
+        histogram.add(difference, part.difference)
     unmatched = {
-        "lost": join.lost_events,
-        "gap": join.unsure,
-        "missing": join.missing,
-        "no_handshake": join.no_handshake,
-        "ambiguous_port": join.mixed,
-        "contradicted": join.late,
-        "no_segment": join.no_segment,
+        "lost": total("lost_events"),
+        "gap": total("unsure"),
+        "missing": total("missing"),
+        "no_handshake": total("no_handshake"),
+        "ambiguous_port": total("mixed"),
+        "contradicted": total("late"),
+        "no_segment": total("no_segment"),
     }
-    unmatched["not_watched"] = events - join.joined - join.narrowed - sum(unmatched.values())
+    unmatched["not_watched"] = events - matched - sum(unmatched.values())
     return {
         "events": events,
-        "joined": join.joined,
-        "narrowed": join.narrowed,
-        "matched_share": (join.joined + join.narrowed) / events if events else None,
+        "joined": total("joined"),
+        "narrowed": total("narrowed"),
+        "matched_share": matched / events if events else None,
         "unmatched": unmatched,
-        "before_bracket": join.early,
-        "requests_timed": wires,
-        "retransmitted": join.retransmitted,
-        "out_of_order": join.reordered,
-        "gaps": join.gaps,
-        "other_connections": join.strays,
+        "before_bracket": total("early"),
+        "requests_timed": sum(part.requests for part in parts),
+        "retransmitted": total("retransmitted"),
+        "out_of_order": total("reordered"),
+        "gaps": total("gaps"),
+        "other_connections": total("strays"),
         "against_kernel_stamps_us": {
             "n": histogram.total(difference),
             "p50": microseconds(histogram.percentile(difference, 0.5)),

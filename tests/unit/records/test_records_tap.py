@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fastllmload._ext.tap.segment import segment_dtype
+from fastllmload.documents.run import HostEntry
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.tap_times import SEGMENTS, WATCHED, Watched, join_tap, write_watched
@@ -73,7 +74,7 @@ class Wire:
             )  # fmt: skip
         return number
 
-    def join(self, folder: Path, remote: tuple[int, ...] = (0,), tls: tuple[bool, ...] = (False,)) -> Joined:
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         rows = np.zeros(len(self.rows), layout.REQUEST)
         for number, fields in enumerate(self.rows):
             for name, value in fields.items():
@@ -82,11 +83,18 @@ class Wire:
         for number, fields in enumerate(self.events):
             for name, value in fields.items():
                 events[name][number] = value
-        first = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(np.bincount(events["row"], minlength=len(rows)), out=first[1:])
-        folder.mkdir(exist_ok=True)
+        return rows, events
+
+    def write(self, folder: Path, remote: tuple[int, ...] = (0,), tls: tuple[bool, ...] = (False,)) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         np.array(sorted(self.segments, key=lambda each: each[0]), segment_dtype()).tofile(folder / SEGMENTS)
         write_watched(folder, Watched(remote=remote, tls=tls))
+
+    def join(self, folder: Path, remote: tuple[int, ...] = (0,), tls: tuple[bool, ...] = (False,)) -> Joined:
+        rows, events = self.arrays()
+        first = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(np.bincount(events["row"], minlength=len(rows)), out=first[1:])
+        self.write(folder, remote, tls)
         told = join_tap(folder, rows, events, first)
         assert told is not None
         assert told["joined"] + told["narrowed"] + sum(told["unmatched"].values()) == len(events)
@@ -472,6 +480,29 @@ def test_without_files_nothing_is_joined_and_wrong_files_are_reported(tmp_path: 
         (tmp_path / WATCHED).write_text(text)
         with pytest.raises(RunFolderError, match=WATCHED):
             join_tap(tmp_path, rows, events, first)
+
+
+def test_segments_of_each_host_are_joined_to_its_own_rows(tmp_path: Path) -> None:
+    """Two hosts used the same port at the same time by their own clocks, with answers at other times."""
+    wires = [simple(), Wire()]
+    wires[1].open(0)
+    wires[1].request(10 * MS)
+    wires[1].sends(10 * MS + 20 * US, 0)
+    answer(wires[1], [21 * MS, 32 * MS, 43 * MS, 54 * MS])
+    parts = [wire.arrays() for wire in wires]
+    alone = [wire.join(tmp_path / f"alone-{number}") for number, wire in enumerate(wires)]
+    rows, events = (np.concatenate([part[k] for part in parts]) for k in range(2))
+    rows["worker"], events["row"] = [0, 1], [0] * 4 + [1] * 4
+    for number, wire in enumerate(wires):
+        wire.write(tmp_path / "hosts" / str(number))
+    hosts = [HostEntry(host=number, workers=(number,)) for number in range(2)]
+    told = join_tap(tmp_path / "workers", rows, events, np.array([0, 4, 8]), hosts)
+    assert told is not None and (told["events"], told["joined"], told["requests_timed"]) == (8, 8, 2)
+    assert events["t_ns"].tolist() == [*alone[0].events["t_ns"], *alone[1].events["t_ns"]]
+    assert rows["t_wire"].tolist() == [int(one.rows["t_wire"][0]) for one in alone]
+    (tmp_path / "hosts" / "1" / WATCHED).unlink()
+    rest = join_tap(tmp_path / "workers", rows, events, np.array([0, 4, 8]), hosts)
+    assert rest is not None and rest["events"] == 4
 
 
 def test_bytes_at_random_are_joined_or_not(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def request_bounds(run: Run, population: Mask, tokens: TokenCounts) -> Mapping[s
     """Lower and upper values, in ns, of each request's latencies.
 
     A latency from the scheduled instant would be lower by the lag if the request had been sent in time. Where requests wait
-    for a slot, or all are due at once, they have no planned instants.
+    for a slot, or all are due at once, they have no planned instants. Planned instants are the driver's, so the error of the
+    clock of a host counts too.
     """
     early, selected = earliest(run), np.flatnonzero(population & (run.rows["t_any"] > 0))
     rows, any_, first, last = run.rows[selected], early.any[selected], early.first[selected], early.last[selected]
@@ -94,16 +95,20 @@ def request_bounds(run: Run, population: Mask, tokens: TokenCounts) -> Mapping[s
     load = run.document.config.load
     planned = load.concurrency is None and load.max_concurrency is None  # an open loop without a cap
     lag = np.maximum(rows["t_dispatch"] - rows["t_sched"], 0) if planned else 0
+    clock = run.clock_errors_ns(rows) if planned else 0
     answered = rows["t_first"] > 0  # the others are all reasoning
     return {
         "ttft": ((first - rows["t_submit"])[answered], (rows["t_first"] - began)[answered]),
-        "ttft_sched": ((first - rows["t_sched"] - lag)[answered], (rows["t_first"] - rows["t_sched"])[answered]),
+        "ttft_sched": (
+            (first - rows["t_sched"] - lag - clock)[answered],
+            (rows["t_first"] - rows["t_sched"] + clock)[answered],
+        ),
         "ttft_any": (any_ - rows["t_submit"], rows["t_any"] - began),
-        "ttft_any_sched": (any_ - rows["t_sched"] - lag, rows["t_any"] - rows["t_sched"]),
+        "ttft_any_sched": (any_ - rows["t_sched"] - lag - clock, rows["t_any"] - rows["t_sched"] + clock),
         "tpot": per_pause(rows["t_first"], first, rows["t_last"], last, spaced(run, tokens.timed)[selected] * answered),
         "tpot_any": per_pause(rows["t_any"], any_, rows["t_last"], last, spaced(run, tokens.output)[selected]),
         "e2e": (last - rows["t_submit"], rows["t_last"] - began),
-        "e2e_sched": (last - rows["t_sched"] - lag, rows["t_last"] - rows["t_sched"]),
+        "e2e_sched": (last - rows["t_sched"] - lag - clock, rows["t_last"] - rows["t_sched"] + clock),
     }
 
 

@@ -182,7 +182,7 @@ def hiccup_intervals(run: Run) -> Iterator[HistogramInterval]:
 def from_counts(part: npt.NDArray[np.void]) -> Words:
     """A histogram from counts alone; its minimum and maximum are those of their HDR buckets."""
     words = histogram.empty()
-    words[part["index"]] = part["count"]
+    np.add.at(words, part["index"], part["count"])  # intervals of two hosts may begin at one instant
     there = np.flatnonzero(words[: histogram.COUNTS])
     words[histogram.TOTAL] = words[: histogram.COUNTS].sum()
     words[histogram.MINIMUM] = histogram.percentile(words, 0.0) or 0

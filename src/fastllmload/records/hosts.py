@@ -1,0 +1,114 @@
+"""Joins what several hosts recorded: each in its own clock, moved into the driver's.
+
+`hosts/<h>/` of a run folder has the files of host h as they came home. They stay as they are, in the host's clock;
+`clock.npy` has the exchanges by which this clock is known in the driver's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+
+from fastllmload.arrays import Mask, Numbers, Rows
+from fastllmload.documents.run import ClockFacts, HostEntry
+from fastllmload.errors import RunFolderError
+from fastllmload.records import layout
+from fastllmload.records.host_clock import ClockFit, fit
+from fastllmload.records.npy import read_array
+
+HOSTS, CLOCK = "hosts", "clock.npy"
+LOST = "lost"  # status of a host that did not end by itself
+WORKERS = 1 << 16  # numbers of workers that a row can have
+TIMES = tuple(name for name in layout.REQUEST.names or () if name.startswith("t_"))
+EVENTS_AT_ONCE = 1 << 20
+Hosts = Sequence[HostEntry]
+Clocks = Mapping[int, ClockFit]
+
+
+def host_folder(folder: Path, host: HostEntry) -> Path:
+    return folder / HOSTS / str(host.host)
+
+
+def read_clocks(folder: Path, hosts: Hosts) -> dict[int, ClockFit]:
+    """The clocks of those *hosts* that could be compared with the driver's, by number."""
+    found = {}
+    for host in hosts:
+        exchanges = read_exchanges(folder, host)
+        if exchanges is not None:
+            with contextlib.suppress(ValueError):  # no exchange was quick enough, or they contradict each other
+                found[host.host] = fit(exchanges)
+    return found
+
+
+def read_exchanges(folder: Path, host: HostEntry) -> Numbers | None:
+    """int64[n, 4]: what clock.npy of *host* has; None without an exchange."""
+    found = read_array(host_folder(folder, host) / CLOCK, np.dtype(np.int64), (None, 4))
+    return None if found is None or not len(found) else found
+
+
+def with_clocks(folder: Path, hosts: Hosts) -> tuple[HostEntry, ...]:
+    """*hosts* with the facts of their clocks: the bound is the largest from the first to the last exchange."""
+    clocks = read_clocks(folder, hosts)
+    return tuple(
+        replace(host, clock=facts_of(clocks[host.host], read_exchanges(folder, host))) if host.host in clocks else host
+        for host in hosts
+    )
+
+
+def facts_of(clock: ClockFit, exchanges: Numbers | None) -> ClockFacts:
+    assert exchanges is not None  # the clock is made of them
+    ends = np.sort(exchanges[:, [0, 3]].ravel())
+    times = np.concatenate([ends, (ends[1:] + ends[:-1]) // 2])  # between two exchanges the bound may be larger
+    return ClockFacts(bound_ns=int(clock.bound_ns(times).max()), drift_ppm=clock.drift_ppm, exchanges=len(exchanges))
+
+
+def positions(hosts: Hosts, workers: Numbers | Rows) -> Numbers:
+    """The position in *hosts* of the host of each of *workers*; -1 for workers of none."""
+    table = np.full(WORKERS, -1, np.int64)
+    for position, host in enumerate(hosts):
+        table[list(host.workers)] = position
+    found: Numbers = table[workers]
+    return found
+
+
+def of_lost(hosts: Hosts, workers: Numbers | Rows) -> Mask:
+    """Which of *workers* were on a host that was lost."""
+    lost = np.array([*(host.status == LOST for host in hosts), False])
+    found: Mask = lost[positions(hosts, workers)]
+    return found
+
+
+def to_driver_clock(rows: Rows, events: Rows, hosts: Hosts, clocks: Clocks) -> None:
+    """Move *rows* and their *events* into the driver's clock, each request by one number: that of its dispatch.
+
+    So a latency within a request stays what its host measured. RunFolderError for rows of a host whose clock is not known.
+    """
+    shifts = np.zeros(len(rows), np.int64)
+    at = positions(hosts, rows["worker"])
+    for position, host in enumerate(hosts):
+        mine = np.flatnonzero((at == position) & (rows["t_dispatch"] > 0))
+        if not len(mine):
+            continue
+        if host.host not in clocks:
+            raise RunFolderError(
+                "host-clock-missing",
+                f"the times of {len(mine):,} requests of host {host.host} ({host.name}) cannot be placed: "
+                f"{HOSTS}/{host.host}/{CLOCK} does not compare its clock with the driver's",
+            )
+        dispatched = rows["t_dispatch"][mine].astype(np.int64)
+        shifts[mine] = clocks[host.host].offset_ns(dispatched)
+    for name in TIMES:
+        times = rows[name]
+        times[:] = np.where(times > 0, times + shifts, times)
+    for begin in range(0, len(events), EVENTS_AT_ONCE):
+        part = events[begin : begin + EVENTS_AT_ONCE]
+        part["t_ns"] += shifts[part["row"]]
+
+
+def mark_lost(rows: Rows, hosts: Hosts) -> None:
+    """Give requests that were in flight on a host that was lost the status `host_lost`."""
+    rows["status"][(rows["status"] == layout.IN_FLIGHT) & of_lost(hosts, rows["worker"])] = layout.HOST_LOST
