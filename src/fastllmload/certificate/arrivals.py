@@ -40,12 +40,12 @@ def rates(sends: Sends, window: MeasuredWindow) -> dict[str, float | None]:
 
 
 def arrival_tests(sends: Sends) -> ArrivalTests:
-    """Figures of `schedule` and `sends`, and their distance; none outside an open loop or below 100 gaps.
+    """Figures of `schedule` and `sends`, and their distance; none outside an open loop, below 100 gaps, or of some hosts.
 
     Only releases whose instants were drawn form an arrival process; turns that follow replies are left out.
     """
     scheduled = sends.starts()
-    if not sends.arrivals.open_loop or int(scheduled.sum()) <= FEWEST:
+    if not sends.arrivals.open_loop or sends.partial or int(scheduled.sum()) <= FEWEST:
         return ArrivalTests()
     arrivals, released = sends.arrivals, np.sort(sends.t_dispatch[scheduled])
     t_sched, dispatch = at_constant_rate(sends.t_sched[scheduled], arrivals), at_constant_rate(released, arrivals)
@@ -201,7 +201,9 @@ SECTIONS = 50
 
 
 def schedule_lag(sends: Sends, window: MeasuredWindow) -> ScheduleLag:
-    """Of all releases; the drift is a Theil-Sen slope over the medians of sections."""
+    """Of all releases; the drift is a Theil-Sen slope over the medians of sections. Early is only what the clock's error
+    does not explain.
+    """
     lag = sends.t_dispatch - sends.t_sched
     if not len(lag):
         return ScheduleLag(n=0)
@@ -214,7 +216,7 @@ def schedule_lag(sends: Sends, window: MeasuredWindow) -> ScheduleLag:
         p99=float(p99) / 1e3,
         p999=float(p999) / 1e3,
         max=float(lag.max()) / 1e3,
-        early_share=float(np.mean(lag < -EARLY_NS)),
+        early_share=float(np.mean(lag < -EARLY_NS - sends.clock_ns)),
         drift_us_per_s=slope,
         drift_us=None if slope is None else slope * window.seconds,
     )

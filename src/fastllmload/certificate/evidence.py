@@ -70,7 +70,9 @@ class Sends:
     *not_sent*: planned in the window and never dispatched. *all_dispatch*: every dispatch of the phase, for the rate.
     *cap*: --max-concurrency of an open loop. *first_fill*: a closed loop's first C dispatches, judged by spread only.
     *follows*: which releases are turns that follow a reply (None: none); they have a lag, but do not belong to the arrival
-    process. *classes*: name, number and process of each request class, where the plan mixes several.
+    process. *classes*: name, number and process of each request class, where the plan mixes several. *partial*: they are
+    those of some hosts only, so that their instants are not an arrival process. *clock_ns*: how far their times may lie from
+    the clock of the schedule.
     """
 
     arrivals: ArrivalEvidence
@@ -83,6 +85,8 @@ class Sends:
     follows: Mask | None = None
     request_class: npt.NDArray[np.uint16] | None = None
     classes: tuple[tuple[str, int, ArrivalEvidence], ...] = ()
+    partial: bool = False
+    clock_ns: int = 0
 
     def starts(self) -> Mask:
         """Releases whose instants were drawn before time zero."""
@@ -173,12 +177,30 @@ class Stamps:
 
 
 @dataclass(frozen=True)
+class AmongHosts:
+    """Figures of a run over many hosts; None: not known, or of a run of one.
+
+    Of one host: *lost* before the run ended, *late* at time zero, *ttft_distance*: how far its median TTFT is from that of
+    the middle host, as a share, 0 where it may be chance, and *clock_bound_us*. Of all together: *excluded* hosts, and
+    *clock_in_gaps*: the largest error of their clocks over the mean gap between arrivals.
+    """
+
+    lost: int | None = None
+    late: int | None = None
+    ttft_distance: float | None = None
+    clock_bound_us: float | None = None
+    excluded: int | None = None
+    clock_in_gaps: float | None = None
+
+
+@dataclass(frozen=True)
 class CertificateEvidence:
     """The complete input of `judge_evidence`.
 
     *no_fd*, *no_port*, *no_memory*: requests that failed for lack of a descriptor, a port or memory. *plan_lead_ns*: from
     the plan's last byte to the first release of the phase. *figures*: the headline figures with their bounds. *seconds*: the
     worst seconds of the window (`per_second.summarize`). *ok*: successful requests of the phase; None where none failed.
+    *among_hosts*: of a run over many hosts only.
     """
 
     window: MeasuredWindow
@@ -195,3 +217,4 @@ class CertificateEvidence:
     seconds: SecondsJudged = field(default_factory=SecondsJudged)
     plan_lead_ns: int | None = None
     ok: int | None = None
+    among_hosts: AmongHosts = AmongHosts()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload.certificate import arrivals, attribution, criteria, usage
+from fastllmload.certificate import arrivals, attribution, criteria, hosts, usage
 from fastllmload.certificate import figures as headlines
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.error_bounds import latency_error_bar_us, stamp_figures
@@ -16,6 +17,8 @@ from fastllmload.certificate.evidence import CertificateEvidence, Figures, Sends
 from fastllmload.certificate.run_evidence import from_run
 from fastllmload.documents.certificate import ArrivalTests, Certificate, GapTests, Reason, ScheduleLag
 from fastllmload.documents.fields import Number, known
+from fastllmload.documents.run import HostEntry
+from fastllmload.documents.write import values
 from fastllmload.records.run import Run
 
 SECOND = 1_000_000_000
@@ -62,7 +65,28 @@ SMALLEST_P = 1e-300
 
 def judge(run: Run) -> Certificate:
     """The `certificate` object of run.json."""
-    return judge_evidence(from_run(run))
+    return judge_hosts(run)[0]
+
+
+def judged(run: Run) -> dict[str, Any]:
+    """`certificate` of run.json, and `hosts` of a run over many."""
+    certificate, entries = judge_hosts(run)
+    return {"certificate": values(certificate), **({"hosts": values(entries)} if entries else {})}
+
+
+def judge_hosts(run: Run) -> tuple[Certificate, tuple[HostEntry, ...]]:
+    """The certificate, and the hosts of a run over many, each with its own."""
+    if not run.document.hosts:
+        return judge_evidence(from_run(run)), ()
+    each: dict[int, Certificate] = {}
+    ttft: dict[int, Number] = {}
+    distances = hosts.ttft_distances(run)
+    for host in run.document.judged_hosts:
+        own = hosts.run_of_host(run, host)
+        ttft[host.host] = own.document.metric("ttft").p50
+        each[host.host] = judge_evidence(hosts.evidence_of_host(from_run(own, host), host, distances.get(host.host)))
+    whole = hosts.together(judge_evidence(hosts.evidence_of_run(from_run(run), run)), each)
+    return replace(whole, verdict=criteria.verdict(list(whole.reasons))), hosts.results(run, each, ttft)
 
 
 def judge_evidence(evidence: CertificateEvidence) -> Certificate:
@@ -150,7 +174,7 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
     sends, entries = evidence.sends, measured.workers
     sampled = bool(entries) and all(worker.cpu_share is not None for worker in entries)
     return {
-        "releases": len(sends.t_sched) + len(sends.first_fill),
+        "releases": None if sends.partial else len(sends.t_sched) + len(sends.first_fill),
         # Without an answer the run has no window, so no samples of it.
         "sampled_workers": None if evidence.ok == 0 else int(sampled),
         **lag_figures(sends, measured.schedule_lag_us or ScheduleLag()),
@@ -178,6 +202,12 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
         "port_headroom": known(measured.ports.port_headroom),
         "disk_full": int(evidence.disk_full),
         "headroom": known(measured.headroom),
+        "host_lost": evidence.among_hosts.lost,
+        "host_late": evidence.among_hosts.late,
+        "hosts_excluded": evidence.among_hosts.excluded,
+        "clock_bound_us": evidence.among_hosts.clock_bound_us,
+        "clock_in_gaps": evidence.among_hosts.clock_in_gaps,
+        "ttft_distance": evidence.among_hosts.ttft_distance,
     }
 
 

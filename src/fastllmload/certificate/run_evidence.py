@@ -37,14 +37,15 @@ from fastllmload.certificate.usage import largest_target_share, overlapping
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import LoadDescription, PlanDescription
 from fastllmload.documents.read import convert
-from fastllmload.documents.run import Watch
+from fastllmload.documents.run import HostEntry, Watch
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest
-from fastllmload.metrics.run.window import read_slowly, window_of
+from fastllmload.metrics.run.window import read_slowly, unsent, window_of
 from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
+from fastllmload.records.hosts import HOSTS, read_clocks
 from fastllmload.records.run import Run
 from fastllmload.settings import Load
 
@@ -54,8 +55,10 @@ BATCH_NS = 1_000_000  # events of one read that came within this time were sent 
 TIMED = (layout.EVENT_CONTENT, layout.EVENT_WHITESPACE, layout.EVENT_REASONING, layout.EVENT_TOOL, layout.EVENT_REFUSAL)
 
 
-def from_run(run: Run) -> CertificateEvidence:
-    """The evidence of the measure phase. RunFolderError when a file of the run is damaged."""
+def from_run(run: Run, host: HostEntry | None = None) -> CertificateEvidence:
+    """The evidence of the measure phase; *host*: the only one whose requests *run* has, of a run over many. RunFolderError
+    when a file of the run is damaged.
+    """
     measured = window_of(run)
     window = (
         MeasuredWindow(0, 0)
@@ -66,7 +69,8 @@ def from_run(run: Run) -> CertificateEvidence:
     facts = run.document.watch
     per_worker = histograms(run)
     errors = rows["error"]
-    released = sends(run, rows, sending_window(run, rows, window))
+    partial = host is not None or bool(run.document.excluded_hosts)
+    released = replace(sends(run, rows, sending_window(run, rows, window)), partial=partial)
     records = worker_records(run, window, per_worker, facts)
     return CertificateEvidence(
         window=sending_window(run, rows, window),
@@ -74,7 +78,7 @@ def from_run(run: Run) -> CertificateEvidence:
         stamps=stamps(run, window, records),
         workers=records,
         seconds=summarize(seconds_of(run, window, released, records)),
-        host=host_record(run, facts),
+        host=host_record(run, facts, host),
         ceiling=None if facts.ceiling is None else msgspec.convert(plain(facts.ceiling), Ceiling),
         no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
         no_port=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_port"))),
@@ -182,26 +186,26 @@ def arrivals_of_settings(load: Load, zero_ns: int) -> ArrivalEvidence:
 
 def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
     """Releases of the measure phase ordered by t_sched; a closed loop's first fill is kept separately."""
-    arrivals = arrivals_of(run)
+    arrivals, clock_ns = arrivals_of(run), int(run.clock_errors_ns(rows).max(initial=0))
     dispatched = rows[rows["t_dispatch"] > 0]
     fill = np.zeros(len(dispatched), np.bool_)
     if arrivals.process == "closed" and len(dispatched):
-        fill = dispatched["t_sched"] <= max(arrivals.zero_ns, int(dispatched["t_sched"].min()))
+        fill = dispatched["t_sched"] <= max(arrivals.zero_ns, int(dispatched["t_sched"].min())) + clock_ns
     judged = dispatched[window.contains(dispatched["t_sched"]) & ~fill]
     judged = judged[np.argsort(judged["t_sched"], kind="stable")]
-    unsent = rows["t_sched"][(rows["t_dispatch"] == 0) & (rows["status"] == layout.NOT_SENT)]
     cap = run.document.config.load.max_concurrency
     return Sends(
         arrivals=arrivals,
         t_sched=judged["t_sched"].astype(np.int64),
         t_dispatch=judged["t_dispatch"].astype(np.int64),
         all_dispatch=dispatched["t_dispatch"].astype(np.int64),
-        not_sent=int(window.contains(unsent).sum()),
+        not_sent=int(window.contains(rows["t_sched"][unsent(rows)]).sum()),
         cap=cap,
         first_fill=dispatched["t_dispatch"][fill].astype(np.int64),
         follows=judged["turn"] > 0 if (judged["turn"] > 0).any() else None,
         request_class=judged["request_class"],
         classes=class_arrivals(run, arrivals.zero_ns),
+        clock_ns=clock_ns,
     )
 
 
@@ -364,13 +368,18 @@ def throttled(run: Run, facts: Watch) -> bool:
     return bool(3 * int(taken) >= waited)
 
 
-def host_record(run: Run, facts: Watch) -> HostRecord:
-    stalls = run.array(monitor.STALLS, INT64, (None, 2))
+def host_record(run: Run, facts: Watch, host: HostEntry | None) -> HostRecord:
+    """What was watched of the machine; *host*: of a run over many."""
+    if host is None:
+        hiccups, stalls = monitor.HICCUP, run.array(monitor.STALLS, INT64, (None, 2))
+    else:
+        hiccups = f"{HOSTS}/{host.host}/{monitor.HICCUP}"
+        stalls = monitor.stalls_of_host(run.directory, host, read_clocks(run.directory, (host,)))
     sources = max(1, len(run.document.config.target.source_addresses))
     largest = largest_target_share(run)
     steal = np.array(facts.steal_samples or np.empty((0, 2)), np.int64).reshape(-1, 2)
     return HostRecord(
-        hiccups=run.array(monitor.HICCUP, INT64, (WORDS,)),
+        hiccups=run.array(hiccups, INT64, (WORDS,)),
         stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
         steal_share=known(facts.steal_share),
         steal_t_ns=np.ascontiguousarray(steal[:, 0]),

@@ -43,22 +43,28 @@ class RunStatus:
 
 def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) -> dict[str, Any]:
     """Complete run.json, save it and return it. On a full disk the workers' files are kept and read instead of merged."""
-    from fastllmload.certificate.judge import judge
+    from fastllmload.certificate.judge import judged
+    from fastllmload.certificate.monitor import join_watches
     from fastllmload.compliance.evidence import of_run
     from fastllmload.compliance.verdict import compliance_of
-    from fastllmload.documents.write import plain
+    from fastllmload.documents.write import plain, values
     from fastllmload.metrics.run.measure import measure
     from fastllmload.records.error_texts import read_texts
+    from fastllmload.records.hosts import read_clocks, with_clocks
     from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
-    from fastllmload.records.run import load
+    from fastllmload.records.run import hosts_of, load
     from fastllmload.report.documents.forms import write_reports
     from fastllmload.telemetry.summary import added
 
     remove_empty_workers(folder)
     folder.manifest["error_texts"] = plain(read_texts(folder.path))
+    hosts = with_clocks(folder.path, hosts_of(folder.manifest))
+    if hosts:
+        folder.manifest["hosts"] = values(hosts)
+        join_watches(folder.path, hosts, read_clocks(folder.path, hosts))
     try:
-        merge_workers(folder.path, planned_phases(folder, phases), tap=folder.manifest.get("tap"))
+        merge_workers(folder.path, planned_phases(folder, phases), tap=folder.manifest.get("tap"), hosts=hosts)
     except HostLimitError as problem:
         run_status.disk_full = True
         folder.manifest["incidents"].append(str(problem))
@@ -70,7 +76,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     folder.manifest.update(measure(run))
     folder.manifest.update(added(run, folder.manifest))
     run = replace(run)  # each step reads the document with what the step before has added
-    folder.manifest["certificate"] = plain(judge(run))
+    folder.manifest.update(judged(run))
     folder.manifest["status"] = run_status.status
     folder.save()  # the measurements are saved before the compliance checks run
     run = replace(run)

@@ -154,6 +154,19 @@ def measure_intact(run: Run) -> dict[str, Any]:
     }
 
 
+def headline_metrics(run: Run) -> dict[str, Metric]:
+    """Only the latencies that have bounds, of a run that need not be complete, such as one host's part."""
+    run = run.intact
+    chosen = populations(run, window_of(run))
+    tokens = count_tokens(run)
+    count_chunks(run, chosen.measured, tokens)
+    times = token_times(run, chosen.submitted, tokens)
+    gaps = pooled(run, chosen.latency, tokens, times)
+    metrics = {**latency_metrics(run, chosen, tokens), **gap_metrics(times, gaps)}
+    bounds = bounds_of(run, chosen.latency, tokens, gaps)
+    return {name: replace(metrics[name], bounds=each) for name, each in bounds.items()}
+
+
 def without_lost(found: dict[str, Any], run: Run) -> dict[str, Any]:
     """*found* (the result of `measure`) with null for every figure that needs a damaged file of *run*."""
     damage = run.lost(EVENTS, TEXT)

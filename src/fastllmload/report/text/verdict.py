@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fastllmload.certificate.per_second import BRACKET_US, CPU_SHARE, LAG_US
@@ -66,8 +66,15 @@ REMEDIES = {
     "port_headroom": "Add source addresses (--source-address) or target addresses.",
     "disk_full": "Free space on the disk of the run folder, or use a faster disk, and run again.",
     "uncertain_figure": "Give the client its own cores (--pin), or use --timestamps tap, and run again.",
+    "host_lost": "See the incidents for what became of the host, and run again.",
+    "host_late": "Run again; see fastllmload doctor for what the host lacks.",
+    "host_excluded": "Run again without the host before you quote a throughput.",
+    "clock_bound": "Use a quieter network between the host and the driver, and run again.",
+    "clock_in_gaps": "Nothing, unless arrivals are to be exact across hosts: then use fewer hosts.",
+    "uneven_ttft": "Compare the networks of the hosts; fastllmload report --exclude-host leaves one out.",
     "headroom": "Add workers or hosts before you report this as the target's capacity.",
 }
+HOSTS_SHOWN = 3
 REMEDY_OF_TIMESTAMPS = (
     "Use --timestamps tap, which needs CAP_NET_RAW (fastllmload doctor): it stamps each segment when it arrives."
 )
@@ -98,12 +105,25 @@ def simulated(document: RunDocument) -> bool:
 
 
 def incomplete(document: RunDocument | ProcedureDocument) -> list[Headline]:
-    if document.status == DONE:
-        return []
-    ended = "killed" if document.status in (RUNNING, KILLED) else "stopped early"
-    return [
-        Headline(f"INCOMPLETE ({document.status or 'no status'})", f"{ended}; the figures are of what was measured")
+    """That the figures are not those of all requests: the run did not end as planned, or hosts are excluded."""
+    found = []
+    if document.status != DONE:
+        ended = "killed" if document.status in (RUNNING, KILLED) else "stopped early"
+        mark = f"INCOMPLETE ({document.status or 'no status'})"
+        found.append(Headline(mark, f"{ended}; the figures are of what was measured"))
+    if isinstance(document, RunDocument) and document.excluded_hosts:
+        mark = f"WITHOUT {host_names(document, document.excluded_hosts)}"
+        found.append(Headline(mark, "no figure has their requests, but the target had their load"))
+    return found
+
+
+def host_names(document: RunDocument, numbers: Sequence[int]) -> str:
+    """`host 2 (node-17), host 4 (node-19) and 3 more`."""
+    names = {host.host: host.name for host in document.hosts}
+    shown = [
+        f"host {number}" + (f" ({names[number]})" if names.get(number) else "") for number in numbers[:HOSTS_SHOWN]
     ]
+    return ", ".join(shown) + (f" and {len(numbers) - HOSTS_SHOWN} more" if len(numbers) > HOSTS_SHOWN else "")
 
 
 def cold_start(document: RunDocument | None) -> list[Headline]:
@@ -120,7 +140,7 @@ def verdict(document: RunDocument) -> Verdict:
     nothing = any(reason.code == "nothing_measured" for reason in certificate.reasons)
     meaning = NOTHING_MEASURED if nothing else MEANINGS.get(word, NO_MEANING)
     reasons = [
-        VerdictReason(one.severity or "note", reason_text(one), remedy(one.code, one.cause))
+        VerdictReason(one.severity or "note", reason_text(one, document), remedy(one.code, one.cause))
         for one in reasons_of(document)
     ]
     competitors = certificate.host.competitors
@@ -135,9 +155,10 @@ def reasons_of(document: RunDocument) -> tuple[Reason, ...]:
     return tuple(sorted(found, key=lambda reason: SEVERITIES.get(reason.severity, 0)))
 
 
-def reason_text(reason: Reason) -> str:
-    """The sentence of a reason of the certificate, with its code."""
-    return coded(reason.code, reason.text) if reason.text and reason.code else reason.text or reason.code
+def reason_text(reason: Reason, document: RunDocument) -> str:
+    """The sentence of a reason of the certificate, with the hosts that it is about, and its code."""
+    text = coded(reason.code, reason.text) if reason.text and reason.code else reason.text or reason.code
+    return f"{host_names(document, reason.hosts)}: {text}" if reason.hosts else text
 
 
 def remedy(code: str | None, cause: str | None = "generator") -> str:
@@ -175,9 +196,10 @@ def p99_error(certificate: Certificate, metrics: Sequence[str]) -> tuple[float, 
     return None if value is None or share is None else (value * share * 1e3, share)
 
 
-def busiest_share(certificate: Certificate) -> float | None:
-    """Share of a core that the busiest worker used."""
-    return max((share for each in certificate.workers if (share := known(each.cpu_share)) is not None), default=None)
+def busiest_share(certificate: Certificate, workers: Collection[int] | None = None) -> float | None:
+    """Share of a core that the busiest worker used, of all or of *workers*."""
+    chosen = [each for each in certificate.workers if workers is None or each.worker in workers]
+    return max((share for each in chosen if (share := known(each.cpu_share)) is not None), default=None)
 
 
 def headroom_text(certificate: Certificate) -> str:

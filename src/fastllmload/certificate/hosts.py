@@ -1,0 +1,222 @@
+"""Judges the hosts of a run over many: each by its own evidence, then how they compare, then all together.
+
+A host is judged as a run of its own requests, workers and watch. What is about the schedule of all, such as its gaps, is
+judged of the run alone. The verdict of the run is that of the worst host, or a worse one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace as with_fields
+
+import numpy as np
+from msgspec.structs import replace
+
+from fastllmload.arrays import Floats, Mask, Numbers, Rows
+from fastllmload.certificate.criteria import SEVERITY
+from fastllmload.certificate.evidence import AmongHosts, CertificateEvidence, Sends, Window
+from fastllmload.documents.certificate import Certificate, HostDelays, PortUsage, Reason
+from fastllmload.documents.fields import Number, known
+from fastllmload.documents.run import HostEntry
+from fastllmload.documents.write import plain, values
+from fastllmload.metrics.run.measure import headline_metrics
+from fastllmload.metrics.run.window import populations, unsent, window_of
+from fastllmload.records import layout
+from fastllmload.records.hosts import LOST, positions
+from fastllmload.records.run import Run
+
+LATE = "late"  # status of a host
+# Codes of reasons that are taken from the evidence of the complete run; all others from those of the hosts
+OF_THE_RUN = frozenset(
+    ("no_releases", "nothing_measured", "rate", "capped", "schedule_shape", "quantised_sends", "clumped_sends",
+     "dispersion", "uncertain_figure", "disk_full", "host_excluded", "clock_in_gaps")
+)  # fmt: skip
+SURE = 5.0  # standard deviations: by chance less than once in a million comparisons
+BLOCK = 16  # requests of each host that are compared at a time
+COMPETITORS = 5
+
+
+def run_of_host(run: Run, host: HostEntry) -> Run:
+    """*run* as if *host* had sent alone: its requests, workers, samples and watch, and the headline figures of these."""
+    found = run_of_workers(run, np.isin(run.rows["worker"], host.workers), host.workers)
+    found = with_fields(found, manifest={**found.manifest, "hosts": [plain(host)], "watch": plain(host.watch)})
+    return with_fields(found, manifest={**found.manifest, "metrics": values(headline_metrics(found))})
+
+
+def without_hosts(run: Run, excluded: Sequence[int]) -> Run:
+    """*run* without the requests, workers and samples of the hosts with the numbers *excluded*, as run.json then says."""
+    kept = [host for host in run.document.hosts if host.host not in excluded]
+    workers = [number for host in kept for number in host.workers]
+    gone = [number for host in run.document.hosts if host.host in excluded for number in host.workers]
+    found = run_of_workers(run, ~np.isin(run.rows["worker"], gone), workers)
+    return with_fields(found, manifest={**found.manifest, "excluded_hosts": list(excluded)})
+
+
+def run_of_workers(run: Run, mine: Mask, workers: Sequence[int]) -> Run:
+    """*run* with the rows *mine*, and of run.json and the samples only the *workers*, and the simulated engine."""
+    samples = run.samples
+    if samples is not None:
+        samples = samples[np.isin(samples["worker"], workers) | (samples["worker"] < 0)]
+    entries = [entry for entry in run.manifest.get("workers") or () if entry["worker"] in workers]
+    return with_fields(run.selected(mine), samples=samples, manifest={**run.manifest, "workers": entries})
+
+
+def evidence_of_host(evidence: CertificateEvidence, host: HostEntry, distance: float | None) -> CertificateEvidence:
+    """*evidence* of a host's own run, with how the host compares with the others."""
+    bound = None if host.clock is None else known(host.clock.bound_ns)
+    among = AmongHosts(
+        lost=int(host.status == LOST),
+        late=int(host.status == LATE),
+        ttft_distance=distance,
+        clock_bound_us=None if bound is None else bound / 1e3,
+    )
+    return with_fields(evidence, among_hosts=among)
+
+
+def evidence_of_run(evidence: CertificateEvidence, run: Run) -> CertificateEvidence:
+    """*evidence* of the complete run, with what only all hosts together show."""
+    among = AmongHosts(
+        excluded=len(run.document.excluded_hosts),
+        clock_in_gaps=clock_in_gaps(run.document.judged_hosts, evidence.sends, evidence.window),
+    )
+    return with_fields(evidence, among_hosts=among)
+
+
+def clock_in_gaps(hosts: Sequence[HostEntry], sends: Sends, window: Window) -> float | None:
+    """The largest error of the clocks over the mean gap between arrivals; None with one host, and outside an open loop."""
+    bounds = [bound for host in hosts if host.clock is not None and (bound := known(host.clock.bound_ns)) is not None]
+    arrived = int(window.contains(sends.all_dispatch).sum())
+    if len(hosts) < 2 or not bounds or not arrived or window.seconds <= 0 or not sends.arrivals.open_loop:
+        return None
+    return max(bounds) / 1e9 * arrived / window.seconds
+
+
+def ttft_distances(run: Run) -> dict[int, float]:
+    """By host: how far its median TTFT is from that of the middle host, as a share; 0 where it may be chance.
+
+    Requests of one target and class that were sent at about the same time are compared, so that what differs between these
+    does not count; those of one conversation count together, because they resemble each other.
+    """
+    hosts, rows = run.document.judged_hosts, run.rows[populations(run, window_of(run)).latency]
+    rows = rows[rows["t_first"] > 0]
+    if len(hosts) < 2 or not len(rows):
+        return {}
+    ttft = (rows["t_first"] - rows["t_submit"]).astype(np.float64)
+    relative = ttft / np.maximum(medians_nearby(rows, ttft, BLOCK * len(hosts)), 1.0)
+    at = positions(hosts, rows["worker"])
+    each = {host.host: np.flatnonzero(at == position) for position, host in enumerate(hosts)}
+    medians = {number: float(np.median(relative[mine])) for number, mine in each.items() if len(mine)}
+    middle = sorted(medians, key=lambda number: medians[number])[(len(medians) - 1) // 2]  # of two the faster one
+    found = {}
+    for number, median in medians.items():
+        mine = each[number]
+        # The middle itself is only known as well as a median of its requests.
+        chance = float(np.sqrt(1 + len(mine) / len(each[middle])))
+        sure = deviation(relative[mine] - medians[middle], rows["session"][mine]) > SURE * chance
+        found[number] = abs(median / medians[middle] - 1) if sure else 0.0
+    return found
+
+
+def medians_nearby(rows: Rows, ttft: Floats, block: int) -> Floats:
+    """For each row the median *ttft* of the *block* rows of its target and class that were submitted at about its time; at
+    the end of a class, of the last *block* rows.
+    """
+    order = np.lexsort((rows["t_submit"], rows["request_class"], rows["url"]))
+    kind = rows["url"][order].astype(np.int64) << 16 | rows["request_class"][order]
+    begins = np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))
+    found = np.empty(len(rows))
+    for group in np.split(order, begins[1:]):
+        full, rest = np.split(group, [len(group) // block * block])
+        if len(full):
+            found[full] = np.repeat(np.median(ttft[full].reshape(-1, block), axis=1), block)
+        if len(rest):
+            found[rest] = np.median(ttft[group[-block:]])
+    return found
+
+
+def deviation(differences: Floats, session: Numbers) -> float:
+    """How many standard deviations the number of values above 0 is from that of those below, by *session*."""
+    _, number = np.unique(session, return_inverse=True)
+    score = np.bincount(number, np.sign(differences))
+    spread = float(np.sqrt(score @ score))
+    return abs(float(score.sum())) / spread if spread else 0.0
+
+
+def results(
+    run: Run, certificates: Mapping[int, Certificate], ttft_p50_ms: Mapping[int, Number]
+) -> tuple[HostEntry, ...]:
+    """`hosts` of run.json with what was measured and judged of each; those that are excluded stay as they are."""
+    measured = run.rows[run.rows["phase"] == layout.MEASURE]
+    at = positions(run.document.hosts, measured["worker"][~unsent(measured)])
+    sent = np.bincount(at[at >= 0], minlength=len(run.document.hosts)).tolist()
+    return tuple(
+        replace(
+            host,
+            dispatched=dispatched,
+            share=dispatched / sum(sent) if sum(sent) else None,
+            ttft_p50_ms=ttft_p50_ms[host.host],
+            certificate=replace(certificates[host.host], workers=()),
+        )
+        if host.host in certificates
+        else host
+        for host, dispatched in zip(run.document.hosts, sent, strict=True)
+    )
+
+
+def together(whole: Certificate, certificates: Mapping[int, Certificate]) -> Certificate:
+    """The certificate of the run without its verdict: *whole* with the reasons of its hosts, their largest delays and their
+    least headroom.
+    """
+    each = list(certificates.values())
+    own = [reason for reason in whole.reasons if reason.code in OF_THE_RUN]
+    reasons = sorted([*reasons_of_hosts(certificates), *own], key=lambda reason: -SEVERITY.index(reason.severity))
+    return replace(
+        whole,
+        reasons=tuple(reasons),
+        generator_limited=any(reason.limits_generator for reason in reasons),
+        host=largest_delays([one.host for one in each]),
+        ports=PortUsage(
+            connections_max=total(one.ports.connections_max for one in each),
+            fd_headroom=least(one.ports.fd_headroom for one in each),
+            ports=total(one.ports.ports for one in each),
+            port_headroom=least(one.ports.port_headroom for one in each),
+            no_fd=whole.ports.no_fd,
+            no_port=whole.ports.no_port,
+        ),
+        headroom=least(one.headroom for one in each),
+    )
+
+
+def reasons_of_hosts(certificates: Mapping[int, Certificate]) -> list[Reason]:
+    """One reason for each code and figure: that of the host where it is worst, with the numbers of all that have it."""
+    found: dict[tuple[str, str | None], list[tuple[int, Reason]]] = {}
+    for number, certificate in certificates.items():
+        for reason in certificate.reasons:
+            found.setdefault((reason.code, reason.figure), []).append((number, reason))
+    ranked = [sorted(same, key=lambda one: badness(one[1]), reverse=True) for same in found.values()]
+    return [replace(same[0][1], hosts=tuple(number for number, _ in same)) for same in ranked]
+
+
+def badness(reason: Reason) -> tuple[int, float]:
+    return SEVERITY.index(reason.severity), abs((known(reason.value) or 0.0) - (known(reason.limit) or 0.0))
+
+
+def largest_delays(each: Sequence[HostDelays]) -> HostDelays:
+    """The largest of each figure over all hosts, and the first competitors."""
+    names = [name for name in HostDelays.__struct_fields__ if name != "competitors"]
+    most = {name: largest(getattr(one, name) for one in each) for name in names}
+    others = dict.fromkeys(text for one in each for text in one.competitors)
+    return replace(HostDelays(), **most, competitors=tuple(others)[:COMPETITORS])
+
+
+def largest(numbers: Iterable[Number]) -> float | None:
+    return max((found for each in numbers if (found := known(each)) is not None), default=None)
+
+
+def least(numbers: Iterable[Number]) -> float | None:
+    return min((found for each in numbers if (found := known(each)) is not None), default=None)
+
+
+def total(numbers: Iterable[Number]) -> float | None:
+    given = [found for each in numbers if (found := known(each)) is not None]
+    return sum(given) if given else None
