@@ -15,6 +15,7 @@ from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, TokenCounts, cou
 from fastllmload.metrics.tokens.timeline import BEARING, on_timeline, stated_tokens, stretches
 from fastllmload.metrics.tokens.times import token_times
 from fastllmload.records import layout
+from fastllmload.records.hosts import positions
 from fastllmload.records.run import RowNames, Run
 
 TIMES = ("t_sched", "t_dispatch", "t_submit", "t_headers", "t_any", "t_first", "t_last", "t_end")
@@ -126,6 +127,17 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in output order
 }
 
 
+def _host(rows: Rows, source: Source, part: slice) -> Column:
+    """The host of each request, by its worker; null for a worker of none."""
+    at = positions(source.names.hosts, rows["worker"])
+    return Column(np.maximum(at, 0), at < 0, source.names.host_names())
+
+
+def columns_of(run: Run) -> dict[str, Make]:
+    """REQUEST_COLUMNS, of a run over many hosts with the host."""
+    return {**REQUEST_COLUMNS, "host": _host} if run.document.hosts else REQUEST_COLUMNS
+
+
 @dataclass(frozen=True)
 class Block:
     """Columns of the rows *part* of a run; *tokens* are the token counts of the run."""
@@ -143,7 +155,7 @@ def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) 
         (at, min(at + at_once, span.stop)) for span in spans for at in range(span.start, span.stop, at_once)
     ):
         part, rows = slice(begin, end), np.array(run.rows[begin:end])
-        yield Block(part, source.tokens, {name: make(rows, source, part) for name, make in REQUEST_COLUMNS.items()})
+        yield Block(part, source.tokens, {name: make(rows, source, part) for name, make in columns_of(run).items()})
 
 
 def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[list[Any] | None]]:

@@ -9,19 +9,19 @@ from typing import IO, Any
 import msgspec
 
 from fastllmload.documents.write import printable_json
-from fastllmload.export.columns import EVENTS_AT_ONCE, LISTS, REQUEST_COLUMNS, blocks, token_lists
+from fastllmload.export.columns import EVENTS_AT_ONCE, LISTS, blocks, columns_of, token_lists
 from fastllmload.records.run import Run
 
-SCALARS = tuple(REQUEST_COLUMNS)
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def record_blocks(run: Run) -> Iterator[list[dict[str, Any]]]:
-    """All requests by phase and request, in blocks; keys in the order of REQUEST_COLUMNS, null is None."""
+    """All requests by phase and request, in blocks; keys in the order of `columns_of`, null is None."""
+    scalars = tuple(columns_of(run))
     for block in blocks(run, events_at_once=EVENTS_AT_ONCE):
         lists = token_lists(run, block.part, block.tokens)
         columns = [column.to_list() for column in block.columns.values()] + [lists[name] for name in LISTS]
-        yield [dict(zip((*SCALARS, *LISTS), values, strict=True)) for values in zip(*columns, strict=True)]
+        yield [dict(zip((*scalars, *LISTS), values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def export_jsonl(run: Run, stream: IO[bytes]) -> None:
@@ -33,7 +33,7 @@ def export_jsonl(run: Run, stream: IO[bytes]) -> None:
 def export_csv(run: Run, stream: IO[str]) -> None:
     """Write a header line and one line per request; null is an empty cell."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(SCALARS)
+    writer.writerow(columns_of(run))
     for block in blocks(run):
         columns = [column.to_list() for column in block.columns.values()]
         writer.writerows([cell(value) for value in record] for record in zip(*columns, strict=True))

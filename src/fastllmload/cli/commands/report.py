@@ -42,19 +42,27 @@ FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "js
     "closed loop, a test or a search also without loads, rates and counts. Kept: latencies, model, hardware, --declare, "
     "--price-per-hour.",
 )
-def report(folder: Path, form: str, output: Path | None, redact: bool) -> int:
+@click.option(
+    "--exclude-host",
+    "excluded",
+    metavar="NAME",
+    multiple=True,
+    help="Measure and judge a run over many hosts again without this host, by name or number; repeatable. The folder keeps "
+    "its figures.",
+)
+def report(folder: Path, form: str, output: Path | None, redact: bool, excluded: tuple[str, ...]) -> int:
     """Report again on the run, or the procedure, in folder RUN; also on one that did not finish."""
     from fastllmload.procedure.reshow import saved_report
     from fastllmload.records.folder_lock import clean_up_killed
-    from fastllmload.report.documents.subject import subject_of
+    from fastllmload.report.documents.subject import subject_of, subject_without
 
     secrets = current_redactor()
-    found = saved_report(folder, form, redact)
+    found = None if excluded else saved_report(folder, form, redact)
     if found is not None:
         write(readable(secrets(found), form), output)
         return 0
     tidied = clean_up_killed(folder)
-    subject = subject_of(folder, redact)
+    subject = subject_without(folder, excluded, redact) if excluded else subject_of(folder, redact)
     if form == "terminal" and output is None:
         show(subject, secrets)
         refresh(subject, secrets)
@@ -95,7 +103,7 @@ def stored_document(subject: Subject) -> Mapping[str, Any]:
 
 def refresh(subject: Subject, secrets: Redactor) -> None:
     """Write the report files of a run's folder again; for a killed run, for the first time."""
-    if subject.is_procedure or subject.redacted:
+    if subject.is_procedure or subject.redacted or subject.excluded:
         return
     from fastllmload.report.documents.forms import write_again
 

@@ -82,6 +82,9 @@ def outcome(subject: Subject) -> Iterator[Block]:
     messages = results.error_text_table(document, "Error messages of the server")
     yield from (table for table in (failures, by_url, messages) if table is not None)
     yield results.client_table(document, "Generator health")
+    hosts = results.host_table(document, "Hosts")
+    if hosts is not None:
+        yield hosts
     yield verdict(document)
 
 

@@ -81,3 +81,4 @@ def sections(document: RunDocument) -> Iterator[tuple[str, Table | None]]:
     yield "Error messages of the server", results.error_text_table(document)
     yield "Throughput", results.throughput_table(document)
     yield "Client", results.client_table(document)
+    yield "Hosts", results.host_table(document)

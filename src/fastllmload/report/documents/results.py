@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fastllmload.documents.certificate import Certificate, Percentiles, ScheduleLag
 from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import ClassFairness, JainIndex, ObjectiveResult, RunDocument, TargetCounts
+from fastllmload.documents.run import ClassFairness, HostEntry, JainIndex, ObjectiveResult, RunDocument, TargetCounts
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import Cell, Table
 from fastllmload.report.text import tokens
@@ -24,7 +24,7 @@ from fastllmload.report.text.numbers import (
     some,
 )
 from fastllmload.report.text.traffic import unstreamed_answers
-from fastllmload.report.text.verdict import busiest_share, headroom_text, p99_error
+from fastllmload.report.text.verdict import NOT_JUDGED, busiest_share, headroom_text, p99_error
 
 LATENCIES = {  # metric: label
     "ttft": "TTFT",
@@ -188,7 +188,7 @@ def throughput_table(document: RunDocument, title: str = "") -> Table:
 
 NOT_OK = (
     "empty", "refused", "http_error", "rate_limited", "truncated", "timeout", "connection_error", "protocol_error",
-    "cancelled", "stream_error", "not_sent", "in_flight",
+    "cancelled", "stream_error", "host_lost", "not_sent", "in_flight",
 )  # fmt: skip
 
 
@@ -318,6 +318,41 @@ def _jain(indices: Sequence[JainIndex]) -> list[str]:
         if known(index.value) is not None
     ]
     return ["; ".join(found)] if found else []
+
+
+HOST_HEAD = (
+    "Host", "Requests", "TTFT P50 (ms)", "Lag P99 (us)", "Busiest worker", "Steal", "Clock within (us)", "Verdict",
+)  # fmt: skip
+
+
+def host_table(document: RunDocument, title: str = "") -> Table | None:
+    """One row per host, by number; None for a run of one."""
+    rows = [_host_row(document, host) for host in document.hosts]
+    return Table(title, HOST_HEAD, rows) if rows else None
+
+
+def _host_row(document: RunDocument, host: HostEntry) -> list[Cell]:
+    certificate, run = host.certificate or Certificate(), document.certificate or Certificate()
+    lag = certificate.schedule_lag_us or ScheduleLag()
+    bound = None if host.clock is None else known(host.clock.bound_ns)
+    return [
+        f"{host.host} {host.name or ''}".rstrip(),
+        percent(host.share),
+        quantity(host.ttft_p50_ms),
+        quantity(lag.p99),
+        percent(busiest_share(run, host.workers)),
+        percent(host.watch.steal_share),
+        quantity(None if bound is None else bound / 1e3),
+        host_verdict(document, host),
+    ]
+
+
+def host_verdict(document: RunDocument, host: HostEntry) -> str:
+    """`invalid, lost`, or that the host is excluded."""
+    if host.host in document.excluded_hosts:
+        return "excluded"
+    word = NOT_JUDGED if host.certificate is None else host.certificate.verdict or NOT_JUDGED
+    return word if host.status in (None, "ended") else f"{word}, {host.status}"
 
 
 def client_table(document: RunDocument, title: str = "") -> Table:

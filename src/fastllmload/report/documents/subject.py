@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from fastllmload.documents.fields import known
 from fastllmload.documents.procedure import ProcedureDocument, experiment_document
 from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import RunDocument
-from fastllmload.documents.write import plain
-from fastllmload.errors import RunFolderError
+from fastllmload.errors import InputError, RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records.integrity import EVENTS
 from fastllmload.records.run import DONE, Run, load, read_manifest
@@ -29,15 +28,48 @@ def document_of(folder: Path) -> dict[str, Any]:
     document = read_manifest(folder)
     if document.get("status") == DONE or document.get("metrics") is not None:
         return document
-    from fastllmload.certificate.judge import judge
+    run = load(folder)
+    return {**document, **({"hosts": run.manifest["hosts"]} if run.document.hosts else {}), **figures_of(run)}
+
+
+def figures_of(run: Run) -> dict[str, Any]:
+    """What run.json has of the rows and events of *run*, measured and judged now."""
+    from fastllmload.certificate.judge import judged
     from fastllmload.metrics.run.measure import measure
     from fastllmload.telemetry.summary import added
 
-    run = load(folder)
     measured = measure(run)
-    # The certificate needs all rows and events; without them no verdict is computed.
-    judged = {} if run.lost(EVENTS) else {"certificate": plain(judge(run))}
-    return {**document, **measured, **added(run.intact, measured), **judged}
+    found = {**measured, **added(run.intact, measured)}
+    if run.lost(EVENTS):  # the certificate needs all rows and events; without them no verdict is computed
+        return found
+    if run.document.excluded_hosts:  # what run.json has is of all hosts
+        run = replace(run, manifest={**run.manifest, **found})
+    return {**found, **judged(run)}
+
+
+def subject_without(folder: Path, names: Sequence[str], redacted: bool = False) -> Subject:
+    """The run in *folder* without the hosts of these *names* or numbers, measured and judged again. InputError for a name
+    of none.
+    """
+    excluded = host_numbers(load(folder).document, names)
+    subject = Subject(folder, {}, excluded=excluded)
+    run = subject.run
+    document = {**run.manifest, **figures_of(run), "compliance": None}  # the draft judges complete runs
+    return replace(subject, raw=withheld(document, of_a_search(folder)) if redacted else document, redacted=redacted)
+
+
+def host_numbers(document: RunDocument, names: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of the hosts with these *names*, or numbers as text."""
+    known = {str(host.host): host.host for host in document.hosts}
+    known |= {host.name: host.host for host in document.hosts if host.name is not None}
+    for name in names:
+        if name not in known:
+            there = ", ".join(known) or "none, as the run had one host only"
+            raise InputError("host-unknown", f"--exclude-host {name!r} is not a host of the run; its hosts: {there}")
+    found = tuple(sorted({known[name] for name in names}))
+    if len(found) == len(document.hosts):
+        raise InputError("hosts-all-excluded", "--exclude-host names every host of the run: nothing would be left")
+    return found
 
 
 PROCEDURE = "procedure.json"
@@ -50,13 +82,15 @@ ANSWERS = ("sustainable_load", "max_concurrency", "optimal_point", "peak_level")
 class Subject:
     """*raw*: the JSON of run.json or procedure.json; *redacted*: without what should not be public.
 
-    *best*: folder of the representative level of a procedure, None where no level finished.
+    *best*: folder of the representative level of a procedure, None where no level finished. *excluded*: numbers of hosts
+    whose requests are left out.
     """
 
     folder: Path
     raw: Mapping[str, Any]
     redacted: bool = False
     best: Path | None = None
+    excluded: tuple[int, ...] = ()
 
     @property
     def shown_folder(self) -> str:
@@ -89,7 +123,12 @@ class Subject:
         level = self.level
         if level is None:
             raise RunFolderError("run-not-begun", f"{self.folder} has no finished level to report on")
-        return load(level.folder)
+        found = load(level.folder)
+        if not self.excluded:
+            return found
+        from fastllmload.certificate.hosts import without_hosts
+
+        return without_hosts(found, self.excluded)
 
     @cached_property
     def level(self) -> Subject | None:

@@ -11,10 +11,10 @@ from fastllmload.documents.certificate import WorkerUsage
 from fastllmload.documents.fields import known as number
 from fastllmload.errors import RunFolderError
 from fastllmload.records.integrity import ROWS
-from fastllmload.records.run import SAMPLES
-from fastllmload.records.samples import SIMULATOR
+from fastllmload.records.samples import SAMPLES, SIMULATOR
 from fastllmload.report.blocks import Cell, Paragraph, Section, Table
 from fastllmload.report.charts import Axis, Chart, Rule, Series, is_known
+from fastllmload.report.documents.results import host_table
 from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.run_page.evidence import us
 from fastllmload.report.run_page.over_time import time_chart
@@ -58,7 +58,9 @@ def section(context: ReportContext) -> Section:
     charts = [_gaps(context), *_histograms(context)]
     if context.axis is not None:
         charts += [_stalls(context, context.axis), _cpu(context, context.axis)]
-    return Section("The client", [intro, *charts, *workers(context)], "client", "Client")
+    hosts = host_table(context.document, "Hosts")
+    tables = [*([] if hosts is None else [hosts]), *workers(context)]
+    return Section("The client", [intro, *charts, *tables], "client", "Client")
 
 
 def _gaps(context: ReportContext) -> Chart:

@@ -24,7 +24,7 @@ from fastllmload.report.blocks import (
     tone_of,
 )
 from fastllmload.report.documents.headlines import COLUMNS, headline_table
-from fastllmload.report.documents.results import MARK, few_samples_note
+from fastllmload.report.documents.results import MARK, few_samples_note, host_verdict
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.failures import error_classes, errors, failing_urls
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity, redaction_notice
@@ -53,6 +53,7 @@ from fastllmload.report.text.verdict import (
 
 WITH_INTERVAL = ("ttft", "ttft_any", "itl", "e2e")  # those whose intervals fit on a line
 OPTIONAL_COLUMNS = ("P95", "P90", "mean", "P99.9", "max")
+HOSTS = 16  # hosts that are shown
 ROOM = {"e2e_sched": 1, "stamps": 2, "ttft_sched": 3, "tpot_any": 4}  # lines left out first
 
 
@@ -76,6 +77,7 @@ def summary(document: RunDocument, folder: str | None = None) -> Iterator[Block]
     for place, text in enumerate(reasoning):
         yield Fact("" if place else "reasoning", [text], BELOW, overflow="wrap")
     yield from traffic_facts(document)
+    yield from hosts(document)
     redaction = redaction_notice(document.withheld)
     if redaction is not None:
         yield Paragraph(redaction)
@@ -109,7 +111,11 @@ def requests(document: RunDocument) -> Iterator[Fact]:
     share = f" ({quantity(100 * lost / (sent + lost))} %)" if sent is not None and lost else ""
     if failed is WITHHELD:  # the number is not public, but that some failed is reported
         share = f" ({percent(document.metric('success_rate').value)} of those in the window succeeded)"
-    unfinished = ((counts.in_flight, "cut off"), (counts.not_sent, "never sent"))  # of a run that was stopped early
+    unfinished = (  # of a run that was stopped early, or whose hosts were lost
+        (counts.in_flight, "cut off"),
+        (counts.not_sent, "never sent"),
+        (counts.host_lost, "of lost hosts"),
+    )
     parts = [(0, f"{count(ok)} ok, {count(failed)} failed{share}")]
     parts += [(1, f"{count(many)} {name}") for many, name in unfinished if known(many)]
     yield Fact("requests", ranked(parts))
@@ -228,6 +234,27 @@ def _limit(document: RunDocument, name: str, limit: Number) -> str:
     found, unit = known(limit), units.get(name)
     shown = NOT_KNOWN if found is None else f"{found:,.10g}"
     return f"{name} {shown} {unit}" if unit not in (None, "share") else f"{name} {shown}"
+
+
+def hosts(document: RunDocument) -> Iterator[Fact]:
+    """One line per host of a run over many; of more than HOSTS those that are not valid first."""
+    found = sorted(document.hosts, key=lambda host: host_verdict(document, host) == "valid")[:HOSTS]
+    for host in sorted(found, key=lambda host: host.host) if len(document.hosts) <= HOSTS else found:
+        certificate = host.certificate or Certificate()
+        lag = (certificate.schedule_lag_us or ScheduleLag()).p99
+        bound = None if host.clock is None else known(host.clock.bound_ns)
+        busiest = busiest_share(document.certificate or Certificate(), host.workers)
+        parts = [
+            (0, f"{host.name or NOT_KNOWN} {host_verdict(document, host)}"),
+            (1, f"{percent(host.share)} of requests"),
+            (2, f"lag P99 {quantity(lag)} us"),
+            (3, f"clock within {quantity(None if bound is None else bound / 1e3)} us"),
+            (4, f"worker {percent(busiest)}"),
+            (5, f"steal {percent(host.watch.steal_share)}"),
+        ]
+        yield Fact(f"host {host.host}", ranked(parts), BELOW, tone="" if certificate.verdict == "valid" else "bad")
+    if len(document.hosts) > HOSTS:
+        yield Fact("", [f"{len(document.hosts) - HOSTS} more hosts in run.json"], BELOW)
 
 
 def methodology(document: RunDocument) -> Iterator[Fact]:

@@ -1,0 +1,156 @@
+"""Reports and exports of a run over many hosts show each host and can leave one out; those of one host are as before."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_hosts import MS, MadeHost, MadeRun, later
+from refusals import says
+from synthetic_run import Shape, draw_requests, write_manifest, write_workers
+
+from fastllmload.cli import main as entry
+from fastllmload.documents.read import convert
+from fastllmload.documents.run import RunDocument
+from fastllmload.records.merge import merge_workers
+from fastllmload.records.run import RowNames, load
+from fastllmload.report.documents.results import host_table
+from fastllmload.report.render.terminal import screen_lines
+from fastllmload.report.terminal.summary import HOSTS, summary
+
+pytestmark = pytest.mark.slow
+
+SICK = 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three hosts; host 2 sent 20 ms late."""
+    made = MadeRun(
+        tmp_path_factory.mktemp("hosts"),
+        (MadeHost((0,)), MadeHost((1, 2), ahead_ns=-7_000_000_000_000), MadeHost((3,), ahead_ns=3_000_000_000)),
+    )
+    for request in made.of(3):
+        later(request, 20 * MS, "t_dispatch")
+    made.write(environment={"host": "driver-1"}, incidents=["host node-2 (10.0.0.2) was slow"])
+    made.conclude()
+    return made.folder
+
+
+Call = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def _own_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((sys, "excepthook"), (sys, "unraisablehook"), (entry.threading, "excepthook")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Standard output of a command; of one that is refused, standard error."""
+
+    def call(*words: object, refused: bool = False) -> str:
+        code = entry.main([str(word) for word in words])
+        said = capsys.readouterr()
+        assert code == (2 if refused else 0), said.err
+        return said.err if refused else said.out
+
+    return call
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown", "full", "html"])
+def test_every_host_is_shown_with_its_verdict(folder: Path, shown: Call, form: str) -> None:
+    text = shown("report", folder, "--as", form)
+    for number, word in enumerate(("valid", "valid", "invalid")):
+        lines = [line for line in text.replace("<tr>", "\n<tr>").splitlines() if f"node-{number}" in line]
+        assert any(word in line and (number == 2 or "invalid" not in line) for line in lines), lines
+    assert "host 2 (node-2):" in " ".join(text.split())
+
+
+def test_a_run_of_one_host_has_no_such_part(tmp_path: Path, shown: Call) -> None:
+    one_host(tmp_path)
+    assert host_table(load(tmp_path).document) is None
+    for form in ("markdown", "full", "html"):
+        assert "Hosts" not in shown("report", tmp_path, "--as", form)
+    assert "\nhost " not in shown("report", tmp_path)
+    assert "host" not in json.loads(shown("export", tmp_path).splitlines()[0])
+
+
+def one_host(folder: Path) -> None:
+    write_workers(folder, draw_requests(3, Shape(requests=50)), 2)
+    write_manifest(folder)
+    merge_workers(folder)
+
+
+def test_many_hosts_are_shown_from_the_worst_on() -> None:
+    hosts = [
+        {"host": k, "name": f"node-{k}", "workers": [k], "status": "ended",
+         "certificate": {"verdict": "invalid" if k == 77 else "valid"}}
+        for k in range(100)
+    ]  # fmt: skip
+    lines = [line.text for line in screen_lines(summary(convert({"hosts": hosts}, RunDocument)))]
+    mine = [line for line in lines if line.startswith("host ")]
+    assert len(mine) == HOSTS and mine[0].startswith("host 77") and "invalid" in mine[0]
+    assert any(f"{100 - HOSTS} more hosts" in line for line in lines)
+
+
+def test_names_of_hosts_are_redacted(folder: Path, shown: Call) -> None:
+    for form in ("terminal", "markdown", "full", "json"):
+        text = shown("report", folder, "--as", form, "--redact")
+        assert "node-" not in text and "10.0.0." not in text and "host-2" in text
+    document = json.loads(shown("report", folder, "--as", "json", "--redact"))
+    assert [(host["name"], host["address"]) for host in document["hosts"]] == [(f"host-{k}",) * 2 for k in range(3)]
+    assert document["hosts"][1]["certificate"]["verdict"] == "valid"
+
+
+def test_rows_have_their_host(folder: Path, shown: Call) -> None:
+    rows = [json.loads(line) for line in shown("export", folder).splitlines()]
+    names = {0: "node-0", 1: "node-1", 2: "node-1", 3: "node-2"}
+    assert all(row["host"] == names[row["worker"]] for row in rows) and len(rows) > 600
+    cells = list(csv.DictReader(io.StringIO(shown("export", folder, "--format", "csv"))))
+    assert [cell["host"] for cell in cells] == [row["host"] for row in rows]
+    redacted = [json.loads(line) for line in shown("export", folder, "--redact").splitlines()]
+    assert {row["host"] for row in redacted} == {"host-0", "host-1", "host-2"}
+
+
+def test_hosts_of_one_name_are_numbers(folder: Path) -> None:
+    run = load(folder)
+    run.manifest["hosts"][0]["name"] = "node-1"
+    assert RowNames(run.document).host_names() == [0, 1, "node-2"]
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown", "full", "minimum", "html", "json", "blog", "asiai"])
+def test_a_report_without_a_host_says_so(folder: Path, shown: Call, form: str) -> None:
+    """In every form; the files of the folder stay as they are."""
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    text = shown("report", folder, "--as", form, "--exclude-host", "node-2")
+    if form == "json":
+        document, run = json.loads(text), load(folder)
+        assert document["excluded_hosts"] == [SICK] and document["certificate"]["verdict"] == "suspect"
+        assert document["counts"]["planned"] == int((run.rows["worker"] < 3).sum()) < len(run.rows)
+        assert document["hosts"][SICK]["certificate"]["verdict"] == "invalid"
+    else:
+        assert "WITHOUT host 2 (node-2)" in text
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_hosts_are_excluded_by_name_or_number(folder: Path, shown: Call) -> None:
+    documents = [
+        json.loads(shown("report", folder, "--as", "json", "--exclude-host", name)) for name in ("node-2", "2")
+    ]
+    assert documents[0] == documents[1]
+    text = shown("report", folder, "--exclude-host", "node-9", refused=True)
+    assert says(text, "host-unknown", "node-9", "node-0")
+    every = [word for k in range(3) for word in ("--exclude-host", k)]
+    assert says(shown("report", folder, *every, refused=True), "hosts-all-excluded")
+
+
+def test_a_run_of_one_host_excludes_none(tmp_path: Path, shown: Call) -> None:
+    one_host(tmp_path)
+    assert says(shown("report", tmp_path, "--exclude-host", "0", refused=True), "host-unknown", "one host only")
