@@ -11,6 +11,7 @@ import pytest
 from summary_text import summary_lines
 from typed_documents import typed
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.errors import RunFolderError
 from fastllmload.report.documents import subject
 
@@ -24,7 +25,7 @@ def measuring(monkeypatch):
     asked = []
     core, judge = types.ModuleType("core"), types.ModuleType("judge")
     core.measure = lambda run: asked.append(run) or {"metrics": whole["metrics"], "completed": 3, "failed": 0}
-    judge.judge = lambda run: whole["certificate"]
+    judge.judged = lambda run: {"certificate": whole["certificate"]}
     summary = types.ModuleType("summary")
     summary.added = lambda run, measured: {"telemetry": None}
     monkeypatch.setitem(sys.modules, "fastllmload.telemetry.summary", summary)
@@ -34,6 +35,7 @@ def measuring(monkeypatch):
     class Whole(type(Path())):
         """Replaces the run of an undamaged folder."""
 
+        document = RunDocument()
         lost = staticmethod(lambda *names: None)
         intact = property(lambda self: self)
 

@@ -28,8 +28,7 @@ def document_of(folder: Path) -> dict[str, Any]:
     document = read_manifest(folder)
     if document.get("status") == DONE or document.get("metrics") is not None:
         return document
-    run = load(folder)
-    return {**document, **({"hosts": run.manifest["hosts"]} if run.document.hosts else {}), **figures_of(run)}
+    return {**document, **figures_of(load(folder))}
 
 
 def figures_of(run: Run) -> dict[str, Any]:
