@@ -181,13 +181,14 @@ class AmongHosts:
     """Figures of a run over many hosts; None: not known, or of a run of one.
 
     Of one host: *lost* before the run ended, *late* at time zero, *ttft_distance*: how far its median TTFT is from that of
-    the middle host, as a share, 0 where it may be chance, and *clock_bound_us*. Of all together: *excluded* hosts, and
-    *clock_in_gaps*: the largest error of their clocks over the mean gap between arrivals.
+    the middle host, as a share, 0 where it may be chance, *clock_unknown* and *clock_bound_us*. Of all together: *excluded*
+    hosts, and *clock_in_gaps*: the largest error of their clocks over the mean gap between arrivals.
     """
 
     lost: int | None = None
     late: int | None = None
     ttft_distance: float | None = None
+    clock_unknown: int | None = None
     clock_bound_us: float | None = None
     excluded: int | None = None
     clock_in_gaps: float | None = None

@@ -68,6 +68,7 @@ def evidence_of_host(evidence: CertificateEvidence, host: HostEntry, distance: f
         lost=int(host.status == LOST),
         late=int(host.status == LATE),
         ttft_distance=distance,
+        clock_unknown=int(host.clock is None and len(evidence.sends.all_dispatch) > 0),
         clock_bound_us=None if bound is None else bound / 1e3,
     )
     return with_fields(evidence, among_hosts=among)

@@ -205,6 +205,7 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
         "host_lost": evidence.among_hosts.lost,
         "host_late": evidence.among_hosts.late,
         "hosts_excluded": evidence.among_hosts.excluded,
+        "clock_unknown": evidence.among_hosts.clock_unknown,
         "clock_bound_us": evidence.among_hosts.clock_bound_us,
         "clock_in_gaps": evidence.among_hosts.clock_in_gaps,
         "ttft_distance": evidence.among_hosts.ttft_distance,

@@ -186,14 +186,16 @@ def join_watches(folder: Path, hosts: Hosts, clocks: Clocks) -> None:
     for host in hosts:
         place, workers = host_folder(folder, host), np.array(host.workers, np.int64)
         found = read_array(place / HICCUP, INT64, (WORDS,))
-        if found is None or host.host not in clocks:  # it was lost before its watch ended
+        if found is None:  # it was lost before its watch ended
             continue
-        clock = clocks[host.host]
         histogram.add(hiccups, found)
-        stalls.append(stalls_of_host(folder, host, clocks))
         watched = read_array(place / HISTOGRAMS, INT64, (len(workers), len(WATCHED), WORDS))
         if watched is not None:
             histograms[workers] = watched
+        if host.host not in clocks:
+            continue
+        clock = clocks[host.host]
+        stalls.append(stalls_of_host(folder, host, clocks))
         stalled = read_array(place / WORKER_STALLS, INT64, (None, 5))
         if stalled is not None:
             stalled[:, 1] = clock.to_driver(stalled[:, 1])

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from fastllmload.arrays import Mask, Numbers, Rows
 from fastllmload.documents.run import ClockFacts, HostEntry
-from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.host_clock import ClockFit, fit
 from fastllmload.records.npy import read_array
@@ -85,22 +84,15 @@ def of_lost(hosts: Hosts, workers: Numbers | Rows) -> Mask:
 def to_driver_clock(rows: Rows, events: Rows, hosts: Hosts, clocks: Clocks) -> None:
     """Move *rows* and their *events* into the driver's clock, each request by one number: that of its dispatch.
 
-    So a latency within a request stays what its host measured. RunFolderError for rows of a host whose clock is not known.
+    So a latency within a request stays what its host measured. Rows of a host whose clock is not known stay as they are; the
+    certificate of the run is then invalid.
     """
     shifts = np.zeros(len(rows), np.int64)
     at = positions(hosts, rows["worker"])
     for position, host in enumerate(hosts):
-        mine = np.flatnonzero((at == position) & (rows["t_dispatch"] > 0))
-        if not len(mine):
-            continue
-        if host.host not in clocks:
-            raise RunFolderError(
-                "host-clock-missing",
-                f"the times of {len(mine):,} requests of host {host.host} ({host.name}) cannot be placed: "
-                f"{HOSTS}/{host.host}/{CLOCK} does not compare its clock with the driver's",
-            )
-        dispatched = rows["t_dispatch"][mine].astype(np.int64)
-        shifts[mine] = clocks[host.host].offset_ns(dispatched)
+        if host.host in clocks:
+            mine = np.flatnonzero((at == position) & (rows["t_dispatch"] > 0))
+            shifts[mine] = clocks[host.host].offset_ns(rows["t_dispatch"][mine])
     for name in TIMES:
         times = rows[name]
         times[:] = np.where(times > 0, times + shifts, times)

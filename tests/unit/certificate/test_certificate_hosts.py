@@ -156,6 +156,16 @@ def test_arrivals_closer_than_the_clocks_are_known_are_noted(tmp_path: Path) -> 
     assert found.severity == "note" and 1 < float(found.value or 0) < 10  # type: ignore[arg-type]
 
 
+def test_a_clock_that_is_not_known_makes_the_run_invalid(tmp_path: Path) -> None:
+    """Also where it is that of the driver by chance."""
+    made_run = made(tmp_path, (HOSTS[0], HOSTS[1], MadeHost((3,))))
+    made_run.write()
+    (tmp_path / "hosts" / "2" / "clock.npy").unlink()
+    run = made_run.conclude()
+    assert run.verdict == "invalid" and reasons(run)["clock_unknown"].hosts == (2,)
+    assert verdicts(run) == ["valid", "valid", "invalid"]
+
+
 @pytest.mark.parametrize(("extra_ms", "severity"), [(0.0, None), (1.5, "note"), (6.0, "suspect")])
 def test_a_host_with_another_ttft_is_named(tmp_path: Path, extra_ms: float, severity: str | None) -> None:
     made_run = made(tmp_path)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_hosts import MadeHost, MadeRun, write_hosts, write_samples, write_watch
-from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, write_manifest, write_workers
 
 from fastllmload._ext.record import histogram
@@ -141,21 +140,21 @@ def test_requests_of_a_lost_host_have_a_status_of_their_own(tmp_path: Path) -> N
     assert run.rows["t_sched"][21] == requests[21].fields["t_sched"] and run.rows["t_dispatch"][21] == 0
 
 
-def test_rows_of_a_host_whose_clock_is_not_known_are_refused(tmp_path: Path) -> None:
-    """Without an exchange, or with none that was quick enough: their times would be those of another clock."""
+def test_rows_of_a_host_whose_clock_is_not_known_stay_as_they_are(tmp_path: Path) -> None:
+    """Without an exchange, or with none that was quick enough."""
     requests = draw_requests(5, Shape(requests=20))
     write_hosts(tmp_path, requests, HOSTS)
     path = tmp_path / "hosts" / "1" / "clock.npy"
     slow = np.load(path)
     slow[:, 3] += 2_000_000_000
     np.save(path, slow)
-    with raises_code("host-clock-missing", "node-1", "10 requests"):
-        merge_workers(tmp_path, hosts=entries(tmp_path))
+    assert [host.clock is None for host in entries(tmp_path)] == [False, True, False]
     path.unlink()
     assert entries(tmp_path)[1].clock is None
-    with raises_code("host-clock-missing", "node-1"):
-        merge_workers(tmp_path, hosts=entries(tmp_path))
-    assert (tmp_path / "workers" / "1" / "requests.npy").exists()
+    merge_workers(tmp_path, hosts=entries(tmp_path))
+    rows = load(tmp_path).rows
+    assert rows["t_dispatch"][1] == HOSTS[1].at(requests[1].fields["t_dispatch"])
+    assert abs(int(rows["t_dispatch"][3]) - requests[3].fields["t_dispatch"]) < 300_000
 
 
 def test_the_watches_of_all_hosts_are_one(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ REMEDIES = {
     "host_lost": "See the incidents for what became of the host, and run again.",
     "host_late": "Run again; see fastllmload doctor for what the host lacks.",
     "host_excluded": "Run again without the host before you quote a throughput.",
+    "clock_unknown": "Check that UDP passes between the host and the driver, and run again.",
     "clock_bound": "Use a quieter network between the host and the driver, and run again.",
     "clock_in_gaps": "Nothing, unless arrivals are to be exact across hosts: then use fewer hosts.",
     "uneven_ttft": "Compare the networks of the hosts; fastllmload report --exclude-host leaves one out.",
