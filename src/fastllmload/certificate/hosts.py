@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from fastllmload.arrays import Floats, Mask, Numbers, Rows
 from fastllmload.certificate.criteria import SEVERITY
-from fastllmload.certificate.evidence import AmongHosts, CertificateEvidence, Sends, Window
+from fastllmload.certificate.evidence import AmongHosts, CertificateEvidence, Sends, MeasuredWindow
 from fastllmload.documents.certificate import Certificate, HostDelays, PortUsage, Reason
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.run import HostEntry
@@ -83,7 +83,7 @@ def evidence_of_run(evidence: CertificateEvidence, run: Run) -> CertificateEvide
     return with_fields(evidence, among_hosts=among)
 
 
-def clock_in_gaps(hosts: Sequence[HostEntry], sends: Sends, window: Window) -> float | None:
+def clock_in_gaps(hosts: Sequence[HostEntry], sends: Sends, window: MeasuredWindow) -> float | None:
     """The largest error of the clocks over the mean gap between arrivals; None with one host, and outside an open loop."""
     bounds = [bound for host in hosts if host.clock is not None and (bound := known(host.clock.bound_ns)) is not None]
     arrived = int(window.contains(sends.all_dispatch).sum())
