@@ -19,7 +19,7 @@ from fastllmload.documents.metric import THROUGHPUTS, Metric, reveals
 from fastllmload.documents.procedure import FINDINGS, ProcedureDocument
 from fastllmload.documents.read import fields, members
 from fastllmload.documents.run import HostEntry, RunDocument, ServerFigure, TelemetrySeries
-from fastllmload.settings import Load, Output, Target, Telemetry, TrafficClass, Workload
+from fastllmload.settings import Hosts, Load, Output, Target, Telemetry, TrafficClass, Workload
 
 HIDDEN = WITHHELD.value
 ALWAYS = frozenset((Reveals.NAME, Reveals.ENGINE))
@@ -46,6 +46,7 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
     },
     Output: dict.fromkeys(("directory", "metadata", "declare", "save_plan", "plan", "plan_urls"), Reveals.NAME),
     Telemetry: dict.fromkeys(("urls", "power_command", "prometheus"), Reveals.NAME),
+    Hosts: dict.fromkeys(("address", "resource"), Reveals.NAME),
     TrafficClass: {**dict.fromkeys(("urls", "headers", "endpoint_path"), Reveals.NAME), "model": Reveals.MODEL},
 }  # fmt: skip
 CLIENT_UNITS = ("us", "ms", "share", "x")  # of reasons that say how late or how busy the client was
@@ -226,7 +227,7 @@ PUBLIC_OPTIONS = frozenset(
      "--workers", "--timestamps", "--transport", "--decode", "--record-text", "--spin-budget", "--seed", "--goodput",
      "--itl-option", "--prefill-deadline", "--decode-deadline", "--reading-speed", "--gpus", "--ui", "--model", "-m",
      "--endpoint-type", "--telemetry-interval", "--power", "--repetition", "--runs", "--level-duration", "--objective",
-     "--confidence", "--preset", "--as")
+     "--confidence", "--preset", "--as", "--hosts", "--collect", "--on-host-loss")
 )  # fmt: skip
 # Those whose value is the load: a declared rate is public, a capacity is not
 LOAD_OPTIONS = frozenset(("-r", "--rate", "-c", "--concurrency", "--max-concurrency", "-n", "--num-requests"))

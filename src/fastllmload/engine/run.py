@@ -42,7 +42,7 @@ from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.affinity import check_pinned_cpus
 from fastllmload.engine.workers.assignment import check_slow_readers, phase_specs, worker_specs
 from fastllmload.engine.workers.spec import WorkerSpec
-from fastllmload.errors import HostLimitError, InternalError, Interrupted, TargetError, coded
+from fastllmload.errors import HostLimitError, InputError, InternalError, Interrupted, TargetError, coded
 from fastllmload.host import limits, probe
 from fastllmload.metrics.objectives.objective import refuse_unknown
 from fastllmload.metrics.run.cold_start import declared_cold

@@ -93,6 +93,11 @@ EVERY_OPTION = {
     "record-text": ("on", "client.record_text", "on"),
     "spin-budget": ("0.5", "client.spin_budget", 0.5),
     "seed": ("0", "client.seed", 0),
+    "ray": ("10.0.0.1:6379", "hosts.address", "10.0.0.1:6379"),
+    "hosts": ("3", "hosts.hosts", 3),
+    "ray-resource": ("load", "hosts.resource", "load"),
+    "collect": ("summary", "hosts.collect", "summary"),
+    "on-host-loss": ("stop", "hosts.on_host_loss", "stop"),
     "telemetry-url": ("http://h:1", "telemetry.urls", ("http://h:1/metrics",)),
     "scrape-metric": ("a:b", "telemetry.metrics", ("a:b",)),
     "telemetry-interval": ("500ms", "telemetry.interval", 0.5),
@@ -134,6 +139,11 @@ COMPANIONS = {  # options that an option requires
     "trace-loop": [*TRACE, "--duration", "9"],
     "concurrency": [],
     "plan": [],
+    "ray": ["--rate", "1", "-u", "http://h"],
+    **{
+        name: ["--rate", "1", "-u", "http://h", "--ray", "auto"]
+        for name in ("hosts", "ray-resource", "collect", "on-host-loss")
+    },
     **{name: ["--rate", "1", "-u", "https://h"] for name in ("insecure", "cacert", "server-name")},
     "cert": ["--rate", "1", "--key", "k", "-u", "https://h"],
     "key": ["--rate", "1", "--cert", "c", "-u", "https://h"],

@@ -231,6 +231,19 @@ def listen(text: str) -> str:
     return f"{host or '127.0.0.1'}:{int(port)}"
 
 
+def ray_address(text: str) -> str:
+    """`auto`, `local`, or host:port of a cluster's head."""
+    host, _, port = text.rpartition(":")
+    if text in ("auto", "local"):
+        return text
+    if host == "" or "/" in host or " " in text or not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise InvalidValue(
+            "value-invalid",
+            "is not an address of Ray; write HOST:PORT of the head such as 10.0.0.1:6379, auto or local",
+        )
+    return text
+
+
 def header(text: str) -> tuple[str, str]:
     """`Name: value`, valid for a request as it is."""
     name, colon, value = text.partition(":")

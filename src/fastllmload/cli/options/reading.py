@@ -28,7 +28,18 @@ from fastllmload.redact import (
     table_secrets,
     url_secrets,
 )
-from fastllmload.settings import Client, Load, Output, RunSettings, Secret, Target, Telemetry, UserBehavior, Workload
+from fastllmload.settings import (
+    Client,
+    Hosts,
+    Load,
+    Output,
+    RunSettings,
+    Secret,
+    Target,
+    Telemetry,
+    UserBehavior,
+    Workload,
+)
 
 TLS_OPTIONS = ("insecure", "cacert", "cert", "key", "server_name")
 GROUPS = {
@@ -39,6 +50,7 @@ GROUPS = {
     "client": Client,
     "output": Output,
     "telemetry": Telemetry,
+    "hosts": Hosts,
 }
 SECRETS: dict[str, Callable[[str], list[str]]] = {  # parameter: the secrets in its text
     "api_key": lambda text: [text],

@@ -234,7 +234,21 @@ TELEMETRY = (
          "--gpu-index belongs to --power nvml, not to --power {power}",
          values=lambda o: {"power": o.get("telemetry.power")}),
 )  # fmt: skip
-RULES = (*LOAD, *USERS, *TARGET, *WORKLOAD, *TELEMETRY)
+HOSTS = (
+    OptionRule("option-missing", lambda o: not o.has("ray"),
+         "{where} belongs to a run over several hosts; add --ray ADDRESS",
+         ("hosts", "ray_resource", "collect", "on_host_loss")),
+    OptionRule("options-conflict",
+         lambda o: o.get("hosts.address") == "local" and o.get("hosts.hosts") not in (None, 1),
+         "--ray local has one host and --hosts asks for {hosts}; give the address of a cluster, or leave --hosts out",
+         values=lambda o: {"hosts": o.get("hosts.hosts")}),
+    OptionRule("option-missing", lambda o: on_other_hosts(o) and not o.has("url", "unix_socket", "class", "plan"),
+         "--ray needs --url: the simulated engine listens on this host only, where the others do not reach it"),
+    OptionRule("option-not-applicable", lambda o: on_other_hosts(o),
+         "{where} exists on this host only, and --ray sends from others; leave one out",
+         ("unix_socket", "source_address", "simulate")),
+)  # fmt: skip
+RULES = (*LOAD, *USERS, *TARGET, *WORKLOAD, *TELEMETRY, *HOSTS)
 # Rules for the complete settings of a run's requests, or of those of one class, which may come from the run or the class.
 TRAFFIC = (
     *LOOP,
@@ -291,6 +305,10 @@ CLASS = (
 
 def over_tls(chosen: Chosen) -> bool:
     return any(url.startswith("https:") for url in chosen.get("target.urls", ()))
+
+
+def on_other_hosts(chosen: Chosen) -> bool:
+    return chosen.get("hosts.address") not in (None, "local")
 
 
 def pinned(chosen: Chosen) -> int | None:

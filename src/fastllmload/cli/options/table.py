@@ -217,6 +217,18 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Share of a core that pacing may spin. Default 0.15."),
         value("--seed --random-seed", "client.seed", read.count_from_zero, "NUMBER", "Default 42; 0 is a seed."),
     ),
+    "Hosts": (
+        value("--ray", "hosts.address", read.ray_address, "ADDRESS",
+              "Sends from hosts of a Ray cluster: HOST:PORT of its head, auto (the cluster that this host belongs to), or "
+              "local (a Ray of one node, started here)."),
+        value("--hosts", "hosts.hosts", read.count, "COUNT", "Number of hosts. Default: all that have room."),
+        value("--ray-resource", "hosts.resource", read.text, "NAME", "Only hosts that have this resource in Ray."),
+        value("--collect", "hosts.collect", read.one_of("rows", "summary"), "WHAT",
+              "What comes here during the run: rows (default), or the summary (histograms, figures, certificates), while "
+              "rows stay on their hosts."),
+        value("--on-host-loss", "hosts.on_host_loss", read.one_of("continue", "stop"), "ACTION",
+              "What the other hosts do when one is lost: continue (default) or stop."),
+    ),
     "Telemetry": (
         several("--telemetry-url --scrape --server-metrics", "telemetry.urls", read.page, "URL",
                 "Metrics page in Prometheus text, sampled during the run; default: /metrics of each target."),
