@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import ipaddress
 import os
 import socket
@@ -150,6 +151,17 @@ def compiled_names() -> list[str]:
 
     stubs = sorted(Path(package.__path__[0]).glob("*/*.pyi"))
     return [f"fastllmload._ext.{stub.parent.name}.{stub.stem}" for stub in stubs]
+
+
+def compiled_digest() -> str:
+    """Digest of the files of all compiled modules: two hosts with the same one run the same code."""
+    import fastllmload._ext as package
+
+    found = hashlib.sha256()
+    for path in sorted(Path(package.__path__[0]).glob("*/*.so")):
+        found.update(f"{path.parent.name}/{path.name}\0".encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def not_importable(names: Sequence[str]) -> dict[str, str]:
