@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 
 import pytest
+from refusals import raises_code
 
 from fastllmload.cli.commands import doctor
 from fastllmload.cli.commands.doctor import BAD, GOOD, UNKNOWN, WARN, HostFinding
+from fastllmload.engine.hosts.host_actor import HostFacts
 from fastllmload.engine.recording import tap
 from fastllmload.host import limits, probe
 from fastllmload.host.limits import FileLimit
@@ -36,6 +38,51 @@ def test_print_says_what_to_change_and_the_code():
     assert stream.getvalue().splitlines()[2].split() == ["->", "mend", "it"]
     assert stream.getvalue().splitlines()[-1] == "1 to change, 1 to consider, of 3 checks"
     assert doctor.print_findings(findings[:1], io.StringIO()) == 0
+
+
+def host(name, **changed):
+    known = {"address": f"{name}.example", "node": name, "cpus": 2, "priority": 0, "fastllmload": "1", "python": "3"}
+    return HostFacts(**{"name": name, **known, "machine": "m", "compiled": "c", **changed})
+
+
+def test_hosts_are_one_table_with_what_to_change_where():
+    stream = io.StringIO()
+    findings = [
+        [HostFinding("a", GOOD, "fine"), HostFinding("b", BAD, "broken", "repair it")],
+        [HostFinding("a", UNKNOWN, "hidden"), HostFinding("b", BAD, "broken", "repair it")],
+        [HostFinding("a", GOOD, "fine"), HostFinding("b", GOOD, "fine")],
+    ]
+    assert doctor.print_hosts([host("one"), host("two"), host("three")], findings, stream) == 1
+    lines = [line.split() for line in stream.getvalue().splitlines()]
+    assert [line[0] for line in lines[:3]] == ["one", "two", "three"]
+    assert ["a", "2", "1"] in lines and ["b", "1", "2"] in lines
+    assert ["bad", "b", "one,", "two:", "broken"] in lines and ["unknown", "a", "two:", "hidden"] in lines
+    assert lines.count(["->", "repair", "it"]) == 1
+    assert lines[-1] == ["2", "to", "change,", "0", "to", "consider,", "of", "6", "checks", "on", "3", "hosts"]
+    assert doctor.print_hosts([host("three")], findings[2:], io.StringIO()) == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"), [({}, GOOD), ({"fastllmload": "2"}, BAD), ({"python": "4"}, BAD), ({"compiled": "d"}, BAD)]
+)
+def test_software_is_that_of_the_driver(changed, verdict):
+    assert doctor.software(host("one"), host("two", **changed)).verdict == verdict
+
+
+@pytest.mark.parametrize(("nice", "verdict"), [(0, GOOD), (15, WARN)])
+def test_agents_have_the_normal_priority(nice, verdict):
+    assert doctor.priority(host("one", priority=nice)).verdict == verdict
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [("token", GOOD), ("disabled", WARN)])
+def test_ray_asks_for_a_token(monkeypatch, mode, verdict):
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    assert doctor.ray_access().verdict == verdict
+
+
+def test_a_resource_of_ray_needs_ray():
+    with raises_code("option-missing", "--ray"):
+        doctor.doctor.main(["--ray-resource", "load"], standalone_mode=False)
 
 
 def no_such_socket():

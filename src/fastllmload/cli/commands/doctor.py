@@ -1,16 +1,25 @@
-"""`doctor`: checks whether this host can run a benchmark, and says what to change."""
+"""`doctor`: checks whether this host, or each host of a Ray cluster, can run a benchmark, and says what to change."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from fastllmload.cli.options.sources import from_command_line, parse_options
+from fastllmload.errors import InputError
 from fastllmload.host import limits, probe
+from fastllmload.settings import Hosts
+
+if TYPE_CHECKING:
+    from fastllmload.engine.hosts.host_actor import HostFacts
 
 GOOD, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
 # Read without a system call
@@ -34,13 +43,73 @@ class HostFinding:
 @click.option(
     "--runs",
     type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Folder whose disk is checked.",
+    help="Folder whose disk is checked. Default: runs; with --ray, the temporary folder of each host.",
 )
-def doctor(runs: Path) -> int:
+@click.option(
+    "--ray", metavar="ADDRESS", help="Checks every host of a Ray cluster: HOST:PORT of its head, auto, local."
+)
+@click.option("--ray-resource", metavar="NAME", help="Only hosts that have this resource in Ray.")
+def doctor(runs: Path | None, ray: str | None, ray_resource: str | None) -> int:
     """Check this host (limits, ports, clock, permissions) and say what to change. Exit code 1 if a check is bad."""
-    return print_findings(examine(runs), sys.stdout)
+    if ray is None:
+        if ray_resource is not None:
+            raise InputError("option-missing", "--ray-resource belongs to several hosts; add --ray ADDRESS")
+        return print_findings(examine(runs or Path("runs")), sys.stdout)
+    fields = parse_options(from_command_line({"ray": ray, "ray_resource": ray_resource}))
+    hosts, findings = examine_hosts(Hosts(**{name.partition(".")[2]: found for name, found in fields.items()}), runs)
+    return print_hosts(hosts, findings, sys.stdout)
+
+
+def examine_hosts(wanted: Hosts, runs: Path | None) -> tuple[list[HostFacts], list[list[HostFinding]]]:
+    """The hosts that *wanted* describes, and the findings of each."""
+    from fastllmload.engine.hosts.host_actor import facts_here
+    from fastllmload.engine.hosts.placement import inspect
+
+    placement = inspect(wanted)
+    try:
+        hosts = placement.hosts()
+        findings = placement.everywhere(examine_agents, None if runs is None else str(runs), list[HostFinding])
+    finally:
+        placement.close()
+    own = facts_here("", "this host")
+    return hosts, [
+        [software(own, host), priority(host), ray_access(), *found] for host, found in zip(hosts, findings, strict=True)
+    ]
+
+
+def examine_agents(runs: str | None) -> list[HostFinding]:
+    """Run all checks on a host where an agent writes to the temporary folder, if *runs* names no other one."""
+    return examine(Path(runs or tempfile.gettempdir()))
+
+
+def print_hosts(hosts: Sequence[HostFacts], findings: Sequence[list[HostFinding]], stream: TextIO) -> int:
+    """Print the hosts, how many of them pass each check, and what to change where; returns 1 when something is bad."""
+    for host in hosts:
+        about = f"{host.cpus} CPUs, {host.machine}, fastllmload {host.fastllmload}, Python {host.python}"
+        stream.write(f"{host.title:<40} {about}\n")
+    counted: dict[str, Counter[str]] = {}
+    same: dict[tuple[str, str, str], dict[str, list[str]]] = {}  # check, verdict, fix → text → hosts
+    for host, found in zip(hosts, findings, strict=True):
+        for one in found:
+            counted.setdefault(one.name, Counter())[one.verdict] += 1
+            if one.verdict != GOOD:
+                same.setdefault((one.name, one.verdict, one.fix), {}).setdefault(one.text, []).append(host.name)
+    verdicts = (GOOD, WARN, BAD, UNKNOWN)
+    stream.write(f"\n{'check':<20} {''.join(f'{verdict:>9}' for verdict in verdicts)}\n")
+    for name, counts in counted.items():
+        numbers = (counts[verdict] or "" for verdict in verdicts)
+        stream.write(f"{name:<20} {''.join(f'{number:>9}' for number in numbers)}".rstrip() + "\n")
+    stream.write("\n")
+    for (name, verdict, fix), texts in same.items():
+        for text, names in texts.items():
+            stream.write(f"{verdict:<8} {name:<20} {', '.join(names)}: {text}\n")
+        if fix != "":
+            stream.write(f"{'':<8} {'':<20} -> {fix}\n")
+    every: Counter[str] = sum(counted.values(), Counter())
+    stream.write(
+        f"{every[BAD]} to change, {every[WARN]} to consider, of {every.total()} checks on {len(hosts)} hosts\n"
+    )
+    return 1 if every[BAD] else 0
 
 
 def examine(runs: Path) -> list[HostFinding]:
@@ -71,6 +140,25 @@ def judged(
     if text is None:
         return HostFinding(name, UNKNOWN, unknown)
     return HostFinding(name, verdict, text, fix) if wrong else HostFinding(name, GOOD, text)
+
+
+def software(own: HostFacts, host: HostFacts) -> HostFinding:
+    from fastllmload.engine.hosts.placement import differences
+
+    found = "; ".join(differences(own, host))
+    text = f"fastllmload {host.fastllmload}, Python {host.python}, modules {host.compiled}"
+    return judged("software", found or text, found != "", "install the same wheel on all hosts", verdict=BAD)
+
+
+def priority(host: HostFacts) -> HostFinding:
+    fix = "start Ray on this host with RAY_worker_niceness=0: other processes go first"
+    return judged("priority of agents", f"nice {host.priority}", host.priority > 0, fix)
+
+
+def ray_access() -> HostFinding:
+    mode = os.environ.get("RAY_AUTH_MODE", "not set")
+    fix = "export RAY_AUTH_MODE=token and one RAY_AUTH_TOKEN on all hosts: who reaches this Ray can run programs there"
+    return judged("access to Ray", f"RAY_AUTH_MODE is {mode}", mode != "token", fix)
 
 
 def open_files() -> HostFinding:
