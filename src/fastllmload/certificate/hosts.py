@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from fastllmload.arrays import Floats, Mask, Numbers, Rows
 from fastllmload.certificate.criteria import SEVERITY
-from fastllmload.certificate.evidence import AmongHosts, CertificateEvidence, Sends, MeasuredWindow
+from fastllmload.certificate.evidence import AmongHosts, CertificateEvidence, MeasuredWindow, Sends
 from fastllmload.documents.certificate import Certificate, HostDelays, PortUsage, Reason
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.run import HostEntry

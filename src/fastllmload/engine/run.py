@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,8 @@ from fastllmload.engine import banner
 from fastllmload.engine.finalize import exit_code, finalize
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.group import HostGroup, plan_files
-from fastllmload.engine.hosts.local import Placement
+from fastllmload.engine.hosts.local import PlacedHost, Placement
+from fastllmload.engine.hosts.placement import place
 from fastllmload.engine.interrupts import Interrupts
 from fastllmload.engine.manifest import command_line, environment, plan_facts, target_facts
 from fastllmload.engine.preflight.check import Preflight, preflight
@@ -51,7 +53,7 @@ from fastllmload.plan.plan import Plan
 from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.report.terminal.view import Ui
-from fastllmload.settings import Client, RunSettings, Secret
+from fastllmload.settings import Client, Hosts, RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
 
 
@@ -63,17 +65,21 @@ def execute(
     placement: Placement | None = None,
 ) -> int:
     """Do one run and return its exit code. FastLLMLoadError before anything is sent. *simulator*: an engine that runs.
-    *placement*: the hosts that send the load, instead of this one; it is closed at the end.
+    *placement*: the hosts that send the load, instead of those of the settings; it is closed at the end.
     """
-    if placement is None:
+    if placement is None and settings.hosts.address is None:
         check_pinned_cpus(settings.client.pin)
-    with Interrupts() as interrupts, agents(placement) as group:
+    with Interrupts() as interrupts, agents(settings.hosts, placement, ui) as group:
         return run_in(Folder.create(settings.output.directory), settings, secret, ui, interrupts, simulator, group)
 
 
 @contextlib.contextmanager
-def agents(placement: Placement | None) -> Iterator[HostGroup | None]:
-    """Start the agents of *placement*; they have ended when the block has."""
+def agents(wanted: Hosts, placement: Placement | None, ui: Ui) -> Iterator[HostGroup | None]:
+    """Start the agents of a run over many hosts; they have ended when the block has. None: this host sends the load."""
+    if placement is None and wanted.address is not None:
+        placement = place(wanted)
+        for warning in placement.warnings:
+            ui.message(f"warning: {warning}")
     if placement is None:
         yield None
         return
@@ -250,6 +256,7 @@ class RunSession:
             check(wanted=wanted, workers=workers)
             return workers
         self.group.gather()
+        refuse_local_target(found, [host.place for host in self.group.hosts])
         limits_of = self.group.limits()
         counts = sizing.workers_by_host(client, plan, wanted, stored_ceiling(), self.group.cores())
         for host, count in zip(limits_of, counts, strict=True):
@@ -321,6 +328,18 @@ class RunSession:
             self.folder.manifest["tap"] = tap.facts
             if problem is not None:
                 self.controller.incident("tap-ended", problem)
+
+
+def refuse_local_target(found: Preflight, places: Sequence[PlacedHost]) -> None:
+    """InputError when the target is this machine's loopback interface or a socket file, and other machines send to it."""
+    local = [one.url for one in found.targets if one.family == "unix" or ip_address(one.address).is_loopback]
+    others = [one.name for one in places if not probe.is_own(one.address)]
+    if local and others:
+        raise InputError(
+            "target-not-shared",
+            f"{local[0]} is this machine's own address, and {', '.join(others)} would send to itself there; "
+            "give a --url that all hosts reach",
+        )
 
 
 def own_cores() -> int:

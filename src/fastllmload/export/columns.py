@@ -127,10 +127,10 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in output order
 }
 
 
-def _host(rows: Rows, source: Source, part: slice) -> Column:
+def _host(rows: Rows, source: Source, part: slice) -> ExportColumn:
     """The host of each request, by its worker; null for a worker of none."""
     at = positions(source.names.hosts, rows["worker"])
-    return Column(np.maximum(at, 0), at < 0, source.names.host_names())
+    return ExportColumn(np.maximum(at, 0), at < 0, source.names.host_names())
 
 
 def columns_of(run: Run) -> dict[str, Make]:
