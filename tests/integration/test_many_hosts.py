@@ -170,7 +170,8 @@ def test_two_hosts_send_a_plan_once_and_leave_the_folder_of_one_host(
         "worker_stalls.npy",
     }
     assert files[0] - files[1] == {"hosts"}
-    assert sorted(set(many.samples["worker"])) == [0, 1, 2, 3] and (many.samples["rss_bytes"][-4:] > 0).all()
+    used = many.samples[many.samples["rss_bytes"] > 0]  # 0: the process had ended
+    assert sorted(set(used["worker"])) == [0, 1, 2, 3] and len(used) > len(many.samples) / 2
     assert [(each["workers"], each["status"]) for each in views[0].document["hosts"]] == [
         ([0, 1], "ended"),
         ([2, 3], "ended"),
@@ -269,6 +270,22 @@ def test_a_driver_that_ends_leaves_no_process(
     assert sorted(scratch.iterdir()) == sorted(kept)
     here = [sum(each.stat().st_size for each in folder.glob("workers/*/requests.npy")) for folder in kept]
     assert min(here) > 10_000 and not list(scratch.glob("*/plans"))
+
+
+def test_a_driver_that_is_frozen_disturbs_nothing(tmp_path: Path, server: SimulatorProcess, scratch: Path) -> None:
+    """For longer than a host may be silent. The agents send what is due; the driver gets all of it when it runs again."""
+    driver = subprocess.Popen([sys.executable, str(DRIVER), str(tmp_path / "run"), server.url, "40", "16"])
+    rows = tmp_path / "run" / "workers"
+    wait(lambda: sum(each.stat().st_size for each in rows.glob("*/requests.npy")) > 20_000 if rows.exists() else False)
+    driver.send_signal(signal.SIGSTOP)
+    time.sleep(12.0)
+    driver.send_signal(signal.SIGCONT)
+    assert driver.wait(60) == 0
+    run = load(tmp_path / "run")
+    measured = run.rows[run.rows["phase"] == layout.MEASURE]
+    assert not run.incomplete and (measured["status"] == layout.OK).all()
+    assert len(measured) == len(np.load(tmp_path / "run" / "plan" / "schedule.npy"))
+    assert [each["status"] for each in run.manifest["hosts"]] == ["ended", "ended"]
 
 
 def test_the_key_is_in_no_file_command_line_or_environment(
