@@ -98,7 +98,7 @@ class Replayed:
             ends = tuple(WorkerEnd(worker=self.start.first + n, returncode=0) for n in range(self.start.count))
             self.beat(ends)
         elif isinstance(message, Finish):
-            self.link.send(Ended(missing={}, write_failed=False, disk_full=False))
+            self.link.send(Ended(missing={}, write_failed=False))
             self.over = True
 
     def beat(self, ends: tuple[WorkerEnd, ...] = ()) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -270,6 +271,43 @@ def test_a_driver_that_ends_leaves_no_process(
     assert sorted(scratch.iterdir()) == sorted(kept)
     here = [sum(each.stat().st_size for each in folder.glob("workers/*/requests.npy")) for folder in kept]
     assert min(here) > 10_000 and not list(scratch.glob("*/plans"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file system of 24 MiB for the folders of agents."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a file system of limited size cannot be mounted here: {mounted.stderr.strip()}")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    wait(lambda: not ours(folder))
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_host_whose_disk_is_full_stops_the_load_of_all(
+    tmp_path: Path, server: SimulatorProcess, small_disk: Path
+) -> None:
+    def fill(snapshot: Any) -> None:
+        if snapshot.phase == "measure" and snapshot.ok > 20 and not (small_disk / "ballast").exists():
+            with open(small_disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
+                while ballast.write(bytes(1 << 16)):
+                    pass
+
+    view = Watching(fill)
+    settings = asked(tmp_path / "run", server.url, rate=400.0, duration=30.0)
+    began = time.monotonic()
+    assert execute(settings, None, view, placement=LocalPlacement(2)) == 2
+    assert time.monotonic() - began < 30.0
+    assert view.document["status"] == "partial" and view.document["disk_full"]
+    assert "disk-full" in codes(view.document["incidents"])
+    assert [each["status"] for each in view.document["hosts"]] == ["ended", "ended"]
+    rows = load(tmp_path / "run").rows
+    assert (rows["status"] == layout.OK).sum() > 20
 
 
 def test_a_driver_that_is_frozen_disturbs_nothing(tmp_path: Path, server: SimulatorProcess, scratch: Path) -> None:

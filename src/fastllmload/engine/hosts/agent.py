@@ -26,7 +26,6 @@ from types import FrameType
 import msgspec
 
 from fastllmload import __version__
-from fastllmload._ext.record import counters as k
 from fastllmload.certificate.ceiling import cpu_model
 from fastllmload.engine.hosts.beats import Beats
 from fastllmload.engine.hosts.files import FileRefused, Incoming
@@ -260,25 +259,27 @@ class Agent:
         """Complete the files, send them, and report the end. The folder is removed when the driver has all of it."""
         self._meanwhile(lambda: fleet.stop(0.0))
         self.isolation.close()
+        self._remove_inputs()  # on a full disk the following steps need some room
         log, self.log = self.log, None
         assert log is not None
         log.close()
         found: dict[str, object] = {}
-        self._meanwhile(lambda: found.update(fleet.finish(self.own)))
-        problem = self._send_rest()
-        disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0
+        unwritten = None
+        try:
+            self._meanwhile(lambda: found.update(fleet.finish(self.own)))
+        except OSError as error:
+            unwritten = f"files cannot be completed: {(error.strerror or str(error)).lower()}"
+        problem = self._send_rest() or unwritten
         watch = found.get("watch")
         self.link.send(
             Ended(
-                missing=dict(fleet.missing), write_failed=fleet.write_failed, disk_full=disk_full,
+                missing=dict(fleet.missing), write_failed=fleet.write_failed,
                 watch=watch if isinstance(watch, dict) else None,
                 kept=None if problem is None else str(self.folder), problem=problem,
             )
         )  # fmt: skip
         if problem is None:
             shutil.rmtree(self.folder, ignore_errors=True)
-        else:
-            self._remove_inputs()
         with contextlib.suppress(LinkError):  # the driver closes the link when it has all that it waits for
             self.link.drain(ENDING_S)
             until = time.monotonic() + ENDING_S

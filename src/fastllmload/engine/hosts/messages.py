@@ -197,7 +197,6 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
 
     missing: dict[str, int]
     write_failed: bool
-    disk_full: bool
     watch: dict[str, object] | None = None
     kept: str | None = None
     problem: str | None = None
