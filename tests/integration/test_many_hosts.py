@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from refusals import codes
+from refusals import codes, raises_code
 
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
@@ -231,6 +231,12 @@ def test_a_host_that_dies_is_reported_and_what_came_home_stays(
     assert (here["status"] == layout.OK).all()  # the other host sent its part to the end
     there = measured[np.isin(measured["worker"], (2, 3)) & (measured["status"] != layout.NOT_SENT)]
     assert len(there) > 20
+
+
+def test_a_run_without_its_rows_is_refused(tmp_path: Path, server: SimulatorProcess, scratch: Path) -> None:
+    settings = replace(asked(tmp_path / "run", server.url, rate=20.0, num_requests=5), hosts=Hosts(collect="summary"))
+    with raises_code("option-not-applicable", "--collect summary"):
+        execute(settings, None, Watching(), placement=LocalPlacement(1))
 
 
 def test_a_run_can_end_with_the_first_host_that_is_lost(

@@ -255,6 +255,10 @@ class RunSession:
             workers = sizing.worker_count(client, plan, wanted, stored_ceiling(), own_cores(), simulated=simulated)
             check(wanted=wanted, workers=workers)
             return workers
+        if settings.hosts.collect == "summary":
+            raise InputError(
+                "option-not-applicable", "--collect summary: this version makes its report from rows; leave it out"
+            )
         self.group.gather()
         refuse_local_target(found, [host.place for host in self.group.hosts])
         limits_of = self.group.limits()

@@ -82,6 +82,7 @@ class Agent:
         self.own = folder / "hosts" / str(config.host)
         self.fleet: LocalFleet | None = None
         self.first = 0
+        self.keeps_rows = False  # --collect summary
         self.control = Control()
         self.log: SampleLog | None = None
         self.sender: subprocess.Popen[bytes] | None = None
@@ -211,7 +212,7 @@ class Agent:
             code = problem.code if isinstance(problem, FastLLMLoadError) else "host-unusable"
             self.link.send(Failed(code, problem.message if isinstance(problem, FastLLMLoadError) else str(problem)))
             return
-        self.first = start.first
+        self.first, self.keeps_rows = start.first, start.collect == "summary"
         self.beats.begin(start.count)
         self.log = SampleLog(self.own / "samples.npy")
         self._start_sender(start)
@@ -275,10 +276,10 @@ class Agent:
             Ended(
                 missing=dict(fleet.missing), write_failed=fleet.write_failed,
                 watch=watch if isinstance(watch, dict) else None,
-                kept=None if problem is None else str(self.folder), problem=problem,
+                kept=str(self.folder) if problem is not None or self.keeps_rows else None, problem=problem,
             )
         )  # fmt: skip
-        if problem is None:
+        if problem is None and not self.keeps_rows:
             shutil.rmtree(self.folder, ignore_errors=True)
         with contextlib.suppress(LinkError):  # the driver closes the link when it has all that it waits for
             self.link.drain(ENDING_S)

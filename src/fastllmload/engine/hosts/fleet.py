@@ -303,7 +303,7 @@ class HostFleet(Fleet):
             self.write_failed |= host.ended.write_failed
             for name, count in host.ended.missing.items():
                 missing[name] = missing.get(name, 0) + count
-            if host.ended.kept is not None:
+            if host.ended.problem is not None:
                 self.incident(
                     "host-files-kept", f"{host.title} keeps its files in {host.ended.kept}: {host.ended.problem}"
                 )

@@ -192,7 +192,8 @@ class Incident(msgspec.Struct, frozen=True, tag="incident"):
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     """The last message of an agent. *missing*: rows, events and texts that are not on its disk. *kept*: the folder, when
-    files in it are not at the driver. *watch*: documents.run.Watch as plain values.
+    files in it are not at the driver. *problem*: why, unless that was asked for. *watch*: documents.run.Watch as plain
+    values.
     """
 
     missing: dict[str, int]

@@ -142,6 +142,17 @@ def test_an_agent_removes_its_folder_when_the_driver_has_all_files(
     wait(lambda: not list(scratch.iterdir()))
 
 
+def test_rows_that_are_not_to_come_home_stay_in_the_folder_of_the_host(hosts: Any, phase: Any, tmp_path: Path) -> None:
+    fleet = hosts(per_host=(1,), collect="summary")
+    phase(fleet).run()
+    fleet.stop(1.0)
+    found = fleet.finish(tmp_path / "run")["hosts"][0]
+    assert found["status"] == "ended" and fleet.update() == []
+    assert (Path(found["folder"]) / "workers" / "0" / "requests.npy").exists()
+    assert list((tmp_path / "run" / "workers").iterdir()) == []
+    assert (tmp_path / "run" / "hosts" / "0" / "samples.npy").exists()
+
+
 def test_a_worker_that_dies_is_reported_with_its_last_line(hosts: Any, phase: Any) -> None:
     dead: list[Any] = []
     fleet = hosts("dies")
