@@ -71,7 +71,7 @@ class Sends:
     *cap*: --max-concurrency of an open loop. *first_fill*: a closed loop's first C dispatches, judged by spread only.
     *follows*: which releases are turns that follow a reply (None: none); they have a lag, but do not belong to the arrival
     process. *classes*: name, number and process of each request class, where the plan mixes several. *partial*: they are
-    those of some hosts only, so that their instants are not an arrival process. *clock_ns*: how far their times may lie from
+    not those of all hosts, so that their instants are not an arrival process. *clock_ns*: how far their times may lie from
     the clock of the schedule.
     """
 

@@ -31,6 +31,7 @@ OF_THE_RUN = frozenset(
     ("no_releases", "nothing_measured", "rate", "capped", "schedule_shape", "quantised_sends", "clumped_sends",
      "dispersion", "uncertain_figure", "disk_full", "host_excluded", "clock_in_gaps")
 )  # fmt: skip
+EXPLAINING = ("host_lost", "clock_unknown")
 SURE = 5.0  # standard deviations: by chance less than once in a million comparisons
 BLOCK = 16  # requests of each host that are compared at a time
 COMPETITORS = 5
@@ -170,7 +171,7 @@ def together(whole: Certificate, certificates: Mapping[int, Certificate]) -> Cer
     """
     each = list(certificates.values())
     own = [reason for reason in whole.reasons if reason.code in OF_THE_RUN]
-    reasons = sorted([*reasons_of_hosts(certificates), *own], key=lambda reason: -SEVERITY.index(reason.severity))
+    reasons = sorted([*reasons_of_hosts(certificates), *own], key=rank)
     return replace(
         whole,
         reasons=tuple(reasons),
@@ -196,6 +197,11 @@ def reasons_of_hosts(certificates: Mapping[int, Certificate]) -> list[Reason]:
             found.setdefault((reason.code, reason.figure), []).append((number, reason))
     ranked = [sorted(same, key=lambda one: badness(one[1]), reverse=True) for same in found.values()]
     return [replace(same[0][1], hosts=tuple(number for number, _ in same)) for same in ranked]
+
+
+def rank(reason: Reason) -> tuple[int, bool]:
+    """The most severe first; among equals those that explain others."""
+    return -SEVERITY.index(reason.severity), reason.code not in EXPLAINING
 
 
 def badness(reason: Reason) -> tuple[int, float]:

@@ -45,7 +45,7 @@ from fastllmload.metrics.run.window import read_slowly, unsent, window_of
 from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
-from fastllmload.records.hosts import HOSTS, read_clocks
+from fastllmload.records.hosts import HOSTS, LOST, read_clocks
 from fastllmload.records.run import Run
 from fastllmload.settings import Load
 
@@ -69,7 +69,8 @@ def from_run(run: Run, host: HostEntry | None = None) -> CertificateEvidence:
     facts = run.document.watch
     per_worker = histograms(run)
     errors = rows["error"]
-    partial = host is not None or bool(run.document.excluded_hosts)
+    of_others = bool(run.document.excluded_hosts) or any(each.status == LOST for each in run.document.hosts)
+    partial = host is not None or of_others
     released = replace(sends(run, rows, sending_window(run, rows, window)), partial=partial)
     records = worker_records(run, window, per_worker, facts)
     return CertificateEvidence(

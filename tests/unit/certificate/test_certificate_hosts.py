@@ -105,6 +105,7 @@ def test_a_lost_host_makes_the_run_invalid(tmp_path: Path) -> None:
     run = made_run.conclude()
     assert run.verdict == "invalid" and reasons(run)["host_lost"].hosts == (2,)
     assert verdicts(run)[:2] == ["valid", "valid"]
+    assert run.document.certificate.arrival_tests.tested is None  # type: ignore[union-attr]
     counts = run.document.counts
     assert (counts.host_lost, counts.failed, counts.not_sent) == (len(gone), 0, 0)
     assert counts.planned == counts.ok + counts.host_lost  # type: ignore[operator]

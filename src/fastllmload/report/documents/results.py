@@ -348,11 +348,11 @@ def _host_row(document: RunDocument, host: HostEntry) -> list[Cell]:
 
 
 def host_verdict(document: RunDocument, host: HostEntry) -> str:
-    """`invalid, lost`, or that the host is excluded."""
+    """`invalid (lost)`, or that the host is excluded."""
     if host.host in document.excluded_hosts:
         return "excluded"
     word = NOT_JUDGED if host.certificate is None else host.certificate.verdict or NOT_JUDGED
-    return word if host.status in (None, "ended") else f"{word}, {host.status}"
+    return word if host.status in (None, "ended") else f"{word} ({host.status})"
 
 
 def client_table(document: RunDocument, title: str = "") -> Table:
