@@ -19,8 +19,7 @@ from fastllmload.documents import run as documents
 from fastllmload.errors import RunFolderError
 from fastllmload.host.cpu import TICKS_NS, CpuUse, competitors, throttled_ns, used_cpu
 from fastllmload.host.limits import file_limit, port_range, reserved_ports
-from fastllmload.records.hosts import Clocks, Hosts, host_folder
-from fastllmload.records.npy import read_array
+from fastllmload.records.hosts import Clocks, Hosts, read_of_host
 from fastllmload.records.run import Run
 from fastllmload.records.samples import SAMPLES, samples_of
 from fastllmload.records.shared_memory import SharedWords
@@ -170,7 +169,7 @@ class Watch:
 
 def stalls_of_host(folder: Path, host: documents.HostEntry, clocks: Clocks) -> Numbers:
     """stalls.npy of *host* in the driver's clock; empty without one."""
-    found = read_array(host_folder(folder, host) / STALLS, INT64, (None, 2))
+    found = read_of_host(folder, host, STALLS, INT64, (None, 2))
     if found is None or host.host not in clocks:
         return np.empty((0, 2), np.int64)
     return np.column_stack([clocks[host.host].to_driver(found[:, 0]), found[:, 1]])
@@ -184,23 +183,23 @@ def join_watches(folder: Path, hosts: Hosts, clocks: Clocks) -> None:
     hiccups, histograms = histogram.empty(), np.zeros((workers_of(hosts), len(WATCHED), WORDS), np.int64)
     stalls, own, intervals = [np.empty((0, 2), np.int64)], [np.empty((0, 5), np.int64)], [np.empty(0, HICCUP_INTERVAL)]
     for host in hosts:
-        place, workers = host_folder(folder, host), np.array(host.workers, np.int64)
-        found = read_array(place / HICCUP, INT64, (WORDS,))
+        workers = np.array(host.workers, np.int64)
+        found = read_of_host(folder, host, HICCUP, INT64, (WORDS,))
         if found is None:  # it was lost before its watch ended
             continue
         histogram.add(hiccups, found)
-        watched = read_array(place / HISTOGRAMS, INT64, (len(workers), len(WATCHED), WORDS))
+        watched = read_of_host(folder, host, HISTOGRAMS, INT64, (len(workers), len(WATCHED), WORDS))
         if watched is not None:
             histograms[workers] = watched
         if host.host not in clocks:
             continue
         clock = clocks[host.host]
         stalls.append(stalls_of_host(folder, host, clocks))
-        stalled = read_array(place / WORKER_STALLS, INT64, (None, 5))
+        stalled = read_of_host(folder, host, WORKER_STALLS, INT64, (None, 5))
         if stalled is not None:
             stalled[:, 1] = clock.to_driver(stalled[:, 1])
             own.append(stalled)
-        parts = read_array(place / HICCUP_INTERVALS, HICCUP_INTERVAL, (None,))
+        parts = read_of_host(folder, host, HICCUP_INTERVALS, HICCUP_INTERVAL, (None,))
         if parts is not None:
             parts["begin_ns"], parts["end_ns"] = map(clock.to_driver, (parts["begin_ns"], parts["end_ns"]))
             intervals.append(parts)

@@ -45,7 +45,7 @@ from fastllmload.metrics.run.window import read_slowly, unsent, window_of
 from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
-from fastllmload.records.hosts import HOSTS, LOST, read_clocks
+from fastllmload.records.hosts import LOST, read_clocks, read_of_host
 from fastllmload.records.run import Run
 from fastllmload.settings import Load
 
@@ -372,15 +372,15 @@ def throttled(run: Run, facts: Watch) -> bool:
 def host_record(run: Run, facts: Watch, host: HostEntry | None) -> HostRecord:
     """What was watched of the machine; *host*: of a run over many."""
     if host is None:
-        hiccups, stalls = monitor.HICCUP, run.array(monitor.STALLS, INT64, (None, 2))
+        hiccups, stalls = run.array(monitor.HICCUP, INT64, (WORDS,)), run.array(monitor.STALLS, INT64, (None, 2))
     else:
-        hiccups = f"{HOSTS}/{host.host}/{monitor.HICCUP}"
+        hiccups = read_of_host(run.directory, host, monitor.HICCUP, INT64, (WORDS,))
         stalls = monitor.stalls_of_host(run.directory, host, read_clocks(run.directory, (host,)))
     sources = max(1, len(run.document.config.target.source_addresses))
     largest = largest_target_share(run)
     steal = np.array(facts.steal_samples or np.empty((0, 2)), np.int64).reshape(-1, 2)
     return HostRecord(
-        hiccups=run.array(hiccups, INT64, (WORDS,)),
+        hiccups=hiccups,
         stalls=np.empty((0, 2), np.int64) if stalls is None else stalls,
         steal_share=known(facts.steal_share),
         steal_t_ns=np.ascontiguousarray(steal[:, 0]),

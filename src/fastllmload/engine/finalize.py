@@ -11,7 +11,7 @@ import numpy as np
 
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.run_plans import RunPhase
-from fastllmload.errors import HostLimitError
+from fastllmload.errors import HostLimitError, coded
 from fastllmload.plan.plan import FOLLOWS
 from fastllmload.records.run import DONE
 
@@ -50,7 +50,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     from fastllmload.documents.write import plain, values
     from fastllmload.metrics.run.measure import measure
     from fastllmload.records.error_texts import read_texts
-    from fastllmload.records.hosts import read_clocks, with_clocks
+    from fastllmload.records.hosts import incomplete, read_clocks, with_clocks
     from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
     from fastllmload.records.run import hosts_of, load
@@ -62,6 +62,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     hosts = with_clocks(folder.path, hosts_of(folder.manifest))
     if hosts:
         folder.manifest["hosts"] = values(hosts)
+        folder.manifest["incidents"] += [coded("host-file-cut", each) for each in incomplete(folder.path, hosts)]
         join_watches(folder.path, hosts, read_clocks(folder.path, hosts))
     try:
         merge_workers(folder.path, planned_phases(folder, phases), tap=folder.manifest.get("tap"), hosts=hosts)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload.arrays import Mask, Numbers, Rows
+from fastllmload.arrays import Mask, Numbers, Rows, Values
 from fastllmload.documents.run import ClockFacts, HostEntry
 from fastllmload.records import layout
 from fastllmload.records.host_clock import ClockFit, fit
+from fastllmload.records.integrity import broken
 from fastllmload.records.npy import read_array
 
 HOSTS, CLOCK = "hosts", "clock.npy"
@@ -32,6 +34,24 @@ def host_folder(folder: Path, host: HostEntry) -> Path:
     return folder / HOSTS / str(host.host)
 
 
+def read_of_host(
+    folder: Path,
+    host: HostEntry,
+    name: str,
+    dtype: np.dtype[Any] | None = None,
+    shape: tuple[int | None, ...] | None = None,
+) -> Values | None:
+    """A .npy file of *host*; None where it is missing, or did not come home completely (`incomplete`)."""
+    path = host_folder(folder, host) / name
+    return None if broken(path) is not None else read_array(path, dtype, shape)
+
+
+def incomplete(folder: Path, hosts: Hosts) -> list[str]:
+    """A sentence for each file of *hosts* that cannot be read."""
+    paths = (path for host in hosts for path in sorted(host_folder(folder, host).glob("*.npy")))
+    return [f"{path.relative_to(folder)} {problem}" for path in paths if (problem := broken(path)) is not None]
+
+
 def read_clocks(folder: Path, hosts: Hosts) -> dict[int, ClockFit]:
     """The clocks of those *hosts* that could be compared with the driver's, by number."""
     found = {}
@@ -45,7 +65,7 @@ def read_clocks(folder: Path, hosts: Hosts) -> dict[int, ClockFit]:
 
 def read_exchanges(folder: Path, host: HostEntry) -> Numbers | None:
     """int64[n, 4]: what clock.npy of *host* has; None without an exchange."""
-    found = read_array(host_folder(folder, host) / CLOCK, np.dtype(np.int64), (None, 4))
+    found = read_of_host(folder, host, CLOCK, np.dtype(np.int64), (None, 4))
     return None if found is None or not len(found) else found
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import npy_header
 from fastllmload.host.cpu import ProcessFigures
-from fastllmload.records.hosts import Clocks, Hosts, host_folder
+from fastllmload.records.hosts import Clocks, Hosts, read_of_host
 from fastllmload.records.npy import read_array
 
 COUNTERS = {  # column: word of the worker's shared memory
@@ -84,7 +84,7 @@ def samples_of(folder: Path, hosts: Hosts, clocks: Clocks) -> npt.NDArray[np.voi
     """
     found = []
     for host in hosts:
-        own = read_array(host_folder(folder, host) / SAMPLES, shape=(None,))
+        own = read_of_host(folder, host, SAMPLES, shape=(None,))
         if own is not None and host.host in clocks:
             own["t_ns"] = clocks[host.host].to_driver(own["t_ns"])
             found.append(own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastllmload.certificate import monitor
 from fastllmload.documents.run import HostEntry
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
-from fastllmload.records.hosts import read_clocks, with_clocks
+from fastllmload.records.hosts import incomplete, read_clocks, with_clocks
 from fastllmload.records.merge import PlannedPhase, merge_workers
 from fastllmload.records.run import Run, hosts_of, load, read_manifest
 
@@ -179,6 +180,28 @@ def test_the_watches_of_all_hosts_are_one(tmp_path: Path) -> None:
         samples = np.load(tmp_path / "samples.npy")
         assert (np.diff(samples["t_ns"]) >= 0).all() and len(samples) == 4 * 16
         assert np.load(tmp_path / monitor.HICCUP_INTERVALS)["count"].sum() == 3_000
+
+
+def test_a_file_that_did_not_come_home_completely_counts_as_missing(tmp_path: Path) -> None:
+    """A lost host's file may be cut, or lack its header; what the others recorded is kept."""
+    requests = draw_requests(5, Shape(requests=20))
+    write_hosts(tmp_path, requests, HOSTS)
+    for number, host in enumerate(HOSTS):
+        write_watch(tmp_path, number, host, [(ORIGIN_NS, 6_000_000)])
+        write_samples(tmp_path, number, host, 2, 10)
+    place = tmp_path / "hosts" / "1"
+    for name in (monitor.HICCUP, "samples.npy"):
+        os.truncate(place / name, (place / name).stat().st_size - 8)
+    with open(place / "clock.npy", "r+b") as file:
+        file.write(b"\0" * 64)
+    hosts = entries(tmp_path)
+    assert [host.clock is None for host in hosts] == [False, True, False]
+    monitor.join_watches(tmp_path, hosts, read_clocks(tmp_path, hosts))
+    assert histogram.total(np.load(tmp_path / monitor.HICCUP)) == 2_000 and len(np.load(tmp_path / monitor.STALLS)) == 2
+    assert set(np.load(tmp_path / "samples.npy")["worker"]) == {0, 3}
+    assert [text.split()[0] for text in incomplete(tmp_path, hosts)] == [
+        f"hosts/1/{name}" for name in ("clock.npy", "hiccup.npy", "samples.npy")
+    ]
 
 
 def test_a_part_of_a_run_has_the_events_and_texts_of_its_rows(tmp_path: Path) -> None:
