@@ -66,7 +66,7 @@ def test_the_truth_lies_within_the_bound(
     assert outside(clocks, exchanges, times(seconds, 3.0)) <= 0
 
 
-@settings(max_examples=100)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 1 << 32),
     ppm=st.floats(-200, 200),
