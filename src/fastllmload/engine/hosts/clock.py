@@ -1,0 +1,288 @@
+"""Compares the clock of a host with the driver's clock: the agent asks by UDP, a process of the driver answers.
+
+    request  FLLq  host (4 bytes)  number (8)                    MAC (16)
+    reply    FLLr  host (4 bytes)  number (8)  t2 (8)  t3 (8)    MAC (16)
+
+Numbers are little-endian, times are ns of CLOCK_MONOTONIC. The MAC is BLAKE2b with the run's key. A datagram of
+another length or type is *foreign*, one with a wrong MAC *forged*. A request whose number is not above all earlier
+ones of its host is *replayed*, and so is a reply that nothing waits for. They are counted and get no answer.
+
+Every stamp errs to the same side: t1 and t3 are taken before a datagram is handed to the kernel, t2 and t4 not before
+it arrived. So a process that is delayed makes the interval of an exchange wider and never wrong
+(`records/host_clock.py`). t2 and t4 are the kernel's receive stamps, so that a late wake-up does not count as delay.
+The kernel takes them from the wall clock: the age of a stamp is subtracted from the time now. If the wall clock was
+set meanwhile, the time now is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fastllmload.arrays import Numbers
+from fastllmload.host.probe import SO_TIMESTAMPNS
+from fastllmload.records.host_clock import LARGEST_RATE
+
+Clock = Callable[[], int]
+
+REQUEST = struct.Struct("<4sIQ")
+REPLY = struct.Struct("<4sIQqq")
+TIMESPEC = struct.Struct("@qq")
+ROW = struct.Struct("=4q")
+ASKS, ANSWERS = b"FLLq", b"FLLr"
+MAC_BYTES = 16
+SAME_WALL_NS = 20_000  # realtime minus monotonic is constant but for readings that were interrupted
+OLDEST_STAMP_NS = 1_000_000_000
+BURST, BURST_GAP_S = 32, 0.004
+RATE = 8.0  # per second
+RECENT = 100  # exchanges that `recent` gives: those of twelve seconds
+WAITING = 64  # requests whose replies are waited for; eight seconds at most
+RESPONDER = (sys.executable, "-m", "fastllmload.engine.hosts.clock")
+
+
+class Counts(msgspec.Struct):
+    """Datagrams of one side. *answered*: by the responder, or exchanges of the host; *unsent*: refused by the network."""
+
+    answered: int = 0
+    foreign: int = 0
+    forged: int = 0
+    replayed: int = 0
+    unsent: int = 0
+
+
+def mac(key: bytes, content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=MAC_BYTES, key=key, person=b"fastllmload clk").digest()
+
+
+def signed(key: bytes, content: bytes) -> bytes:
+    return content + mac(key, content)
+
+
+def content_of(
+    datagram: bytes, key: bytes, layout: struct.Struct, kind: bytes, counts: Counts
+) -> tuple[int, ...] | None:
+    """The numbers of a datagram; None, counted, if it is not one of *kind* or was not made with *key*."""
+    if len(datagram) != layout.size + MAC_BYTES or not datagram.startswith(kind):
+        counts.foreign += 1
+        return None
+    content = datagram[: layout.size]
+    if not hmac.compare_digest(datagram[layout.size :], mac(key, content)):
+        counts.forged += 1
+        return None
+    numbers: tuple[int, ...] = layout.unpack(content)[1:]
+    return numbers
+
+
+class Receiver:
+    """Receives from *sock*, with the time of *clock* at which each datagram had arrived."""
+
+    def __init__(self, sock: socket.socket, clock: Clock) -> None:
+        self._receive = sock.recvmsg
+        self._clock = clock
+        self._wall: int | None = None  # realtime minus monotonic
+        sock.setblocking(False)  # a datagram with a wrong checksum makes it ready and is not there
+        with contextlib.suppress(OSError):  # a sandbox without receive stamps: the time now is used
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+
+    def receive(self) -> tuple[bytes, Any, int]:
+        """Datagram, sender, and when it arrived: as the kernel says, or now. Never too early."""
+        datagram, messages, _, sender = self._receive(REPLY.size + MAC_BYTES + 1, 64)
+        real = time.time_ns()
+        wall = real - time.monotonic_ns()
+        now = self._clock()
+        if self._wall is None or abs(wall - self._wall) > SAME_WALL_NS:
+            self._wall = wall
+            return datagram, sender, now
+        for level, kind, value in messages:
+            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(value) == TIMESPEC.size:
+                seconds, ns = TIMESPEC.unpack(value)
+                age = real - (seconds * 1_000_000_000 + ns)
+                if 0 <= age <= OLDEST_STAMP_NS:
+                    now -= int(age * (1 - LARGEST_RATE))  # *clock* may be slower than the wall clock
+        return datagram, sender, now
+
+
+def respond(sock: socket.socket, key: bytes, life: int, clock: Clock = time.monotonic_ns) -> Counts:
+    """Answer what comes to *sock* until the descriptor *life* can be read or is closed at its other end."""
+    counts = Counts()
+    receiver = Receiver(sock, clock)
+    newest: dict[int, int] = {}  # number of the latest request of each host
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    poll.register(life, select.POLLIN)
+    while all(descriptor != life for descriptor, _ in poll.poll()):
+        try:
+            datagram, sender, t2 = receiver.receive()
+        except BlockingIOError:
+            continue
+        except OSError:  # an earlier answer could not be delivered
+            counts.unsent += 1
+            continue
+        found = content_of(datagram, key, REQUEST, ASKS, counts)
+        if found is None:
+            continue
+        host, number = found
+        if number <= newest.get(host, -1):
+            counts.replayed += 1
+            continue
+        newest[host] = number
+        try:
+            sock.sendto(signed(key, REPLY.pack(ANSWERS, host, number, t2, clock())), sender)
+        except OSError:
+            counts.unsent += 1
+        else:
+            counts.answered += 1
+    return counts
+
+
+class Start(msgspec.Struct):
+    """What the responder's process gets on stdin, as a line of JSON."""
+
+    socket: int
+    key: bytes
+
+
+class ClockResponder:
+    """A process that answers the exchanges of all hosts. It ends with `stop`, and when its parent ends.
+
+    *key*: of the run, 16 to 64 random bytes. *address*, *port*: to bind; port 0 is a free one.
+    """
+
+    def __init__(self, key: bytes, environment: Mapping[str, str], address: str = "0.0.0.0", port: int = 0) -> None:
+        with bound(address, port) as sock:
+            self.port: int = sock.getsockname()[1]
+            # In its own process group: only the driver handles the terminal's SIGINT.
+            self._process = subprocess.Popen(
+                RESPONDER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(sock.fileno(),), process_group=0,
+                env=dict(environment),
+            )  # fmt: skip
+            assert self._process.stdin is not None
+            self._process.stdin.write(msgspec.json.encode(Start(sock.fileno(), key)) + b"\n")
+            self._process.stdin.flush()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def stop(self) -> Counts:
+        """End the process. Returns what it has counted; nothing of a process that was killed."""
+        counted, _ = self._process.communicate()
+        return msgspec.json.decode(counted, type=Counts) if counted else Counts()
+
+
+def bound(address: str, port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.bind((address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class ClockExchanger:
+    """Exchanges with the responder at *address*, from a thread: BURST of them at once, then RATE per second.
+
+    *host*: its number, *key*: of the run. *clock* is the host's, in ns.
+    """
+
+    def __init__(self, address: tuple[str, int], key: bytes, host: int, clock: Clock = time.monotonic_ns) -> None:
+        self.counts = Counts()
+        self._key, self._host, self._clock = key, host, clock
+        self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.connect(address)
+        self._receiver = Receiver(self._socket, clock)
+        self._number = time.time_ns()  # above those of an earlier agent of this host
+        self._waiting: dict[int, int] = {}  # number of a request: t1
+        self._rows = bytearray()
+        self._over = False
+        self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> Numbers:
+        """End the thread. Returns all exchanges."""
+        self._over = True
+        self._thread.join()
+        self._socket.close()
+        return self.exchanges()
+
+    def exchanges(self) -> Numbers:
+        """All exchanges so far, int64[n, 4]: t1 t2 t3 t4."""
+        return np.frombuffer(bytes(self._rows), np.int64).reshape(-1, 4)
+
+    def recent(self) -> Numbers:
+        """The newest RECENT exchanges: enough to fit the present."""
+        return np.frombuffer(bytes(self._rows[-RECENT * ROW.size :]), np.int64).reshape(-1, 4)
+
+    def _run(self) -> None:
+        due, asked = time.monotonic(), 0
+        while not self._over:
+            if time.monotonic() >= due:
+                self._ask()
+                asked += 1
+                due = max(due, time.monotonic()) + (BURST_GAP_S if asked < BURST else 1 / RATE)
+            if select.select((self._socket,), (), (), max(0.0, due - time.monotonic()))[0]:
+                self._read()
+
+    def _ask(self) -> None:
+        self._number += 1
+        datagram = signed(self._key, REQUEST.pack(ASKS, self._host, self._number))
+        t1 = self._clock()
+        try:
+            self._socket.send(datagram)
+        except OSError:  # the network or the responder is away: a later exchange may succeed
+            self.counts.unsent += 1
+            return
+        self._waiting[self._number] = t1
+        if len(self._waiting) > WAITING:
+            del self._waiting[next(iter(self._waiting))]
+
+    def _read(self) -> None:
+        try:
+            datagram, _, t4 = self._receiver.receive()
+        except BlockingIOError:
+            return
+        except OSError:  # the network says that an earlier request was not delivered
+            self.counts.unsent += 1
+            return
+        found = content_of(datagram, self._key, REPLY, ANSWERS, self.counts)
+        if found is None:
+            return
+        host, number, t2, t3 = found
+        t1 = self._waiting.pop(number, None) if host == self._host else None
+        if t1 is None:
+            self.counts.replayed += 1
+            return
+        self._rows += ROW.pack(t1, t2, t3, t4 if t4 >= t1 else self._clock())
+        self.counts.answered += 1
+
+
+def main() -> int:
+    start = msgspec.json.decode(sys.stdin.buffer.readline(), type=Start)
+    with socket.socket(fileno=start.socket) as sock:
+        counts = respond(sock, start.key, sys.stdin.fileno())
+    sys.stdout.buffer.write(msgspec.json.encode(counts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
