@@ -145,13 +145,14 @@ def drive(
     dialect: int = 0,
     class_heads: list[bytes] | None = None,
     client: np.ndarray | None = None,
+    stop_ns: int = 0,
     conversations: dict[str, Any] | None = None,
 ) -> Outcome:
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests.
 
     *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
     instead of *body*, with `numbers` and `talks`. *records*: makes what stands in for the loop's TLS
-    protocol on a connection.
+    protocol on a connection. *stop_ns*: a closed loop sends nothing from this time after its start on.
     """
     shared = SharedWords.create()
     recorder = Recorder(directory)
@@ -225,7 +226,7 @@ def drive(
         await asyncio.sleep(settle_s)
         if before is not None:
             before(reactor)
-        reactor.start_at(time.monotonic_ns() + 5_000_000)
+        reactor.start_at(time.monotonic_ns() + 5_000_000, stop_ns)
         give_up = time.monotonic() + patience_s
         while not reactor.finished:
             await asyncio.sleep(0.005)

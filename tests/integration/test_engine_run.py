@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from fastllmload._ext.record import counters as k
 from fastllmload.engine.run import execute
 from fastllmload.engine.workers.fleet import LocalFleet
 from fastllmload.host import probe
@@ -111,6 +112,32 @@ def test_the_live_view_names_the_gaps_that_it_shows(tmp_path, option, name):
     settings = replace(settings, output=replace(settings.output, itl_option=option))
     assert execute(settings, None, Watching(lambda snapshot: seen.add(snapshot.gaps))) == 0
     assert seen == {name}
+
+
+def test_workers_shift_their_schedule_as_they_are_asked_to(tmp_path, monkeypatch):
+    """By 40 ms, from some instant of each phase on: each request is sent once, and the next phase begins without."""
+    fleets, at_start, start_clock = [], [], Fleet.start_clock
+
+    def starting(fleet, at_ns):
+        fleets.append(fleet)
+        at_start.extend(int(member.words[k.W_CLOCK_SHIFT]) for member in fleet.members)
+        start_clock(fleet, at_ns)
+
+    def shift(snapshot):
+        for member in fleets[-1].members:
+            member.words[k.W_CLOCK_SHIFT] = 40_000_000
+
+    monkeypatch.setattr(Fleet, "start_clock", starting)
+    settings = asked(tmp_path / "run", rate=60.0, duration=2.0, warmup_requests=60, client=Client(workers=2))
+    assert execute(settings, None, Watching(shift)) == 0
+    run = load(tmp_path / "run")
+    measured = run.rows[run.rows["phase"] == 1]
+    planned = np.load(tmp_path / "run" / "plan" / "schedule.npy")["t_sched_ns"]
+    assert at_start == [0] * 4 and sorted(measured["request"]) == list(range(len(planned)))
+    shifted = measured["t_sched"] - run.phase("measure").start_ns - planned[measured["request"]]
+    assert set(shifted) <= {0, 40_000_000} and shifted[-1] == 40_000_000
+    for worker in (0, 1):
+        assert (np.diff(shifted[measured["worker"] == worker]) >= 0).all()
 
 
 def test_an_open_loop_leaves_a_whole_folder(tmp_path):

@@ -16,6 +16,7 @@ cdef class Pacer:
     cdef double budget                  # share of a core that spinning may take
     cdef int64_t spun                   # ns spent spinning since *start*
     cdef int64_t armed                  # instant the timer is set to; 0 = not armed
+    cdef int64_t shifted                # ns by which shift() has moved *start*
 
     cdef int64_t due(self) noexcept                 # instant of the next release; INT64_MAX when there is none
     cdef bint follower_is_next(self) noexcept       # and it is a turn, not one of the schedule
@@ -25,6 +26,7 @@ cdef class Pacer:
     cdef void woke(self, int64_t now) noexcept      # a thread that slept for the timer came to know of it
     cdef int arm(self, int64_t now) except -1       # set the timer for the next release (or leave it)
     cdef int64_t spin(self, int64_t now) noexcept   # if the next release is within the lead: burn until it is due; returns the time
+    cdef void shift(self, int64_t ns) noexcept      # move what is not released to *ns* after where start_at() put it
     cdef int stop(self) except -1                   # forget what is not released
 
 cdef class Beat:

@@ -45,11 +45,12 @@ cdef class Pacer:
         self.schedule = schedule
         self.size = schedule.shape[0]
         self.next = 0
-        self.start = 0
+        self.start = self.shifted = 0
         self.spun = 0
 
     def start_at(self, int64_t start) -> None:
         self.start = start
+        self.shifted = 0
         self.arm(mono_ns())
 
     @property
@@ -119,6 +120,10 @@ cdef class Pacer:
             raise OSError("timerfd_settime failed")
         self.armed = due
         return 0
+
+    cdef void shift(self, int64_t ns) noexcept:
+        self.start += ns - self.shifted
+        self.shifted = ns
 
     cdef int stop(self) except -1:
         self.size = self.next

@@ -4,6 +4,7 @@ cdef enum:                 # words
     W_COMMAND = 0           # Command
     W_PHASE = 1             # number of the phase to run
     W_START_NS = 2          # CLOCK_MONOTONIC instant of the phase's time zero; 0 = not set
+    W_CLOCK_SHIFT = 3       # ns to add to the instants of releases to come: this host's clock against the driver's
     # Written by the worker
     W_STATE = 8             # State
     W_PHASE_DONE = 9        # number of phases finished

@@ -7,6 +7,7 @@ NUMBERS = {
     "W_COMMAND": <int>W_COMMAND,
     "W_PHASE": <int>W_PHASE,
     "W_START_NS": <int>W_START_NS,
+    "W_CLOCK_SHIFT": <int>W_CLOCK_SHIFT,
     "W_STATE": <int>W_STATE,
     "W_PHASE_DONE": <int>W_PHASE_DONE,
     "W_HEARTBEAT_NS": <int>W_HEARTBEAT_NS,

@@ -155,6 +155,18 @@ cdef class Reactor(Releases):
         self._next_beat(self.looked)
         self.pacer.start_at(start)
 
+    def shift(self, int64_t ns) -> None:
+        """After start_at(): move the releases of the schedule that are still to come, and the end of a closed loop, to *ns* after
+        where start_at() put them. This is W_CLOCK_SHIFT: how the schedule follows the driver's clock on a host.
+
+        What was released stays so, and nothing is released twice. A release that is now due in the past is sent at once, and is
+        late by that. Turns of a conversation follow replies, which this host's clock has measured, and are not moved.
+        """
+        if self.stop_at:
+            self.stop_at += ns - self.pacer.shifted
+        self.pacer.shift(ns)
+        self.arm(mono_ns())
+
     def preconnect(self, uint32_t count) -> None:
         """Begin connections until the targets have *count* between them, idle or under way."""
         self.pool.open_ahead(count, count)

@@ -7,6 +7,7 @@ def histogram_start(number: int) -> int: ...
 W_COMMAND: int
 W_PHASE: int
 W_START_NS: int
+W_CLOCK_SHIFT: int
 W_STATE: int
 W_PHASE_DONE: int
 W_HEARTBEAT_NS: int

@@ -195,6 +195,7 @@ class Fleet:
         """Let every worker load phase *number*; `start_clock` follows when all are READY."""
         for member in self.members:
             member.words[k.W_START_NS] = 0
+            member.words[k.W_CLOCK_SHIFT] = 0
             member.words[k.W_PHASE] = number
 
     def ready(self, number: int) -> bool:

@@ -272,7 +272,7 @@ class Worker:
         self.settled_faults = None
         words[k.W_STATE] = k.RUNNING
         reactor.start_at(start, phase.stop_sending_ns)
-        drain_until = 0
+        drain_until = shift = 0
         continues = True
         sample_at = time.monotonic_ns() + SAMPLE_NS
         while not reactor.finished:
@@ -286,6 +286,9 @@ class Worker:
                 self._sample(before)
                 if self.error_texts.versions != self.texts_passed:
                     self._pass_texts()
+            if words[k.W_CLOCK_SHIFT] != shift:
+                shift = int(words[k.W_CLOCK_SHIFT])
+                reactor.shift(shift)
             if self.recorder.full and not reactor.sending_over:
                 reactor.drain()  # what cannot be recorded must not be sent
             command = words[k.W_COMMAND]
