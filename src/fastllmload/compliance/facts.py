@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
@@ -73,6 +75,15 @@ def itl_option(evidence: ComplianceEvidence) -> str | None:
 def server_stamps(evidence: ComplianceEvidence) -> bool:
     """Whether a server's own time stamps were combined with the client's."""
     return "C" in str(itl_option(evidence)) or evidence.declared.get("clock.server_stamps") == "yes"
+
+
+def hosts_clock_ms(evidence: ComplianceEvidence) -> float | None:
+    """The largest error of the clock of a host of the load generator, in ms; inf where one is not known, None where each
+    run had one host.
+    """
+    clocks = [host.clock for run in evidence.runs for host in run.document.judged_hosts]
+    bounds = [None if clock is None else known(clock.bound_ns) for clock in clocks]
+    return max((math.inf if bound is None else bound / 1e6 for bound in bounds), default=None)
 
 
 def sources_of(run: MeasuredRun) -> dict[str, int]:

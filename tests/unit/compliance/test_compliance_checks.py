@@ -56,6 +56,25 @@ def test_a_round_trip_is_reported_and_near(tmp_path: Path) -> None:
     cases.run.remeasured()
 
 
+@pytest.mark.parametrize(("bound_ns", "state"), [(80_000, TRUE), (10_000_001, FALSE), (None, FALSE)])
+def test_clocks_of_several_hosts_of_the_client_are_stated_as_compared(
+    bound_ns: int | None, state: str, tmp_path: Path
+) -> None:
+    """IETF 4.7.2: method and accuracy are measured and need no declaration; the accuracy is that of the worst host."""
+    cases = gateway()
+    assert "one clock" in said(cases, tmp_path, clocks.synchronised).reason
+    facts = [{"bound_ns": 50_000}, None if bound_ns is None else {"bound_ns": bound_ns}]
+    cases.run.manifest["hosts"] = [{"host": number, "clock": clock} for number, clock in enumerate(facts)]
+    assert said(cases, tmp_path, clocks.synchronised).state == state
+    stated = said(cases, tmp_path, clocks.synchronisation_stated("clock.accuracy_ms"))
+    if bound_ns is not None:
+        assert stated.state == TRUE and f"{bound_ns / 1e6:.3g} ms" in stated.reason
+    else:
+        assert stated.state == FALSE
+    cases.run.manifest["excluded_hosts"] = [1]
+    assert said(cases, tmp_path, clocks.synchronised).state == TRUE
+
+
 def test_protocols_of_classes_are_all_reported(tmp_path: Path) -> None:
     """One class over server-sent events and one over NDJSON: both are named, and neither alone is recommended."""
     cases = gateway()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from fastllmload.compliance import facts
@@ -24,6 +25,10 @@ def topology_is(evidence: ComplianceEvidence, name: str) -> RequirementOutcome:
 
 def synchronised(evidence: ComplianceEvidence) -> RequirementOutcome:
     """The offset of two clocks is at most 10 ms, where a figure uses both."""
+    hosts_ms = facts.hosts_clock_ms(evidence)
+    if hosts_ms is not None and (hosts_ms > facts.NTP_MS or not facts.server_stamps(evidence)):
+        reason = f"the clocks of the client's hosts are known within {hosts_ms:.3g} ms of the driver's"
+        return judged(hosts_ms <= facts.NTP_MS, reason, "use a quieter network between the hosts and measure again")
     if not facts.server_stamps(evidence):
         return true("every figure is from one clock, the client's; nothing has to be synchronised")
     offset = number(evidence.declared.get("clock.offset_ms"))
@@ -42,7 +47,11 @@ def precise_enough(evidence: ComplianceEvidence) -> RequirementOutcome:
 
 @with_arguments
 def synchronisation_stated(evidence: ComplianceEvidence, key: str) -> RequirementOutcome:
-    """Method or accuracy of synchronisation is declared, unless there is one client clock only."""
+    """Method or accuracy of synchronisation is declared, unless only clocks of the client are used: these it compares."""
+    hosts_ms = facts.hosts_clock_ms(evidence)
+    if hosts_ms is not None and not facts.server_stamps(evidence):
+        reason = f"clocks of the client's hosts, compared by exchanges of datagrams: known within {hosts_ms:.3g} ms"
+        return judged(math.isfinite(hosts_ms), reason, "let UDP pass between the hosts and measure again")
     if not facts.server_stamps(evidence):
         return true(
             "one client clock (CLOCK_MONOTONIC): no method is needed and nothing is added to the accuracy"
