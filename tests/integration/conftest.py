@@ -1,11 +1,14 @@
-"""The real servers, installed once; a machine that cannot install them skips their tests with one sentence."""
+"""The real servers, installed once, and a Ray cluster; where that is impossible, one sentence says why tests are skipped."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from integration.ray_hosts import NotPossible, RayHosts
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,3 +25,14 @@ def real_servers() -> Path:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         pytest.skip(f"the real servers cannot be installed here (tools/integration-setup: {last})")
     return ROOT / "build" / "integration-venv"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayHosts]:
+    """Three hosts in network namespaces, with Ray on each."""
+    with contextlib.ExitStack() as stack:
+        try:
+            hosts = stack.enter_context(RayHosts())
+        except NotPossible as problem:
+            pytest.skip(str(problem))
+        yield hosts

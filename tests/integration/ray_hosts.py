@@ -136,6 +136,8 @@ class RayHosts(HostNetwork):
             raise NotPossible("less than 2 GB of memory are free")
         super().__enter__()
         self.folder = Path(tempfile.mkdtemp(prefix="fll", dir="/tmp"))  # short, as it holds sockets
+        self.scratch = self.folder / "temporary"  # of all programs on these hosts, agents too
+        self.scratch.mkdir()
         self.token = secrets.token_hex(32)
         try:
             self._start(0, "--head", f"--port={PORT}", f"--temp-dir={self.folder}", "--include-dashboard=false")
@@ -161,6 +163,7 @@ class RayHosts(HostNetwork):
             "RAY_AUTH_TOKEN": self.token,
             "RAY_USAGE_STATS_ENABLED": "0",
             "PYTHONPATH": str(SRC),
+            "TMPDIR": str(self.scratch),
         }
 
     def _start(self, host: int, *options: str) -> None:
@@ -198,8 +201,10 @@ def places_of(secret: str, processes: Iterable[int], folders: Iterable[Path]) ->
     """Where *secret* can be read: arguments and environments of *processes*, memory that they share through files, files."""
     wanted, found = secret.encode(), []
     for folder in folders:
-        files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-        found += [str(path) for path in files if wanted in path.read_bytes()]
+        for path in (Path(place) / name for place, _, names in os.walk(folder) for name in names):
+            with contextlib.suppress(FileNotFoundError):  # it was removed
+                if path.is_file() and not path.is_symlink() and wanted in path.read_bytes():
+                    found.append(str(path))
     for pid in processes:
         base = Path(f"/proc/{pid}")
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import json
@@ -11,29 +10,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from integration.bad_days import KEY, alive, of_process
-from integration.ray_hosts import NotPossible, RayHosts, places_of
+from integration.ray_hosts import RayHosts, places_of
 
 pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[1]
 DRIVER, STAND_IN = TESTS / "integration" / "placement_driver.py", TESTS / "support" / "stand_in_agent.py"
 LONGEST_S = 120.0
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RayHosts]:
-    with contextlib.ExitStack() as stack:
-        try:
-            hosts = stack.enter_context(RayHosts())
-        except NotPossible as problem:
-            pytest.skip(str(problem))
-        yield hosts
 
 
 class Driver:

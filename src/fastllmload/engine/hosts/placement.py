@@ -36,7 +36,7 @@ AGENT = ("-m", "fastllmload.engine.hosts.agent")  # arguments of the host's own 
 RAY_PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.ray_process")
 AUTO, LOCAL = "auto", "local"
 FOUND_S = 30.0  # for Ray to start a process on each host that has room
-ENDING_S, CLOSED_S = 10.0, 30.0
+ENDING_S, CLOSED_S, TERMINATED_S = 10.0, 30.0, 5.0
 Value = TypeVar("Value")
 
 
@@ -214,8 +214,16 @@ class Placement:
     def close(self, patience_s: float = ENDING_S) -> None:
         """End agents that still run after *patience_s*, give the hosts back to Ray, and disconnect."""
         self.send(Close(patience_s))
+        self._end(patience_s + CLOSED_S)
+
+    def abandon(self) -> None:
+        """Disconnect at once, whatever Ray is doing for this run. No agent has been started."""
+        self._process.terminate()
+        self._end(TERMINATED_S)
+
+    def _end(self, seconds: float) -> None:
         try:
-            self._process.wait(patience_s + CLOSED_S)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -278,7 +286,7 @@ def place(wanted: Hosts, patience_s: float = FOUND_S) -> Placement:
         placement.find(reserve=True, patience_s=patience_s)
         refuse_differences(facts_here("", ""), placement.hosts())
     except BaseException:
-        placement.close()
+        placement.abandon()
         raise
     return placement
 
@@ -289,7 +297,7 @@ def inspect(wanted: Hosts) -> Placement:
     try:
         placement.find(reserve=False, patience_s=FOUND_S)
     except BaseException:
-        placement.close()
+        placement.abandon()
         raise
     return placement
 

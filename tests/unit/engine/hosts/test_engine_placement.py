@@ -18,6 +18,7 @@ from refusals import codes, raises_code
 from fastllmload.engine.hosts import host_actor, placement
 from fastllmload.engine.hosts.host_actor import HostActor, HostFacts, facts_here
 from fastllmload.engine.hosts.placement import differences, distinct, refuse_differences
+from fastllmload.errors import Interrupted
 from fastllmload.settings import Hosts
 
 FACTS = HostFacts(
@@ -148,6 +149,8 @@ while True:
             messages.send(Refusal("hosts-missing", "9 are not there"))
         elif request.wanted.hosts == 8:
             sys.exit("Fatal: no more of that")
+        elif request.wanted.hosts == 7:
+            messages.receive()
         else:
             facts = facts_here("n2", "10.0.0.2"), facts_here("n1", "10.0.0.1")
             messages.send(Found(facts, ("10.0.0.3",), "10.0.0.1"))
@@ -194,6 +197,26 @@ def test_agents_are_in_the_order_of_their_hosts_and_their_ends_are_polled() -> N
 def test_a_refusal_and_an_end_of_that_process_are_one_sentence(hosts: int, code: str, value: str) -> None:
     with raises_code(code, value):
         placement.place(Hosts(address="auto", hosts=hosts))
+
+
+@pytest.mark.usefixtures("answering")
+def test_an_interrupt_does_not_wait_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that uses Ray may wait for hosts for a long time."""
+    ended: list[int | None] = []
+    end = placement.Placement._end
+
+    def ending(placed: placement.Placement, seconds: float) -> None:
+        end(placed, seconds)
+        ended.append(placed._process.returncode)
+
+    def interrupted(messages: placement.Messages, seconds: float | None = None) -> None:
+        raise Interrupted("interrupted", "interrupted before the run began")
+
+    monkeypatch.setattr(placement.Placement, "_end", ending)
+    monkeypatch.setattr(placement.Messages, "receive", interrupted)
+    with raises_code("interrupted"):
+        placement.place(Hosts(address="auto", hosts=7))
+    assert ended == [-signal.SIGTERM]
 
 
 @pytest.mark.usefixtures("answering")
