@@ -116,7 +116,7 @@ def test_the_live_view_names_the_gaps_that_it_shows(tmp_path, option, name):
 
 def test_workers_shift_their_schedule_as_they_are_asked_to(tmp_path, monkeypatch):
     """By 40 ms, from some instant of each phase on: each request is sent once, and the next phase begins without."""
-    fleets, at_start, start_clock = [], [], Fleet.start_clock
+    fleets, at_start, start_clock = [], [], LocalFleet.start_clock
 
     def starting(fleet, at_ns):
         fleets.append(fleet)
@@ -127,7 +127,7 @@ def test_workers_shift_their_schedule_as_they_are_asked_to(tmp_path, monkeypatch
         for member in fleets[-1].members:
             member.words[k.W_CLOCK_SHIFT] = 40_000_000
 
-    monkeypatch.setattr(Fleet, "start_clock", starting)
+    monkeypatch.setattr(LocalFleet, "start_clock", starting)
     settings = asked(tmp_path / "run", rate=60.0, duration=2.0, warmup_requests=60, client=Client(workers=2))
     assert execute(settings, None, Watching(shift)) == 0
     run = load(tmp_path / "run")

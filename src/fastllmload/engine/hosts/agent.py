@@ -26,8 +26,10 @@ from types import FrameType
 import msgspec
 
 from fastllmload import __version__
+from fastllmload._ext.record import counters as k
 from fastllmload.certificate.ceiling import cpu_model
 from fastllmload.engine.hosts.beats import Beats
+from fastllmload.engine.hosts.driver_clock import DriverClock
 from fastllmload.engine.hosts.files import FileRefused, Incoming
 from fastllmload.engine.hosts.link import Link, LinkError, connect
 from fastllmload.engine.hosts.messages import (
@@ -54,6 +56,7 @@ from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.host import limits, probe
 from fastllmload.plan.plan import Plan
+from fastllmload.records.hosts import CLOCK
 from fastllmload.records.samples import SampleLog
 
 SENDER = (sys.executable, "-m", "fastllmload.engine.hosts.sender")
@@ -62,14 +65,8 @@ WAITING_S = 1.0  # between beats before there are workers
 SILENT_NS = 60_000_000_000  # a worker without a heartbeat for this long hangs
 LOST_STOP_S, ENDING_S = 1.0, 10.0  # for workers after the loss of the driver; for the driver to close the link
 LATE_NS = 5_000_000  # an instant of the start must be known this long before
+FOLLOW_S = 1.0  # between corrections of the schedule
 BYTES_PER_S = 32e6  # of files while the clock runs
-
-
-class HostClock:
-    """Instants of the driver's clock in this host's: the same, as on one machine."""
-
-    def to_host(self, driver_ns: int) -> int:
-        return driver_ns
 
 
 class Agent:
@@ -77,7 +74,7 @@ class Agent:
 
     def __init__(self, config: AgentConfig, link: Link, folder: Path) -> None:
         self.config, self.link, self.folder = config, link, folder
-        self.clock = HostClock()
+        self.clock = DriverClock(config)
         self.incoming = Incoming(folder, lambda path: path.startswith(("plans/", "tls/")))
         self.own = folder / "hosts" / str(config.host)
         self.fleet: LocalFleet | None = None
@@ -90,7 +87,7 @@ class Agent:
         self.beats = Beats(link)
         self.todo: list[Start | Stop | Finish] = []  # what takes long, in the order in which it arrived
         self.terminated = False
-        self._due = 0.0
+        self._due = self._follow_due = 0.0
 
     def run(self) -> int:
         """Work until the driver needs nothing more. Returns the exit code."""
@@ -102,6 +99,8 @@ class Agent:
                     return 0
         except (LinkError, FileRefused) as problem:
             print(f"the driver is lost: {problem}", file=sys.stderr)
+        finally:
+            self.clock.close()
         self._end_alone()
         return 1
 
@@ -150,7 +149,7 @@ class Agent:
         if wanted.watch and not known.watch:
             fleet.begin_watch()
         if wanted.start_ns and wanted.start_ns != known.start_ns:
-            at_ns = self.clock.to_host(wanted.start_ns)
+            at_ns = self.clock.start(wanted.start_ns)
             left_ns = at_ns - time.monotonic_ns()
             fleet.start_clock(at_ns)
             if left_ns < LATE_NS:
@@ -206,6 +205,7 @@ class Agent:
             check_pinned_cpus(start.pinned)
             specs = own_specs(start, self.folder)
             self._meanwhile(lambda: verify_plans(specs[0]))
+            self._meanwhile(self.clock.wait)
             self.own.mkdir(parents=True)
             self.fleet = LocalFleet.start(specs)
         except (FastLLMLoadError, FileRefused, OSError) as problem:
@@ -251,8 +251,18 @@ class Agent:
         if self.log is not None and self._clock_runs():
             self.log.append(rows)
         self.beats.send(fleet, rows, with_histograms=changed)
+        if self._clock_runs() and now > self._follow_due:
+            self._follow_due = now + FOLLOW_S
+            self._follow_clock(fleet)
         for code, sentence in fleet.update():
             self.link.send(Incident(code, sentence))
+
+    def _follow_clock(self, fleet: LocalFleet) -> None:
+        """Let the schedule follow the driver's clock, and keep what is known of it."""
+        shift_ns = self.clock.shift_ns()
+        for member in fleet.members:
+            member.words[k.W_CLOCK_SHIFT] = shift_ns
+        self.clock.save(self.own / CLOCK)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -260,6 +270,7 @@ class Agent:
         """Complete the files, send them, and report the end. The folder is removed when the driver has all of it."""
         self._meanwhile(lambda: fleet.stop(0.0))
         self.isolation.close()
+        self.clock.save(self.own / CLOCK)
         self._remove_inputs()  # on a full disk the following steps need some room
         log, self.log = self.log, None
         assert log is not None
@@ -316,6 +327,7 @@ class Agent:
             self.sender.communicate()
         if self.fleet is not None:
             self.fleet.stop(LOST_STOP_S)
+            self.clock.save(self.own / CLOCK)
             self.fleet.finish(self.own)
         self.isolation.close()
         if self.log is not None:

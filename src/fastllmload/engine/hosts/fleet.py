@@ -134,6 +134,7 @@ class HostFleet(Fleet):
         self.on_loss = on_loss
         self.receiver = Receiver(group, folder)
         self.control = Control()
+        self._clockless = False
         self.lost: set[int] = set()  # hosts whose loss is reported
         self.counters = np.zeros((len(specs), k.WORDS), np.int64)
         self.used = np.zeros((len(specs), len(PROCESS)), np.int64)
@@ -223,6 +224,12 @@ class HostFleet(Fleet):
         return super().watch()
 
     def update(self) -> list[tuple[str, str]]:
+        if not self.group.responder.alive and not self._clockless:
+            self._clockless = True
+            self.incident(
+                "clock-responder-ended",
+                "the process that answers hosts' clocks ended: their clocks are not compared any more",
+            )
         ended = self.receiver.restarted()
         if ended is not None:
             self.incident(

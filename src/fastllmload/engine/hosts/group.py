@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from fastllmload import __version__
+from fastllmload.engine.hosts.clock import ClockResponder
 from fastllmload.engine.hosts.link import Link, LinkError, Listener, listen
 from fastllmload.engine.hosts.local import Handle, PlacedHost, Placement
 from fastllmload.engine.hosts.messages import (
@@ -36,6 +37,7 @@ from fastllmload.engine.hosts.messages import (
     Start,
     Started,
 )
+from fastllmload.engine.workers.fleet import environment
 from fastllmload.engine.workers.sizing import HostLimits
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InputError
@@ -87,6 +89,7 @@ class HostGroup:
         self.placement = placement
         self.key = secrets.token_bytes(32)
         self._listener = Listener(listen_at(placement.driver_address), self.key, "agent")
+        self.responder = ClockResponder(self.key, environment(), placement.driver_address)
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
         self._by_link: dict[int, RemoteHost] = {}
@@ -105,7 +108,7 @@ class HostGroup:
         return AgentConfig(
             address=self.placement.driver_address,
             tcp_port=self._listener.port,
-            udp_port=0,
+            udp_port=self.responder.port,
             key=self.key.hex(),
             host=host,
         )
@@ -288,6 +291,7 @@ class HostGroup:
         self._listener.close()
         self._epoll.close()
         self.placement.close()
+        self.responder.stop()
 
 
 def listen_at(address: str) -> socket.socket:
