@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from refusals import codes, raises_code
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.engine.hosts.fleet import HostFleet
-from fastllmload.engine.hosts.local import LocalPlacement
+from fastllmload.engine.hosts.local import AGENT, LocalHandle, LocalPlacement
+from fastllmload.engine.hosts.messages import AgentConfig
 from fastllmload.engine.run import execute
 from fastllmload.records import layout
 from fastllmload.records.run import load
@@ -329,6 +330,66 @@ def test_a_driver_that_is_frozen_disturbs_nothing(tmp_path: Path, server: Simula
     assert not run.incomplete and (measured["status"] == layout.OK).all()
     assert len(measured) == len(np.load(tmp_path / "run" / "plan" / "schedule.npy"))
     assert [each["status"] for each in run.manifest["hosts"]] == ["ended", "ended"]
+
+
+class Apart(LocalPlacement):
+    """The second host is in a network namespace of its own."""
+
+    commands = (
+        "ip netns add fll-apart", "ip link add fll-near type veth peer name fll-far netns fll-apart",
+        "ip addr add 10.97.3.1/24 dev fll-near", "ip link set fll-near up",
+        "ip -n fll-apart addr add 10.97.3.2/24 dev fll-far", "ip -n fll-apart link set fll-far up",
+        "ip -n fll-apart link set lo up",
+    )  # fmt: skip
+
+    def start(self, configs: Sequence[AgentConfig]) -> list[LocalHandle]:
+        for config, prefix in zip(configs, ((), ("ip", "netns", "exec", "fll-apart")), strict=True):
+            self.handles.append(LocalHandle(config, (*prefix, *AGENT)))
+        return self.handles
+
+
+@pytest.fixture
+def apart() -> Iterator[Apart]:
+    try:
+        for command in Apart.commands:
+            done = subprocess.run(command.split(), capture_output=True, text=True)
+            if done.returncode:
+                pytest.skip(f"a network namespace cannot be made here: {done.stderr.strip()}")
+        yield Apart(2, driver_address="10.97.3.1")
+    except FileNotFoundError:
+        pytest.skip("a network namespace cannot be made here: there is no program ip")
+    finally:
+        for command in ("ip netns del fll-apart", "ip link del fll-near"):
+            with contextlib.suppress(FileNotFoundError):
+                subprocess.run(command.split(), capture_output=True)
+
+
+def test_a_host_that_is_cut_off_ends_by_itself_and_the_rest_continues(
+    tmp_path: Path, scratch: Path, apart: Apart
+) -> None:
+    cut, ended = [], []
+
+    def watch(snapshot: Any) -> None:
+        if snapshot.phase != "measure" or snapshot.t < 2.0:
+            return
+        if not cut:
+            subprocess.run(["ip", "link", "set", "fll-near", "down"], check=True)
+            cut.append(time.monotonic())
+        if not ended and apart.handles[1].poll() is not None:
+            ended.append(time.monotonic())
+
+    options = SimulatorOptions(host=apart.driver_address, ttft_ms=5.0, itl_ms=2.0, any_model=True)
+    with SimulatorProcess(options) as server:
+        view = Watching(watch)
+        settings = asked(tmp_path / "run", server.url, rate=40.0, duration=20.0, timeout=5.0)
+        assert execute(settings, None, view, placement=apart) == 2
+    assert codes(view.document["incidents"]).count("host-lost") == 1
+    assert [each["status"] for each in view.document["hosts"]] == ["ended", "lost"]
+    assert ended[0] - cut[0] < 12.0  # 10 s, and what the machine adds
+    rows = load(tmp_path / "run").rows
+    measured = rows[rows["phase"] == layout.MEASURE]
+    assert (measured["status"][np.isin(measured["worker"], (0, 1))] == layout.OK).all()
+    assert [sorted(each.name for each in folder.iterdir()) for folder in scratch.iterdir()] == [["hosts", "workers"]]
 
 
 def test_the_key_is_in_no_file_command_line_or_environment(

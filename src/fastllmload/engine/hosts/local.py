@@ -64,10 +64,10 @@ class LocalHost:
 
 
 class LocalHandle:
-    def __init__(self, config: AgentConfig) -> None:
+    def __init__(self, config: AgentConfig, program: Sequence[str]) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the agent
         self.process = subprocess.Popen(
-            AGENT, stdin=subprocess.PIPE, stderr=self._errors, process_group=0, env=environment()
+            program, stdin=subprocess.PIPE, stderr=self._errors, process_group=0, env=environment()
         )
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died at once: poll() reports that
@@ -108,7 +108,7 @@ class LocalPlacement:
 
     def start(self, configs: Sequence[AgentConfig]) -> list[LocalHandle]:
         for config in configs:
-            self.handles.append(LocalHandle(config))
+            self.handles.append(LocalHandle(config, AGENT))
         return self.handles
 
     def close(self) -> None:
