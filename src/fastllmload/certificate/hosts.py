@@ -169,9 +169,10 @@ def together(whole: Certificate, certificates: Mapping[int, Certificate]) -> Cer
     """The certificate of the run without its verdict: *whole* with the reasons of its hosts, their largest delays and their
     least headroom.
     """
-    each = list(certificates.values())
-    own = [reason for reason in whole.reasons if reason.code in OF_THE_RUN]
-    reasons = sorted([*reasons_of_hosts(certificates), *own], key=rank)
+    each, of_hosts = list(certificates.values()), reasons_of_hosts(certificates)
+    named = {subject(reason) for reason in of_hosts}
+    own = [reason for reason in whole.reasons if reason.code in OF_THE_RUN and subject(reason) not in named]
+    reasons = sorted([*of_hosts, *own], key=rank)
     return replace(
         whole,
         reasons=tuple(reasons),
@@ -197,6 +198,12 @@ def reasons_of_hosts(certificates: Mapping[int, Certificate]) -> list[Reason]:
             found.setdefault((reason.code, reason.figure), []).append((number, reason))
     ranked = [sorted(same, key=lambda one: badness(one[1]), reverse=True) for same in found.values()]
     return [replace(same[0][1], hosts=tuple(number for number, _ in same)) for same in ranked]
+
+
+def subject(reason: Reason) -> tuple[str, str, str]:
+    """What makes two reasons the same for a reader: of an uncertain figure, its metric."""
+    metric = (reason.figure or "").rpartition("_")[0] if reason.code == "uncertain_figure" else ""
+    return reason.code, metric, reason.severity
 
 
 def rank(reason: Reason) -> tuple[int, bool]:

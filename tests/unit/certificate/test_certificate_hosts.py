@@ -71,6 +71,9 @@ def test_a_host_that_sends_late_is_named(tmp_path: Path, late: int) -> None:
     faulty = {2: 1, 3: 2}[late]
     assert run.verdict == "invalid" and reasons(run)["schedule_lag"].hosts == (faulty,)
     assert [k for k, verdict in enumerate(verdicts(run)) if verdict == "invalid"] == [faulty]
+    uncertain = [one for one in run.document.certificate.reasons if one.code == "uncertain_figure"]  # type: ignore[union-attr]
+    invalid = [one.figure for one in uncertain if one.severity == "invalid"]
+    assert len(invalid) == len({str(figure).rpartition("_")[0] for figure in invalid}), "once for each metric"
 
 
 def test_stalls_explain_only_lateness_of_their_own_host(tmp_path: Path) -> None:
