@@ -173,6 +173,7 @@ def test_a_host_whose_ray_was_killed_is_reported(cluster: RayHosts, tmp_path: Pa
         driver.close()
 
 
+@pytest.mark.usefixtures("installed")
 def test_a_ray_of_one_node_is_started_and_ended(tmp_path: Path) -> None:
     """Its processes inherit neither the key nor the user's environment of Ray."""
     if importlib.util.find_spec("ray") is None:
