@@ -93,7 +93,7 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 # Parsers of texts without quantities: names, paths, addresses, lists of numbers of CPUs, sides of images in pixels.
 TEXTS = {
     read.axis, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object, read.listen, read.metric,
-    read.page, read.pair, read.path, read.rate_series, read.text, read.url, read.url_path,
+    read.page, read.pair, read.path, read.rate_series, read.ray_address, read.text, read.url, read.url_path,
 }  # fmt: skip
 # Options of click's own types that take a number which is not a quantity.
 NUMBERS = {"--port", "--processes", "--coalesce", "--seed", "--cpu", "--die-with-parent"}
