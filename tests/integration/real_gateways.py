@@ -218,5 +218,4 @@ def run(url: str, folder: Path, *options: str) -> tuple[int, str, dict[str, Any]
 def conserved(document: dict[str, Any]) -> bool:
     """Every planned request is in exactly one status."""
     counts = document["counts"]
-    statuses = set(layout.STATUS_NAMES)
-    return bool(counts["planned"] == sum(counts[status] for status in statuses))
+    return bool(counts["planned"] == sum(counts.get(status, 0) for status in layout.STATUS_NAMES))

@@ -41,6 +41,7 @@ from fastllmload.documents.run import HostEntry, Watch
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest
+from fastllmload.metrics.run.success import own_failures
 from fastllmload.metrics.run.window import read_slowly, unsent, window_of
 from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, read_document
@@ -66,9 +67,8 @@ def from_run(run: Run, host: HostEntry | None = None) -> CertificateEvidence:
         else MeasuredWindow(measured.w0_ns, measured.w1_ns + measured.closed, measured.closed)
     )
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
-    facts = run.document.watch
+    facts, lacking = run.document.watch, own_failures(rows)
     per_worker = histograms(run)
-    errors = rows["error"]
     of_others = bool(run.document.excluded_hosts) or any(each.status == LOST for each in run.document.hosts)
     partial = host is not None or of_others
     released = replace(sends(run, rows, sending_window(run, rows, window)), partial=partial)
@@ -81,9 +81,9 @@ def from_run(run: Run, host: HostEntry | None = None) -> CertificateEvidence:
         seconds=summarize(seconds_of(run, window, released, records)),
         host=host_record(run, facts, host),
         ceiling=None if facts.ceiling is None else msgspec.convert(plain(facts.ceiling), Ceiling),
-        no_fd=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_fd"))),
-        no_port=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_port"))),
-        no_memory=int(np.count_nonzero(errors == layout.ERROR_NAMES.index("no_memory"))),
+        no_fd=int(np.count_nonzero(lacking["no_fd"])),
+        no_port=int(np.count_nonzero(lacking["no_port"])),
+        no_memory=int(np.count_nonzero(lacking["no_memory"])),
         disk_full=bool(run.document.disk_full),
         figures=headline_figures(run.document),
         plan_lead_ns=plan_lead_ns(run, rows),

@@ -48,7 +48,7 @@ ERROR_NAMES = (
     "reused_connection_lost", "closed_before_response", "closed_in_body", "head_too_large", "bad_head", "bad_chunk",
     "event_too_large", "bad_event", "encoded_body", "unexpected_content_type", "no_done", "event", "http_status",
     "deadline", "drain", "body_too_large", "extra_bytes", "client_cancelled", "client_abandoned", "finish_reason",
-    "cut_after_end", "no_memory",
+    "cut_after_end",
 )  # fmt: skip
 FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other", "load", "unload", "failed")
 EVENT_NAMES = (

@@ -176,6 +176,8 @@ def test_requests_that_did_not_end_are_part_of_the_latency(tmp_path: Path) -> No
     [
         (layout.HTTP_ERROR, "", 0.05, False),  # the server's own
         (layout.CONNECTION_ERROR, "no_port", 0.05, None),  # ours
+        (layout.CONNECTION_ERROR, "body_too_large", 0.05, None),  # ours: no memory was left for it
+        (layout.PROTOCOL_ERROR, "body_too_large", 0.05, False),
         (layout.CANCELLED, "", 0.05, False),  # far more than end within 1.5 ms
         (layout.CANCELLED, "", 0.01, None),
         (layout.OK, "", 0.05, True),

@@ -102,7 +102,7 @@ cdef class Protocol:
         if verdict == V_MORE and (x.state == X_BODY or x.state == X_TAIL):
             verdict = self._body(x, &c, t, user_t)
         if carry_total() > self.max_held and x.row != NULL and exchange_held(x):
-            self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_NO_MEMORY, t, user_t)
+            self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_BODY_TOO_LARGE, t, user_t)
             return V_CLOSE
         return verdict
 

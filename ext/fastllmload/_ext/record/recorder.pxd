@@ -45,13 +45,12 @@ cdef enum ErrorClass:           # why, in one closed list; names in records/layo
     ERROR_HTTP_STATUS = 21
     ERROR_DEADLINE = 22                 # request time-out
     ERROR_DRAIN = 23                    # cancelled by the drain time-out or an interrupt
-    ERROR_BODY_TOO_LARGE = 24           # non-streaming body above the limit
+    ERROR_BODY_TOO_LARGE = 24           # non-streaming body above the limit, or (connection_error) all of a worker's together
     ERROR_EXTRA_BYTES = 25              # bytes after the end of the response on a connection with nothing in flight
     ERROR_CLIENT_CANCELLED = 26         # the user left by plan: no failure of anybody
     ERROR_CLIENT_ABANDONED = 27         # the user left because a deadline had passed
     ERROR_FINISH_REASON = 28            # ended with a finish_reason that is no normal end, such as abort
     ERROR_CUT_AFTER_END = 29            # status ok: the connection went after the finish_reason, before the message's own end
-    ERROR_NO_MEMORY = 30                # unfinished responses held all the memory that a worker has for them
     ERROR_CLASSES                       # how many: always the last
 
 cdef enum RowFlag:

@@ -13,11 +13,11 @@ from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.fields import known
 from fastllmload.experiment.level import criteria as rule
 from fastllmload.metrics.distribution.percentiles import percentile
+from fastllmload.metrics.run.success import failed_here
 from fastllmload.metrics.run.window import Window
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
-OWN_ERRORS = tuple(layout.ERROR_NAMES.index(name) for name in ("no_fd", "no_port", "no_memory"))
 OFFERED = 0.98  # fraction of the planned rate that must have been offered for a pass with a limited client to count
 
 
@@ -39,7 +39,7 @@ def client_limits(run: Run, window: Window) -> tuple[str, ...]:
     lag = percentile(np.sort(dispatch_lags(run, rows, window)), 0.99)
     if lag is not None and lag > rule.LAG_NS:
         found.append(f"P99 of the dispatch lag is {format_value(lag / 1e3, 'us')}, above 1 ms")
-    own = int(np.isin(rows["error"], OWN_ERRORS).sum())
+    own = int(failed_here(rows).sum())
     if own:
         found.append(f"{own} requests failed because no file descriptor, port or memory was free")
     certificate = run.document.certificate

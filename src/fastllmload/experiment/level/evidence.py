@@ -15,6 +15,7 @@ from fastllmload.metrics.objectives.objective import Objective, subject
 from fastllmload.metrics.objectives.report import judged_of
 from fastllmload.metrics.request.durations import committed
 from fastllmload.metrics.run.bounds import earliest
+from fastllmload.metrics.run.success import failed_here
 from fastllmload.metrics.run.window import Window, populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.metrics.tokens.fluidity import fluidity_of
@@ -102,7 +103,7 @@ def evidence_of(
     if not measured.limited:
         return measured
     late = lateness_of(run, judged, window)
-    own = np.isin(judged.rows["error"], client_lateness.OWN_ERRORS)
+    own = failed_here(judged.rows)
 
     def at_bound(side: int) -> LevelEvidence:
         """*side* -1: with all lateness of the client removed; 1: each time at its worse bound."""

@@ -17,10 +17,11 @@ import numpy.typing as npt
 from fastllmload.certificate.monitor import WORKER_STALLS
 from fastllmload.certificate.run_evidence import worker_stalls
 from fastllmload.experiment.level import criteria as rule
-from fastllmload.experiment.level.client_lateness import OWN_ERRORS, dispatch_lags
+from fastllmload.experiment.level.client_lateness import dispatch_lags
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.request.durations import committed
 from fastllmload.metrics.run.bounds import earliest
+from fastllmload.metrics.run.success import failed_here
 from fastllmload.metrics.run.window import Populations, Window, populations, window_of
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -110,7 +111,7 @@ def late_of(run: Run, window: Window, samples: int = 1) -> Late:
     unread = np.maximum(rows["t_last"] - early, 0)[ended]
     served = (early - committed(rows))[ended]
     idle = float(np.maximum(lags, 0).mean()) if len(lags) else 0.0
-    own = np.isin(rows["error"], OWN_ERRORS) & window.holds(rows["t_sched"])
+    own = failed_here(rows) & window.holds(rows["t_sched"])
     return Late(
         sent_ns=max(0, int(lags.max(initial=0))),
         read_ns=int(unread.max(initial=0)),

@@ -37,6 +37,20 @@ def success_rate(rows: Rows) -> float | None:
     return float(np.count_nonzero(rows["status"] == layout.OK)) / len(rows) if len(rows) else None
 
 
+def own_failures(rows: Rows) -> dict[str, Mask]:
+    """Requests that failed because this host had no descriptor, port or memory for them; one mask each."""
+    error = {name: rows["error"] == layout.ERROR_NAMES.index(name) for name in ("no_fd", "no_port", "body_too_large")}
+    # With another status it is one body above the limit of bodies.
+    cut = error.pop("body_too_large") & (rows["status"] == layout.CONNECTION_ERROR)
+    return {**error, "no_memory": cut}
+
+
+def failed_here(rows: Rows) -> Mask:
+    """Requests that failed for any of the reasons of `own_failures`."""
+    found: Mask = np.any(list(own_failures(rows).values()), axis=0)
+    return found
+
+
 def explicit_errors(rows: Rows) -> int:
     return int(np.isin(rows["status"], EXPLICIT).sum())
 

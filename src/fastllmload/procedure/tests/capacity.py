@@ -16,13 +16,13 @@ from fastllmload.documents.fields import known
 from fastllmload.documents.procedure import CapacityFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.experiment import Experiment
-from fastllmload.experiment.level.client_lateness import OWN_ERRORS
 from fastllmload.experiment.level.limits import combined, decision_of, judge_limit
 from fastllmload.experiment.level.margins import late_of
 from fastllmload.experiment.level.result import Level, LevelFinding
 from fastllmload.experiment.level.settings import at_concurrency, instants, own_requests
 from fastllmload.experiment.level.tables import Column, figure, success, tabulate
 from fastllmload.experiment.report.findings import Findings
+from fastllmload.metrics.run.success import failed_here
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.procedure.procedure_test import Conditions, ProcedureTest, shorter
 from fastllmload.records import layout
@@ -205,7 +205,7 @@ def complete(level: Level) -> bool | None:
         return None
     rows, late = level.run.rows[populations(level.run, window).submitted], late_of(level.run, window)
     ok, cut = (int(np.count_nonzero(rows["status"] == status)) for status in (layout.OK, layout.CANCELLED))
-    own = int(np.isin(rows["error"], OWN_ERRORS).sum())
+    own = int(failed_here(rows).sum())
     best = ok + own + min(cut, math.ceil(ok / window.seconds * late.seconds))
     return None if best >= COMPLETION * len(rows) else False
 
