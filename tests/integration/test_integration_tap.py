@@ -104,15 +104,19 @@ def test_encrypted_events_have_a_segment_of_their_bracket_without_being_asked(tm
     assert errors_us(found, truth).min() > 0
 
 
-def test_lost_and_reordered_packets_make_events_as_late_as_they_were(tmp_path: Path) -> None:
-    """An event whose segment was lost came with its retransmission: where the kernel's own stamp is exact, it agrees."""
-    script = Path(__file__).with_name("lossy_link.py")
-    command = [sys.executable, str(script), str(tmp_path), *LOAD, "--timestamps", "tap", "--timeout", "60"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+def run_in_namespaces(module: str, folder: Path, *options: str) -> tuple[dict[str, Any], Run]:
+    command = [sys.executable, "-m", f"integration.{module}", str(folder), *LOAD, "--timestamps", "tap", *options]
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=paths)
     if done.returncode == 77:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout + done.stderr
-    document, found = json.loads((tmp_path / "run" / "run.json").read_text()), load(tmp_path / "run")
+    return json.loads((folder / "run" / "run.json").read_text()), load(folder / "run")
+
+
+def test_lost_and_reordered_packets_make_events_as_late_as_they_were(tmp_path: Path) -> None:
+    """An event whose segment was lost came with its retransmission: where the kernel's own stamp is exact, it agrees."""
+    document, found = run_in_namespaces("lossy_link", tmp_path, "--timeout", "60")
     tap = document["tap"]
     assert tap["joined"] == tap["events"] > 500, tap["unmatched"]
     assert tap["interface"] is None and tap["requests_timed"] == len(found.rows)
@@ -121,6 +125,18 @@ def test_lost_and_reordered_packets_make_events_as_late_as_they_were(tmp_path: P
     assert errors.min() > 1_900, "the link takes 2 ms"
     assert (errors > 10_000).sum() > 5, "what was lost came late"
     assert tap["against_kernel_stamps_us"]["max"] < 2_000
+
+
+def test_frames_above_the_mtu_on_several_interfaces_give_exact_times(tmp_path: Path) -> None:
+    """The kernel hands over what it has joined (GRO), or not yet divided (TSO), as one frame."""
+    document, found = run_in_namespaces("two_links", tmp_path, "--osl", "200")
+    tap = document["tap"]
+    assert tap["joined"] == tap["events"] > 5_000 and not any(tap["unmatched"].values())
+    assert tap["interface"] is None and tap["requests_timed"] == len(found.rows)
+    assert tap["payload_bytes"] / tap["segments"] > 2 * 1_500
+    assert (np.bincount(found.rows["url"], minlength=2) > 10).all()
+    errors = errors_us(found, tmp_path / "truth.bin")
+    assert errors.min() > 0 and np.median(errors) < 200
 
 
 def test_without_the_privilege_one_sentence_names_it(tmp_path: Path) -> None:

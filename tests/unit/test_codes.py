@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import runpy
 import tomllib
@@ -21,6 +22,7 @@ TAKE_A_CODE = re.compile(r"[A-Z]\w*(Error|Refused|Failed|Value)|NoAnswer|Interru
 GIVE_A_CODE = re.compile(r"\w*_code")  # functions
 
 
+@functools.cache
 def catalogued() -> set[str]:
     sections = tomllib.loads((SOURCE / "codes.toml").read_text()).values()
     return {code for section in sections for code in section if code != "title"}

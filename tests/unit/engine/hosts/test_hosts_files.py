@@ -225,7 +225,7 @@ def test_files_arrive_although_the_process_that_receives_them_is_killed(tmp_path
     wait(lambda: arriving.exists() and arriving.stat().st_size > 2 * CHUNK_BYTES)
     receiver._process.kill()
     wait(lambda: receiver._process.poll() is not None)
-    assert receiver.restarted() == "was killed by signal 9"
+    assert "signal 9" in (receiver.restarted() or "")
     assert receiver.restarted() is None
     (rows / "tokens.npy").write_bytes(os.urandom(300_000))
     (tmp_path / "host" / "hosts" / "0" / "stalls.npy").write_bytes(b"late")

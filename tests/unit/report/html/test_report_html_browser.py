@@ -22,10 +22,13 @@ from fastllmload.report.html.page import render
 from fastllmload.report.series.curves import cdf
 
 EXECUTABLE = chromium.path()
-pytestmark = pytest.mark.skipif(
-    EXECUTABLE is None,
-    reason="no Chromium on the PATH (Debian: apt-get install chromium); FASTLLMLOAD_CHROMIUM names one",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        EXECUTABLE is None,
+        reason="no Chromium on the PATH (Debian: apt-get install chromium); FASTLLMLOAD_CHROMIUM names one",
+    ),
+]
 EVIL = '<img src=x onerror="console.error(1)"><script>console.error(2)</script>'
 ABOVE_NORMAL = 4.5  # WCAG AA: contrast of text
 BLANK = 20_000  # bytes of a PNG of an empty page of this size
