@@ -32,6 +32,7 @@ ORDER = (
     "_ext.measure",
     "_ext.tap",
     "_ext.sim",
+    "_ext.simbody",
     "_ext.simserver",
     "_ext",
     "arrays",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sim_client import Client, ask, get, request
 
-from fastllmload._ext.simserver.form import words
+from fastllmload._ext.simbody.form import words
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 

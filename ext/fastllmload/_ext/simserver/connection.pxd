@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastllmload._ext.http.request cimport Unchunk
 from fastllmload._ext.sim.sequence cimport Sequence
-from fastllmload._ext.simserver.form cimport Stamp
+from fastllmload._ext.simbody.form cimport Stamp
 from fastllmload._ext.simserver.truth cimport TruthRequest
 
 cdef enum ConnectionState:

@@ -6,14 +6,14 @@ from libc.string cimport memset
 
 from fastllmload._ext.sim.prompt cimport Prompt, prompt_read
 from fastllmload._ext.sim.sequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
-from fastllmload._ext.simserver.form cimport (
+from fastllmload._ext.simbody.form cimport (
     ENDED_LENGTH, ENDED_STOP, FORM_CHAT, FORM_KINDS, FORM_OLLAMA_CHAT, LISTS_IDS, LISTS_LOGPROBS,
 )
 from fastllmload._ext.simserver.syscall cimport memmem
 
 from fastllmload._ext.simserver.fault import parse
-from fastllmload._ext.simserver.form import Form
-from fastllmload._ext.simserver.ollama import OllamaForm
+from fastllmload._ext.simbody.form import Form
+from fastllmload._ext.simbody.ollama import OllamaForm
 
 cdef enum:
     MODELS = 1000               # names that --any-model keeps apart

@@ -1,9 +1,9 @@
 # Replies on the wire: heads, events, documents, and what faults do to them.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from fastllmload._ext.simserver.calls cimport ToolCalls
+from fastllmload._ext.simbody.calls cimport ToolCalls
 from fastllmload._ext.simserver.connection cimport Connection
-from fastllmload._ext.simserver.form cimport Form, Usage
+from fastllmload._ext.simbody.form cimport Form, Usage
 from fastllmload._ext.simserver.writer cimport LOST, Outcome, Writer
 
 cdef class Responder(Writer):

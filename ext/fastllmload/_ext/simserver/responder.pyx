@@ -13,7 +13,7 @@ from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
 from fastllmload._ext.simserver.connection cimport FILLER_FIELDS, FILLER_LETTERS, SENT_FAILED, Connections
 from fastllmload._ext.simserver.fault cimport *
-from fastllmload._ext.simserver.form cimport (
+from fastllmload._ext.simbody.form cimport (
     END_CR, END_CRLF, ENDED_ABORT, EVENT_SLACK, FORM_CHAT, FORM_OLLAMA_CHAT, WORD, WORD_LONGEST, WORDS, Piece, put,
     put_chunk_size, raw_event,
 )

@@ -18,7 +18,7 @@ from fastllmload._ext.http.request cimport *
 from fastllmload._ext.sim.timer cimport timers_free, timers_push
 from fastllmload._ext.simserver.connection cimport *
 from fastllmload._ext.simserver.fault cimport FAULT_IDLE_CLOSE
-from fastllmload._ext.simserver.form cimport (
+from fastllmload._ext.simbody.form cimport (
     ENDED_LENGTH, FORM_CHAT, FORM_COMPLETIONS, FORM_OLLAMA_CHAT, FORM_OLLAMA_GENERATE,
 )
 from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT

@@ -8,7 +8,7 @@ import msgspec
 from libc.stdint cimport uint64_t
 
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
-from fastllmload._ext.simserver.form cimport FORM_OLLAMA_CHAT, WORD, WORDS, Piece
+from fastllmload._ext.simbody.form cimport FORM_OLLAMA_CHAT, WORD, WORDS, Piece
 
 NAME = "lookup"
 # Behind the words of the arguments' text, in turn; JSON inside of JSON.

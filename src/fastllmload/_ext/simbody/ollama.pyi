@@ -1,4 +1,4 @@
-from fastllmload._ext.simserver.form import Form
+from fastllmload._ext.simbody.form import Form
 
 class OllamaForm(Form):
     def fill(self, chunk_bytes: int) -> None: ...

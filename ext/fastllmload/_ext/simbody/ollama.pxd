@@ -1,7 +1,7 @@
 # The bytes of Ollama's replies: one JSON object per line, and a last one with the durations.
 from libc.stdint cimport int64_t, uint8_t
 
-from fastllmload._ext.simserver.form cimport Form, Piece, Stamp, Usage
+from fastllmload._ext.simbody.form cimport Form, Piece, Stamp, Usage
 
 cdef class OllamaForm(Form):
     cdef size_t time_at                 # of created_at's text in opening, and in document_opening

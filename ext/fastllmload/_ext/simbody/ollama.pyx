@@ -11,7 +11,7 @@ from libc.time cimport time_t, tm
 
 from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
-from fastllmload._ext.simserver.form cimport (
+from fastllmload._ext.simbody.form cimport (
     ENDED_LENGTH, ENDED_STOP, END_CRLF, EVENT_SLACK, FORM_OLLAMA_CHAT, WORD, WORD_LONGEST, WORDS, put, put_chunk_size,
     put_line_end, put_piece,
 )

@@ -1,7 +1,7 @@
 # Tool calls of the simulated engine: the events and the document of a reply that calls tools.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from fastllmload._ext.simserver.form cimport Form, Stamp, Usage
+from fastllmload._ext.simbody.form cimport Form, Stamp, Usage
 
 cdef class ToolCalls:
     # One per Responder.
