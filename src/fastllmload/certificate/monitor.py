@@ -19,7 +19,7 @@ from fastllmload.documents import run as documents
 from fastllmload.errors import RunFolderError
 from fastllmload.host.cpu import TICKS_NS, CpuUse, competitors, throttled_ns, used_cpu
 from fastllmload.host.limits import file_limit, port_range, reserved_ports
-from fastllmload.records.hosts import Clocks, Hosts, read_of_host
+from fastllmload.records.hosts import Clocks, HostEntries, read_of_host
 from fastllmload.records.run import Run
 from fastllmload.records.samples import SAMPLES, samples_of
 from fastllmload.records.shared_memory import SharedWords
@@ -175,7 +175,7 @@ def stalls_of_host(folder: Path, host: documents.HostEntry, clocks: Clocks) -> N
     return np.column_stack([clocks[host.host].to_driver(found[:, 0]), found[:, 1]])
 
 
-def join_watches(folder: Path, hosts: Hosts, clocks: Clocks) -> None:
+def join_watches(folder: Path, hosts: HostEntries, clocks: Clocks) -> None:
     """Write the files of `Watch.stop`, and samples.npy, of all *hosts* together into *folder*, in the driver's clock.
 
     Histograms are sums. Those of the workers are in the order of their numbers; a host's file has only its own.
@@ -214,7 +214,7 @@ def join_watches(folder: Path, hosts: Hosts, clocks: Clocks) -> None:
         np.save(folder / SAMPLES, samples)
 
 
-def workers_of(hosts: Hosts) -> int:
+def workers_of(hosts: HostEntries) -> int:
     return sum(len(host.workers) for host in hosts)
 
 

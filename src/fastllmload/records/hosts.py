@@ -26,7 +26,7 @@ LOST = "lost"  # status of a host that did not end by itself
 WORKERS = 1 << 16  # numbers of workers that a row can have
 TIMES = tuple(name for name in layout.REQUEST.names or () if name.startswith("t_"))
 EVENTS_AT_ONCE = 1 << 20
-Hosts = Sequence[HostEntry]
+HostEntries = Sequence[HostEntry]
 Clocks = Mapping[int, ClockFit]
 
 
@@ -46,13 +46,13 @@ def read_of_host(
     return None if broken(path) is not None else read_array(path, dtype, shape)
 
 
-def incomplete(folder: Path, hosts: Hosts) -> list[str]:
+def incomplete(folder: Path, hosts: HostEntries) -> list[str]:
     """A sentence for each file of *hosts* that cannot be read."""
     paths = (path for host in hosts for path in sorted(host_folder(folder, host).glob("*.npy")))
     return [f"{path.relative_to(folder)} {problem}" for path in paths if (problem := broken(path)) is not None]
 
 
-def read_clocks(folder: Path, hosts: Hosts) -> dict[int, ClockFit]:
+def read_clocks(folder: Path, hosts: HostEntries) -> dict[int, ClockFit]:
     """The clocks of those *hosts* that could be compared with the driver's, by number."""
     found = {}
     for host in hosts:
@@ -69,7 +69,7 @@ def read_exchanges(folder: Path, host: HostEntry) -> Numbers | None:
     return None if found is None or not len(found) else found
 
 
-def with_clocks(folder: Path, hosts: Hosts) -> tuple[HostEntry, ...]:
+def with_clocks(folder: Path, hosts: HostEntries) -> tuple[HostEntry, ...]:
     """*hosts* with the facts of their clocks: the bound is the largest from the first to the last exchange."""
     clocks = read_clocks(folder, hosts)
     return tuple(
@@ -85,7 +85,7 @@ def facts_of(clock: ClockFit, exchanges: Numbers | None) -> ClockFacts:
     return ClockFacts(bound_ns=int(clock.bound_ns(times).max()), drift_ppm=clock.drift_ppm, exchanges=len(exchanges))
 
 
-def positions(hosts: Hosts, workers: Numbers | Rows) -> Numbers:
+def positions(hosts: HostEntries, workers: Numbers | Rows) -> Numbers:
     """The position in *hosts* of the host of each of *workers*; -1 for workers of none."""
     table = np.full(WORKERS, -1, np.int64)
     for position, host in enumerate(hosts):
@@ -94,14 +94,14 @@ def positions(hosts: Hosts, workers: Numbers | Rows) -> Numbers:
     return found
 
 
-def of_lost(hosts: Hosts, workers: Numbers | Rows) -> Mask:
+def of_lost(hosts: HostEntries, workers: Numbers | Rows) -> Mask:
     """Which of *workers* were on a host that was lost."""
     lost = np.array([*(host.status == LOST for host in hosts), False])
     found: Mask = lost[positions(hosts, workers)]
     return found
 
 
-def to_driver_clock(rows: Rows, events: Rows, hosts: Hosts, clocks: Clocks) -> None:
+def to_driver_clock(rows: Rows, events: Rows, hosts: HostEntries, clocks: Clocks) -> None:
     """Move *rows* and their *events* into the driver's clock, each request by one number: that of its dispatch.
 
     So a latency within a request stays what its host measured. Rows of a host whose clock is not known stay as they are; the
@@ -121,6 +121,6 @@ def to_driver_clock(rows: Rows, events: Rows, hosts: Hosts, clocks: Clocks) -> N
         part["t_ns"] += shifts[part["row"]]
 
 
-def mark_lost(rows: Rows, hosts: Hosts) -> None:
+def mark_lost(rows: Rows, hosts: HostEntries) -> None:
     """Give requests that were in flight on a host that was lost the status `host_lost`."""
     rows["status"][(rows["status"] == layout.IN_FLIGHT) & of_lost(hosts, rows["worker"])] = layout.HOST_LOST

@@ -21,7 +21,7 @@ from fastllmload._ext.measure import regroup
 from fastllmload._ext.record import recorder
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.hosts import Hosts, mark_lost, of_lost, read_clocks, to_driver_clock
+from fastllmload.records.hosts import HostEntries, mark_lost, of_lost, read_clocks, to_driver_clock
 from fastllmload.records.scratch import room
 from fastllmload.records.tap_times import join_tap
 from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
@@ -57,7 +57,7 @@ class Merged:
     tap: dict[str, Any] | None = None
 
 
-def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles], hosts: Hosts = ()) -> Rows:
+def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles], hosts: HostEntries = ()) -> Rows:
     """A row with status `not_sent` for each planned request that no worker dispatched; `host_lost` where its worker was on
     a host that was lost, so that this is not known.
     """
@@ -101,7 +101,7 @@ def merged_positions(parts: Sequence[Rows]) -> list[Numbers]:
     return np.split(positions, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocate, hosts: Hosts = ()) -> Merged:
+def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocate, hosts: HostEntries = ()) -> Merged:
     """Merge worker files, with the packet ring's times, into memory from *allocate*. RunFolderError for unknown rows."""
     parts = read_workers(folder)
     row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts, hosts) for each in planned]
@@ -185,7 +185,7 @@ def merge_workers(
     directory: str | os.PathLike[str],
     planned: Sequence[PlannedPhase] = (),
     tap: dict[str, Any] | None = None,
-    hosts: Hosts = (),
+    hosts: HostEntries = (),
 ) -> tuple[int, int]:
     """Merge the worker files of a run folder into it and remove them; returns the numbers of rows and events.
 
@@ -210,6 +210,6 @@ def merge_workers(
     return counts
 
 
-def merge_in_memory(directory: Path, hosts: Hosts = ()) -> Merged:
+def merge_in_memory(directory: Path, hosts: HostEntries = ()) -> Merged:
     """Rows and events of a folder whose worker files were not merged (the run continues or was killed); creates no file."""
     return merge_parts(directory, (), lambda name, size: room(size, np.uint8, directory), hosts)

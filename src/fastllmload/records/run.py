@@ -23,7 +23,7 @@ from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
 from fastllmload.records.error_texts import read_texts
-from fastllmload.records.hosts import Hosts, positions, read_clocks, with_clocks
+from fastllmload.records.hosts import HostEntries, positions, read_clocks, with_clocks
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, abandoned, before_first_request, find_damage
 from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
@@ -285,12 +285,12 @@ def texts_left(folder: Path, damaged: dict[str, str]) -> Any:
         return None
 
 
-def hosts_of(manifest: Mapping[str, Any]) -> Hosts:
+def hosts_of(manifest: Mapping[str, Any]) -> HostEntries:
     """The hosts of a run over many; none of a run of one."""
     return convert(manifest, RunDocument).hosts if manifest.get("hosts") else ()
 
 
-def samples_left(folder: Path, damaged: dict[str, str], hosts: Hosts) -> npt.NDArray[Any] | None:
+def samples_left(folder: Path, damaged: dict[str, str], hosts: HostEntries) -> npt.NDArray[Any] | None:
     """samples.npy, and of *hosts* what was not joined to it; None, with an entry in *damaged*, where one cannot be read: a
     run can be reported without.
     """

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import npy_header
 from fastllmload.host.cpu import ProcessFigures
-from fastllmload.records.hosts import Clocks, Hosts, read_of_host
+from fastllmload.records.hosts import Clocks, HostEntries, read_of_host
 from fastllmload.records.npy import read_array
 
 COUNTERS = {  # column: word of the worker's shared memory
@@ -78,7 +78,7 @@ class SampleLog:
         self._file.close()
 
 
-def samples_of(folder: Path, hosts: Hosts, clocks: Clocks) -> npt.NDArray[np.void] | None:
+def samples_of(folder: Path, hosts: HostEntries, clocks: Clocks) -> npt.NDArray[np.void] | None:
     """The samples of a run in order of time: of each host its own in the driver's clock, where they came home; of all other
     processes those in *folder*. None without any.
     """

@@ -21,7 +21,7 @@ from fastllmload._ext.tap.segment import segment_dtype
 from fastllmload.arrays import Mask
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.hosts import Hosts, host_folder, positions
+from fastllmload.records.hosts import HostEntries, host_folder, positions
 from fastllmload.records.worker_files import Rows, as_bytes
 
 SEGMENTS, WATCHED = "tap.bin", "tap.json"
@@ -54,7 +54,9 @@ class Joined:
     difference: Numbers
 
 
-def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers, hosts: Hosts = ()) -> dict[str, Any] | None:
+def join_tap(
+    folder: Path, rows: Rows, events: Rows, first_event: Numbers, hosts: HostEntries = ()
+) -> dict[str, Any] | None:
     """Set the times of *rows* and *events* from the segments in *folder*, `workers` of a run; returns the join's part of
     `tap` in run.json, None without a tap. RunFolderError for contradictions.
     """

@@ -37,17 +37,17 @@ from fastllmload.engine.hosts.messages import (
     AgentFacts,
     Chunk,
     Control,
-    Ended,
     Failed,
     FileEnd,
     Finish,
+    Finished,
     Incident,
-    Kill,
+    KillWorker,
     Message,
     Seen,
-    Start,
-    Started,
+    StartWorkers,
     Stop,
+    WorkersStarted,
 )
 from fastllmload.engine.hosts.sender import SenderSpec
 from fastllmload.engine.workers.affinity import check_pinned_cpus
@@ -85,7 +85,7 @@ class Agent:
         self.sender: subprocess.Popen[bytes] | None = None
         self.isolation = contextlib.ExitStack()
         self.beats = Beats(link)
-        self.todo: list[Start | Stop | Finish] = []  # what takes long, in the order in which it arrived
+        self.todo: list[StartWorkers | Stop | Finish] = []  # what takes long, in the order in which it arrived
         self.terminated = False
         self._due = self._follow_due = 0.0
 
@@ -133,9 +133,9 @@ class Agent:
             self._apply(message)
         elif isinstance(message, Seen):
             self.beats.seen = message.number
-        elif isinstance(message, Kill) and self.fleet is not None:
+        elif isinstance(message, KillWorker) and self.fleet is not None:
             self.fleet.members[message.worker - self.first].process.kill()
-        elif isinstance(message, (Start, Stop, Finish)):
+        elif isinstance(message, (StartWorkers, Stop, Finish)):
             self.todo.append(message)
 
     def _apply(self, wanted: Control) -> None:
@@ -158,9 +158,9 @@ class Agent:
         if wanted.command != known.command:
             fleet.command(wanted.command)
 
-    def _do(self, message: Start | Stop | Finish) -> bool:
+    def _do(self, message: StartWorkers | Stop | Finish) -> bool:
         """Do what takes long; whether it was the last. The driver gets beats meanwhile."""
-        if isinstance(message, Start):
+        if isinstance(message, StartWorkers):
             self._start(message)
         elif (fleet := self.fleet) is not None:
             if isinstance(message, Finish):
@@ -196,7 +196,7 @@ class Agent:
 
     # -- the workers ---------------------------------------------------------------------------------------------------
 
-    def _start(self, start: Start) -> None:
+    def _start(self, start: StartWorkers) -> None:
         """Check the plans and start the workers; a failure is reported to the driver."""
         try:
             checked = self.incoming.checked()
@@ -219,9 +219,9 @@ class Agent:
         assert self.sender is not None
         cpus = self.isolation.enter_context(self.fleet.isolated(None, (self.sender.pid,), start.pinned))
         pids = tuple(member.pid for member in self.fleet.members)
-        self.link.send(Started(pids, tuple(cpus.get(start.first + number) for number in range(start.count))))
+        self.link.send(WorkersStarted(pids, tuple(cpus.get(start.first + number) for number in range(start.count))))
 
-    def _start_sender(self, start: Start) -> None:
+    def _start_sender(self, start: StartWorkers) -> None:
         spec = SenderSpec(
             address=self.config.address,
             port=start.files_port,
@@ -284,7 +284,7 @@ class Agent:
         problem = self._send_rest() or unwritten
         watch = found.get("watch")
         self.link.send(
-            Ended(
+            Finished(
                 missing=dict(fleet.missing), write_failed=fleet.write_failed,
                 watch=watch if isinstance(watch, dict) else None,
                 kept=str(self.folder) if problem is not None or self.keeps_rows else None, problem=problem,
@@ -337,7 +337,7 @@ class Agent:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def own_specs(start: Start, folder: Path) -> list[WorkerSpec]:
+def own_specs(start: StartWorkers, folder: Path) -> list[WorkerSpec]:
     """The specs of this host's workers, with paths of this host."""
     replace, spec = msgspec.structs.replace, start.spec
     tls = {name: str(folder / path) for name in ("cacert", "cert", "key") if (path := getattr(spec, name)) is not None}

@@ -53,7 +53,7 @@ WAITING = 64  # requests whose replies are waited for; eight seconds at most
 RESPONDER = (sys.executable, "-m", "fastllmload.engine.hosts.clock")
 
 
-class Counts(msgspec.Struct):
+class ExchangeCounts(msgspec.Struct):
     """Datagrams of one side. *answered*: by the responder, or exchanges of the host; *unsent*: refused by the network."""
 
     answered: int = 0
@@ -72,7 +72,7 @@ def signed(key: bytes, content: bytes) -> bytes:
 
 
 def content_of(
-    datagram: bytes, key: bytes, layout: struct.Struct, kind: bytes, counts: Counts
+    datagram: bytes, key: bytes, layout: struct.Struct, kind: bytes, counts: ExchangeCounts
 ) -> tuple[int, ...] | None:
     """The numbers of a datagram; None, counted, if it is not one of *kind* or was not made with *key*."""
     if len(datagram) != layout.size + MAC_BYTES or not datagram.startswith(kind):
@@ -86,7 +86,7 @@ def content_of(
     return numbers
 
 
-class Receiver:
+class StampedReceiver:
     """Receives from *sock*, with the time of *clock* at which each datagram had arrived."""
 
     def __init__(self, sock: socket.socket, clock: Clock) -> None:
@@ -115,10 +115,10 @@ class Receiver:
         return datagram, sender, now
 
 
-def respond(sock: socket.socket, key: bytes, life: int, clock: Clock = time.monotonic_ns) -> Counts:
+def respond(sock: socket.socket, key: bytes, life: int, clock: Clock = time.monotonic_ns) -> ExchangeCounts:
     """Answer what comes to *sock* until the descriptor *life* can be read or is closed at its other end."""
-    counts = Counts()
-    receiver = Receiver(sock, clock)
+    counts = ExchangeCounts()
+    receiver = StampedReceiver(sock, clock)
     newest: dict[int, int] = {}  # number of the latest request of each host
     poll = select.poll()
     poll.register(sock, select.POLLIN)
@@ -148,7 +148,7 @@ def respond(sock: socket.socket, key: bytes, life: int, clock: Clock = time.mono
     return counts
 
 
-class Start(msgspec.Struct):
+class ResponderSpec(msgspec.Struct):
     """What the responder's process gets on stdin, as a line of JSON."""
 
     socket: int
@@ -170,7 +170,7 @@ class ClockResponder:
                 env=dict(environment),
             )  # fmt: skip
             assert self._process.stdin is not None
-            self._process.stdin.write(msgspec.json.encode(Start(sock.fileno(), key)) + b"\n")
+            self._process.stdin.write(msgspec.json.encode(ResponderSpec(sock.fileno(), key)) + b"\n")
             self._process.stdin.flush()
 
     @property
@@ -181,10 +181,10 @@ class ClockResponder:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def stop(self) -> Counts:
+    def stop(self) -> ExchangeCounts:
         """End the process. Returns what it has counted; nothing of a process that was killed."""
         counted, _ = self._process.communicate()
-        return msgspec.json.decode(counted, type=Counts) if counted else Counts()
+        return msgspec.json.decode(counted, type=ExchangeCounts) if counted else ExchangeCounts()
 
 
 def bound(address: str, port: int) -> socket.socket:
@@ -204,11 +204,11 @@ class ClockExchanger:
     """
 
     def __init__(self, address: tuple[str, int], key: bytes, host: int, clock: Clock = time.monotonic_ns) -> None:
-        self.counts = Counts()
+        self.counts = ExchangeCounts()
         self._key, self._host, self._clock = key, host, clock
         self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.connect(address)
-        self._receiver = Receiver(self._socket, clock)
+        self._receiver = StampedReceiver(self._socket, clock)
         self._number = time.time_ns()  # above those of an earlier agent of this host
         self._waiting: dict[int, int] = {}  # number of a request: t1
         self._rows = bytearray()
@@ -277,9 +277,9 @@ class ClockExchanger:
 
 
 def main() -> int:
-    start = msgspec.json.decode(sys.stdin.buffer.readline(), type=Start)
-    with socket.socket(fileno=start.socket) as sock:
-        counts = respond(sock, start.key, sys.stdin.fileno())
+    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=ResponderSpec)
+    with socket.socket(fileno=spec.socket) as sock:
+        counts = respond(sock, spec.key, sys.stdin.fileno())
     sys.stdout.buffer.write(msgspec.json.encode(counts))
     return 0
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fastllmload._ext.record import counters as k
 from fastllmload.engine.hosts.group import HostGroup, RemoteHost, listen_at
 from fastllmload.engine.hosts.link import LinkError
-from fastllmload.engine.hosts.messages import Beat, Control, Failed, Finish, Incident, Kill, Message, Stop
+from fastllmload.engine.hosts.messages import Beat, Control, Failed, Finish, Incident, KillWorker, Message, Stop
 from fastllmload.engine.hosts.mirror import SummedHistograms, apply
 from fastllmload.engine.hosts.receiver import ReceiverSpec
 from fastllmload.engine.recording.totals import HISTOGRAMS
@@ -48,7 +48,7 @@ class RemoteProcess:
         return self.returncode
 
     def kill(self) -> None:
-        self._fleet.group.send(self._host, Kill(self._worker))
+        self._fleet.group.send(self._host, KillWorker(self._worker))
 
     def wait(self, timeout: float | None = None) -> int:
         until = None if timeout is None else time.monotonic() + timeout
@@ -73,7 +73,7 @@ class RemoteMember(Member):
         return self.errors
 
 
-class Receiver:
+class ReceiverProcess:
     """The driver's process that writes the files of all hosts into the run folder. It ends with this process."""
 
     def __init__(self, group: HostGroup, folder: Path) -> None:
@@ -132,7 +132,7 @@ class HostFleet(Fleet):
         super().__init__()
         self.group = group
         self.on_loss = on_loss
-        self.receiver = Receiver(group, folder)
+        self.receiver = ReceiverProcess(group, folder)
         self.control = Control()
         self._clockless = False
         self.lost: set[int] = set()  # hosts whose loss is reported
@@ -305,14 +305,14 @@ class HostFleet(Fleet):
         self.receiver.close()
         missing: dict[str, int] = {}
         for host in self.group.hosts:
-            if host.ended is None:
+            if host.finished is None:
                 continue
-            self.write_failed |= host.ended.write_failed
-            for name, count in host.ended.missing.items():
+            self.write_failed |= host.finished.write_failed
+            for name, count in host.finished.missing.items():
                 missing[name] = missing.get(name, 0) + count
-            if host.ended.problem is not None:
+            if host.finished.problem is not None:
                 self.incident(
-                    "host-files-kept", f"{host.title} keeps its files in {host.ended.kept}: {host.ended.problem}"
+                    "host-files-kept", f"{host.title} keeps its files in {host.finished.kept}: {host.finished.problem}"
                 )
         self.missing = missing
         return {"watch": {}, **self.facts()}
@@ -350,17 +350,19 @@ def workers_of(host: RemoteHost) -> range:
 def status(host: RemoteHost) -> str:
     if host.lost is not None:
         return "lost"
-    return "running" if host.ended is None else "late" if host.late else "ended"
+    return "running" if host.finished is None else "late" if host.late else "ended"
 
 
 def entry(host: RemoteHost) -> dict[str, Any]:
     """An entry of `hosts` of run.json."""
+    made = None if host.facts is None else host.facts.folder
+    folder = made if host.finished is None else host.finished.kept
     return {
         "host": host.number,
         "name": host.place.name,
         "address": host.place.address,
         "workers": list(workers_of(host)),
         "status": status(host),
-        "folder": host.ended.kept if host.ended is not None else None if host.facts is None else host.facts.folder,
-        "watch": {} if host.ended is None else host.ended.watch or {},
+        "folder": folder,
+        "watch": {} if host.finished is None else host.finished.watch or {},
     }

@@ -28,14 +28,14 @@ from fastllmload.engine.hosts.messages import (
     AgentFacts,
     Beat,
     Chunk,
-    Ended,
     Failed,
     FileEnd,
+    Finished,
     Incident,
     Message,
     Seen,
-    Start,
-    Started,
+    StartWorkers,
+    WorkersStarted,
 )
 from fastllmload.engine.workers.fleet import environment
 from fastllmload.engine.workers.sizing import HostLimits
@@ -67,8 +67,8 @@ class RemoteHost:
     facts: AgentFacts | None = None
     first: int = 0  # of its workers
     count: int = 0
-    started: Started | None = None
-    ended: Ended | None = None
+    started: WorkersStarted | None = None
+    finished: Finished | None = None
     lost: str | None = None
     late: bool = False
     silent_s: float = 0.0
@@ -79,7 +79,7 @@ class RemoteHost:
 
     @property
     def running(self) -> bool:
-        return self.lost is None and self.ended is None
+        return self.lost is None and self.finished is None
 
 
 class HostGroup:
@@ -172,7 +172,7 @@ class HostGroup:
         for host in self.hosts:
             self.send(
                 host,
-                Start(
+                StartWorkers(
                     spec=relative(specs[host.first]), first=host.first, count=host.count, pinned=tuple(pinned),
                     collect=collect, files_port=files_port,
                 ),
@@ -193,7 +193,7 @@ class HostGroup:
         for host, message in messages:
             if isinstance(message, Failed):
                 raise HostLimitError(message.code, f"{host.title}: {message.sentence}")
-            if isinstance(message, Started):
+            if isinstance(message, WorkersStarted):
                 host.started = message
             elif isinstance(message, (Beat, Incident)):
                 self.early.append((host, message))
@@ -245,8 +245,8 @@ class HostGroup:
                 host.facts = message
             elif isinstance(message, Beat) and message.number % SEEN_EVERY == 0:
                 self.send(host, Seen(message.number))
-            elif isinstance(message, Ended):
-                host.ended = message
+            elif isinstance(message, Finished):
+                host.finished = message
         return [(host, message) for message in messages]
 
     def _check(self, host: RemoteHost, awake_s: float, ask: bool) -> None:

@@ -89,7 +89,7 @@ class FilesChecked(msgspec.Struct, frozen=True, tag="checked"):
     problem: str | None = None
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
+class StartWorkers(msgspec.Struct, frozen=True, kw_only=True, tag="start-workers"):
     """Start the workers *first* to *first* + *count*. *spec*: of the first one, with paths relative to the agent's folder.
 
     *pinned*: CPUs of the host's workers (--pin). *collect*: "rows" or "summary". *files_port*: of the driver, for files.
@@ -103,7 +103,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
     files_port: int = 0
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
+class WorkersStarted(msgspec.Struct, frozen=True, tag="workers-started"):
     """The workers' processes run, on these CPUs if they were given some of their own."""
 
     pids: tuple[int, ...]
@@ -126,7 +126,7 @@ class Control(msgspec.Struct, frozen=True, kw_only=True, tag="control"):
     watch: bool = False
 
 
-class Kill(msgspec.Struct, frozen=True, tag="kill"):
+class KillWorker(msgspec.Struct, frozen=True, tag="kill-worker"):
     worker: int
 
 
@@ -190,7 +190,7 @@ class Incident(msgspec.Struct, frozen=True, tag="incident"):
     sentence: str
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     """The last message of an agent. *missing*: rows, events and texts that are not on its disk. *kept*: the folder, when
     files in it are not at the driver. *problem*: why, unless that was asked for. *watch*: documents.run.Watch as plain
     values.
@@ -209,15 +209,15 @@ Message = (
     | FileEnd
     | FilesEnd
     | FilesChecked
-    | Start
-    | Started
+    | StartWorkers
+    | WorkersStarted
     | Failed
     | Control
-    | Kill
+    | KillWorker
     | Stop
     | Finish
     | Seen
     | Beat
     | Incident
-    | Ended
+    | Finished
 )

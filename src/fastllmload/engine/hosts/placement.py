@@ -55,14 +55,14 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
     arguments: tuple[str | None, ...]
 
 
-class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Start an agent on each host. Answered by Started or Refusal; an Ended of each follows at some time."""
+class StartAgents(msgspec.Struct, frozen=True, tag="start-agents"):
+    """Start an agent on each host. Answered by AgentsStarted or Refusal; an AgentEnded of each follows at some time."""
 
     program: tuple[str, ...]
     configs: dict[str, str]  # by node
 
 
-class Kill(msgspec.Struct, frozen=True, tag="kill"):
+class KillAgent(msgspec.Struct, frozen=True, tag="kill-agent"):
     node: str
 
 
@@ -82,7 +82,7 @@ class Results(msgspec.Struct, frozen=True, tag="results"):
     of_hosts: dict[str, msgspec.Raw]  # by node
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
+class AgentsStarted(msgspec.Struct, frozen=True, tag="agents-started"):
     pass
 
 
@@ -91,13 +91,13 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
     message: str
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class AgentEnded(msgspec.Struct, frozen=True, tag="agent-ended"):
     node: str
     how: str
 
 
-Request = Find | Call | Start | Kill | Close
-Answer = Found | Results | Started | Refusal | Ended
+Request = Find | Call | StartAgents | KillAgent | Close
+Answer = Found | Results | AgentsStarted | Refusal | AgentEnded
 
 
 class Messages:
@@ -132,7 +132,7 @@ class AgentHandle:
     """The agent of one host."""
 
     node: HostFacts
-    placement: Placement
+    placement: RayPlacement
 
     def poll(self) -> str | None:
         """None while the agent runs; then a clause that says how it ended, or that Ray has lost its node."""
@@ -140,10 +140,10 @@ class AgentHandle:
 
     def kill(self) -> None:
         """Let the agent and everything that it started be killed; `poll` says when that has happened."""
-        self.placement.send(Kill(self.node.node))
+        self.placement.send(KillAgent(self.node.node))
 
 
-class Placement:
+class RayPlacement:
     """Hosts that Ray has given to this run, until `close`. *warnings*: sentences about them, each with its code."""
 
     def __init__(self, wanted: Hosts) -> None:
@@ -186,7 +186,7 @@ class Placement:
         """Start an agent on each host, with its config in the order of `hosts`."""
         lines = [msgspec.json.encode(config).decode() + "\n" for config in configs]
         nodes = [facts.node for facts in self._facts]
-        self._ask(Start(tuple(program), dict(zip(nodes, lines, strict=True))), Started)
+        self._ask(StartAgents(tuple(program), dict(zip(nodes, lines, strict=True))), AgentsStarted)
         return [AgentHandle(facts, self) for facts in self._facts]
 
     def everywhere(self, function: Callable[[str | None], Value], argument: str | None, kind: Any) -> list[Value]:
@@ -198,7 +198,7 @@ class Placement:
     def ends(self) -> dict[str, str]:
         """How agents have ended so far, by node."""
         while not self._gone and (message := self._receive(0.0)) is not None:
-            assert isinstance(message, Ended)  # everything else is the answer to a request
+            assert isinstance(message, AgentEnded)  # everything else is the answer to a request
             self._ends[message.node] = message.how
         return self._ends
 
@@ -237,7 +237,7 @@ class Placement:
             answer = None if self._gone else self._receive(None)
             if isinstance(answer, kind):
                 return answer
-            if isinstance(answer, Ended):
+            if isinstance(answer, AgentEnded):
                 self._ends[answer.node] = answer.how
             elif isinstance(answer, Refusal):
                 raise InputError(answer.code, answer.message)
@@ -279,9 +279,9 @@ def distinct(hosts: Sequence[HostFacts]) -> list[HostFacts]:
     return sorted(named, key=lambda host: (host.name, host.address))
 
 
-def place(wanted: Hosts, patience_s: float = FOUND_S) -> Placement:
+def place(wanted: Hosts, patience_s: float = FOUND_S) -> RayPlacement:
     """Reserve the hosts that *wanted* describes and check that they run this version. InputError."""
-    placement = Placement(wanted)
+    placement = RayPlacement(wanted)
     try:
         placement.find(reserve=True, patience_s=patience_s)
         refuse_differences(facts_here("", ""), placement.hosts())
@@ -291,9 +291,9 @@ def place(wanted: Hosts, patience_s: float = FOUND_S) -> Placement:
     return placement
 
 
-def inspect(wanted: Hosts) -> Placement:
+def inspect(wanted: Hosts) -> RayPlacement:
     """The hosts that *wanted* describes, also those that Ray uses for something else, whatever version they run."""
-    placement = Placement(wanted)
+    placement = RayPlacement(wanted)
     try:
         placement.find(reserve=False, patience_s=FOUND_S)
     except BaseException:

@@ -18,19 +18,19 @@ from fastllmload.engine.hosts.host_actor import MESSAGE_CHARACTERS, HostActor
 from fastllmload.engine.hosts.placement import (
     AUTO,
     LOCAL,
+    AgentEnded,
+    AgentsStarted,
     Answer,
     Call,
     Close,
-    Ended,
     Find,
     Found,
-    Kill,
+    KillAgent,
     Messages,
     Refusal,
     Request,
     Results,
-    Start,
-    Started,
+    StartAgents,
 )
 from fastllmload.errors import InputError
 from fastllmload.settings import Hosts
@@ -95,25 +95,25 @@ class RayClient:
         begun = {node: actor.call.remote(asked.function, asked.arguments) for node, actor in self._actors.items()}
         return Results({node: msgspec.Raw(result) for node, result in self._results(begun).items()})
 
-    def start(self, asked: Start) -> Started:
+    def start(self, asked: StartAgents) -> AgentsStarted:
         begun = {
             node: self._actors[node].start.remote(asked.program, config.encode())
             for node, config in asked.configs.items()
         }
         self._results(begun)  # methods run in threads: `ended` must not come before
         self._endings = {self._actors[node].ended.remote(): node for node in asked.configs}
-        return Started()
+        return AgentsStarted()
 
     def kill(self, nodes: Iterable[str]) -> None:
         self._killing += [self._actors[node].kill.remote() for node in nodes]
 
-    def ends(self) -> list[Ended]:
+    def ends(self) -> list[AgentEnded]:
         """The agents whose end this call detected."""
         if not self._endings:
             return []
         ready, _ = self._ray.wait(list(self._endings), num_returns=len(self._endings), timeout=0)
         nodes = [self._endings.pop(one) for one in ready]
-        return [Ended(node, self._how(one, node)) for one, node in zip(ready, nodes, strict=True)]
+        return [AgentEnded(node, self._how(one, node)) for one, node in zip(ready, nodes, strict=True)]
 
     def close(self, patience_s: float) -> None:
         """End agents that still run after *patience_s*, and leave Ray. Agents that it does not reach end by themselves."""
@@ -217,9 +217,9 @@ def answers(client: RayClient, request: Request | None) -> list[Answer]:
     found: list[Answer] = []
     if isinstance(request, Call):
         found.append(client.call(request))
-    elif isinstance(request, Start):
+    elif isinstance(request, StartAgents):
         found.append(client.start(request))
-    elif isinstance(request, Kill):
+    elif isinstance(request, KillAgent):
         client.kill([request.node])
     return [*found, *client.ends()]
 

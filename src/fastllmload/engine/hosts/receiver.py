@@ -46,7 +46,7 @@ def may_write(path: str, host: int, first: int, count: int) -> bool:
     )
 
 
-class Receiver:
+class FileReceiver:
     def __init__(self, spec: ReceiverSpec) -> None:
         self.spec = spec
         self._listener = Listener(socket.socket(fileno=spec.descriptor), bytes.fromhex(spec.key), "files")
@@ -103,7 +103,7 @@ def main() -> int:
         signal.signal(each, signal.SIG_IGN)  # these end the run; this process ends when its supervisor says so
     spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=ReceiverSpec)
     os.nice(NICE)
-    Receiver(spec).run()
+    FileReceiver(spec).run()
     return 0
 
 

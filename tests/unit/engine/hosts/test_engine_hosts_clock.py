@@ -17,7 +17,16 @@ import numpy as np
 import pytest
 
 from fastllmload.engine.hosts import clock
-from fastllmload.engine.hosts.clock import ANSWERS, ASKS, REPLY, REQUEST, ClockExchanger, ClockResponder, Counts, signed
+from fastllmload.engine.hosts.clock import (
+    ANSWERS,
+    ASKS,
+    REPLY,
+    REQUEST,
+    ClockExchanger,
+    ClockResponder,
+    ExchangeCounts,
+    signed,
+)
 from fastllmload.records.host_clock import fit
 
 pytestmark = pytest.mark.slow
@@ -34,10 +43,10 @@ def until(met: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def responding() -> Iterator[tuple[socket.socket, list[Counts]]]:
+def responding() -> Iterator[tuple[socket.socket, list[ExchangeCounts]]]:
     """A responder in a thread; yields a socket that is connected to it, and what it has counted at its end."""
     served, life = clock.bound("127.0.0.1", 0), os.pipe()
-    counted: list[Counts] = []
+    counted: list[ExchangeCounts] = []
     thread = threading.Thread(target=lambda: counted.append(clock.respond(served, KEY, life[0])))
     thread.start()
     asking = clock.bound("127.0.0.1", 0)
@@ -72,7 +81,7 @@ def test_the_responder_answers_its_own_hosts_once() -> None:
         now = time.monotonic_ns()
     assert [reply[:3] for reply in found] == [(ANSWERS, 0, 5), (ANSWERS, 1, 4), (ANSWERS, 0, 6)]
     assert all(t2 <= t3 <= now for *_, t2, t3 in found)
-    assert counted == [Counts(answered=3, foreign=5, forged=2, replayed=2)]
+    assert counted == [ExchangeCounts(answered=3, foreign=5, forged=2, replayed=2)]
 
 
 def test_the_host_takes_a_reply_once_and_only_its_own() -> None:
@@ -139,7 +148,7 @@ def test_exchanges_bound_the_offset(address: str) -> None:
 def test_a_datagram_that_waits_to_be_read_arrived_when_the_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """It lies there for 50 ms. If the wall clock is set meanwhile, or was not compared before, the time now is used."""
     with clock.bound("127.0.0.1", 0) as reading, clock.bound("127.0.0.1", 0) as sending:
-        receiver = clock.Receiver(reading, time.monotonic_ns)
+        receiver = clock.StampedReceiver(reading, time.monotonic_ns)
 
         def waited() -> tuple[float, float]:
             """ms from the send to the arrival, and to the end of the call."""
@@ -166,7 +175,7 @@ def test_a_stamp_is_not_too_early_for_a_clock_that_is_slower() -> None:
         return time.monotonic_ns() * 9991 // 10_000
 
     with clock.bound("127.0.0.1", 0) as reading, clock.bound("127.0.0.1", 0) as sending:
-        receiver = clock.Receiver(reading, slower)
+        receiver = clock.StampedReceiver(reading, slower)
         for _ in range(3):
             begin = slower()
             sending.sendto(b"x", reading.getsockname())

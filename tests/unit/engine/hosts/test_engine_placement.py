@@ -139,7 +139,7 @@ ANSWERING = """
 import socket, sys
 from fastllmload.engine.hosts.host_actor import facts_here
 from fastllmload.engine.hosts.placement import (
-    Call, Close, Ended, Find, Found, Kill, Messages, Refusal, Request, Results, Start, Started
+    Call, Close, AgentEnded, Find, Found, KillAgent, Messages, Refusal, Request, Results, StartAgents, AgentsStarted
 )
 messages = Messages(socket.socket(fileno=int(sys.argv[1])), Request)
 while True:
@@ -154,12 +154,12 @@ while True:
         else:
             facts = facts_here("n2", "10.0.0.2"), facts_here("n1", "10.0.0.1")
             messages.send(Found(facts, ("10.0.0.3",), "10.0.0.1"))
-    elif isinstance(request, Start):
+    elif isinstance(request, StartAgents):
         assert request.configs["n1"] == '{"key":"one"}\\n', request.configs
-        messages.send(Ended("n2", "the agent ended"))
-        messages.send(Started())
-    elif isinstance(request, Kill):
-        messages.send(Ended(request.node, "the agent was killed by signal 9"))
+        messages.send(AgentEnded("n2", "the agent ended"))
+        messages.send(AgentsStarted())
+    elif isinstance(request, KillAgent):
+        messages.send(AgentEnded(request.node, "the agent was killed by signal 9"))
     elif isinstance(request, Close):
         break
 """
@@ -203,16 +203,16 @@ def test_a_refusal_and_an_end_of_that_process_are_one_sentence(hosts: int, code:
 def test_an_interrupt_does_not_wait_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that uses Ray may wait for hosts for a long time."""
     ended: list[int | None] = []
-    end = placement.Placement._end
+    end = placement.RayPlacement._end
 
-    def ending(placed: placement.Placement, seconds: float) -> None:
+    def ending(placed: placement.RayPlacement, seconds: float) -> None:
         end(placed, seconds)
         ended.append(placed._process.returncode)
 
     def interrupted(messages: placement.Messages, seconds: float | None = None) -> None:
         raise Interrupted("interrupted", "interrupted before the run began")
 
-    monkeypatch.setattr(placement.Placement, "_end", ending)
+    monkeypatch.setattr(placement.RayPlacement, "_end", ending)
     monkeypatch.setattr(placement.Messages, "receive", interrupted)
     with raises_code("interrupted"):
         placement.place(Hosts(address="auto", hosts=7))

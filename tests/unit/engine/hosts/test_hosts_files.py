@@ -17,7 +17,7 @@ import pytest
 
 from fastllmload.engine.hosts.agent import SENDER
 from fastllmload.engine.hosts.files import FileRefused, Incoming, Outgoing, below
-from fastllmload.engine.hosts.fleet import Receiver
+from fastllmload.engine.hosts.fleet import ReceiverProcess
 from fastllmload.engine.hosts.messages import CHUNK_BYTES, Chunk, FileEnd
 from fastllmload.engine.hosts.receiver import may_write
 from fastllmload.engine.hosts.sender import SenderSpec
@@ -186,11 +186,11 @@ def test_a_host_writes_only_the_folders_of_its_own_workers(path: str, allowed: b
 
 
 @pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[Receiver]:
+def receiver(tmp_path: Path) -> Iterator[ReceiverProcess]:
     (tmp_path / "run").mkdir()
     host = SimpleNamespace(first=0, count=1)
     group: Any = SimpleNamespace(key=KEY, hosts=[host], placement=SimpleNamespace(driver_address="127.0.0.1"))
-    made = Receiver(group, tmp_path / "run")
+    made = ReceiverProcess(group, tmp_path / "run")
     yield made
     made.close()
 
@@ -215,7 +215,9 @@ def wait(condition: Any) -> None:
 
 
 @pytest.mark.slow
-def test_files_arrive_although_the_process_that_receives_them_is_killed(tmp_path: Path, receiver: Receiver) -> None:
+def test_files_arrive_although_the_process_that_receives_them_is_killed(
+    tmp_path: Path, receiver: ReceiverProcess
+) -> None:
     rows = tmp_path / "host" / "workers" / "0"
     rows.mkdir(parents=True)
     (tmp_path / "host" / "hosts" / "0").mkdir(parents=True)
@@ -236,7 +238,7 @@ def test_files_arrive_although_the_process_that_receives_them_is_killed(tmp_path
 
 
 @pytest.mark.slow
-def test_a_sender_without_the_key_writes_nothing(tmp_path: Path, receiver: Receiver) -> None:
+def test_a_sender_without_the_key_writes_nothing(tmp_path: Path, receiver: ReceiverProcess) -> None:
     for name in ("own", "forged"):
         (tmp_path / name / "workers" / "0").mkdir(parents=True)
         (tmp_path / name / "workers" / "0" / "requests.npy").write_bytes(name.encode())
@@ -250,6 +252,6 @@ def test_a_sender_without_the_key_writes_nothing(tmp_path: Path, receiver: Recei
 
 
 @pytest.mark.slow
-def test_the_process_that_receives_files_ends_with_the_driver(tmp_path: Path, receiver: Receiver) -> None:
+def test_the_process_that_receives_files_ends_with_the_driver(tmp_path: Path, receiver: ReceiverProcess) -> None:
     receiver.close_input()
     assert receiver._process.wait(60) == 0
