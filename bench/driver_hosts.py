@@ -37,14 +37,14 @@ from fastllmload.engine.hosts.messages import (
     AgentFacts,
     Beat,
     Control,
-    Ended,
     Finish,
+    Finished,
     Message,
     Seen,
-    Start,
-    Started,
+    StartWorkers,
     Stop,
     WorkerEnd,
+    WorkersStarted,
 )  # fmt: skip
 from fastllmload.engine.hosts.mirror import Growing, Reflected
 from fastllmload.engine.interrupts import Interrupts
@@ -75,19 +75,19 @@ class Replayed:
             )
         )  # fmt: skip
         self.rng = rng
-        self.start: Start | None = None
+        self.start: StartWorkers | None = None
         self.until = 0.0
         self.number = self.seen = 0
         self.over = False
 
     def handle(self, message: Message, seconds: float) -> None:
-        if isinstance(message, Start):
+        if isinstance(message, StartWorkers):
             self.start = message
             self.counters = np.zeros((message.count, k.WORDS), np.int64)
             self.histograms = np.zeros((len(HISTOGRAMS), histogram.WORDS), np.int64)
             self.words, self.buckets = Reflected(self.counters.size), Growing(len(HISTOGRAMS))
             self.counters[:, k.W_STATE] = k.READY
-            self.link.send(Started(tuple(range(message.count)), (None,) * message.count))
+            self.link.send(WorkersStarted(tuple(range(message.count)), (None,) * message.count))
         elif isinstance(message, Control) and message.start_ns and not self.until:
             self.until = time.monotonic() + seconds
             self.counters[:, k.W_STATE] = k.RUNNING
@@ -98,7 +98,7 @@ class Replayed:
             ends = tuple(WorkerEnd(worker=self.start.first + n, returncode=0) for n in range(self.start.count))
             self.beat(ends)
         elif isinstance(message, Finish):
-            self.link.send(Ended(missing={}, write_failed=False))
+            self.link.send(Finished(missing={}, write_failed=False))
             self.over = True
 
     def beat(self, ends: tuple[WorkerEnd, ...] = ()) -> None:
