@@ -17,8 +17,8 @@ from fastllmload.redact import Redactor
 from fastllmload.report.render.terminal import lines_of
 from fastllmload.report.terminal.live import LiveView, render_snapshot
 from fastllmload.report.terminal.outlet import Outlet
-from fastllmload.report.terminal.plain import PlainView, phase_line, snapshot_line
-from fastllmload.report.terminal.snapshot import Snapshot
+from fastllmload.report.terminal.plain import PlainView, host_lines, phase_line, snapshot_line
+from fastllmload.report.terminal.snapshot import HostSnapshot, Snapshot
 from fastllmload.report.terminal.view import NoView, make_ui
 from fastllmload.report.text import failures, numbers
 
@@ -165,6 +165,59 @@ def test_failing_urls_are_named_during_the_run():
     assert drawn(quiet)[-1].split() == ["failed", "at", "none"]
     assert drawn(bad)[-1].endswith("http://a/v1 6, http://c/v1 2, http://b/v1 1")
     assert len(drawn(quiet)) == len(drawn(bad)) == len(drawn(replace(quiet, failed_at=None))) + 1
+
+
+def a_host(number, **changed):
+    made = HostSnapshot(
+        number=number, name=f"gpu-cluster-node-{number:03}", sent=987_654, ok=987_000, failed=0, in_flight=5_000,
+        events_per_s=250_123.0, lag_p99_us=45.6,
+    )  # fmt: skip
+    return replace(made, **changed)
+
+
+def live_lines(snapshot):
+    return [line.plain for line in render_snapshot(snapshot).renderables]
+
+
+def test_three_hosts_are_shown_in_their_order():
+    """Each on a line of at most 80 characters, with the end of its name; a host that reports nothing is silent."""
+    hosts = [a_host(0), a_host(1, silent_s=4.2), a_host(2, status="lost", silent_s=30.0, failed=12)]
+    lines = live_lines(replace(FULL, hosts=hosts))[-4:]
+    assert lines[0].split() == ["3", "hosts", "sent", "ok", "failed", "flight", "events/s", "lag", "p99", "us"]
+    assert [line[:25].split() for line in lines[1:]] == [
+        ["0", "…er-node-000", "running"], ["1", "…er-node-001", "silent", "4", "s"], ["2", "…er-node-002", "lost"],
+    ]  # fmt: skip
+    assert lines[1][25:].split() == ["987,654", "987,000", "0", "5,000", "250,123", "45.60"]
+    assert all(len(line) <= 80 for line in lines)
+    plain = host_lines(replace(FULL, hosts=hosts))
+    assert [line.split(",")[0].strip() for line in plain] == [
+        "host 0 (gpu-cluster-node-000) running", "host 1 (gpu-cluster-node-001) silent 4 s",
+        "host 2 (gpu-cluster-node-002) lost",
+    ]  # fmt: skip
+    assert "in flight 5,000, events 250,123/s, lag p99 45.60 us" in plain[0]
+
+
+def test_of_a_hundred_hosts_the_worst_are_shown_and_the_others_counted():
+    changes = {70: {"status": "lost"}, 7: {"status": "late"}, 33: {"silent_s": 5.0}, 50: {"failed": 3}}
+    changes |= {number: {"lag_p99_us": 900.0 + number} for number in (10, 11, 12, 13, 14)}
+    hosts = [a_host(number, **changes.get(number, {})) for number in range(100)]
+    lines = live_lines(replace(FULL, ttft_any_p50_ms=1.0, failed_at={}, hosts=hosts))
+    assert len(lines) <= 24 and all(len(line) <= 80 for line in lines[-10:])
+    assert [line.split()[0] for line in lines[-9:-1]] == ["70", "7", "33", "50", "14", "13", "12", "11"]
+    assert lines[-1] == "92 more hosts: 92 running"
+    plain = host_lines(replace(FULL, hosts=hosts))
+    assert [line.split()[1] for line in plain] == ["70", "7", "33", "more"]
+
+
+def test_one_host_has_no_table():
+    assert host_lines(FULL) == [] and not any("hosts" in line for line in live_lines(FULL))
+
+
+def test_names_of_hosts_are_redacted_in_the_live_view():
+    secret = render_snapshot(
+        replace(FULL, hosts=[a_host(0, name="sk-secret")]), lambda text: text.replace("secret", "*")
+    )
+    assert "secret" not in "\n".join(line.plain for line in secret.renderables)
 
 
 def test_a_snapshot_without_anything_is_not_available():

@@ -22,7 +22,7 @@ from fastllmload.engine.hosts.messages import Beat, Control, Failed, Finish, Inc
 from fastllmload.engine.hosts.mirror import SummedHistograms, apply
 from fastllmload.engine.hosts.receiver import ReceiverSpec
 from fastllmload.engine.recording.totals import HISTOGRAMS
-from fastllmload.engine.workers.fleet import LASTING, Fleet, Member, environment
+from fastllmload.engine.workers.fleet import LASTING, Fleet, HostState, Member, environment
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.host.cpu import ProcessFigures
 from fastllmload.records.samples import PROCESS, SAMPLE, SLOTS
@@ -138,7 +138,7 @@ class HostFleet(Fleet):
         self.lost: set[int] = set()  # hosts whose loss is reported
         self.counters = np.zeros((len(specs), k.WORDS), np.int64)
         self.used = np.zeros((len(specs), len(PROCESS)), np.int64)
-        self.histograms = SummedHistograms(len(HISTOGRAMS), len(group.hosts))
+        self.histograms = SummedHistograms(len(HISTOGRAMS), len(group.hosts), HISTOGRAMS.index(k.H_LAG))
         self.members = []
 
     @classmethod
@@ -325,12 +325,19 @@ class HostFleet(Fleet):
             return int(column[[member.spec.worker for member in self.alive]].sum())
         return int(column.sum())
 
-    def words(self) -> Words:
-        found: Words = self.counters.sum(axis=0)
+    def hosts(self) -> list[HostState]:
+        return [HostState(host.number, host.place.name, state(host), host.silent_s) for host in self.group.hosts]
+
+    def words_by_host(self) -> Words:
+        firsts = [host.first for host in self.group.hosts]  # each host has a worker
+        found: Words = np.add.reduceat(self.living_levels(self.counters.copy()), firsts)
         return found
 
     def histogram(self, number: int) -> Words:
         return self.histograms.kind(HISTOGRAMS.index(number))
+
+    def lags_by_host(self) -> Words:
+        return self.histograms.of_hosts
 
     def samples(self, t_ns: int, phase: int) -> npt.NDArray[np.void]:
         living = np.array([member.spec.worker for member in self.alive], np.int64)
@@ -351,6 +358,11 @@ def status(host: RemoteHost) -> str:
     if host.lost is not None:
         return "lost"
     return "running" if host.finished is None else "late" if host.late else "ended"
+
+
+def state(host: RemoteHost) -> str:
+    """Its status now: in contrast to that of run.json, also a host that runs is late."""
+    return "late" if host.late and host.lost is None else status(host)
 
 
 def entry(host: RemoteHost) -> dict[str, Any]:

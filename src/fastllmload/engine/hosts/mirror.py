@@ -51,10 +51,12 @@ class Growing:
 
 
 class SummedHistograms:
-    """Histograms of *hosts* together, of several *kinds*."""
+    """Histograms of *hosts* together, of several *kinds*. *of_hosts* has that of each host, of the kind *apart* only."""
 
-    def __init__(self, kinds: int, hosts: int) -> None:
+    def __init__(self, kinds: int, hosts: int, apart: int = 0) -> None:
         self._sum = np.zeros((kinds, histogram.WORDS), np.int64)
+        self._apart = apart
+        self.of_hosts = np.zeros((hosts, histogram.WORDS), np.int64)
         self._extremes = np.zeros((hosts, kinds, 2), np.int64)
         self._extremes[:, :, 0] = NOTHING
 
@@ -66,6 +68,10 @@ class SummedHistograms:
             raise LinkError("extremes of another number of histograms were received")
         flat[at] += counts
         self._extremes[host] = np.frombuffer(grown.extremes, VALUE).reshape(-1, 2)
+        kinds, words = np.divmod(at, histogram.WORDS)
+        mine = kinds == self._apart
+        self.of_hosts[host, words[mine]] += counts[mine]
+        self.of_hosts[host, EXTREMES] = self._extremes[host, self._apart]
 
     def kind(self, number: int) -> Words:
         """A copy of the histogram of one kind."""

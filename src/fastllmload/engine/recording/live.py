@@ -9,11 +9,12 @@ import numpy as np
 
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
+from fastllmload.arrays import Floats, Numbers
 from fastllmload.engine.workers.fleet import Fleet
 from fastllmload.host.cpu import process_figures
 from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.records.samples import SIMULATOR, SampleLog, sample
-from fastllmload.report.terminal.snapshot import Snapshot
+from fastllmload.report.terminal.snapshot import HostSnapshot, Snapshot
 
 
 class Live:
@@ -27,14 +28,14 @@ class Live:
         self.urls = urls  # by target number
         self.gaps = gaps
         self._simulator = simulator_pid
-        self._base = np.zeros(k.WORDS, np.int64)
+        self._base: Numbers = np.zeros((1, k.WORDS), np.int64)  # by host
         self._cpu: dict[int, tuple[int, int]] = {}  # by worker: time, CPU time
-        self._events = (0, 0)
+        self._events: tuple[int, Numbers] = (0, self._base[:, 0])  # when they were counted; by host
 
     def begin(self) -> None:
         """Save the counters, which continue through all phases; snapshots report the difference, this phase's own."""
-        self._base = self.fleet.words()
-        self._events = (time.monotonic_ns(), self.fleet.total(k.W_EVENTS))
+        self._base = self.fleet.words_by_host()
+        self._events = (time.monotonic_ns(), self._base[:, k.W_EVENTS])
 
     def record(self, phase: int) -> float | None:
         """Append a sample of every process; returns the CPU share of the busiest worker since the last one."""
@@ -69,7 +70,8 @@ class Live:
         now = time.monotonic_ns()
         t = (now - start_ns) / 1e9
         sending = ((sent_ns or now) - start_ns) / 1e9
-        since, events = self._events[0], self.fleet.total(k.W_EVENTS)
+        words = self.fleet.words_by_host()
+        since, events = self._events[0], words[:, k.W_EVENTS]
         per_s = (events - self._events[1]) / max(1e-9, (now - since) / 1e9)
         self._events = (now, events)
         released = self.since(k.W_RELEASED)
@@ -86,9 +88,25 @@ class Live:
             gaps=self.gaps, itl_p50_ms=scaled(itl, 0.5, 1e6), itl_p99_ms=scaled(itl, 0.99, 1e6),
             e2e_p50_ms=scaled(e2e, 0.5, 1e6),
             lag_p50_us=scaled(lag, 0.5, 1e3), lag_p99_us=scaled(lag, 0.99, 1e3),
-            client_cpu=cpu, events_per_s=per_s, errors=self.errors(), failed_at=self.failed_at(),
+            client_cpu=cpu, events_per_s=float(per_s.sum()), errors=self.errors(), failed_at=self.failed_at(),
             gc_runs=self.fleet.total(k.W_GC_RUNS),
             eta=None if end_s is None else max(0.0, end_s - t),
+            hosts=self._hosts(words, per_s),
+        )  # fmt: skip
+
+    def _hosts(self, words: Numbers, events_per_s: Floats) -> tuple[HostSnapshot, ...]:
+        """The hosts of a run over many, with the counters *words*, a row of each."""
+        hosts = self.fleet.hosts()
+        if not hosts:
+            return ()
+        rows = zip(hosts, words, words - self._base, events_per_s.tolist(), self.fleet.lags_by_host(), strict=True)
+        return tuple(
+            HostSnapshot(
+                number=host.number, name=host.name, status=host.status, silent_s=host.silent_s,
+                sent=int(since[k.W_RELEASED]), ok=int(since[k.W_OK]), failed=int(since[k.W_FAILED]),
+                in_flight=int(now[k.W_IN_FLIGHT]), events_per_s=per_s, lag_p99_us=scaled(lag, 0.99, 1e3),
+            )
+            for host, now, since, per_s, lag in rows
         )  # fmt: skip
 
     def errors(self) -> dict[str, int]:
@@ -105,7 +123,7 @@ class Live:
         return {url: count for url, count in counted.items() if count}
 
     def since(self, word: int) -> int:
-        return self.fleet.total(word) - int(self._base[word])
+        return self.fleet.total(word) - int(self._base[:, word].sum())
 
 
 def scaled(words: np.ndarray, q: float, unit: float) -> float | None:

@@ -13,8 +13,10 @@ from fastllmload import __version__
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.engine.recording.totals import PhaseTotals, Totals, Words
+from fastllmload.engine.workers.fleet import HostState
 from fastllmload.errors import InputError
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
+from fastllmload.report.terminal.snapshot import STATUSES
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -29,6 +31,12 @@ COUNTERS: tuple[tuple[str, int, str], ...] = (
     ("connects", k.W_CONNECTS, "Connections made."),
     ("connect_failures", k.W_CONNECT_FAILURES, "Connections that could not be made."),
 )
+NOT_COUNTED = (
+    "none",
+    "not_sent",
+    "in_flight",
+    "host_lost",
+)  # statuses and errors that no request ends with on a worker
 LEVELS: tuple[tuple[str, int, str], ...] = (
     ("requests_in_flight", k.W_IN_FLIGHT, "Requests in flight now."),
     ("connections_open", k.W_CONNECTIONS, "Connections open now."),
@@ -65,32 +73,46 @@ class Collector:
         phases = self._totals.phases()
         if not phases:
             return
+        levels, hosts = self._totals.levels(), self._totals.hosts()
         yield from counted(phases)
         for name, word, text in LEVELS:
-            yield GaugeMetricFamily(f"fastllmload_{name}", text, value=self._totals.current(word))
+            yield GaugeMetricFamily(f"fastllmload_{name}", text, value=int(levels[:, word].sum()))
         yield from rates(phases)
         yield from distributions(phases)
+        if hosts:
+            yield from of_hosts(phases, levels, hosts)
 
 
-def counted(phases: Sequence[PhaseTotals]) -> Iterator[Metric]:
+def counted(phases: Sequence[PhaseTotals], hosts: Sequence[str] | None = None) -> Iterator[Metric]:
+    """Counters of all hosts together; with the names of *hosts*, those of each, without statuses and errors that are 0."""
     from prometheus_client.core import CounterMetricFamily
 
+    prefix, labels = ("fastllmload_", ["phase"]) if hosts is None else ("fastllmload_host_", ["phase", "host"])
+    rows = labelled(phases, hosts)
     for name, word, text in COUNTERS:
-        family = CounterMetricFamily(f"fastllmload_{name}", text, labels=["phase"])
-        for phase in phases:
-            family.add_metric([phase.name], int(phase.words[word]))
+        family = CounterMetricFamily(f"{prefix}{name}", text, labels=labels)
+        for values, words in rows:
+            family.add_metric(values, int(words[word]))
         yield family
     for name, first, names, text in (
         ("requests", k.W_STATUS0, STATUS_NAMES, "Requests that ended, by status."),
         ("request_errors", k.W_ERROR0, ERROR_NAMES, "Requests that ended with an error, by its class."),
     ):
         label = "status" if first == k.W_STATUS0 else "error"
-        family = CounterMetricFamily(f"fastllmload_{name}", text, labels=["phase", label])
-        for phase in phases:
+        family = CounterMetricFamily(f"{prefix}{name}", text, labels=[*labels, label])
+        for values, words in rows:
             for number, value in enumerate(names):
-                if value not in ("none", "not_sent", "in_flight", "host_lost"):
-                    family.add_metric([phase.name, value], int(phase.words[first + number]))
+                if value in NOT_COUNTED or (hosts is not None and not words[first + number]):
+                    continue
+                family.add_metric([*values, value], int(words[first + number]))
         yield family
+
+
+def labelled(phases: Sequence[PhaseTotals], hosts: Sequence[str] | None) -> list[tuple[list[str], Words]]:
+    """Values of the labels with the counters: of all hosts together, or of each of *hosts*."""
+    if hosts is None:
+        return [([phase.name], phase.words.sum(axis=0)) for phase in phases]
+    return [([phase.name, host], own) for phase in phases for host, own in zip(hosts, phase.words, strict=True)]
 
 
 def rates(phases: Sequence[PhaseTotals]) -> Iterator[Metric]:
@@ -116,9 +138,43 @@ def distributions(phases: Sequence[PhaseTotals]) -> Iterator[Metric]:
     for name, number, bounds, text in HISTOGRAMS:
         family = HistogramMetricFamily(f"fastllmload_{name}", text, labels=["phase"])
         for phase in phases:
-            buckets, total = in_buckets(phase.histograms[number], bounds)
+            words = phase.lags.sum(axis=0) if number == k.H_LAG else phase.histograms[number]
+            buckets, total = in_buckets(words, bounds)
             family.add_metric([phase.name], buckets=buckets, sum_value=total)
         yield family
+
+
+def of_hosts(phases: Sequence[PhaseTotals], levels: Words, hosts: Sequence[HostState]) -> Iterator[Metric]:
+    """The families of each host, whose sums over `host` are the totals; its status; and since when it is silent."""
+    from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+
+    names = [host.name for host in hosts]
+    yield from counted(phases, names)
+    for name, word, text in LEVELS:
+        family = GaugeMetricFamily(f"fastllmload_host_{name}", text, labels=["host"])
+        for host, own in zip(names, levels, strict=True):
+            family.add_metric([host], int(own[word]))
+        yield family
+    lag = HistogramMetricFamily(
+        "fastllmload_host_schedule_lag_seconds", "Scheduled instant to dispatch.", labels=["phase", "host"]
+    )
+    for phase in phases:
+        for host, own in zip(names, phase.lags, strict=True):
+            buckets, total = in_buckets(own, LAGS)
+            lag.add_metric([phase.name, host], buckets=buckets, sum_value=total)
+    yield lag
+    status = GaugeMetricFamily(
+        "fastllmload_host_status", "1 for the status that the host has.", labels=["host", "status"]
+    )
+    silence = GaugeMetricFamily(
+        "fastllmload_host_silence_seconds", "Time since something was received from the host.", labels=["host"]
+    )
+    for each in hosts:
+        for value in STATUSES:
+            status.add_metric([each.name, value], int(each.status == value))
+        silence.add_metric([each.name], each.silent_s)
+    yield status
+    yield silence
 
 
 def in_buckets(words: Words, bounds: Sequence[float]) -> tuple[list[tuple[str, float]], float]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.record import counters as k
-from fastllmload.engine.workers.fleet import Fleet
+from fastllmload.engine.workers.fleet import Fleet, HostState
 
 Words = npt.NDArray[np.int64]
 HISTOGRAMS = (k.H_TTFT, k.H_TTFT_ANY, k.H_ITL, k.H_E2E, k.H_LAG)
@@ -17,14 +18,16 @@ HISTOGRAMS = (k.H_TTFT, k.H_TTFT_ANY, k.H_ITL, k.H_E2E, k.H_LAG)
 
 @dataclass
 class PhaseTotals:
-    """*words* (counters.pxd) and *histograms*, by number, of all workers since the start of the phase.
+    """Since the start of the phase: *words* (counters.pxd) and *lags* (H_LAG) of each host, *histograms* of all together.
 
-    *start_ns*, *end_ns*: sending, CLOCK_MONOTONIC; 0 = not yet. *asked_rate* is None in a closed loop.
+    A run of one host has one row. *histograms*, by number, has no lags: those of all are the sum of the rows. *start_ns*,
+    *end_ns*: sending, CLOCK_MONOTONIC; 0 = not yet. *asked_rate* is None in a closed loop.
     """
 
     name: str
     asked_rate: float | None
-    words: Words
+    words: Words  # int64[hosts, counters.WORDS]
+    lags: Words  # int64[hosts, histogram.WORDS]
     histograms: dict[int, Words]
     start_ns: int = 0
     end_ns: int = 0
@@ -35,7 +38,7 @@ class PhaseTotals:
         until = self.end_ns or time.monotonic_ns()
         if not self.start_ns or until <= self.start_ns:
             return None
-        return int(self.words[k.W_RELEASED]) * 1e9 / (until - self.start_ns)
+        return int(self.words[:, k.W_RELEASED].sum()) * 1e9 / (until - self.start_ns)
 
 
 class Totals:
@@ -49,8 +52,7 @@ class Totals:
         self._fleet = fleet
 
     def begin(self, name: str, asked_rate: float | None) -> None:
-        words, histograms = self._now()
-        self._begun.append(PhaseTotals(name, asked_rate, words, histograms))
+        self._begun.append(PhaseTotals(name, asked_rate, *self._now()))
 
     def started(self, start_ns: int) -> None:
         self._begun[-1].start_ns = start_ns
@@ -61,23 +63,32 @@ class Totals:
     def phases(self) -> list[PhaseTotals]:
         """Every phase that began, with its counts so far."""
         begun = tuple(self._begun)
-        readings = [(phase.words, phase.histograms) for phase in begun[1:]] + ([self._now()] if begun else [])
+        readings = [(phase.words, phase.lags, phase.histograms) for phase in begun[1:]] + (
+            [self._now()] if begun else []
+        )
         return [
             PhaseTotals(
                 phase.name,
                 phase.asked_rate,
                 words - phase.words,
-                {number: histograms[number] - phase.histograms[number] for number in HISTOGRAMS},
+                lags - phase.lags,
+                {number: histograms[number] - phase.histograms[number] for number in histograms},
                 phase.start_ns,
                 phase.end_ns,
             )
-            for phase, (words, histograms) in zip(begun, readings, strict=True)
+            for phase, (words, lags, histograms) in zip(begun, readings, strict=True)
         ]
 
-    def current(self, word: int) -> int:
-        """A counter that is a level, such as W_IN_FLIGHT, over all workers now."""
-        return 0 if self._fleet is None else self._fleet.total(word)
+    def levels(self) -> Words:
+        """The counters of each host now, of which W_IN_FLIGHT and W_CONNECTIONS are levels: int64[hosts, counters.WORDS]."""
+        assert self._fleet is not None  # a phase has begun
+        return self._fleet.words_by_host()
 
-    def _now(self) -> tuple[Words, dict[int, Words]]:
+    def hosts(self) -> Sequence[HostState]:
+        """The hosts of a run over many."""
+        return () if self._fleet is None else self._fleet.hosts()
+
+    def _now(self) -> tuple[Words, Words, dict[int, Words]]:
         assert self._fleet is not None
-        return self._fleet.words(), {number: self._fleet.histogram(number) for number in HISTOGRAMS}
+        histograms = {number: self._fleet.histogram(number) for number in HISTOGRAMS if number != k.H_LAG}
+        return self._fleet.words_by_host(), self._fleet.lags_by_host().copy(), histograms

@@ -110,6 +110,16 @@ def environment() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
 
 
+@dataclass(frozen=True)
+class HostState:
+    """A host of a run over many, as the driver sees it. *silent_s*: since something was received from it."""
+
+    number: int
+    name: str
+    status: str  # running, late (it began after time zero), ended, lost
+    silent_s: float
+
+
 class Fleet:
     """All workers of a run. A member that ends before its state is FINISHED has died; the others continue.
 
@@ -238,14 +248,34 @@ class Fleet:
         members = self.alive if word in LASTING else self.members
         return int(sum(member.words[word] for member in members))
 
-    def words(self) -> npt.NDArray[np.int64]:
-        """The counters of counters.pxd, summed over all members."""
-        found: npt.NDArray[np.int64] = np.sum([member.words[: k.WORDS] for member in self.members], axis=0)
+    def hosts(self) -> Sequence[HostState]:
+        """The hosts of a run over many; none where this machine sends the load."""
+        return ()
+
+    def words_by_host(self) -> npt.NDArray[np.int64]:
+        """The counters of counters.pxd, summed over the members of each host, int64[hosts, WORDS]; one row on this machine.
+
+        Current levels such as W_IN_FLIGHT are those of living members.
+        """
+        counters = self.living_levels(np.array([member.words[: k.WORDS] for member in self.members]))
+        found: npt.NDArray[np.int64] = counters.sum(axis=0, keepdims=True)
         return found
+
+    def living_levels(self, counters: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """*counters*, a row of each member, without the current levels of those that died."""
+        for member, row in zip(self.members, counters, strict=True):
+            if member.died:
+                row[list(LASTING)] = 0
+        return counters
 
     def histogram(self, number: int) -> npt.NDArray[np.int64]:
         """Histogram *number* of all members together; a new array."""
         raise NotImplementedError
+
+    def lags_by_host(self) -> npt.NDArray[np.int64]:
+        """The histogram H_LAG of each host, int64[hosts, histogram.WORDS]; not a copy."""
+        found: npt.NDArray[np.int64] = self.histogram(k.H_LAG)[np.newaxis]
+        return found
 
     def samples(self, t_ns: int, phase: int) -> npt.NDArray[np.void]:
         """A row of samples.npy for each living member."""

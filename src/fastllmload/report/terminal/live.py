@@ -15,13 +15,14 @@ from fastllmload.documents.run import RunDocument
 from fastllmload.report.render.terminal import print_screen
 from fastllmload.report.terminal.outlet import Outlet, Redact
 from fastllmload.report.terminal.plain import WARMUP, load_text, phase_line
-from fastllmload.report.terminal.snapshot import Snapshot
+from fastllmload.report.terminal.snapshot import HostSnapshot, Snapshot, others, worst
 from fastllmload.report.terminal.summary import summary
 from fastllmload.report.text.failures import errors, failed_counts
 from fastllmload.report.text.numbers import clock, count, percent, quantity
 
 EVERY_S = 0.25
-BAR, LABEL = 30, 11
+BAR, LABEL, HOST = 30, 11, 15
+HOSTS = 8  # that are shown: with them the view has 23 lines
 # One row for each later row, so that the view keeps its height
 UNMEASURED = [(name, "not measured in the warm-up", "dim") for name in ("ttft", "itl", "e2e", "lag")]
 
@@ -86,7 +87,45 @@ def render_snapshot(snapshot: Snapshot, redact: Redact = str) -> Group:
     for name, text, style in _rows(snapshot):
         parts = ((f"{name:<{LABEL}}", "bold"), (redact(text), style))
         lines.append(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"))
-    return Group(*lines)
+    return Group(*lines, *_hosts(snapshot, redact))
+
+
+def _hosts(now: Snapshot, redact: Redact) -> list[Text]:
+    """A table of the hosts of a run over many, and a line about those that it has no room for."""
+    if not now.hosts:
+        return []
+    shown = worst(now.hosts, HOSTS)
+    titles = _columns(("sent", "ok", "failed", "flight", "events/s", "lag p99 us"))
+    head = f"{f'{count(len(now.hosts))} hosts':<{HOST}}{'':<10}{titles}"
+    lines = [Text(head, "bold"), *(_host(host, redact) for host in shown)]
+    rest = others(now.hosts, shown)
+    return [line for line in (*lines, Text(rest)) if line.plain]
+
+
+def _host(host: HostSnapshot, redact: Redact) -> Text:
+    name = redact(host.name)
+    room = HOST - 2 - len(str(host.number))
+    if len(name) > room:  # names of hosts mostly differ at their ends
+        name = "…" + name[len(name) - room + 1 :]
+    counts = [count(each) for each in (host.sent, host.ok, host.failed, host.in_flight)]
+    figures = _columns([*counts, quantity(host.events_per_s), quantity(host.lag_p99_us)])
+    bad = host.status == "lost" or host.failed > 0
+    warning = host.silent or host.status == "late" or late(host.lag_p99_us)
+    style = "red" if bad else "yellow" if warning else ""
+    return Text.assemble(
+        (f"{f'{host.number} {name}':<{HOST}}", "bold"),
+        (f"{host.state:<10}{figures}", style),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+
+
+def _columns(texts: Sequence[str]) -> str:
+    return "".join(f"{text:>{width}}" for text, width in zip(texts, (9, 9, 7, 8, 10, 11), strict=True))
+
+
+def late(lag_p99_us: float | None) -> bool:
+    return lag_p99_us is not None and lag_p99_us > 1000
 
 
 def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
@@ -114,13 +153,12 @@ def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
 
 def _latencies(now: Snapshot) -> list[tuple[str, str, str]]:
     reasons = now.ttft_any_p50_ms is not None
-    lag_is_high = now.lag_p99_us is not None and now.lag_p99_us > 1000
     return [
         ("ttft", _pair(now.ttft_p50_ms, now.ttft_p99_ms, "ms") + (OF_ANSWER if reasons else ""), ""),
         *([("ttft_any", _pair(now.ttft_any_p50_ms, now.ttft_any_p99_ms, "ms") + OF_ANY, "")] if reasons else []),
         (now.gaps, _pair(now.itl_p50_ms, now.itl_p99_ms, "ms"), ""),
         ("e2e", f"p50 {quantity(now.e2e_p50_ms):>8} ms", ""),
-        ("lag", _pair(now.lag_p50_us, now.lag_p99_us, "us"), "yellow" if lag_is_high else ""),
+        ("lag", _pair(now.lag_p50_us, now.lag_p99_us, "us"), "yellow" if late(now.lag_p99_us) else ""),
     ]
 
 

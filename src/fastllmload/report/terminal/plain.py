@@ -9,12 +9,13 @@ from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.report.render.terminal import print_screen
 from fastllmload.report.terminal.outlet import Outlet, Redact
-from fastllmload.report.terminal.snapshot import Snapshot
+from fastllmload.report.terminal.snapshot import HostSnapshot, Snapshot, others, worst
 from fastllmload.report.terminal.summary import summary
 from fastllmload.report.text.failures import errors, failed_counts
 from fastllmload.report.text.numbers import asked_rate, clock, count, percent, quantity
 
 EVERY_S = 5.0
+HOSTS = 3  # that are shown
 
 
 class PlainView:
@@ -40,7 +41,8 @@ class PlainView:
         if not self.due(snapshot.t):
             return
         self._due = (snapshot.t // EVERY_S + 1) * EVERY_S
-        self._line(snapshot_line(snapshot))
+        for line in (snapshot_line(snapshot), *host_lines(snapshot)):
+            self._line(line)
 
     def message(self, text: str) -> None:
         self._line(text)
@@ -103,6 +105,26 @@ def snapshot_line(snapshot: Snapshot) -> str:
     wrong = errors(snapshot.errors)
     where = failed_counts(snapshot.failed_at, most=2)
     return ", ".join(parts) + (f"; {wrong}" if wrong != "" else "") + (f"; failed at {where}" if where != "" else "")
+
+
+def host_lines(snapshot: Snapshot) -> list[str]:
+    """One line per host of a run over many; of more than HOSTS only the worst, and a line about the others."""
+    shown = worst(snapshot.hosts, HOSTS)
+    lines = [*map(_host_line, shown), others(snapshot.hosts, shown)]
+    return [f"{'':>7} {line}" for line in lines if line]
+
+
+def _host_line(host: HostSnapshot) -> str:
+    parts = [
+        f"host {host.number} ({host.name}) {host.state}",
+        f"sent {count(host.sent)}",
+        f"ok {count(host.ok)}",
+        f"failed {count(host.failed)}",
+        f"in flight {count(host.in_flight)}",
+        f"events {quantity(host.events_per_s)}/s",
+        f"lag p99 {quantity(host.lag_p99_us)} us",
+    ]
+    return ", ".join(parts)
 
 
 def _pair(p50: float | None, p99: float | None) -> str:

@@ -176,7 +176,7 @@ def test_samples_have_the_counters_and_the_processes_figures(hosts: Any, phase: 
     one = fleet.members[1].figures()
     assert one is not None and one.rss_bytes == rows["rss_bytes"][1]
     assert run.live.record(0) is None  # the first reading has no share of CPU time
-    assert fleet.words()[k.W_RELEASED] == 30
+    assert fleet.words_by_host()[:, k.W_RELEASED].tolist() == [10, 20]
 
 
 def test_an_instant_that_has_passed_is_reported_as_late(hosts: Any, tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ class Bare(HostFleet):
     def __init__(self, hosts: int) -> None:
         self.counters = np.zeros((hosts, k.WORDS), np.int64)
         self.used = np.zeros((hosts, 5), np.int64)
-        self.histograms = SummedHistograms(len(HISTOGRAMS), hosts)
+        self.histograms = SummedHistograms(len(HISTOGRAMS), hosts, HISTOGRAMS.index(k.H_LAG))
         self.members = []
 
 
@@ -354,6 +354,7 @@ def test_histograms_of_all_hosts_are_those_of_all_values(rng: np.random.Generato
             )
         for kind, every in zip(HISTOGRAMS, expected, strict=True):
             assert (fleet.histogram(kind) == every).all()
+    assert (fleet.lags_by_host() == [of_host[HISTOGRAMS.index(k.H_LAG)] for of_host in own]).all()
 
 
 @pytest.fixture
