@@ -211,6 +211,15 @@ def answered(number: int, t_sched: int, lag_ns: int, ttft_ns: int) -> Request:
     return Request(fields, [(t, KIND["content"], layout.STAMP_KERNEL, 1) for t in times])
 
 
+def slower(request: Request, factor: float) -> None:
+    """Multiply the gaps between the events of *request*."""
+    first = request.fields["t_first"]
+    request.events = [(first + round((t - first) * factor), *rest) for t, *rest in request.events]  # type: ignore[misc]
+    grown = request.events[-1][0] - request.fields["t_last"]
+    for name in ("t_last", "t_end", "t_end_user"):
+        request.fields[name] += grown
+
+
 def later(request: Request, ns: int, after: str = "t_submit") -> None:
     """Move all times of *request* from *after* on, and its events, by *ns*."""
     names = [

@@ -131,7 +131,8 @@ def server(tmp_path: Path) -> Iterator[SimulatorProcess]:
 def test_two_hosts_send_a_plan_once_and_leave_the_folder_of_one_host(
     tmp_path: Path, server: SimulatorProcess, scratch: Path, fleets: list[HostFleet]
 ) -> None:
-    views = Watching(), Watching()
+    snapshots: list[Any] = []
+    views = Watching(snapshots.append), Watching()
     settings = asked(tmp_path / "many", server.url, rate=60.0, duration=2.0)
     assert execute(settings, None, views[0], placement=LocalPlacement(2)) == 0
     assert execute(replace(settings, output=Output(directory=str(tmp_path / "one"))), None, views[1]) == 0
@@ -145,6 +146,14 @@ def test_two_hosts_send_a_plan_once_and_leave_the_folder_of_one_host(
     assert (measured["t_sched"] - phase.start_ns == planned).all() and (measured["status"] == layout.OK).all()
     assert (measured["worker"] == np.arange(len(planned)) % 4).all()
     assert views[0].document["plan"]["digest"] == views[1].document["plan"]["digest"]
+    last = snapshots[-1]
+    assert [(host.number, host.status) for host in last.hosts] == [(0, "running"), (1, "running")]
+    for name, total in (("sent", last.released), ("ok", last.ok), ("failed", 0), ("in_flight", 0)):
+        assert sum(getattr(host, name) for host in last.hosts) == total, name
+    assert all(host.sent and host.lag_p99_us is not None and host.silent_s < 5 for host in last.hosts)
+    for watch in (*(host.watch for host in many.document.hosts), one.document.watch):
+        assert [(each.name, each.speed_bits_per_s) for each in watch.interfaces] == [("lo", None)]
+        assert watch.interfaces[0].rx_packets > 0 and watch.interfaces[0].peak_tx_bytes_per_s > 0
     # The server received each request of each run once.
     received = truth.load(str(tmp_path / "truth.log")).requests
     keys = received[received["phase"] == 1]["key"]

@@ -17,6 +17,7 @@ from fastllmload.arrivals.curve import RateCurve
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.figures import FigureBound
 from fastllmload.documents.certificate import SecondsJudged
+from fastllmload.documents.run import InterfaceUse
 from fastllmload.statistics.order_statistics import Ranked
 
 Times = Numbers  # CLOCK_MONOTONIC ns
@@ -127,7 +128,7 @@ class HostRecord:
     *ports*: connections that can be open at once over all source addresses, with the run's distribution over targets: then
     the target with the most connections has no free port. *steal_ns*: CPU time taken by the hypervisor until *steal_t_ns*.
     *throttled*: the CPU quota of the client's own cgroup caused at least a third of its workers' waits. *competitors*:
-    descriptions of other processes that used the CPUs.
+    descriptions of other processes that used the CPUs. *interfaces*: that carried the load.
     """
 
     hiccups: Times | None = None
@@ -138,6 +139,7 @@ class HostRecord:
     throttled: bool = False
     competitors: tuple[str, ...] = ()
     ports: int | None = None
+    interfaces: tuple[InterfaceUse, ...] = ()
 
 
 def bracket_class(width_ns: npt.ArrayLike) -> Numbers:
@@ -180,14 +182,17 @@ class Stamps:
 class AmongHosts:
     """Figures of a run over many hosts; None: not known, or of a run of one.
 
-    Of one host: *lost* before the run ended, *late* at time zero, *ttft_distance*: how far its median TTFT is from that of
-    the middle host, as a share, 0 where it may be chance, *clock_unknown* and *clock_bound_us*. Of all together: *excluded*
-    hosts, and *clock_in_gaps*: the largest error of their clocks over the mean gap between arrivals.
+    Of one host: *lost* before the run ended, *late* at time zero, *clock_unknown* and *clock_bound_us*; *ttft_distance*,
+    *tpot_distance* and *slots_distance*: how far its median TTFT, its median time between content events and the use of its
+    slots are from those of the middle host, as a share, 0 where it may be chance. Of all together: *excluded* hosts, and
+    *clock_in_gaps*: the largest error of their clocks over the mean gap between arrivals.
     """
 
     lost: int | None = None
     late: int | None = None
     ttft_distance: float | None = None
+    tpot_distance: float | None = None
+    slots_distance: float | None = None
     clock_unknown: int | None = None
     clock_bound_us: float | None = None
     excluded: int | None = None

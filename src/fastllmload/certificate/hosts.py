@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from fastllmload.arrays import Floats, Mask, Numbers, Rows
 from fastllmload.certificate.criteria import SEVERITY
 from fastllmload.certificate.evidence import AmongHosts, CertificateEvidence, MeasuredWindow, Sends
-from fastllmload.documents.certificate import Certificate, HostDelays, PortUsage, Reason
+from fastllmload.documents.certificate import Certificate, HostDelays, NetworkUse, PortUsage, Reason
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.run import HostEntry
 from fastllmload.documents.write import plain, values
 from fastllmload.metrics.run.measure import headline_metrics
-from fastllmload.metrics.run.window import populations, unsent, window_of
+from fastllmload.metrics.run.window import Window, populations, unsent, window_of
 from fastllmload.records import layout
 from fastllmload.records.hosts import LOST, positions
 from fastllmload.records.run import Run
@@ -62,13 +62,13 @@ def run_of_workers(run: Run, mine: Mask, workers: Sequence[int]) -> Run:
     return with_fields(run.selected(mine), samples=samples, manifest={**run.manifest, "workers": entries})
 
 
-def evidence_of_host(evidence: CertificateEvidence, host: HostEntry, distance: float | None) -> CertificateEvidence:
+def evidence_of_host(evidence: CertificateEvidence, host: HostEntry, distances: AmongHosts) -> CertificateEvidence:
     """*evidence* of a host's own run, with how the host compares with the others."""
     bound = None if host.clock is None else known(host.clock.bound_ns)
-    among = AmongHosts(
+    among = with_fields(
+        distances,
         lost=int(host.status == LOST),
         late=int(host.status == LATE),
-        ttft_distance=distance,
         clock_unknown=int(host.clock is None and len(evidence.sends.all_dispatch) > 0),
         clock_bound_us=None if bound is None else bound / 1e3,
     )
@@ -93,22 +93,36 @@ def clock_in_gaps(hosts: Sequence[HostEntry], sends: Sends, window: MeasuredWind
     return max(bounds) / 1e9 * arrived / window.seconds
 
 
-def ttft_distances(run: Run) -> dict[int, float]:
-    """By host: how far its median TTFT is from that of the middle host, as a share; 0 where it may be chance.
+def distances(run: Run) -> dict[int, AmongHosts]:
+    """By host, how far its service and the use of its slots are from those of the middle host."""
+    hosts, rows = run.document.judged_hosts, run.rows[populations(run, window_of(run)).latency]
+    answered = rows[rows["t_first"] > 0]
+    streamed = answered[answered["content_events"] > 1]
+    ttft = median_distances(hosts, answered, answered["t_first"] - answered["t_submit"])
+    gaps = (streamed["t_last"] - streamed["t_first"]) / (streamed["content_events"] - 1.0)
+    tpot, slots = median_distances(hosts, streamed, gaps), slot_distances(run)
+    return {
+        host.host: AmongHosts(
+            ttft_distance=ttft.get(host.host), tpot_distance=tpot.get(host.host), slots_distance=slots.get(host.host)
+        )
+        for host in hosts
+    }
+
+
+def median_distances(hosts: Sequence[HostEntry], rows: Rows, values: Numbers | Floats) -> dict[int, float]:
+    """By host: how far the median of its *values* is from that of the middle host, as a share; 0 where it may be chance.
 
     Requests of one target and class that were sent at about the same time are compared, so that what differs between these
     does not count; those of one conversation count together, because they resemble each other.
     """
-    hosts, rows = run.document.judged_hosts, run.rows[populations(run, window_of(run)).latency]
-    rows = rows[rows["t_first"] > 0]
     if len(hosts) < 2 or not len(rows):
         return {}
-    ttft = (rows["t_first"] - rows["t_submit"]).astype(np.float64)
-    relative = ttft / np.maximum(medians_nearby(rows, ttft, BLOCK * len(hosts)), 1.0)
+    own = values.astype(np.float64)
+    relative = own / np.maximum(medians_nearby(rows, own, BLOCK * len(hosts)), 1.0)
     at = positions(hosts, rows["worker"])
     each = {host.host: np.flatnonzero(at == position) for position, host in enumerate(hosts)}
     medians = {number: float(np.median(relative[mine])) for number, mine in each.items() if len(mine)}
-    middle = sorted(medians, key=lambda number: medians[number])[(len(medians) - 1) // 2]  # of two the faster one
+    middle = middle_of(medians)
     found = {}
     for number, median in medians.items():
         mine = each[number]
@@ -119,9 +133,59 @@ def ttft_distances(run: Run) -> dict[int, float]:
     return found
 
 
-def medians_nearby(rows: Rows, ttft: Floats, block: int) -> Floats:
-    """For each row the median *ttft* of the *block* rows of its target and class that were submitted at about its time; at
-    the end of a class, of the last *block* rows.
+def middle_of(figures: Mapping[int, float]) -> int:
+    """The host with the middle figure; of two the lower one."""
+    return sorted(figures, key=lambda number: figures[number])[(len(figures) - 1) // 2]
+
+
+def slot_distances(run: Run) -> dict[int, float]:
+    """By host of a closed loop that is bounded by duration: how far the use of its slots is from that of the middle host, as
+    a share; 0 where it may be chance.
+    """
+    window, phase, slots = window_of(run), run.phase("measure"), slots_by_host(run)
+    if len(slots) < 2 or window is None or phase is None or phase.bound != "duration":
+        return {}
+    requests, used_ns = use_by_host(run, window)
+    shares = {number: used_ns[number] / many for number, many in slots.items()}
+    middle = middle_of(shares)
+    found = {}
+    for number, share in shares.items():
+        distance = abs(share / shares[middle] - 1) if shares[middle] else 0.0
+        chance = float(np.sqrt(sum(1 / max(1.0, requests[one]) for one in (number, middle))))
+        found[number] = distance if distance > SURE * chance else 0.0
+    return found
+
+
+def use_by_host(run: Run, window: Window) -> tuple[dict[int, float], dict[int, float]]:
+    """By host: its requests that were in flight in *window*, and the sum of the times for which they were, in ns."""
+    rows, hosts = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_dispatch"] > 0)], run.document.hosts
+    end = np.where(rows["t_end"] > 0, np.minimum(rows["t_end"], window.w1_ns), window.w1_ns)
+    in_flight = np.maximum(0, end - np.maximum(rows["t_dispatch"], window.w0_ns)).astype(np.float64)
+    at = positions(hosts, rows["worker"])
+    sums = (
+        np.bincount(at, weights, minlength=len(hosts)) for weights in ((in_flight > 0).astype(np.float64), in_flight)
+    )
+    requests, used = ({host.host: float(each) for host, each in zip(hosts, one, strict=True)} for one in sums)
+    return requests, used
+
+
+def slots_by_host(run: Run) -> dict[int, int]:
+    """The slots of each host that has some, of those that are judged and not lost; empty in an open loop."""
+    concurrency = known(run.document.plan.description.load.concurrency) or known(run.document.config.load.concurrency)
+    if concurrency is None:
+        return {}
+    workers = sum(len(host.workers) for host in run.document.hosts)
+    at = positions(run.document.hosts, np.arange(int(concurrency)) % workers)  # slots are dealt to workers in turn
+    slots = np.bincount(at, minlength=len(run.document.hosts)).tolist()
+    judged = {host.host for host in run.document.judged_hosts if host.status != LOST}
+    return {
+        host.host: many for host, many in zip(run.document.hosts, slots, strict=True) if many and host.host in judged
+    }
+
+
+def medians_nearby(rows: Rows, values: Floats, block: int) -> Floats:
+    """For each row the median of the *values* of the *block* rows of its target and class that were submitted at about its
+    time; at the end of a class, of the last *block* rows.
     """
     order = np.lexsort((rows["t_submit"], rows["request_class"], rows["url"]))
     kind = rows["url"][order].astype(np.int64) << 16 | rows["request_class"][order]
@@ -130,9 +194,9 @@ def medians_nearby(rows: Rows, ttft: Floats, block: int) -> Floats:
     for group in np.split(order, begins[1:]):
         full, rest = np.split(group, [len(group) // block * block])
         if len(full):
-            found[full] = np.repeat(np.median(ttft[full].reshape(-1, block), axis=1), block)
+            found[full] = np.repeat(np.median(values[full].reshape(-1, block), axis=1), block)
         if len(rest):
-            found[rest] = np.median(ttft[group[-block:]])
+            found[rest] = np.median(values[group[-block:]])
     return found
 
 
@@ -185,6 +249,10 @@ def together(whole: Certificate, certificates: Mapping[int, Certificate]) -> Cer
             port_headroom=least(one.ports.port_headroom for one in each),
             no_fd=whole.ports.no_fd,
             no_port=whole.ports.no_port,
+        ),
+        network=NetworkUse(
+            lost_share=largest(one.network.lost_share for one in each),
+            peak_share=largest(one.network.peak_share for one in each),
         ),
         headroom=least(one.headroom for one in each),
     )

@@ -80,11 +80,11 @@ def judge_hosts(run: Run) -> tuple[Certificate, tuple[HostEntry, ...]]:
         return judge_evidence(from_run(run)), ()
     each: dict[int, Certificate] = {}
     ttft: dict[int, Number] = {}
-    distances = hosts.ttft_distances(run)
+    distances = hosts.distances(run)
     for host in run.document.judged_hosts:
         own = hosts.run_of_host(run, host)
         ttft[host.host] = own.document.metric("ttft").p50
-        each[host.host] = judge_evidence(hosts.evidence_of_host(from_run(own, host), host, distances.get(host.host)))
+        each[host.host] = judge_evidence(hosts.evidence_of_host(from_run(own, host), host, distances[host.host]))
     whole = hosts.together(judge_evidence(hosts.evidence_of_run(from_run(run), run)), each)
     return replace(whole, verdict=criteria.verdict(list(whole.reasons))), hosts.results(run, each, ttft)
 
@@ -103,6 +103,7 @@ def judge_evidence(evidence: CertificateEvidence) -> Certificate:
         socket_to_user_us=usage.percentiles_us(usage.merged(evidence.workers, "socket_to_user")),
         host=usage.host(evidence.host, window, attribution.late(evidence), attribution.host_intervals(evidence)),
         ports=usage.ports(evidence),
+        network=usage.network(evidence.host.interfaces),
         latency_error_bar_us=latency_error_bar_us(evidence),
     )
     own = headroom(evidence.workers, evidence.ceiling)
@@ -201,6 +202,8 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
         "fd_headroom": known(measured.ports.fd_headroom),
         "port_headroom": known(measured.ports.port_headroom),
         "disk_full": int(evidence.disk_full),
+        "nic_lost_share": known(measured.network.lost_share),
+        "nic_peak_share": known(measured.network.peak_share),
         "headroom": known(measured.headroom),
         "host_lost": evidence.among_hosts.lost,
         "host_late": evidence.among_hosts.late,
@@ -209,6 +212,8 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
         "clock_bound_us": evidence.among_hosts.clock_bound_us,
         "clock_in_gaps": evidence.among_hosts.clock_in_gaps,
         "ttft_distance": evidence.among_hosts.ttft_distance,
+        "tpot_distance": evidence.among_hosts.tpot_distance,
+        "slots_distance": evidence.among_hosts.slots_distance,
     }
 
 

@@ -18,6 +18,7 @@ from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.documents import run as documents
 from fastllmload.errors import RunFolderError
 from fastllmload.host.cpu import TICKS_NS, CpuUse, competitors, throttled_ns, used_cpu
+from fastllmload.host.interfaces import Traffic, link_speed
 from fastllmload.host.limits import file_limit, port_range, reserved_ports
 from fastllmload.records.hosts import Clocks, HostEntries, read_of_host
 from fastllmload.records.run import Run
@@ -95,10 +96,16 @@ def read_worker_stalls(run: Run) -> Numbers | None:
 class Watch:
     """`start()` when all workers are READY for the measure phase, `poll()` several times a second, `stop()` at its end.
 
-    *first*: number of the first of *workers*, which have consecutive ones.
+    *first*: number of the first of *workers*, which have consecutive ones. *interfaces*: those that carry the load.
     """
 
-    def __init__(self, workers: Sequence[SharedWords], first: int = 0, interval_ns: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        workers: Sequence[SharedWords],
+        first: int = 0,
+        interval_ns: int = 1_000_000,
+        interfaces: Sequence[str] = (),
+    ) -> None:
         self._workers = workers
         self._first = first
         self._meter = HiccupMeter(interval_ns)
@@ -106,6 +113,7 @@ class Watch:
         self._steal: list[tuple[int, int]] = []
         self._throttled: int | None = None
         self._used: dict[int, CpuUse] = {}
+        self._traffic = Traffic(tuple(interfaces))
         self._before = self._read_histograms()
         self._intervals = Intervals(self._meter.words, 0)
 
@@ -124,14 +132,16 @@ class Watch:
         self._throttled = throttled_ns()
         self._used = used_cpu()
         self._intervals = Intervals(self._meter.words, time.monotonic_ns())
+        self._traffic.start(time.monotonic_ns())
         self._meter.start()
 
     def poll(self) -> None:
-        """Call several times a second; records the host's stalls of each second separately."""
+        """Call several times a second; records the host's stalls and traffic of each second separately."""
         now_ns = time.monotonic_ns()
         if self._intervals.due(now_ns):
             self._intervals.take(now_ns)
             self._take_steal(now_ns)
+            self._traffic.take(now_ns)
 
     def _take_steal(self, now_ns: int) -> None:
         self._steal.append((now_ns, cpu_ticks().steal * TICKS_NS))
@@ -144,6 +154,7 @@ class Watch:
         if self._ticks is None:
             return None
         self._meter.stop()
+        interfaces = interface_use(self._traffic)
         np.save(folder / HICCUP, self._meter.words)
         self._intervals.take(time.monotonic_ns())
         self._take_steal(time.monotonic_ns())
@@ -164,7 +175,24 @@ class Watch:
             ceiling=None
             if ceiling is None
             else documents.Ceiling(events_per_s=ceiling.events_per_s, requests_per_s=ceiling.requests_per_s),
+            interfaces=interfaces,
         )
+
+
+def interface_use(traffic: Traffic) -> tuple[documents.InterfaceUse, ...]:
+    """What the interfaces of *traffic* have carried until now."""
+    grown = traffic.stop(time.monotonic_ns())
+    peaks = {name: traffic.peaks.get(name, {}) for name in grown}
+    return tuple(
+        documents.InterfaceUse(
+            name=name,
+            speed_bits_per_s=link_speed(name),
+            peak_rx_bytes_per_s=peaks[name].get("rx_bytes"),
+            peak_tx_bytes_per_s=peaks[name].get("tx_bytes"),
+            **counters,
+        )
+        for name, counters in grown.items()
+    )
 
 
 def stalls_of_host(folder: Path, host: documents.HostEntry, clocks: Clocks) -> Numbers:

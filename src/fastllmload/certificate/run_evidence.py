@@ -388,4 +388,5 @@ def host_record(run: Run, facts: Watch, host: HostEntry | None) -> HostRecord:
         throttled=throttled(run, facts),
         competitors=facts.competitors,
         ports=None if largest is None or (ports := known(facts.ports)) is None else int(ports * sources / largest),
+        interfaces=facts.interfaces,
     )

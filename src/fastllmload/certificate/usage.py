@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from fastllmload._ext.record import histogram
 from fastllmload.arrays import Mask
 from fastllmload.certificate.evidence import CertificateEvidence, HostRecord, MeasuredWindow, Times, WorkerRecord
-from fastllmload.documents.certificate import HostDelays, Percentiles, PortUsage, WorkerUsage
+from fastllmload.documents.certificate import HostDelays, NetworkUse, Percentiles, PortUsage, WorkerUsage
+from fastllmload.documents.fields import known
+from fastllmload.documents.run import InterfaceUse
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
@@ -96,6 +99,31 @@ def host(record: HostRecord, window: MeasuredWindow, late: Times, stopped: Times
         late_explained=int(covered(late, stopped).sum()),
         competitors=record.competitors,
     )
+
+
+LEAST_PACKETS = 10_000  # of fewer, a few that no program waits for would be a large share
+
+
+def network(interfaces: Sequence[InterfaceUse]) -> NetworkUse:
+    return NetworkUse(
+        lost_share=max((share for one in interfaces if (share := lost_share(one)) is not None), default=None),
+        peak_share=max((share for one in interfaces if (share := peak_share(one)) is not None), default=None),
+    )
+
+
+def lost_share(one: InterfaceUse) -> float | None:
+    """Packets that an interface dropped or could not read, as a share of all, which count as at least LEAST_PACKETS."""
+    lost = [known(count) for count in (one.rx_dropped, one.rx_errors, one.tx_dropped, one.tx_errors)]
+    good = [known(count) for count in (one.rx_packets, one.tx_packets)]
+    gone, passed = (None if None in each else sum(filter(None, each)) for each in (lost, good))
+    return None if gone is None or passed is None else gone / max(LEAST_PACKETS, gone + passed)
+
+
+def peak_share(one: InterfaceUse) -> float | None:
+    """The busiest second and direction, as a share of the speed of the link."""
+    speed = known(one.speed_bits_per_s)
+    peaks = [peak for each in (one.peak_rx_bytes_per_s, one.peak_tx_bytes_per_s) if (peak := known(each)) is not None]
+    return None if not speed or not peaks else 8 * max(peaks) / speed
 
 
 def widened(stalls: Times) -> Times:

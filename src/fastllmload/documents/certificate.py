@@ -198,6 +198,13 @@ class PortUsage(Document, frozen=True, kw_only=True):
     no_memory: Count = None  # for unfinished responses
 
 
+class NetworkUse(Document, frozen=True, kw_only=True):
+    """The network interfaces of the client that carried the load: the worst of them."""
+
+    lost_share: Ratio = None  # packets that it dropped or could not read, of at least 10,000
+    peak_share: Ratio = None  # of the speed of its link, in the busiest second and direction; null: no speed is known
+
+
 class Certificate(Document, frozen=True, kw_only=True):
     """The verdict on the generator, with what it rests on. docs/certificate.md explains each."""
 
@@ -225,6 +232,7 @@ class Certificate(Document, frozen=True, kw_only=True):
     clamped_share: Ratio = None
     host: HostDelays = HostDelays()
     ports: PortUsage = PortUsage()
+    network: NetworkUse = NetworkUse()
     headroom: Plain = None  # this host's ceiling over the load
     peak_events_per_s: Annotated[Number, field("events/s", Reveals.LOAD)] = None
     peak_requests_per_s: Rate = None

@@ -176,6 +176,33 @@ class Ceiling(Document, frozen=True, kw_only=True):
     requests_per_s: Plain = None
 
 
+Packets = Annotated[Number, field("packets", Reveals.LOAD)]
+Carried = Annotated[Number, field("bytes", Reveals.LOAD)]
+CarriedRate = Annotated[Number, field("bytes/s", Reveals.LOAD)]
+
+
+class InterfaceUse(Document, frozen=True, kw_only=True):
+    """A network interface that carried the load, or one below it, from before the measurement until after it.
+
+    It counts the packets of all programs. What a full ring made it miss counts as dropped.
+    """
+
+    name: Name = None
+    speed_bits_per_s: Annotated[Number, field("bit/s")] = (
+        None  # of its link; null: not known, as of a virtual interface
+    )
+    rx_bytes: Carried = None
+    rx_packets: Packets = None
+    rx_errors: Packets = None
+    rx_dropped: Packets = None
+    tx_bytes: Carried = None
+    tx_packets: Packets = None
+    tx_errors: Packets = None
+    tx_dropped: Packets = None
+    peak_rx_bytes_per_s: CarriedRate = None  # in the busiest second
+    peak_tx_bytes_per_s: CarriedRate = None
+
+
 class Watch(Document, frozen=True, kw_only=True):
     """This host while the run lasted."""
 
@@ -186,6 +213,7 @@ class Watch(Document, frozen=True, kw_only=True):
     ports: Plain = None
     fd_limit: Plain = None
     ceiling: Ceiling | None = None
+    interfaces: tuple[InterfaceUse, ...] = ()
 
 
 class ClockFacts(Document, frozen=True, kw_only=True):

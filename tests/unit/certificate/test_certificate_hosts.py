@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_hosts import MS, MadeHost, MadeRun, later, write_samples, write_watch
+from made_hosts import MS, MadeHost, MadeRun, later, slower, write_samples, write_watch
 from synthetic_run import ORIGIN_NS, Request
 
 from fastllmload.certificate.hosts import deviation, without_hosts
@@ -98,6 +98,22 @@ def test_steal_and_cpu_are_those_of_each_host(tmp_path: Path) -> None:
     assert (found["host_steal"].hosts, found["cpu"].hosts) == ((1,), (0,))
 
 
+def test_an_interface_that_loses_packets_is_of_its_host(tmp_path: Path) -> None:
+    """Its link is full as well; the others' interfaces say nothing."""
+    eth0 = {"name": "eth0", "speed_bits_per_s": 10**9, "rx_packets": 50_000, "tx_packets": 50_000, "rx_errors": 0,
+            "rx_dropped": 2_000, "tx_errors": 0, "tx_dropped": 0, "peak_rx_bytes_per_s": 0.6 * 10**9 / 8}  # fmt: skip
+    made_run = made(tmp_path, (HOSTS[0], MadeHost((1, 2), watch={"interfaces": [eth0]}), HOSTS[2]))
+    made_run.write()
+    run = made_run.conclude()
+    found = reasons(run)
+    assert [(found[code].severity, found[code].hosts) for code in ("nic_losses", "nic_load")] == [
+        ("suspect", (1,)), ("note", (1,)),
+    ]  # fmt: skip
+    certificate = run.document.certificate
+    assert certificate is not None and certificate.network.peak_share == pytest.approx(0.6)
+    assert certificate.network.lost_share == pytest.approx(2_000 / 102_000)
+
+
 def test_a_lost_host_makes_the_run_invalid(tmp_path: Path) -> None:
     """Its missing requests count neither as failed nor as answered; the others keep their verdicts."""
     hosts = (HOSTS[0], HOSTS[1], MadeHost((3,), ahead_ns=5_000_000_000, status="lost"))
@@ -178,6 +194,45 @@ def test_a_host_with_another_ttft_is_named(tmp_path: Path, extra_ms: float, seve
     made_run.write()
     found = reasons(made_run.conclude()).get("uneven_ttft")
     assert (None if found is None else (found.severity, found.hosts)) == (severity and (severity, (2,)))
+
+
+@pytest.mark.parametrize(("factor", "severity"), [(1.0, None), (1.3, "note"), (2.0, "suspect")])
+@pytest.mark.parametrize("load", [{"rate": 200.0, "arrival": "poisson"}, {"concurrency": 8}])
+def test_a_host_whose_tokens_come_slower_is_named(
+    tmp_path: Path, load: dict[str, object], factor: float, severity: str | None
+) -> None:
+    """In open and in closed loops."""
+    made_run = made(tmp_path)
+    for request in made_run.of(3):
+        slower(request, factor)
+    made_run.write(config={"load": load})
+    found = reasons(made_run.conclude()).get("uneven_tpot")
+    assert (None if found is None else (found.severity, found.hosts)) == (severity and (severity, (2,)))
+
+
+@pytest.mark.parametrize(("left_out", "severity"), [(0, None), (4, "note"), (7, "suspect")])
+def test_a_host_that_leaves_its_slots_empty_is_named(tmp_path: Path, left_out: int, severity: str | None) -> None:
+    """Eight slots, two for each worker; of ten requests of host 2 that many are missing."""
+    made_run = made(tmp_path, rate=4_000.0, seconds=2.0)
+    gone = {request.fields["request"] for n, request in enumerate(made_run.of(3)) if n % 10 < left_out}
+    made_run.requests = [request for request in made_run.requests if request.fields["request"] not in gone]
+    made_run.write(config={"load": {"concurrency": 8}})
+    run = made_run.conclude()
+    found = reasons(run).get("uneven_slots")
+    assert (None if found is None else (found.severity, found.hosts)) == (severity and (severity, (2,)))
+    if found is not None:
+        assert found.value == pytest.approx(left_out / 10, abs=0.1)
+
+
+def test_slots_of_an_open_loop_and_of_a_lost_host_are_not_compared(tmp_path: Path) -> None:
+    for number, (status, load) in enumerate([("ended", {"rate": 4_000.0}), ("lost", {"concurrency": 8})]):
+        made_run = made(
+            tmp_path / str(number), (HOSTS[0], HOSTS[1], MadeHost((3,), status=status)), rate=4_000.0, seconds=2.0
+        )
+        gone = {request.fields["request"] for request in made_run.of(3)[100:]}
+        made_run.requests = [request for request in made_run.requests if request.fields["request"] not in gone]
+        made_run.write(config={"load": load})
+        assert "uneven_slots" not in reasons(made_run.conclude())
 
 
 def test_a_target_that_drifts_makes_no_host_uneven(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from fastllmload.certificate.evidence import (
 from fastllmload.certificate.figures import FigureBound
 from fastllmload.certificate.judge import judge_evidence
 from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.run import InterfaceUse
 from fastllmload.documents.write import plain
 
 pytestmark = pytest.mark.slow
@@ -289,6 +290,41 @@ def test_each_fault_has_its_reason(code: str, severity: str, fault) -> None:
     assert found.verdict == ("valid" if codes(found) == codes(found, "note") else found.verdict)
     if severity != "note":
         assert found.verdict != "valid"
+
+
+def carried(**changes: float) -> InterfaceUse:
+    quiet = dict.fromkeys(("rx_errors", "rx_dropped", "tx_errors", "tx_dropped"), 0)
+    fields = {
+        "speed_bits_per_s": 10**9,
+        "rx_packets": 60_000,
+        "tx_packets": 40_000,
+        "peak_rx_bytes_per_s": 10**6,
+        **quiet,
+    }
+    return InterfaceUse(name="eth0", **{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("one", "code", "severity"),
+    [
+        (carried(rx_dropped=5), None, None),
+        (carried(rx_dropped=10, tx_errors=2), "nic_losses", "note"),
+        (carried(rx_dropped=900, rx_errors=200), "nic_losses", "suspect"),
+        (carried(rx_packets=50, tx_packets=50, rx_dropped=1), None, None),  # a few packets say nothing
+        (carried(rx_packets=50, tx_packets=50, rx_dropped=200), "nic_losses", "suspect"),
+        (carried(peak_tx_bytes_per_s=0.6 * 10**9 / 8), "nic_load", "note"),
+        (carried(peak_tx_bytes_per_s=0.9 * 10**9 / 8), "nic_load", "suspect"),
+        (carried(peak_tx_bytes_per_s=0.9 * 10**9 / 8, speed_bits_per_s=None), None, None),
+    ],
+)
+def test_a_network_interface_that_loses_packets_or_is_full_is_a_reason(
+    one: InterfaceUse, code: str | None, severity: str | None
+) -> None:
+    """The worst interface decides; a full link limits the generator."""
+    evidence = clean()
+    found = judge_evidence(replace(evidence, host=replace(evidence.host, interfaces=(carried(), one))))
+    assert [(reason.code, reason.severity) for reason in found.reasons] == ([] if code is None else [(code, severity)])
+    assert found.generator_limited is (code == "nic_load" and severity == "suspect")
 
 
 def test_a_run_without_an_answer_does_not_lack_samples() -> None:

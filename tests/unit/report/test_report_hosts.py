@@ -19,9 +19,9 @@ from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.records.merge import merge_workers
 from fastllmload.records.run import RowNames, load
-from fastllmload.report.documents.results import host_table
+from fastllmload.report.documents.hosts import MOST_HOSTS, host_table, interface_table
 from fastllmload.report.render.terminal import screen_lines
-from fastllmload.report.terminal.summary import HOSTS, summary
+from fastllmload.report.terminal.summary import summary
 
 pytestmark = pytest.mark.slow
 
@@ -88,16 +88,49 @@ def one_host(folder: Path) -> None:
     merge_workers(folder)
 
 
-def test_many_hosts_are_shown_from_the_worst_on() -> None:
+def many_hosts() -> RunDocument:
+    """A hundred valid ones, but 77 is invalid, 5 suspect, and 40 sent latest of the valid ones."""
+    verdicts = {77: "invalid", 5: "suspect"}
     hosts = [
         {"host": k, "name": f"node-{k}", "workers": [k], "status": "ended",
-         "certificate": {"verdict": "invalid" if k == 77 else "valid"}}
+         "certificate": {"verdict": verdicts.get(k, "valid"),
+                         "schedule_lag_us": {"n": 9, "p99": 900.0 if k == 40 else 10.0 + k}}}
         for k in range(100)
     ]  # fmt: skip
-    lines = [line.text for line in screen_lines(summary(convert({"hosts": hosts}, RunDocument)))]
+    return convert({"hosts": hosts}, RunDocument)
+
+
+def test_many_hosts_are_shown_from_the_worst_on() -> None:
+    lines = [line.text for line in screen_lines(summary(many_hosts()))]
     mine = [line for line in lines if line.startswith("host ")]
-    assert len(mine) == HOSTS and mine[0].startswith("host 77") and "invalid" in mine[0]
-    assert any(f"{100 - HOSTS} more hosts" in line for line in lines)
+    assert len(mine) == MOST_HOSTS and [line.split()[1] for line in mine[:4]] == ["77", "5", "40", "99"]
+    assert "84 more hosts in run.json: 84 valid; lag P99 at most 96.00 us" in " ".join(" ".join(lines).split())
+
+
+def test_a_table_of_many_hosts_has_the_worst_and_a_sentence_about_the_others() -> None:
+    table = host_table(many_hosts())
+    assert table is not None and len(table.rows) == MOST_HOSTS
+    assert [row[0] for row in table.rows[:3]] == ["77 node-77", "5 node-5", "40 node-40"]
+    assert table.notes == [
+        "84 more hosts in run.json: 84 valid; lag P99 at most 96.00 us, busiest worker at most n/a"
+    ]  # fmt: skip
+
+
+def test_interfaces_are_listed_from_the_worst_on() -> None:
+    """Of each host, or of the only one."""
+    quiet = {"name": "lo", "rx_bytes": 1_500_000, "tx_bytes": 0, "rx_packets": 9, "tx_packets": 1, "rx_errors": 0,
+             "rx_dropped": 0, "tx_errors": 0, "tx_dropped": 0}  # fmt: skip
+    full = {**quiet, "name": "eth0", "speed_bits_per_s": 10**10, "peak_tx_bytes_per_s": 10**9, "rx_dropped": 3}
+    table = interface_table(convert({"watch": {"interfaces": [quiet, full]}}, RunDocument))
+    assert table is not None and table.rows == [
+        ["eth0", "10.00", "1.500", "0", "10", "3", "1,000", "80.0 %"],
+        ["lo", "n/a", "1.500", "0", "10", "0", "n/a", "n/a"],
+    ]
+    hosts = [{"host": k, "name": f"node-{k}", "watch": {"interfaces": [full if k == 7 else quiet]}} for k in range(20)]
+    table = interface_table(convert({"hosts": hosts}, RunDocument))
+    assert table is not None and table.rows[0][:2] == ["7 node-7", "eth0"] and len(table.rows) == MOST_HOSTS
+    assert table.notes == ["4 more in run.json"]
+    assert interface_table(convert({}, RunDocument)) is None
 
 
 def test_names_of_hosts_are_redacted(folder: Path, shown: Call) -> None:

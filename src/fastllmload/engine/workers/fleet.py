@@ -25,6 +25,7 @@ from fastllmload.engine.recording.row_process import RowProcess
 from fastllmload.engine.workers.cpu_isolation import isolate_cpus
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.host.cpu import ProcessFigures, process_figures
+from fastllmload.host.interfaces import carriers
 from fastllmload.records.samples import SAMPLE, sample
 from fastllmload.records.shared_memory import SharedWords
 
@@ -293,6 +294,12 @@ class Fleet:
         return redact(member.stderr())
 
 
+def interfaces_of(spec: WorkerSpec) -> tuple[str, ...]:
+    """The interfaces over which a worker sends to its targets."""
+    addresses = dict.fromkeys(target.address for target in spec.targets if target.family != "unix")
+    return carriers(addresses, spec.source_addresses)
+
+
 class LocalFleet(Fleet):
     """The workers of this machine, the process that writes their rows, and the watch on the machine."""
 
@@ -318,7 +325,9 @@ class LocalFleet(Fleet):
             fleet.stop()
             fleet.rows.finish()
             raise
-        fleet.monitor = Watch([member.shared for member in fleet.members], specs[0].worker)
+        fleet.monitor = Watch(
+            [member.shared for member in fleet.members], specs[0].worker, interfaces=interfaces_of(specs[0])
+        )
         return fleet
 
     @contextlib.contextmanager

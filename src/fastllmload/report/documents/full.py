@@ -9,6 +9,7 @@ from fastllmload.documents.run import RunDocument, ServerFigure
 from fastllmload.report.blocks import Block, Callout, Code, Heading, Items, Paragraph, Strong, Table
 from fastllmload.report.documents import identity, results
 from fastllmload.report.documents.compliance import section as compliance
+from fastllmload.report.documents.hosts import host_table, interface_table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.render import markdown
 from fastllmload.report.text.deviations import headlines
@@ -82,9 +83,8 @@ def outcome(subject: Subject) -> Iterator[Block]:
     messages = results.error_text_table(document, "Error messages of the server")
     yield from (table for table in (failures, by_url, messages) if table is not None)
     yield results.client_table(document, "Generator health")
-    hosts = results.host_table(document, "Hosts")
-    if hosts is not None:
-        yield hosts
+    network = (host_table(document, "Hosts"), interface_table(document, "Network interfaces"))
+    yield from (table for table in network if table is not None)
     yield verdict(document)
 
 

@@ -10,6 +10,7 @@ from fastllmload.files import replace_with
 from fastllmload.records.run import Run
 from fastllmload.report.blocks import Block, Folded, Heading, Items, Table
 from fastllmload.report.documents import full, identity, results, traffic
+from fastllmload.report.documents.hosts import host_table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.render import markdown
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
@@ -81,4 +82,4 @@ def sections(document: RunDocument) -> Iterator[tuple[str, Table | None]]:
     yield "Error messages of the server", results.error_text_table(document)
     yield "Throughput", results.throughput_table(document)
     yield "Client", results.client_table(document)
-    yield "Hosts", results.host_table(document)
+    yield "Hosts", host_table(document)

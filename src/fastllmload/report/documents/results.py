@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from fastllmload.documents.certificate import Certificate, Percentiles, ScheduleLag
 from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import ClassFairness, HostEntry, JainIndex, ObjectiveResult, RunDocument, TargetCounts
+from fastllmload.documents.run import ClassFairness, JainIndex, ObjectiveResult, RunDocument, TargetCounts
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import Cell, Table
+from fastllmload.report.documents.hosts import network_text
 from fastllmload.report.text import tokens
 from fastllmload.report.text.doubts import bound, unfinished_text
 from fastllmload.report.text.numbers import (
@@ -24,7 +25,7 @@ from fastllmload.report.text.numbers import (
     some,
 )
 from fastllmload.report.text.traffic import unstreamed_answers
-from fastllmload.report.text.verdict import NOT_JUDGED, busiest_share, headroom_text, p99_error
+from fastllmload.report.text.verdict import busiest_share, headroom_text, p99_error
 
 LATENCIES = {  # metric: label
     "ttft": "TTFT",
@@ -320,41 +321,6 @@ def _jain(indices: Sequence[JainIndex]) -> list[str]:
     return ["; ".join(found)] if found else []
 
 
-HOST_HEAD = (
-    "Host", "Requests", "TTFT P50 (ms)", "Lag P99 (us)", "Busiest worker", "Steal", "Clock within (us)", "Verdict",
-)  # fmt: skip
-
-
-def host_table(document: RunDocument, title: str = "") -> Table | None:
-    """One row per host, by number; None for a run of one."""
-    rows = [_host_row(document, host) for host in document.hosts]
-    return Table(title, HOST_HEAD, rows) if rows else None
-
-
-def _host_row(document: RunDocument, host: HostEntry) -> list[Cell]:
-    certificate, run = host.certificate or Certificate(), document.certificate or Certificate()
-    lag = certificate.schedule_lag_us or ScheduleLag()
-    bound = None if host.clock is None else known(host.clock.bound_ns)
-    return [
-        f"{host.host} {host.name or ''}".rstrip(),
-        percent(host.share),
-        quantity(host.ttft_p50_ms),
-        quantity(lag.p99),
-        percent(busiest_share(run, host.workers)),
-        percent(host.watch.steal_share),
-        quantity(None if bound is None else bound / 1e3),
-        host_verdict(document, host),
-    ]
-
-
-def host_verdict(document: RunDocument, host: HostEntry) -> str:
-    """`invalid (lost)`, or that the host is excluded."""
-    if host.host in document.excluded_hosts:
-        return "excluded"
-    word = NOT_JUDGED if host.certificate is None else host.certificate.verdict or NOT_JUDGED
-    return word if host.status in (None, "ended") else f"{word} ({host.status})"
-
-
 def client_table(document: RunDocument, title: str = "") -> Table:
     """How well the load generator measured."""
     certificate = document.certificate or Certificate()
@@ -376,6 +342,7 @@ def client_table(document: RunDocument, title: str = "") -> Table:
         ["Events in reads of several segments", percent(certificate.coalesced_read_share)],
         ["Tokens that arrived with the previous one", percent(certificate.batched_share)],
         ["Busiest worker (of a core)", percent(busiest_share(certificate))],
+        ["Network: busiest second of the link", network_text(certificate)],
         ["Headroom", headroom_text(certificate)],
     ]
     return Table(title, ["Client", "Figure"], rows)

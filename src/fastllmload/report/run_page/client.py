@@ -14,7 +14,7 @@ from fastllmload.records.integrity import ROWS
 from fastllmload.records.samples import SAMPLES, SIMULATOR
 from fastllmload.report.blocks import Cell, Paragraph, Section, Table
 from fastllmload.report.charts import Axis, Chart, Rule, Series, is_known
-from fastllmload.report.documents.results import host_table
+from fastllmload.report.documents.hosts import host_table, interface_table
 from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.run_page.evidence import us
 from fastllmload.report.run_page.over_time import time_chart
@@ -33,6 +33,7 @@ from fastllmload.report.text.numbers import NOT_KNOWN, count, percent
 
 TONES = ("c1", "c3", "c4", "c5", "c6", "c8")
 MOST_WORKERS = 6
+MOST_ROWS = 32  # of the table of workers
 LAG = "Release lag", "How late each request left: dispatch after its scheduled instant."
 TURN = "Turn-around", "From the end of a request to the next dispatch in its slot."
 STALL = "Host wake-up delay", "How late an idle thread was woken: stalls of the host."
@@ -58,8 +59,8 @@ def section(context: ReportContext) -> Section:
     charts = [_gaps(context), *_histograms(context)]
     if context.axis is not None:
         charts += [_stalls(context, context.axis), _cpu(context, context.axis)]
-    hosts = host_table(context.document, "Hosts")
-    tables = [*([] if hosts is None else [hosts]), *workers(context)]
+    found = [host_table(context.document, "Hosts"), interface_table(context.document, "Network interfaces")]
+    tables = [*(table for table in found if table is not None), *workers(context)]
     return Section("The client", [intro, *charts, *tables], "client", "Client")
 
 
@@ -160,9 +161,18 @@ def _cpu_lines(found: Mapping[int, Floats]) -> Sequence[tuple[str, Floats, str]]
 
 
 def workers(context: ReportContext) -> list[Table]:
-    """One row per worker, from the certificate."""
-    rows = [_worker(worker) for worker in context.certificate.workers]
-    return [Table("Workers", WORKER_HEAD, rows)] if rows else []
+    """One row per worker, from the certificate; of more than MOST_ROWS the busiest."""
+    every = context.certificate.workers
+    found = every if len(every) <= MOST_ROWS else sorted(every, key=busyness, reverse=True)[:MOST_ROWS]
+    notes = (
+        [f"The busiest {len(found)} of {len(every):,} workers; run.json has all."] if len(found) < len(every) else []
+    )
+    return [Table("Workers", WORKER_HEAD, [_worker(worker) for worker in found], notes)] if found else []
+
+
+def busyness(worker: WorkerUsage) -> tuple[bool, float]:
+    """Those that died come first."""
+    return worker.died is True, number(worker.cpu_share) or 0.0
 
 
 def _worker(worker: WorkerUsage) -> list[Cell]:

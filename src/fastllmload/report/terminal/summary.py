@@ -24,7 +24,8 @@ from fastllmload.report.blocks import (
     tone_of,
 )
 from fastllmload.report.documents.headlines import COLUMNS, headline_table
-from fastllmload.report.documents.results import MARK, few_samples_note, host_verdict
+from fastllmload.report.documents.hosts import clock_bound_us, host_verdict, network_text, other_hosts, shown_hosts
+from fastllmload.report.documents.results import MARK, few_samples_note
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.failures import error_classes, errors, failing_urls
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity, redaction_notice
@@ -53,7 +54,6 @@ from fastllmload.report.text.verdict import (
 
 WITH_INTERVAL = ("ttft", "ttft_any", "itl", "e2e")  # those whose intervals fit on a line
 OPTIONAL_COLUMNS = ("P95", "P90", "mean", "P99.9", "max")
-HOSTS = 16  # hosts that are shown
 ROOM = {"e2e_sched": 1, "stamps": 2, "ttft_sched": 3, "tpot_any": 4}  # lines left out first
 
 
@@ -237,24 +237,24 @@ def _limit(document: RunDocument, name: str, limit: Number) -> str:
 
 
 def hosts(document: RunDocument) -> Iterator[Fact]:
-    """One line per host of a run over many; of more than HOSTS those that are not valid first."""
-    found = sorted(document.hosts, key=lambda host: host_verdict(document, host) == "valid")[:HOSTS]
-    for host in sorted(found, key=lambda host: host.host) if len(document.hosts) <= HOSTS else found:
+    """One line per host of a run over many, of many the worst."""
+    for host in shown_hosts(document):
         certificate = host.certificate or Certificate()
         lag = (certificate.schedule_lag_us or ScheduleLag()).p99
-        bound = None if host.clock is None else known(host.clock.bound_ns)
         busiest = busiest_share(document.certificate or Certificate(), host.workers)
         parts = [
             (0, f"{host.name or NOT_KNOWN} {host_verdict(document, host)}"),
             (1, f"{percent(host.share)} of requests"),
             (2, f"lag P99 {quantity(lag)} us"),
-            (3, f"clock within {quantity(None if bound is None else bound / 1e3)} us"),
+            (3, f"clock within {quantity(clock_bound_us(host))} us"),
             (4, f"worker {percent(busiest)}"),
             (5, f"steal {percent(host.watch.steal_share)}"),
+            (6, f"network {network_text(certificate)}"),
         ]
         yield Fact(f"host {host.host}", ranked(parts), BELOW, tone="" if certificate.verdict == "valid" else "bad")
-    if len(document.hosts) > HOSTS:
-        yield Fact("", [f"{len(document.hosts) - HOSTS} more hosts in run.json"], BELOW)
+    rest = other_hosts(document)
+    if rest is not None:
+        yield Fact("", [rest], BELOW, overflow="wrap")
 
 
 def methodology(document: RunDocument) -> Iterator[Fact]:

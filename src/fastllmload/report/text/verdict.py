@@ -56,6 +56,8 @@ REMEDIES = {
     "batched_delivery": "Enable TCP_NODELAY or unbuffered streaming at the server and its proxies.",
     "clamped": "Nothing: the server answered before the complete request was sent.",
     "clock_step": "Configure time synchronization to slew the clock, not step it, and run again.",
+    "nic_losses": "See ethtool -S for where packets were lost; enlarge its rings (ethtool -G) or use more hosts.",
+    "nic_load": "Spread the load over more hosts, or use a faster interface.",
     "host_hiccups": "Use a host that is not shared, or stop other programs on it.",
     "host_steal": "Use a host with dedicated CPUs.",
     "run_queue": "Stop other programs on this host, or pin the client to free cores (--pin).",
@@ -73,6 +75,8 @@ REMEDIES = {
     "clock_bound": "Use a quieter network between the host and the driver, and run again.",
     "clock_in_gaps": "Nothing, unless arrivals are to be exact across hosts: then use fewer hosts.",
     "uneven_ttft": "Compare the networks of the hosts; fastllmload report --exclude-host leaves one out.",
+    "uneven_tpot": "Compare the networks of the hosts; fastllmload report --exclude-host leaves one out.",
+    "uneven_slots": "Compare the failures of the hosts: a slot waits after a request that failed.",
     "headroom": "Add workers or hosts before you report this as the target's capacity.",
 }
 HOSTS_SHOWN = 3
