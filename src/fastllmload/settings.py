@@ -182,7 +182,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None = None  # of the cluster: HOST:PORT, auto, local; None: this host alone
     hosts: int | None = None  # None: all that have room
     resource: str | None = None  # only hosts with this resource of Ray
-    collect: str = "rows"  # what is copied to the driver while the run lasts: rows, summary
+    collect: str = "rows"  # rows: requests and events come to the driver; summary: events stay on their hosts
     on_host_loss: str = "continue"  # or stop
 
 

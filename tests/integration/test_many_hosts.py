@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from kept_events import differences
 from msgspec.structs import replace
 from refusals import codes, raises_code
 
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
+from fastllmload.certificate.judge import judged
+from fastllmload.certificate.monitor import join_watches
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.local import AGENT, LocalHandle, LocalPlacement
 from fastllmload.engine.hosts.messages import AgentConfig
 from fastllmload.engine.run import execute
+from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
-from fastllmload.records.run import load
+from fastllmload.records.hosts import read_clocks, with_clocks
+from fastllmload.records.merge import PlannedPhase, merge_workers
+from fastllmload.records.run import Run, hosts_of, load
 from fastllmload.settings import Client, Hosts, Load, Output, RunSettings, Secret, Target, Workload
 from fastllmload.simulator import truth
 from fastllmload.simulator.process import SimulatorProcess
@@ -242,10 +251,102 @@ def test_a_host_that_dies_is_reported_and_what_came_home_stays(
     assert len(there) > 20
 
 
-def test_a_run_without_its_rows_is_refused(tmp_path: Path, server: SimulatorProcess, scratch: Path) -> None:
-    settings = replace(asked(tmp_path / "run", server.url, rate=20.0, num_requests=5), hosts=Hosts(collect="summary"))
+def test_hosts_that_keep_their_events_give_the_figures_of_all_events(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path
+) -> None:
+    """The driver has the requests; what it says of events is what a run says that has the files of all hosts."""
+    view = Watching()
+    asked_for = replace(
+        asked(tmp_path / "run", server.url, rate=60.0, duration=3.0),
+        hosts=Hosts(collect="summary"),
+        output=Output(directory=str(tmp_path / "run"), ui="none", goodput=(("ttft", 50.0), ("itl", 20.0))),
+    )
+    assert execute(asked_for, None, view, placement=LocalPlacement(2)) == 0
+    run = load(tmp_path / "run")
+    folders = [Path(str(host.folder)) for host in run.document.hosts]
+    assert sorted(folders) == sorted(scratch.iterdir())
+    assert codes(line for line in view.lines if line.endswith("]")).count("events-on-host") == 2
+    assert not run.damaged and not len(run.events) and run.event_count == sum(run.rows["events"])
+    names = {each.name for each in (tmp_path / "run").iterdir()}
+    assert {"requests.npy", "event_totals.npy", "report.html", "latency.hlog"} <= names and "workers" not in names
+    gathered = tmp_path / "gathered"
+    for number, folder in enumerate(folders):
+        shutil.copytree(folder / "workers", gathered / "workers", dirs_exist_ok=True)
+        shutil.copytree(folder / "hosts" / str(number), gathered / "hosts" / str(number))
+    full = measured_from(gathered, tmp_path / "run")
+    different = [name for name in layout.REQUEST.names or () if (full.rows[name] != run.rows[name]).any()]
+    assert set(different) <= {"t_sched"} and len(full.events) == run.event_count
+    measured = run.rows["phase"] == layout.MEASURE
+    assert (full.rows[measured] == run.rows[measured]).all()  # the plan of the warm-up is not in a run folder
+    assert not differences(full.manifest, run.manifest)
+    # Each host's folder is a run that can be opened there.
+    for number, folder in enumerate(folders):
+        own = load(folder)
+        mine = run.rows["worker"] // 2 == number
+        assert len(own.rows) == mine.sum() and len(own.events) == run.rows["events"][mine].sum()
+        assert own.verdict is not None and not own.damaged and not (folder / "tls").exists()
+        assert not list(folder.rglob("bodies.bin"))
+
+
+def measured_from(folder: Path, driver: Path) -> Run:
+    """The run in *folder*, with the files of all hosts, measured and judged as one whose events came home."""
+    shutil.copytree(driver / "plan", folder / "plan")
+    document = json.loads((driver / "run.json").read_text())
+    known = document["metrics"]  # some are of telemetry, which has no part in this
+    for name in ("files", "metrics", "certificate"):
+        del document[name]
+    (folder / "run.json").write_text(json.dumps(document))
+    hosts = with_clocks(folder, hosts_of(document))
+    join_watches(folder, hosts, read_clocks(folder, hosts))
+    schedule = np.load(folder / "plan" / "schedule.npy")
+    start_ns = next(phase["start_ns"] for phase in document["phases"] if phase["name"] == "measure")
+    planned = PlannedPhase(
+        layout.MEASURE, schedule["t_sched_ns"] + start_ns, schedule["input_tokens"], schedule["output_tokens"],
+        schedule["request_class"],
+    )  # fmt: skip
+    merge_workers(folder, [planned], hosts=hosts)
+    run = replace_fields(load(folder), manifest=document)
+    document.update(measure(run))
+    document["metrics"] = {**known, **document["metrics"]}
+    document.update(judged(replace_fields(run)))
+    return replace_fields(run)
+
+
+def test_a_host_that_cannot_summarise_is_lost(tmp_path: Path, server: SimulatorProcess, scratch: Path) -> None:
+    """Its agent dies when the driver asks: no request of it is in a figure, and what it wrote stays on its disk."""
+    placement = LocalPlacement(2)
+    view = Watching()
+    settings = replace(asked(tmp_path / "run", server.url, rate=40.0, duration=2.0), hosts=Hosts(collect="summary"))
+    with pytest.MonkeyPatch.context() as patch:
+        ask = HostFleet.ask
+
+        def asking(fleet: HostFleet, *given: Any) -> dict[int, str]:
+            placement.handles[1].kill()
+            placement.handles[1].process.wait()
+            return ask(fleet, *given)
+
+        patch.setattr(HostFleet, "ask", asking)
+        assert execute(settings, None, view, placement=placement) == 2
+    document = view.document
+    assert document["certificate"]["verdict"] == "invalid" and "host-lost" in codes(document["incidents"])
+    assert [each["status"] for each in document["hosts"]] == ["ended", "lost"]
+    rows = load(tmp_path / "run").rows
+    there = np.isin(rows["worker"], (2, 3))
+    assert (rows["status"][there] == layout.HOST_LOST).all() and (rows["status"][~there] == layout.OK).all()
+    kept = Path(document["hosts"][1]["folder"])
+    assert list(kept.glob("workers/*/tokens.npy"))
+
+
+def test_a_run_whose_tokens_are_counted_in_texts_is_refused(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path
+) -> None:
+    settings = asked(tmp_path / "run", server.url, rate=20.0, num_requests=5)
+    client = Client(workers=2, timestamps="kernel", record_text="on")
     with raises_code("option-not-applicable", "--collect summary"):
-        execute(settings, None, Watching(), placement=LocalPlacement(1))
+        execute(
+            replace(settings, client=client, hosts=Hosts(collect="summary")), None, Watching(),
+            placement=LocalPlacement(1),
+        )  # fmt: skip
 
 
 def test_a_run_can_end_with_the_first_host_that_is_lost(

@@ -39,8 +39,13 @@ COMPETITORS = 5
 
 def run_of_host(run: Run, host: HostEntry) -> Run:
     """*run* as if *host* had sent alone: its requests, workers, samples and watch, and the headline figures of these."""
-    found = run_of_workers(run, np.isin(run.rows["worker"], host.workers), host.workers)
-    found = with_fields(found, manifest={**found.manifest, "hosts": [plain(host)], "watch": plain(host.watch)})
+    return judged_alone(run_of_workers(run, np.isin(run.rows["worker"], host.workers), host.workers), host)
+
+
+def judged_alone(run: Run, host: HostEntry) -> Run:
+    """*run*, which has the requests of *host* only, with a document of this host, and the headline figures."""
+    alone = {"hosts": [plain(host)], "excluded_hosts": [], "watch": plain(host.watch)}
+    found = with_fields(run, manifest={**run.manifest, **alone})
     return with_fields(found, manifest={**found.manifest, "metrics": values(headline_metrics(found))})
 
 
@@ -59,7 +64,11 @@ def run_of_workers(run: Run, mine: Mask, workers: Sequence[int]) -> Run:
     if samples is not None:
         samples = samples[np.isin(samples["worker"], workers) | (samples["worker"] < 0)]
     entries = [entry for entry in run.manifest.get("workers") or () if entry["worker"] in workers]
-    return with_fields(run.selected(mine), samples=samples, manifest={**run.manifest, "workers": entries})
+    found = run.selected(mine)
+    if found.elsewhere is not None:
+        hosts = [host.host for host in run.document.hosts if set(host.workers) <= set(workers)]
+        found = with_fields(found, elsewhere=found.elsewhere.of(slice(None), hosts))
+    return with_fields(found, samples=samples, manifest={**run.manifest, "workers": entries})
 
 
 def evidence_of_host(evidence: CertificateEvidence, host: HostEntry, distances: AmongHosts) -> CertificateEvidence:

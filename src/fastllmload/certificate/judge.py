@@ -82,6 +82,10 @@ def judge_hosts(run: Run) -> tuple[Certificate, tuple[HostEntry, ...]]:
     ttft: dict[int, Number] = {}
     distances = hosts.distances(run)
     for host in run.document.judged_hosts:
+        summary = None if run.elsewhere is None else run.elsewhere.hosts.get(host.host)
+        if summary is not None:  # it was judged where its events are
+            ttft[host.host], each[host.host] = summary.ttft_p50_ms, summary.certificate
+            continue
         own = hosts.run_of_host(run, host)
         ttft[host.host] = own.document.metric("ttft").p50
         each[host.host] = judge_evidence(hosts.evidence_of_host(from_run(own, host), host, distances[host.host]))

@@ -11,6 +11,7 @@ from fastllmload.certificate.evidence import MeasuredWindow, Sends, Times, Worke
 from fastllmload.documents.certificate import Second, SecondsJudged
 from fastllmload.documents.fields import known
 from fastllmload.records import layout
+from fastllmload.records.event_totals import EventsElsewhere
 from fastllmload.records.run import Run
 
 LAG_US, BRACKET_US, CPU_SHARE = 1_000.0, 1_000.0, 0.8  # a second that exceeds one of them is bad
@@ -34,7 +35,7 @@ def seconds_of(run: Run, window: MeasuredWindow, sends: Sends, workers: Sequence
     if n < 1:
         return ()
     lag = lags_us(sends, window, n)
-    brackets, coalesced = events_of(run, window, n)
+    brackets, coalesced = events_of(run, window, n) if run.elsewhere is None else events_elsewhere(run.elsewhere, n)
     cpu = cpu_shares(workers, window, n)
     return tuple(
         Second(
@@ -79,6 +80,16 @@ def events_of(run: Run, window: MeasuredWindow, n: int) -> tuple[Numbers, Number
         brackets += np.bincount(second * CLASSES + classes.astype(np.int64), minlength=n * CLASSES)
         stamps = chosen["stamp"] & layout.STAMP_CLASS_MASK
         coalesced += np.bincount(second[stamps == layout.STAMP_COALESCED], minlength=n)
+    return brackets.reshape(n, CLASSES), coalesced
+
+
+def events_elsewhere(elsewhere: EventsElsewhere, n: int) -> tuple[Numbers, Numbers]:
+    """The same of events that stayed on their hosts."""
+    found = elsewhere.together.seconds
+    brackets, coalesced = np.zeros(n * CLASSES, np.int64), np.zeros(n, np.int64)
+    if found.n == n:
+        brackets[np.array(found.places, np.int64)] = found.counts
+        coalesced += np.array(found.coalesced, np.int64)
     return brackets.reshape(n, CLASSES), coalesced
 
 

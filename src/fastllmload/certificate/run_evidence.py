@@ -34,6 +34,7 @@ from fastllmload.certificate.evidence import (
 from fastllmload.certificate.figures import headline_figures
 from fastllmload.certificate.per_second import seconds_of, summarize
 from fastllmload.certificate.usage import largest_target_share, overlapping
+from fastllmload.documents.event_summary import StampCounts
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import LoadDescription, PlanDescription
 from fastllmload.documents.read import convert
@@ -42,13 +43,14 @@ from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest
 from fastllmload.metrics.run.success import own_failures
-from fastllmload.metrics.run.window import read_slowly, unsent, window_of
+from fastllmload.metrics.run.window import Window, read_slowly, unsent, window_of
 from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
 from fastllmload.records.hosts import LOST, read_clocks, read_of_host
 from fastllmload.records.run import Run
 from fastllmload.settings import Load
+from fastllmload.statistics.hdr_sample import HdrSample
 
 INT64 = np.dtype(np.int64)
 EVENTS_AT_ONCE = 1 << 17
@@ -60,12 +62,7 @@ def from_run(run: Run, host: HostEntry | None = None) -> CertificateEvidence:
     """The evidence of the measure phase; *host*: the only one whose requests *run* has, of a run over many. RunFolderError
     when a file of the run is damaged.
     """
-    measured = window_of(run)
-    window = (
-        MeasuredWindow(0, 0)
-        if measured is None
-        else MeasuredWindow(measured.w0_ns, measured.w1_ns + measured.closed, measured.closed)
-    )
+    window = measured_window(window_of(run))
     rows = run.rows[run.rows["phase"] == layout.MEASURE]
     facts, lacking = run.document.watch, own_failures(rows)
     per_worker = histograms(run)
@@ -89,6 +86,13 @@ def from_run(run: Run, host: HostEntry | None = None) -> CertificateEvidence:
         plan_lead_ns=plan_lead_ns(run, rows),
         ok=answered(rows),
     )
+
+
+def measured_window(window: Window | None) -> MeasuredWindow:
+    """*window* with an end that does not belong to it."""
+    if window is None:
+        return MeasuredWindow(0, 0)
+    return MeasuredWindow(window.w0_ns, window.w1_ns + window.closed, window.closed)
 
 
 def answered(rows: Rows) -> int | None:
@@ -215,14 +219,15 @@ def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
 
 def stamps(run: Run, window: MeasuredWindow, workers: tuple[WorkerRecord, ...]) -> Stamps:
     """Stamp classes of the events of requests submitted in the window, and the error that each stamp allows."""
-    rows = run.rows
-    timely = (rows["phase"] == layout.MEASURE) & ~read_slowly(rows)  # a throttled reader is late on purpose
-    selected = np.flatnonzero(timely & window.contains(rows["t_submit"]))
-    chosen = rows[selected]
-    late = chosen[(chosen["t_end"] > 0) & (chosen["t_end_user"] - chosen["t_end"] > LATE_NS)]
-    late_user = np.column_stack([late["t_end"], late["t_end_user"]]).astype(np.int64)
-    unread = np.concatenate([late_user, *(one.stalls for one in workers if one.stalls is not None)])
-    classes, batched, brackets = stamp_classes(run, selected, unread)
+    selected = received_in(run, window)
+    chosen, late_user = run.rows[selected], late_reads(run.rows[selected])
+    if run.elsewhere is None:
+        classes, batched, brackets = stamp_classes(run, selected, unread_times(late_user, workers))
+        itl_errors = itl_error_ns(run, selected)
+    else:
+        found = run.elsewhere.together.stamps
+        classes, batched, brackets = stamps_elsewhere(found)
+        itl_errors = HdrSample(found.gap_errors)
     return Stamps(
         requested=run.document.config.client.timestamps,
         user=int(classes[0]),
@@ -233,10 +238,43 @@ def stamps(run: Run, window: MeasuredWindow, workers: tuple[WorkerRecord, ...]) 
         clamped=int(np.count_nonzero(chosen["flags"] & layout.FLAG_CLAMPED)),
         requests=len(chosen),
         ttft_error_ns=ttft_error_ns(chosen, earliest(run).first[selected]),
-        itl_error_ns=itl_error_ns(run, selected),
+        itl_error_ns=itl_errors,
         late_user=late_user,
         brackets=brackets,
     )
+
+
+def received_in(run: Run, window: MeasuredWindow) -> npt.NDArray[np.intp]:
+    """Requests that were submitted in *window* and whose receipts are judged."""
+    timely = (run.rows["phase"] == layout.MEASURE) & ~read_slowly(run.rows)  # a throttled reader is late on purpose
+    if run.elsewhere is not None:  # nothing is known of the events of lost hosts
+        timely &= run.rows["status"] != layout.HOST_LOST
+    return np.flatnonzero(timely & window.contains(run.rows["t_submit"]))
+
+
+def late_reads(rows: Rows) -> Times:
+    """Rows (kernel stamp, user time) of ends that the process read more than LATE_NS late."""
+    late = rows[(rows["t_end"] > 0) & (rows["t_end_user"] - rows["t_end"] > LATE_NS)]
+    return np.column_stack([late["t_end"], late["t_end_user"]]).astype(np.int64)
+
+
+def unread_times(late_user: Times, workers: tuple[WorkerRecord, ...]) -> Times:
+    """Rows (begin, end) of late reads and of stalls of the workers: what arrived in them was not read."""
+    return np.concatenate([late_user, *(one.stalls for one in workers if one.stalls is not None)])
+
+
+def all_unread(run: Run) -> Times:
+    """`unread_times` of all workers of *run*."""
+    window = measured_window(window_of(run))
+    workers = worker_records(run, window, histograms(run), run.document.watch)
+    return unread_times(late_reads(run.rows[received_in(run, window)]), workers)
+
+
+def stamps_elsewhere(found: StampCounts) -> tuple[Times, int, Times]:
+    """The result of `stamp_classes`, of events that stayed on their hosts."""
+    classes = np.array(found.classes or (0,) * (layout.STAMP_CLASS_MASK + 1), np.int64)
+    brackets = np.array(found.brackets, np.int64).reshape(-1, BRACKET_CLASSES) if found.brackets else None
+    return classes, found.batched, np.zeros((2, BRACKET_CLASSES), np.int64) if brackets is None else brackets
 
 
 def stamp_classes(run: Run, selected: npt.NDArray[np.intp], unread: Times) -> tuple[Times, int, Times]:

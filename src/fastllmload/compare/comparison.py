@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fastllmload.compare.between import LEAST_RUNS, change_between, chosen_test, pairs_of
 from fastllmload.compare.change import SIGNIFICANT, Change, undecided
-from fastllmload.compare.figure import ComparedFigure, figure_of, gaps_of, has_gaps, standard_figures
+from fastllmload.compare.figure import GAPS, ComparedFigure, figure_of, gaps_of, has_gaps, standard_figures
 from fastllmload.compare.paired import BETWEEN_RUNS, PAIRED
 from fastllmload.compare.series import RunSeries
 from fastllmload.compare.side import RunRecord, Side, manifest_diff
@@ -133,9 +133,13 @@ def measured(figure: ComparedFigure, side: Side) -> SideFigure:
     return SideFigure(sum(given) / len(given), interval, values, at_least=at_least)
 
 
+OF_EVENTS = (*GAPS, "output_tok_s")  # metrics whose change is judged by events
+
+
 def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Row]:
     runs = [load(side.first.folder) for side in (base, new)]
-    damage = next((text for run in runs if (text := run.lost(ROWS, EVENTS, TEXT)) is not None), None)
+    damage = next((text for run in runs if (text := run.damage_of(ROWS, EVENTS, TEXT)) is not None), None)
+    away = next((text for run in runs if (text := run.lost(EVENTS)) is not None), None)
     series = [RunSeries(run.intact, side.name) for run, side in zip(runs, (base, new), strict=True)]
     paired = same_plan(base.first, new.first)
     rows = []
@@ -145,6 +149,8 @@ def _within(figures: Sequence[ComparedFigure], base: Side, new: Side) -> list[Ro
             change = undecided(a.value, b.value, "not measured on both sides")
         elif damage is not None:
             change = undecided(a.value, b.value, damage)
+        elif away is not None and figure.metric in OF_EVENTS:
+            change = undecided(a.value, b.value, away)
         elif (open_ended := only_bounded(figure, base, new)) is not None:
             change = undecided(None, None, open_ended)
         elif (starved := starved_server(figure, [base.first, new.first])) is not None:

@@ -227,6 +227,8 @@ class ClockFacts(Document, frozen=True, kw_only=True):
 class HostEntry(Document, frozen=True, kw_only=True):
     """A host of a run over many: a machine that sends a share of the load."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("events", "last_event_ns")
+
     host: int
     name: Name = None
     address: Name = None
@@ -235,6 +237,8 @@ class HostEntry(Document, frozen=True, kw_only=True):
     folder: Name = None  # on the host, where its files are
     clock: ClockFacts | None = None  # null: not compared
     watch: Watch = Watch()
+    events: Events = None  # this and the following: of events that stay in its folder (`--collect summary`)
+    last_event_ns: Ns = None
     dispatched: Count = None  # measured requests
     share: RequestShare = None  # of the measured requests that were dispatched
     ttft_p50_ms: Ms = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from fastllmload.engine.run_plans import RunPhase
 from fastllmload.errors import HostLimitError, coded
 from fastllmload.plan.plan import FOLLOWS
 from fastllmload.records.run import DONE
+
+if TYPE_CHECKING:
+    from fastllmload.engine.hosts.kept_events import Ask
+    from fastllmload.records.merge import PlannedPhase
 
 OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4, 70
 
@@ -41,13 +45,18 @@ class RunStatus:
         return "partial" if self.disk_full or failed else DONE
 
 
-def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) -> dict[str, Any]:
-    """Complete run.json, save it and return it. On a full disk the workers' files are kept and read instead of merged."""
+def finalize(
+    folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus, ask: Ask | None = None
+) -> dict[str, Any]:
+    """Complete run.json, save it and return it. On a full disk the workers' files are kept and read instead of merged.
+    *ask*: asks hosts about their events, where these stay there (`engine.hosts.kept_events`).
+    """
     from fastllmload.certificate.judge import judged
     from fastllmload.certificate.monitor import join_watches
     from fastllmload.compliance.evidence import of_run
     from fastllmload.compliance.verdict import compliance_of
     from fastllmload.documents.write import plain, values
+    from fastllmload.engine.hosts.kept_events import gather
     from fastllmload.metrics.run.measure import measure
     from fastllmload.records.error_texts import read_texts
     from fastllmload.records.hosts import incomplete, read_clocks, with_clocks
@@ -57,15 +66,20 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus) 
     from fastllmload.report.documents.forms import write_reports
     from fastllmload.telemetry.summary import added
 
-    remove_empty_workers(folder)
+    if ask is None:
+        remove_empty_workers(folder)
     folder.manifest["error_texts"] = plain(read_texts(folder.path))
     hosts = with_clocks(folder.path, hosts_of(folder.manifest))
     if hosts:
         folder.manifest["hosts"] = values(hosts)
         folder.manifest["incidents"] += [coded("host-file-cut", each) for each in incomplete(folder.path, hosts)]
         join_watches(folder.path, hosts, read_clocks(folder.path, hosts))
+    planned = planned_phases(folder.manifest["phases"], phases)
     try:
-        merge_workers(folder.path, planned_phases(folder, phases), tap=folder.manifest.get("tap"), hosts=hosts)
+        if ask is None:
+            merge_workers(folder.path, planned, tap=folder.manifest.get("tap"), hosts=hosts)
+        else:
+            gather(folder, planned, run_status, ask)
     except HostLimitError as problem:
         run_status.disk_full = True
         folder.manifest["incidents"].append(str(problem))
@@ -98,11 +112,13 @@ def remove_empty_workers(folder: Folder) -> None:
             shutil.rmtree(rows)
 
 
-def planned_phases(folder: Folder, phases: Sequence[RunPhase]) -> list[Any]:
-    """The open-loop phases that began: requests of them that were never dispatched get a row too."""
+def planned_phases(begun: Sequence[Mapping[str, Any]], phases: Sequence[RunPhase]) -> list[PlannedPhase]:
+    """Those of the open-loop *phases* that have *begun* (`phases` of run.json): requests of them that were never dispatched
+    get a row too.
+    """
     from fastllmload.records.merge import PlannedPhase
 
-    start = {entry["name"]: entry["start_ns"] for entry in folder.manifest["phases"]}
+    start = {entry["name"]: entry["start_ns"] for entry in begun}
     return [
         PlannedPhase(
             phase.code,

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,6 +20,7 @@ from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.group import HostGroup, plan_files
 from fastllmload.engine.hosts.local import PlacedHost, Placement
 from fastllmload.engine.hosts.placement import place
+from fastllmload.engine.hosts.summary import Questions
 from fastllmload.engine.interrupts import Interrupts
 from fastllmload.engine.manifest import command_line, environment, plan_facts, target_facts
 from fastllmload.engine.preflight.check import Preflight, preflight
@@ -42,7 +43,7 @@ from fastllmload.engine.run_plans import (
 from fastllmload.engine.simulated_target import needs_engine, simulated_target
 from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.affinity import check_pinned_cpus
-from fastllmload.engine.workers.assignment import check_slow_readers, phase_specs, worker_specs
+from fastllmload.engine.workers.assignment import check_slow_readers, phase_specs, records_text, worker_specs
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InputError, InternalError, Interrupted, TargetError, coded
 from fastllmload.host import limits, probe
@@ -134,6 +135,7 @@ class RunSession:
     simulator: SimulatorProcess | None
     totals: Totals
     group: HostGroup | None = None  # the hosts that send the load; None: this one
+    fleet: HostFleet | None = None  # their workers
 
     def __post_init__(self) -> None:
         self.redact = redactor(self.settings, self.secret)
@@ -177,7 +179,12 @@ class RunSession:
             self.controller.run(specs, phases, (sampler, reader))
         self._refuse_empty()
         self._round_trips_after(found)
-        document = finalize(self.folder, phases, self.controller.run_status)
+        keeps_events = self.group is not None and settings.hosts.collect == "summary"
+        document = finalize(self.folder, phases, self.controller.run_status, self._ask if keeps_events else None)
+        for entry in document.get("hosts", ()) if keeps_events else ():
+            if entry["folder"] is not None:
+                kept = f"host {entry['host']} ({entry['name']}) keeps its events in {entry['folder']}"
+                self.ui.message(coded("events-on-host", kept))
         for warning in (document["telemetry"] or {}).get("warnings", ()):
             self.ui.message(f"warning: {warning}")
         self.ui.finish(document, folder=str(self.folder.path))
@@ -255,9 +262,11 @@ class RunSession:
             workers = sizing.worker_count(client, plan, wanted, stored_ceiling(), own_cores(), simulated=simulated)
             check(wanted=wanted, workers=workers)
             return workers
-        if settings.hosts.collect == "summary":
+        if settings.hosts.collect == "summary" and records_text(settings, found):
             raise InputError(
-                "option-not-applicable", "--collect summary: this version makes its report from rows; leave it out"
+                "option-not-applicable",
+                "--collect summary: tokens would be counted in the recorded text, which stays on the hosts; use "
+                "--collect rows, or --record-text off with --counting A",
             )
         self.group.gather()
         refuse_local_target(found, [host.place for host in self.group.hosts])
@@ -278,10 +287,20 @@ class RunSession:
     def _start_on_hosts(self, specs: Sequence[WorkerSpec]) -> HostFleet:
         assert self.group is not None
         asked = self.settings.hosts
-        return HostFleet.start(
+        self.fleet = HostFleet.start(
             self.group, specs, self.folder.path,
             pinned=self.settings.client.pin, collect=asked.collect, on_loss=asked.on_host_loss,
         )  # fmt: skip
+        return self.fleet
+
+    def _ask(self, questions: Mapping[int, Questions]) -> Mapping[int, str]:
+        """Ask the hosts about events that stay there; the run continues without those that do not answer."""
+        assert self.fleet is not None
+        document = {**self.folder.manifest, "status": self.controller.run_status.status}
+        silent = self.fleet.ask(questions, document)
+        for code, sentence in self.fleet.update():
+            self.controller.incident(code, sentence)
+        return silent
 
     def _begin(
         self,

@@ -24,6 +24,7 @@ from fastllmload.records import layout
 from fastllmload.settings import Load, Output, RunSettings, Target, TrafficClass, Workload
 
 WARMUP, MEASURE = "plan-warmup", "plan-measure"
+PHASES = (("warmup", layout.WARMUP, WARMUP), ("measure", layout.MEASURE, MEASURE))  # name, code, folder
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,10 @@ class Experiment:
     _no_token_counts: set[Target] = field(default_factory=set)  # targets whose events do not state their tokens
 
     def __enter__(self) -> Self:
+        if self.base.hosts.address is not None and self.base.hosts.collect == "summary":
+            raise InputError(
+                "option-not-applicable", "--collect summary: load levels are judged by their events; use --collect rows"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal.save()
         return self

@@ -163,6 +163,9 @@ def token_lists(run: Run, part: slice, tokens: TokenCounts) -> dict[str, list[li
     or off it (`untimed_ns`, `untimed_counts`). Unknown counts are null, and so are all lists where events are lost.
     """
     first = run.first_event[part.start : part.stop + 1]
+    if run.elsewhere is not None:
+        names = ("token_ns", "token_counts", "read_ids", "untimed_ns", "untimed_counts")
+        return {name: [None] * (len(first) - 1) for name in names}
     events = slice(int(first[0]), int(first[-1]))
     timed = on_timeline(run, part)
     other = BEARING[run.event_kind[events]] & ~timed

@@ -98,8 +98,10 @@ class Plan:
     prefix_tokens: npt.NDArray[np.int32] | None = None  # of a part that other prompts have too; None: unknown, or none
 
     @classmethod
-    def open(cls, directory: Path) -> Plan:
-        """Map the plan in *directory*. RunFolderError when it is not one, is truncated or inconsistent."""
+    def open(cls, directory: Path, bodies: bool = True) -> Plan:
+        """Map the plan in *directory*. RunFolderError when it is not one, is truncated or inconsistent. *bodies*: not
+        without them, which an agent removes when its workers have ended.
+        """
         document = read_document(directory)
         named = {
             name: _mapped(directory, name) for name in ARRAYS if name not in OPTIONAL or document["members"].get(name)
@@ -113,12 +115,13 @@ class Plan:
             output_tokens=named["output_tokens.npy"],
             request_class=named["request_class.npy"],
             body_offset=named["body_offset.npy"],
-            bodies=_mapped_bytes(directory / BODIES),
+            bodies=_mapped_bytes(directory / BODIES) if bodies else np.empty(0, np.uint8),
             turns=named.get(TURNS),
             client=named.get(CLIENT),
             prefix_tokens=named.get(PREFIX),
         )
-        plan._check_fit()
+        if bodies:
+            plan._check_fit()
         return plan
 
     @property

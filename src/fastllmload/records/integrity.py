@@ -19,15 +19,19 @@ from fastllmload.records.npy import read_head, size_text
 WORK, OWNER = ".work", "owner"  # folder of working files of a running run; the file in it that its supervisor locks
 ROWS, EVENTS, TEXT = "requests.npy", "tokens.npy", "text.bin"
 FILES = (
-    ROWS, EVENTS, TEXT, "samples.npy", "hiccup.npy", "hiccup_intervals.npy", "stalls.npy", "histograms.npy",
-    "worker_stalls.npy", "telemetry.npy", "telemetry.json", "plan/plan.json", "plan/schedule.npy",
+    ROWS, EVENTS, TEXT, "event_totals.npy", "samples.npy", "hiccup.npy", "hiccup_intervals.npy", "stalls.npy",
+    "histograms.npy", "worker_stalls.npy", "telemetry.npy", "telemetry.json", "plan/plan.json", "plan/schedule.npy",
 )  # fmt: skip
 AT_ONCE = 1 << 22  # bytes
 
 
 def inventory(folder: Path) -> dict[str, dict[str, int]]:
     """`files` of run.json: `bytes` and `crc32` of each of FILES that *folder* has, and of what its hosts recorded."""
-    of_hosts = sorted(str(path.relative_to(folder)) for path in folder.glob("hosts/*/*.npy"))
+    of_hosts = sorted(
+        str(path.relative_to(folder))
+        for pattern in ("hosts/*/*.npy", "hosts/*/summary/*.json")
+        for path in folder.glob(pattern)
+    )
     there = [name for name in (*FILES, *of_hosts) if (folder / name).is_file()]
     return {name: {"bytes": (folder / name).stat().st_size, "crc32": checksum(folder / name)} for name in there}
 

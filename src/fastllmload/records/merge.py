@@ -21,10 +21,12 @@ from fastllmload._ext.measure import regroup
 from fastllmload._ext.record import recorder
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.hosts import HostEntries, mark_lost, of_lost, read_clocks, to_driver_clock
+from fastllmload.records.event_totals import TOTAL, TOTALS, map_records, summary_path
+from fastllmload.records.hosts import LOST, HostEntries, mark_lost, of_lost, positions, read_clocks, to_driver_clock
+from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.scratch import room
 from fastllmload.records.tap_times import join_tap
-from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, read_workers
+from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, open_rows, read_workers
 
 Numbers = npt.NDArray[np.int64]
 Allocate = Callable[[str, int], Bytes]  # file name, bytes of records → zeroed memory for them
@@ -57,9 +59,14 @@ class Merged:
     tap: dict[str, Any] | None = None
 
 
-def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles], hosts: HostEntries = ()) -> Rows:
+def not_sent_rows(
+    planned: PlannedPhase,
+    parts: Sequence[WorkerFiles],
+    hosts: HostEntries = (),
+    workers: Sequence[int] | None = None,
+) -> Rows:
     """A row with status `not_sent` for each planned request that no worker dispatched; `host_lost` where its worker was on
-    a host that was lost, so that this is not known.
+    a host that was lost, so that this is not known. *workers*: only of their requests.
     """
     sent = np.zeros(len(planned.t_sched), np.bool_)
     for part in parts:
@@ -82,7 +89,7 @@ def not_sent_rows(planned: PlannedPhase, parts: Sequence[WorkerFiles], hosts: Ho
     if hosts:
         rows["worker"] = rows["session"] % sum(len(host.workers) for host in hosts)
         rows["status"][of_lost(hosts, rows["worker"])] = layout.HOST_LOST
-    return rows
+    return rows if workers is None else rows[np.isin(rows["worker"], workers)]
 
 
 def keep_schedule(rows: Rows, planned: PlannedPhase) -> None:
@@ -101,17 +108,23 @@ def merged_positions(parts: Sequence[Rows]) -> list[Numbers]:
     return np.split(positions, np.cumsum([len(part) for part in parts])[:-1])
 
 
-def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocate, hosts: HostEntries = ()) -> Merged:
+def merge_parts(
+    folder: Path,
+    planned: Sequence[PlannedPhase],
+    allocate: Allocate,
+    hosts: HostEntries = (),
+    workers: Sequence[int] | None = None,
+) -> Merged:
     """Merge worker files, with the packet ring's times, into memory from *allocate*. RunFolderError for unknown rows."""
     parts = read_workers(folder)
-    row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts, hosts) for each in planned]
+    row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts, hosts, workers) for each in planned]
     if not row_parts:
         row_parts = [np.empty(0, layout.REQUEST)]
-    positions = merged_positions(row_parts)
+    places = merged_positions(row_parts)
     rows = allocate("requests.npy", sum(map(len, row_parts)) * layout.REQUEST.itemsize).view(layout.REQUEST)
-    for part, place in zip(row_parts, positions, strict=True):
+    for part, place in zip(row_parts, places, strict=True):
         rows[place] = part
-    events, first_event = merge_events(parts, positions, len(rows), allocate)
+    events, first_event = merge_events(parts, places, len(rows), allocate)
     tap = join_tap(folder / "workers", rows, events, first_event, hosts)
     if hosts:
         to_driver_clock(rows, events, hosts, read_clocks(folder, hosts))
@@ -120,15 +133,15 @@ def merge_parts(folder: Path, planned: Sequence[PlannedPhase], allocate: Allocat
             keep_schedule(rows, each)
     regroup.describe_stamps(as_bytes(rows), as_bytes(events), first_event)
     damage = {name: problem for part in parts for name, problem in part.damage.items()}
-    return Merged(rows, events, first_event, merge_text(parts, positions, allocate), damage, tap)
+    return Merged(rows, events, first_event, merge_text(parts, places, allocate), damage, tap)
 
 
 def merge_events(
-    parts: Sequence[WorkerFiles], positions: Sequence[Numbers], rows: int, allocate: Allocate
+    parts: Sequence[WorkerFiles], places: Sequence[Numbers], rows: int, allocate: Allocate
 ) -> tuple[Rows, Numbers]:
     """Events of all parts grouped by merged row, and the CSR offsets."""
     first_event = np.zeros(rows + 1, np.int64)
-    pairs = [(as_bytes(part.events), place) for part, place in zip(parts, positions, strict=False)]
+    pairs = [(as_bytes(part.events), place) for part, place in zip(parts, places, strict=False)]
     try:
         for events, place in pairs:
             regroup.count_events(events, place, first_event[1:])
@@ -145,11 +158,11 @@ def merge_events(
     return into.view(layout.EVENT), first_event
 
 
-def merge_text(parts: Sequence[WorkerFiles], positions: Sequence[Numbers], allocate: Allocate) -> Bytes:
+def merge_text(parts: Sequence[WorkerFiles], places: Sequence[Numbers], allocate: Allocate) -> Bytes:
     """Text records of all parts, one part after the other: those of one row keep their order."""
     into = allocate("text.bin", sum(len(part.text) for part in parts))
     start = 0
-    for part, place in zip(parts, positions, strict=False):
+    for part, place in zip(parts, places, strict=False):
         regroup.repoint_text(part.text, place, into[start : start + len(part.text)])
         start += len(part.text)
     return into
@@ -161,7 +174,7 @@ def unfinished(directory: Path, name: str) -> Path:
 
 def mapped_file(directory: Path, name: str, size: int) -> Bytes:
     """The record bytes of a new file `NAME.part`. HostLimitError when the disk is too small for it."""
-    dtype = {"requests.npy": layout.REQUEST, "tokens.npy": layout.EVENT}.get(name)
+    dtype = {ROWS: layout.REQUEST, EVENTS: layout.EVENT, TOTALS: TOTAL}.get(name)
     header = b"" if dtype is None else recorder.npy_header(dtype, size // dtype.itemsize)
     path = unfinished(directory, name)
     with path.open("wb") as file:
@@ -210,6 +223,61 @@ def merge_workers(
     return counts
 
 
-def merge_in_memory(directory: Path, hosts: HostEntries = ()) -> Merged:
-    """Rows and events of a folder whose worker files were not merged (the run continues or was killed); creates no file."""
-    return merge_parts(directory, (), lambda name, size: room(size, np.uint8, directory), hosts)
+def merge_in_memory(
+    directory: Path,
+    hosts: HostEntries = (),
+    planned: Sequence[PlannedPhase] = (),
+    workers: Sequence[int] | None = None,
+) -> Merged:
+    """Rows and events of a folder whose worker files were not merged (the run continues or was killed, or they stay on a
+    host, of whose *workers* it has the files); creates no file.
+    """
+    return merge_parts(directory, planned, lambda name, size: room(size, np.uint8, directory), hosts, workers)
+
+
+def merge_home(directory: Path, planned: Sequence[PlannedPhase], hosts: HostEntries) -> None:
+    """Write requests.npy of a run whose events stay on its *hosts*, and remove the worker files: of each host the rows that
+    it has merged, in `hosts/<h>/summary`. Without these only rows of its workers are known, and no event of them: they get
+    the status `host_lost`. tokens.npy has no event, event_totals.npy no total yet. HostLimitError for a full disk.
+    """
+    every = merge_in_memory(directory, hosts, planned).rows
+    at = positions(hosts, every["worker"])
+    parts = []
+    for position, host in enumerate(hosts):
+        rows = map_records(summary_path(directory, host.host, ROWS), layout.REQUEST)
+        if rows is None or host.status == LOST:
+            rows = every[at == position]
+            rows["status"] = layout.HOST_LOST
+        parts.append(rows)
+    n = sum(map(len, parts))
+    merged = mapped_file(directory, ROWS, n * layout.REQUEST.itemsize).view(layout.REQUEST)
+    for part, place in zip(parts, merged_positions(parts), strict=True):
+        merged[place] = part
+    mapped_file(directory, EVENTS, 0)
+    mapped_file(directory, TOTALS, n * TOTAL.itemsize)
+    for name in (EVENTS, TOTALS, ROWS):  # rows last: a folder that has them is a merged one
+        unfinished(directory, name).replace(directory / name)
+    shutil.rmtree(directory / "workers")
+
+
+def join_totals(directory: Path, hosts: HostEntries) -> None:
+    """Write event_totals.npy from those of each of *hosts*; the requests of a lost host get the status `host_lost`."""
+    rows = open_rows(directory / ROWS, layout.REQUEST)
+    at = positions(hosts, rows["worker"])
+    totals = mapped_file(directory, TOTALS, len(rows) * TOTAL.itemsize).view(TOTAL)
+    for position, host in enumerate(hosts):
+        mine = np.flatnonzero(at == position)
+        if host.status == LOST:
+            if len(mine):
+                np.load(directory / ROWS, mmap_mode="r+")["status"][mine] = layout.HOST_LOST
+            continue
+        found = map_records(summary_path(directory, host.host, TOTALS), TOTAL)
+        if found is None or len(found) != len(mine):
+            raise RunFolderError(
+                "run-file-missing", f"{TOTALS} of host {host.host} does not have its {len(mine)} requests"
+            )
+        totals[mine] = found
+    unfinished(directory, TOTALS).replace(directory / TOTALS)
+    for host in hosts:
+        for name in (ROWS, TOTALS):
+            summary_path(directory, host.host, name).unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from fastllmload.errors import RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
 from fastllmload.records.error_texts import read_texts
+from fastllmload.records.event_totals import SUMMARY, TOTALS, EventsElsewhere, read_elsewhere
 from fastllmload.records.hosts import HostEntries, positions, read_clocks, with_clocks
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, abandoned, before_first_request, find_damage
 from fastllmload.records.merge import Merged, merge_in_memory
@@ -44,7 +45,8 @@ class Run:
 
     *incomplete*: the run was killed, was interrupted, or continues; rows may then have status in_flight. *damaged*: files
     that differ from what the run wrote, each with a sentence. A truncated requests.npy or tokens.npy has the records before
-    the cut here, a changed one none: call `lost` before computing figures from them.
+    the cut here, a changed one none: call `lost` before computing figures from them. *elsewhere*: what is known of events
+    that stayed on their hosts; *events* is empty then.
     """
 
     directory: Path
@@ -56,6 +58,7 @@ class Run:
     incomplete: bool = False
     text: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
     damaged: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: EventsElsewhere | None = None
 
     def __repr__(self) -> str:
         """One line: folder, end, verdict, requests."""
@@ -102,14 +105,43 @@ class Run:
         return self.events["tokens"]
 
     @property
+    def event_count(self) -> int:
+        """Events of the run, also of those that stayed on their hosts."""
+        if self.elsewhere is None:
+            return len(self.events)
+        return sum(int(known(host.events) or 0) for host in self.document.judged_hosts)
+
+    @property
+    def last_event_ns(self) -> int:
+        """The time of the last event; 0 without one."""
+        if self.elsewhere is None:
+            return int(self.event_t.max()) if len(self.events) else 0
+        return max((host.last_event_ns or 0 for host in self.document.judged_hosts), default=0)
+
+    @property
     def damage(self) -> tuple[str, ...]:
         """What is wrong with the folder's files, one sentence each."""
         return tuple(self.damaged.values())
 
     def lost(self, *names: str) -> str | None:
-        """Why figures cannot be computed from these files; None where they are intact. Events and text need the rows."""
+        """Why these files cannot be read: one is damaged, or its records stayed on the hosts. None where they are intact."""
+        found = self.damage_of(*names)
+        return self.where_events_are if found is None and (EVENTS in names or TEXT in names) else found
+
+    def damage_of(self, *names: str) -> str | None:
+        """What is wrong with one of these files; None where they are intact. Events and text need the rows."""
         needed = (ROWS, *names) if EVENTS in names or TEXT in names else names
         return next((self.damaged[name] for name in needed if name in self.damaged), None)
+
+    @property
+    def where_events_are(self) -> str | None:
+        """On which hosts events stayed, as a sentence; None where they are in the folder."""
+        if self.elsewhere is None:
+            return None
+        places = ", ".join(f"{host.folder} of {host.name}" for host in self.document.judged_hosts if host.folder)
+        return (
+            f"the events of {self.directory} stayed on its hosts (--collect summary): {places or 'no folder is known'}"
+        )
 
     def array(
         self, name: str, dtype: np.dtype[Any] | None = None, shape: tuple[int | None, ...] | None = None
@@ -120,7 +152,7 @@ class Run:
     @property
     def intact(self) -> Run:
         """The run without damaged rows and without events where they are damaged: a part would describe another run."""
-        if not self.lost(EVENTS):
+        if not self.damage_of(EVENTS):
             return self
         rows = self.rows[:0] if self.lost(ROWS) else self.rows
         return replace(self, rows=rows, events=self.events[:0], first_event=np.zeros(len(rows) + 1, np.int64))
@@ -128,6 +160,8 @@ class Run:
     @property
     def complete_rows(self) -> npt.NDArray[np.bool_]:
         """Per row: whether all of its events are here."""
+        if self.elsewhere is not None:
+            return np.zeros(len(self.rows), np.bool_)
         if EVENTS not in self.damaged:
             return np.ones(len(self.rows), np.bool_)
         found: npt.NDArray[np.bool_] = np.diff(self.first_event) >= self.rows["events"]
@@ -157,7 +191,8 @@ class Run:
         kept = self.text[np.repeat(mask[of_row], sizes.astype(np.int64) + TEXT_HEAD)]
         text = np.empty_like(kept)
         regroup.repoint_text(kept, number, text)
-        return replace(self, rows=self.rows[mask], events=events, first_event=first, text=text)
+        elsewhere = None if self.elsewhere is None else self.elsewhere.of(mask, self.elsewhere.hosts)
+        return replace(self, rows=self.rows[mask], events=events, first_event=first, text=text, elsewhere=elsewhere)
 
     def phase(self, name: str) -> Phase | None:
         """Times of a phase, None when the manifest has none of that name."""
@@ -260,6 +295,11 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     if missing:
         raise RunFolderError("run-file-missing", f"{folder} has neither {ROWS} nor worker files: nothing was measured")
     damaged = {**known, **merged.damage}
+    for problem in [text for name, text in damaged.items() if name == TOTALS or name.endswith(SUMMARY)][:1]:
+        damaged.setdefault(EVENTS, problem)  # nothing is known of events without these files
+    elsewhere = None
+    if not {ROWS, EVENTS} & damaged.keys():
+        elsewhere = read_elsewhere(folder, [host.host for host in hosts], len(merged.rows))
     if unmerged:
         manifest.setdefault("error_texts", texts_left(folder, damaged))
         if hosts:
@@ -271,9 +311,10 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
         events=merged.events,
         first_event=merged.first_event,
         samples=samples_left(folder, damaged, hosts if unmerged else ()),
-        incomplete=unmerged or manifest.get("status") != DONE,
+        incomplete=manifest.get("status") != DONE,
         text=merged.text,
         damaged=damaged,
+        elsewhere=elsewhere,
     )
 
 

@@ -157,8 +157,10 @@ def pieces(values: Values) -> Iterator[Values]:
         yield values[begin : begin + AT_ONCE]
 
 
-def in_order(values: Values) -> Values | Ranked:
+def in_order(values: Values | Ranked) -> Values | Ranked:
     """*values* ascending: a sorted copy, or a `Ranked` for MANY or more integers."""
+    if isinstance(values, Ranked):
+        return values
     if len(values) < MANY or values.dtype != np.int64:
         ordered: Values = np.sort(values)
         return ordered

@@ -56,6 +56,9 @@ def export(folder: Path, form: str, output: Path | None, redact: bool) -> int:
         if name in run.damaged:
             damage = coded("run-file-damaged", f"{run.damaged[name]}{_left(run, name)}")
             click.echo(on_screen(f"note       {damage}"), err=True)
+    if run.where_events_are is not None:
+        away = coded("events-elsewhere", f"{run.where_events_are}; written is what requests have")
+        click.echo(on_screen(f"note       {away}"), err=True)
     for text in (missing_checksums(run.manifest), describe_leftover_files(folder)):
         if text is not None:
             click.echo(on_screen(f"note       {text}"), err=True)

@@ -224,8 +224,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--hosts", "hosts.hosts", read.count, "COUNT", "Number of hosts. Default: all that have room."),
         value("--ray-resource", "hosts.resource", read.text, "NAME", "Only hosts that have this resource in Ray."),
         value("--collect", "hosts.collect", read.one_of("rows", "summary"), "WHAT",
-              "What comes here during the run: rows (default), or the summary (histograms, figures, certificates), while "
-              "rows stay on their hosts."),
+              "rows (default): requests and events come here during the run; summary: requests do, events stay on their "
+              "hosts, which report totals and histograms of them at the end."),
         value("--on-host-loss", "hosts.on_host_loss", read.one_of("continue", "stop"), "ACTION",
               "What the other hosts do when one is lost: continue (default) or stop."),
     ),

@@ -129,7 +129,7 @@ def values_of(side: Side) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float6
     found: dict[str, list[np.ndarray[tuple[int], np.dtype[np.float64]]]] = {name: [] for name in CURVES}
     for each in side.runs:
         run = load(each.folder, contents=False)
-        if run.lost(ROWS, EVENTS):
+        if run.damage_of(ROWS, EVENTS):
             return {}
         latencies = RunSeries(run, side.name).latencies
         for name, parts in found.items():

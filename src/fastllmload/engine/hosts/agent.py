@@ -9,6 +9,7 @@ would have to wait are left out, since each contains all that has changed since 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import select
@@ -47,16 +48,21 @@ from fastllmload.engine.hosts.messages import (
     Seen,
     StartWorkers,
     Stop,
+    Summarize,
+    Summarized,
     WorkersStarted,
 )
 from fastllmload.engine.hosts.sender import SenderSpec
+from fastllmload.engine.hosts.summary import DOCUMENT, QUESTIONS, MergedHost, SummaryProcess, SummarySpec
 from fastllmload.engine.workers.affinity import check_pinned_cpus
 from fastllmload.engine.workers.fleet import LocalFleet, environment
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.host import limits, probe
-from fastllmload.plan.plan import Plan
+from fastllmload.plan.plan import BODIES, Plan
+from fastllmload.records.event_totals import PART
 from fastllmload.records.hosts import CLOCK
+from fastllmload.records.integrity import EVENTS, TEXT
 from fastllmload.records.samples import SampleLog
 
 SENDER = (sys.executable, "-m", "fastllmload.engine.hosts.sender")
@@ -64,6 +70,7 @@ BEAT_S, POLL_S = 0.25, 0.02  # between beats; between checks of states while no 
 WAITING_S = 1.0  # between beats before there are workers
 SILENT_NS = 60_000_000_000  # a worker without a heartbeat for this long hangs
 LOST_STOP_S, ENDING_S = 1.0, 10.0  # for workers after the loss of the driver; for the driver to close the link
+KEPT = (EVENTS, TEXT)  # files of workers that stay here with --collect summary
 LATE_NS = 5_000_000  # an instant of the start must be known this long before
 FOLLOW_S = 1.0  # between corrections of the schedule
 BYTES_PER_S = 32e6  # of files while the clock runs
@@ -75,17 +82,22 @@ class Agent:
     def __init__(self, config: AgentConfig, link: Link, folder: Path) -> None:
         self.config, self.link, self.folder = config, link, folder
         self.clock = DriverClock(config)
-        self.incoming = Incoming(folder, lambda path: path.startswith(("plans/", "tls/")))
+        self.incoming = Incoming(
+            folder, lambda path: path.startswith(("plans/", "tls/")) or path in (DOCUMENT, QUESTIONS)
+        )
         self.own = folder / "hosts" / str(config.host)
         self.fleet: LocalFleet | None = None
-        self.first = 0
-        self.keeps_rows = False  # --collect summary
+        self.first = self.files_port = 0
+        self.keeps_events = False  # --collect summary
+        self.summary: SummaryProcess | None = None
         self.control = Control()
         self.log: SampleLog | None = None
         self.sender: subprocess.Popen[bytes] | None = None
         self.isolation = contextlib.ExitStack()
         self.beats = Beats(link)
-        self.todo: list[StartWorkers | Stop | Finish] = []  # what takes long, in the order in which it arrived
+        self.todo: list[
+            StartWorkers | Stop | Finish | Summarize
+        ] = []  # what takes long, in the order in which it arrived
         self.terminated = False
         self._due = self._follow_due = 0.0
 
@@ -98,6 +110,9 @@ class Agent:
                 if self.todo and self._do(self.todo.pop(0)):
                     return 0
         except (LinkError, FileRefused) as problem:
+            if self.summary is not None:  # the driver has what it waits for, or has to do without it
+                self.summary.kill()
+                return 0
             print(f"the driver is lost: {problem}", file=sys.stderr)
         finally:
             self.clock.close()
@@ -135,7 +150,7 @@ class Agent:
             self.beats.seen = message.number
         elif isinstance(message, KillWorker) and self.fleet is not None:
             self.fleet.members[message.worker - self.first].process.kill()
-        elif isinstance(message, (StartWorkers, Stop, Finish)):
+        elif isinstance(message, (StartWorkers, Stop, Finish, Summarize)):
             self.todo.append(message)
 
     def _apply(self, wanted: Control) -> None:
@@ -158,14 +173,16 @@ class Agent:
         if wanted.command != known.command:
             fleet.command(wanted.command)
 
-    def _do(self, message: StartWorkers | Stop | Finish) -> bool:
+    def _do(self, message: StartWorkers | Stop | Finish | Summarize) -> bool:
         """Do what takes long; whether it was the last. The driver gets beats meanwhile."""
         if isinstance(message, StartWorkers):
             self._start(message)
+        elif isinstance(message, Summarize):
+            self._answer()
         elif (fleet := self.fleet) is not None:
             if isinstance(message, Finish):
                 self._finish(fleet)
-                return True
+                return self.summary is None
             patience_s = message.patience_s
             self._meanwhile(lambda: fleet.stop(patience_s))
         return False
@@ -186,8 +203,9 @@ class Agent:
             while thread.is_alive():
                 self.step()
         except BaseException:
-            if self.sender is not None:
-                self.sender.kill()  # *work* may wait for it
+            for process in (self.sender, self.summary):
+                if process is not None:
+                    process.kill()  # *work* may wait for it
             raise
         finally:
             thread.join()
@@ -212,24 +230,26 @@ class Agent:
             code = problem.code if isinstance(problem, FastLLMLoadError) else "host-unusable"
             self.link.send(Failed(code, problem.message if isinstance(problem, FastLLMLoadError) else str(problem)))
             return
-        self.first, self.keeps_rows = start.first, start.collect == "summary"
+        self.first, self.keeps_events = start.first, start.collect == "summary"
+        self.files_port = start.files_port
         self.beats.begin(start.count)
         self.log = SampleLog(self.own / "samples.npy")
-        self._start_sender(start)
+        self._start_sender(("workers", "hosts"))
         assert self.sender is not None
         cpus = self.isolation.enter_context(self.fleet.isolated(None, (self.sender.pid,), start.pinned))
         pids = tuple(member.pid for member in self.fleet.members)
         self.link.send(WorkersStarted(pids, tuple(cpus.get(start.first + number) for number in range(start.count))))
 
-    def _start_sender(self, start: StartWorkers) -> None:
+    def _start_sender(self, parts: tuple[str, ...]) -> None:
         spec = SenderSpec(
             address=self.config.address,
-            port=start.files_port,
+            port=self.files_port,
             key=self.config.key,
             host=self.config.host,
             folder=str(self.folder),
-            parts=("workers", "hosts") if start.collect == "rows" else ("hosts",),
+            parts=parts,
             bytes_per_s=BYTES_PER_S,
+            kept=KEPT if self.keeps_events else (),
         )
         self.sender = subprocess.Popen(
             SENDER, stdin=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0, env=environment()
@@ -271,6 +291,7 @@ class Agent:
         self._meanwhile(lambda: fleet.stop(0.0))
         self.isolation.close()
         self.clock.save(self.own / CLOCK)
+        self._follow_due = math.inf  # what is saved stays: rows are moved into the driver's clock by it
         self._remove_inputs()  # on a full disk the following steps need some room
         log, self.log = self.log, None
         assert log is not None
@@ -282,22 +303,55 @@ class Agent:
         except OSError as error:
             unwritten = f"files cannot be completed: {(error.strerror or str(error)).lower()}"
         problem = self._send_rest() or unwritten
+        merged = MergedHost()
+        if self.keeps_events and problem is None:
+            merged, problem = self._merge()
         watch = found.get("watch")
         self.link.send(
             Finished(
                 missing=dict(fleet.missing), write_failed=fleet.write_failed,
                 watch=watch if isinstance(watch, dict) else None,
-                kept=str(self.folder) if problem is not None or self.keeps_rows else None, problem=problem,
+                kept=str(self.folder) if problem is not None or self.keeps_events else None, problem=problem,
+                events=merged.events, last_event_ns=merged.last_event_ns,
             )
         )  # fmt: skip
-        if problem is None and not self.keeps_rows:
+        if problem is None and not self.keeps_events:
             shutil.rmtree(self.folder, ignore_errors=True)
+        if self.summary is None:
+            self._await_close()
+
+    def _await_close(self) -> None:
         with contextlib.suppress(LinkError):  # the driver closes the link when it has all that it waits for
             self.link.drain(ENDING_S)
             until = time.monotonic() + ENDING_S
             while time.monotonic() < until:
                 select.select([self.link], [], [], BEAT_S)
                 self.link.receive()
+
+    def _merge(self) -> tuple[MergedHost, str | None]:
+        """Merge this host's rows and send them; a clause when that failed."""
+        self.summary = summary = SummaryProcess(SummarySpec(folder=str(self.folder), host=self.config.host))
+        found: list[MergedHost | str] = []
+        self._meanwhile(lambda: found.append(summary.merged()))
+        if isinstance(found[0], str):
+            self.summary = None
+            return MergedHost(), found[0]
+        return found[0], self._send_summary()
+
+    def _answer(self) -> None:
+        """Answer the driver's questions. The folder stays, with what this host measured."""
+        assert self.summary is not None
+        summary, found = self.summary, list[str | None]()
+        self._meanwhile(lambda: found.append(summary.answer()))
+        shutil.rmtree(self.folder / "plans", ignore_errors=True)
+        problem = found[0] or self._send_summary()
+        for copied in (self.own / PART).glob("*.npy"):
+            copied.unlink()
+        self.link.send(Summarized(problem))
+
+    def _send_summary(self) -> str | None:
+        self._start_sender((f"hosts/{self.config.host}/{PART}",))
+        return self._send_rest()
 
     def _send_rest(self) -> str | None:
         """Let the sender send what is left; a clause when not all of it is at the driver."""
@@ -316,8 +370,10 @@ class Agent:
 
     def _remove_inputs(self) -> None:
         """Remove what contains bodies and TLS keys."""
-        for name in ("plans", "tls"):
+        for name in ("tls",) if self.keeps_events else ("plans", "tls"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
+        for bodies in self.folder.glob(f"plans/*/{BODIES}"):
+            bodies.unlink()
 
     def _end_alone(self) -> None:
         """End the workers without a driver, and keep the folder."""

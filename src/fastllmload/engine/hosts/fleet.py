@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,22 @@ import numpy.typing as npt
 from fastllmload._ext.record import counters as k
 from fastllmload.engine.hosts.group import HostGroup, RemoteHost, listen_at
 from fastllmload.engine.hosts.link import LinkError
-from fastllmload.engine.hosts.messages import Beat, Control, Failed, Finish, Incident, KillWorker, Message, Stop
+from fastllmload.engine.hosts.messages import (
+    Beat,
+    Control,
+    Failed,
+    Finish,
+    Finished,
+    Incident,
+    KillWorker,
+    Message,
+    Stop,
+    Summarize,
+    Summarized,
+)
 from fastllmload.engine.hosts.mirror import SummedHistograms, apply
 from fastllmload.engine.hosts.receiver import ReceiverSpec
+from fastllmload.engine.hosts.summary import DOCUMENT, QUESTIONS, Questions
 from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.fleet import LASTING, Fleet, HostState, Member, environment
 from fastllmload.engine.workers.spec import WorkerSpec
@@ -132,6 +145,7 @@ class HostFleet(Fleet):
         super().__init__()
         self.group = group
         self.on_loss = on_loss
+        self.keeps_events = False  # --collect summary
         self.receiver = ReceiverProcess(group, folder)
         self.control = Control()
         self._clockless = False
@@ -155,6 +169,7 @@ class HostFleet(Fleet):
         """Let all agents start their workers. When one of them cannot, the run does not begin."""
         (folder / "workers").mkdir(exist_ok=True)
         fleet = cls(group, specs, folder, on_loss)
+        fleet.keeps_events = collect == "summary"
         try:
             group.start(specs, pinned, collect, fleet.receiver.port)
         except BaseException:
@@ -194,6 +209,8 @@ class HostFleet(Fleet):
             self.incident(message.code, f"{host.title}: {message.sentence}")
         elif isinstance(message, Failed):
             self.group.lose(host, message.sentence)
+        elif isinstance(message, Summarized) and message.problem is not None:
+            self.group.lose(host, f"its events could not be summarised: {message.problem}")
 
     def _apply(self, host: RemoteHost, beat: Beat) -> None:
         own = slice(host.first, host.first + host.count)
@@ -298,11 +315,16 @@ class HostFleet(Fleet):
 
     def finish(self, folder: Path) -> dict[str, Any]:
         """Wait for the hosts' files: as long as an agent reports that it sends them."""
+        if self.keeps_events:
+            document = (folder / DOCUMENT).read_bytes()
+            for host in self.group.running:
+                self.group.send_document(host, document, DOCUMENT)
         self._broadcast(Finish())
         while self.group.running:
             self.pump(WAIT_S)
             self._incidents = self.update()
-        self.receiver.close()
+        if not self.keeps_events:
+            self.receiver.close()
         missing: dict[str, int] = {}
         for host in self.group.hosts:
             if host.finished is None:
@@ -316,6 +338,26 @@ class HostFleet(Fleet):
                 )
         self.missing = missing
         return {"watch": {}, **self.facts()}
+
+    def ask(self, questions: Mapping[int, Questions], document: Mapping[str, Any]) -> dict[int, str]:
+        """Let hosts answer *questions* about the events that stay there, with *document* as their run.json; wait for it.
+        Returns why other hosts are lost to the run, as clauses by number.
+        """
+        content = msgspec.json.encode(document)
+        for host in self.group.hosts:
+            host.asked, host.silent_s = host.lost is None, 0.0
+            problem = "it is gone" if host.finished is None or host.link is None else host.finished.problem
+            if problem is not None:
+                self.group.lose(host, f"its events could not be summarised: {problem}")
+            elif host.number in questions:
+                self.group.send_document(host, content, DOCUMENT)
+                self.group.send_document(host, msgspec.json.encode(questions[host.number]), QUESTIONS)
+                self.group.send(host, Summarize())
+        while self.group.running:
+            self.pump(WAIT_S)
+            self._incidents = self.update()
+        self.receiver.close()
+        return {host.number: host.lost for host in self.group.hosts if host.lost is not None}
 
     # -- counters ------------------------------------------------------------------------------------------------------
 
@@ -377,4 +419,12 @@ def entry(host: RemoteHost) -> dict[str, Any]:
         "status": status(host),
         "folder": folder,
         "watch": {} if host.finished is None else host.finished.watch or {},
+        **({} if host.finished is None else kept_events(host.finished)),
     }
+
+
+def kept_events(finished: Finished) -> dict[str, Any]:
+    """What the entry of a host says of events that stay there."""
+    if finished.events is None:
+        return {}
+    return {"events": finished.events, "last_event_ns": finished.last_event_ns}

@@ -12,6 +12,7 @@ import secrets
 import select
 import socket
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from fastllmload.engine.hosts.messages import (
     Message,
     Seen,
     StartWorkers,
+    Summarized,
     WorkersStarted,
 )
 from fastllmload.engine.workers.fleet import environment
@@ -58,7 +60,9 @@ TLS = ("cacert", "cert", "key")  # fields of a worker's spec that name files
 
 @dataclass(eq=False)
 class RemoteHost:
-    """A host of the run. *lost*: why it is lost; *late*: it got the instant of the start too late."""
+    """A host of the run. *lost*: why it is lost; *late*: it got the instant of the start too late; *asked*: it answers
+    questions about its events (--collect summary), which makes it *running* again.
+    """
 
     number: int
     place: PlacedHost
@@ -72,6 +76,7 @@ class RemoteHost:
     lost: str | None = None
     late: bool = False
     silent_s: float = 0.0
+    asked: bool = False
 
     @property
     def title(self) -> str:
@@ -79,7 +84,7 @@ class RemoteHost:
 
     @property
     def running(self) -> bool:
-        return self.lost is None and self.finished is None
+        return self.lost is None and (self.finished is None or self.asked)
 
 
 class HostGroup:
@@ -156,6 +161,12 @@ class HostGroup:
                 if not self._fill(host, messages):
                     del streams[host]
             self._refuse_failed(self.poll(STEP_S))
+
+    def send_document(self, host: RemoteHost, content: bytes, path: str) -> None:
+        """Send a small file to *host*, which may be lost meanwhile."""
+        for offset in range(0, len(content), CHUNK_BYTES):
+            self.send(host, Chunk(path, offset, content[offset : offset + CHUNK_BYTES]))
+        self.send(host, FileEnd(path, len(content), zlib.crc32(content)))
 
     def _fill(self, host: RemoteHost, messages: Iterator[Message]) -> bool:
         """Whether more is to be sent to *host* later."""
@@ -247,6 +258,8 @@ class HostGroup:
                 self.send(host, Seen(message.number))
             elif isinstance(message, Finished):
                 host.finished = message
+            elif isinstance(message, Summarized):
+                host.asked = False
         return [(host, message) for message in messages]
 
     def _check(self, host: RemoteHost, awake_s: float, ask: bool) -> None:

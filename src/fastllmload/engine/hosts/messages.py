@@ -10,7 +10,7 @@ import msgspec
 
 from fastllmload.engine.workers.spec import WorkerSpec
 
-PROTOCOL = 1  # changes with any message
+PROTOCOL = 2  # changes with any message
 CHUNK_BYTES = 1 << 16
 
 
@@ -140,6 +140,16 @@ class Finish(msgspec.Struct, frozen=True, tag="finish"):
     """All workers have ended or must end now: complete the files and send them home."""
 
 
+class Summarize(msgspec.Struct, frozen=True, tag="summarize"):
+    """Answer the driver's questions about the events that stay here (--collect summary); their file has been sent."""
+
+
+class Summarized(msgspec.Struct, frozen=True, tag="summarized"):
+    """The answers are at the driver; *problem*: why they are not, as a clause."""
+
+    problem: str | None = None
+
+
 class Seen(msgspec.Struct, frozen=True, tag="seen"):
     """The driver has processed the beats up to *number*."""
 
@@ -191,9 +201,9 @@ class Incident(msgspec.Struct, frozen=True, tag="incident"):
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
-    """The last message of an agent. *missing*: rows, events and texts that are not on its disk. *kept*: the folder, when
-    files in it are not at the driver. *problem*: why, unless that was asked for. *watch*: documents.run.Watch as plain
-    values.
+    """The last message of an agent, or the last before Summarize. *missing*: rows, events and texts that its disk lacks.
+    *kept*: the folder, when files in it are not at the driver. *problem*: why, unless that was asked for. *watch*:
+    documents.run.Watch as plain values. *events*, *last_event_ns* (in the driver's clock): of events that stay here.
     """
 
     missing: dict[str, int]
@@ -201,6 +211,8 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     watch: dict[str, object] | None = None
     kept: str | None = None
     problem: str | None = None
+    events: int | None = None
+    last_event_ns: int | None = None
 
 
 Message = (
@@ -216,6 +228,8 @@ Message = (
     | KillWorker
     | Stop
     | Finish
+    | Summarize
+    | Summarized
     | Seen
     | Beat
     | Incident

@@ -33,7 +33,7 @@ ATTEMPTS = 3  # to send files whose bytes differ on arrival
 
 
 class SenderSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """*parts*: folders below *folder* whose files are sent."""
+    """*parts*: folders below *folder* whose files are sent, without those with the names *kept*."""
 
     address: str
     port: int
@@ -42,6 +42,7 @@ class SenderSpec(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     parts: tuple[str, ...]
     bytes_per_s: float
+    kept: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"SenderSpec(host={self.host}, folder={self.folder!r}, key=***)"
@@ -96,13 +97,17 @@ class Sender:
                 self._due = max(self._due, time.monotonic() - PASS_S) + len(chunk.data) / self.spec.bytes_per_s
                 self._wait(self._due - time.monotonic())
 
+    def _paths(self) -> list[str]:
+        found = below(self.outgoing.folder, *self.spec.parts)
+        return [path for path in found if path.rpartition("/")[2] not in self.spec.kept]
+
     def _chunks(self, last: int | None) -> Iterator[Chunk]:
-        for path in below(self.outgoing.folder, *self.spec.parts):
+        for path in self._paths():
             with contextlib.suppress(FileNotFoundError):  # it has been replaced meanwhile
                 yield from self.outgoing.changed(path, last)
 
     def _check(self, link: Link) -> FilesChecked:
-        for path in below(self.outgoing.folder, *self.spec.parts):
+        for path in self._paths():
             link.send(self.outgoing.end(path))
         link.send(FilesEnd())
         link.drain(PATIENCE_S)

@@ -50,6 +50,12 @@ def phase_spec(load: Load, number: int, phase: RunPhase, connections: int) -> Ph
     )
 
 
+def records_text(settings: RunSettings, found: Preflight) -> bool:
+    """Whether the text of answers is recorded, to count their tokens."""
+    text = "on" if settings.workload.counting == "B" else settings.client.record_text
+    return text == "on" or (text == "auto" and found.usage_reported is not True)
+
+
 def worker_specs(
     settings: RunSettings,
     found: Preflight,
@@ -61,7 +67,6 @@ def worker_specs(
 ) -> list[WorkerSpec]:
     """One per worker; they differ in number, files and CPU."""
     client, target = settings.client, settings.target
-    text = "on" if settings.workload.counting == "B" else client.record_text
     return [
         WorkerSpec(
             worker=worker,
@@ -81,7 +86,7 @@ def worker_specs(
             fresh_connections=client.fresh_connections,
             spin_budget=client.spin_budget,
             pin_cpu=client.pin[worker % len(client.pin)] if client.pin else None,
-            record_text=text == "on" or (text == "auto" and found.usage_reported is not True),
+            record_text=records_text(settings, found),
             source_addresses=target.source_addresses,
             cacert=target.cacert,
             cert=target.client_cert,

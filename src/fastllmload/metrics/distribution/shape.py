@@ -17,6 +17,7 @@ from fastllmload.arrays import Floats, Numbers
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.metrics.distribution.summary import number
+from fastllmload.statistics.hdr_sample import HdrSample
 from fastllmload.statistics.order_statistics import in_order, pieces
 
 SHORTEST_NS = 100_000  # gaps below 0.1 ms lie inside one read and are not a mode
@@ -87,7 +88,7 @@ def tail_ratio(p50: float | None, p99: float | None) -> float | None:
     return None if p50 is None or p99 is None or p50 == 0 else p99 / p50
 
 
-def modality(gaps_ns: Numbers) -> Modality | None:
+def modality(gaps_ns: Numbers | HdrSample) -> Modality | None:
     """Modes of a Gaussian kernel density of ln(gap) on 512 points; None without a gap of 0.1 ms or more.
 
     A mode is higher than 10% of the highest, with a valley below 80% of the lower of two neighbours between them. The
@@ -106,25 +107,37 @@ def modality(gaps_ns: Numbers) -> Modality | None:
     return Modality(cells.n, tuple(math.exp(grid[peak]) / 1e6 for peak in peaks), width)
 
 
-def cells_of(gaps_ns: Numbers) -> Cells | None:
+def cells_of(gaps_ns: Numbers | HdrSample) -> Cells | None:
     """Gaps of 0.1 ms or more, 16 cells for each point of the grid."""
-    ends = [(int(long.min()), int(long.max())) for long in at_least(gaps_ns, SHORTEST_NS)]
+    ends = [(int(long.min()), int(long.max())) for long, _ in at_least(gaps_ns, SHORTEST_NS)]
     if not ends:
         return None
     low, high = math.log(min(least for least, _ in ends)), math.log(max(most for _, most in ends))
     if low == high:
-        return Cells(low, high, np.array([float(sum(map(len, at_least(gaps_ns, SHORTEST_NS))))]))
+        n = sum(len(long) if times is None else int(times.sum()) for long, times in at_least(gaps_ns, SHORTEST_NS))
+        return Cells(low, high, np.array([float(n)]))
     counts = np.zeros(CELLS)
-    for long in at_least(gaps_ns, SHORTEST_NS):
+    for long, times in at_least(gaps_ns, SHORTEST_NS):
         index = (np.log(long) - low) * (CELLS / (high - low))
-        counts += np.bincount(np.clip(index.astype(np.int64), 0, CELLS - 1), minlength=CELLS)
+        counts += np.bincount(np.clip(index.astype(np.int64), 0, CELLS - 1), times, CELLS)
     return Cells(low, high, counts)
 
 
-def at_least(gaps_ns: Numbers, ns: int) -> Iterator[Numbers]:
-    """The gaps of at least *ns*, in pieces that are not empty."""
-    found = (piece[piece >= ns] for piece in pieces(gaps_ns))
-    return (long for long in found if len(long))
+def at_least(gaps_ns: Numbers | HdrSample, ns: int) -> Iterator[tuple[Numbers, Numbers | None]]:
+    """The gaps of at least *ns*, in pieces that are not empty, and how often each occurs; None: once."""
+    if isinstance(gaps_ns, HdrSample):
+        kept = gaps_ns.values >= ns
+        if kept.any():
+            yield gaps_ns.values[kept], gaps_ns.counts[kept]
+        return
+    for piece in pieces(gaps_ns):
+        long = piece[piece >= ns]
+        if len(long):
+            yield long, None
+
+
+def total(values: Floats, times: Numbers | None) -> float:
+    return float((values if times is None else values * times).sum())
 
 
 def silverman(cells: Cells) -> float:
@@ -166,7 +179,7 @@ def modes(density: Floats) -> list[int]:
     return kept
 
 
-def tail(gaps_ns: Numbers) -> Tail | None:
+def tail(gaps_ns: Numbers | HdrSample) -> Tail | None:
     """Moment estimate (Dekkers, Einmahl, de Haan) of the extreme value index on the largest 5% of the gaps.
 
     None for fewer than 2 of them, for a threshold of 0, or when they are all equal. The standard error is that of the
@@ -179,10 +192,10 @@ def tail(gaps_ns: Numbers) -> Tail | None:
     threshold = int(in_order(gaps_ns)[n - k - 1])
     if threshold <= 0:
         return None
-    over = [np.log(long / threshold) for long in at_least(gaps_ns, threshold + 1)]  # ln(1) of those equal to it is 0
-    first, second = (
-        math.fsum(float(part.sum()) for part in parts) / k for parts in (over, [part * part for part in over])
-    )
+    # ln(1) of those equal to it is 0
+    over = [(np.log(long / threshold), times) for long, times in at_least(gaps_ns, threshold + 1)]
+    first = math.fsum(total(part, times) for part, times in over) / k
+    second = math.fsum(total(part * part, times) for part, times in over) / k
     if second == 0 or first * first >= second:
         return None
     xi = first + 1 - 0.5 / (1 - first * first / second)
@@ -208,7 +221,7 @@ class TailIndexMetric(Value, frozen=True, kw_only=True):
     WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "label", "standard_error", "k")
 
 
-def shape_metrics(gaps_ns: Numbers, pooled_as: str, summary: Metric) -> dict[str, Metric]:
+def shape_metrics(gaps_ns: Numbers | HdrSample, pooled_as: str, summary: Metric) -> dict[str, Metric]:
     """`tail_ratio`, `modality`, `tail_index` of the gaps with the metric name *pooled_as*, with their thresholds.
 
     *summary* is the distribution of the same gaps. `enough` is false below the 5000 gaps that IETF 5.4.2 requires.

@@ -11,11 +11,15 @@ from fastllmload.arrays import Mask, Numbers, Values
 from fastllmload.documents import metric
 from fastllmload.documents.metric import Distribution, EstimatedValue, Value
 from fastllmload.documents.write import plain
+from fastllmload.errors import coded
 from fastllmload.metrics.distribution.percentiles import NAMED, ends, insufficient, percentile, ranks_of
 from fastllmload.metrics.request.durations import NULL
+from fastllmload.statistics.hdr_sample import HdrSample
 from fastllmload.statistics.interval import Estimate, NotEstimable, Sample, intervals
 from fastllmload.statistics.order_statistics import Ranked, in_order, pieces
 
+UNORDERED = "the values stayed on their hosts"
+MERGED = coded("merged-histograms", "percentiles are those of the hosts' merged histograms, to three digits")
 SCALES = {"ms": 1e6, "s": 1e9}  # ns per unit; other units are taken as they are
 
 
@@ -37,16 +41,19 @@ def mean_of(ordered: Values | Ranked) -> float:
     return ordered.mean if isinstance(ordered, Ranked) else float(np.mean(ordered))
 
 
-def distribution(values: Values, unit: str, n_null: int | None = None, first: Numbers | None = None) -> Distribution:
+def distribution(
+    values: Values | HdrSample, unit: str, n_null: int | None = None, first: Numbers | None = None
+) -> Distribution:
     """`metrics.<name>` of run.json, from integer ns (NULL = null) or floats (NaN = null), in order of time.
 
     Request k has `values[first[k]:first[k + 1]]`, none of them null; without *first* it has one value.
 
     unit "ms" or "s" converts from ns. *n_null* replaces the number of nulls in *values*, when those were left out
     before. The standard deviation divides by n (spec/metrics 2). An empty sample has None everywhere. `ci95` has the 95%
-    intervals of the percentiles and of the mean, None for those in `not_estimable`.
+    intervals of the percentiles and of the mean, None for those in `not_estimable`. Of a histogram there are none, because
+    they need the order of the values.
     """
-    kept = without_nulls(values)
+    kept = values if isinstance(values, HdrSample) else without_nulls(values)
     ordered = in_order(kept)
     n, scale = len(ordered), SCALES.get(unit, 1.0)
     if isinstance(ordered, Ranked):
@@ -57,7 +64,11 @@ def distribution(values: Values, unit: str, n_null: int | None = None, first: Nu
         return None if value is None else float(value) / scale
 
     at = {name: scaled(percentile(ordered, q)) for name, q in NAMED.items()}
-    found = intervals(Sample(kept, ordered, first, std), NAMED) if n else None
+    found: dict[str, Estimate] | None = None
+    if isinstance(kept, HdrSample):
+        found = dict.fromkeys((*NAMED, "mean"), NotEstimable(UNORDERED, None)) if n else None
+    elif n:
+        found = intervals(Sample(kept, ordered, first, std), NAMED)
     missing = {name: each for name, each in (found or {}).items() if isinstance(each, NotEstimable)}
     summary = Distribution(
         unit=unit,
@@ -72,6 +83,7 @@ def distribution(values: Values, unit: str, n_null: int | None = None, first: Nu
             name: metric.NotEstimable(reason=each.reason, requests_needed=each.needed) for name, each in missing.items()
         },
         insufficient=insufficient(n),
+        note=MERGED if isinstance(kept, HdrSample) and n else None,
     )
     return replace(summary, **at)
 

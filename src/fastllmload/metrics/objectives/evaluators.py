@@ -63,6 +63,8 @@ class ObjectiveOutcome:
 
 def longest_gap(judged: JudgedRequests, chunks: bool) -> Values:
     """Longest gap of each request between its tokens, or between its chunks, in ns; NaN without a gap."""
+    if judged.times.totals is not None:
+        return np.ascontiguousarray(judged.times.totals["chunk_pause" if chunks else "token_pause"])
     of = judged.times.chunks if chunks else judged.times
     found = np.empty(len(judged.rows))
     tokenline.longest_gaps(of.t_ns, of.first, found)

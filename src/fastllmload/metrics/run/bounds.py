@@ -51,6 +51,10 @@ class Earliest:
 
 def earliest(run: Run) -> Earliest:
     """Lower ends of the times of every row of *run*; an exact stamp is its own lower end."""
+    if run.elsewhere is not None:
+        totals = run.elsewhere.totals
+        names = ("t_any_least", "t_first_least", "t_last_least")
+        return Earliest(*(np.ascontiguousarray(totals[name]) for name in names))
     found = np.zeros((len(run.rows), 3), np.int64)
     submitted = np.ascontiguousarray(run.rows["t_submit"])
     regroup.earliest(as_bytes(run.events), run.first_event, submitted, found)
@@ -123,6 +127,8 @@ def per_pause(
 
 def gap_bounds(run: Run, gaps: PooledGaps) -> tuple[Values | Ranked, Values | Ranked]:
     """Lower and upper bounds of the pooled gaps in ns. Gaps inside a chunk are 0 by definition, and exact."""
+    if gaps.gaps.known is not None:
+        return gaps.gaps.known.least, gaps.gaps.known.most
     n = len(gaps.gaps.ns)
     least = collected(lambda: (np.maximum(low - STAMP_NS, 0) for low, _ in bounds_of_gaps(run, gaps)), n)
     return least, collected(lambda: (high + STAMP_NS for _, high in bounds_of_gaps(run, gaps)), n)
@@ -170,7 +176,7 @@ def with_unfinished(run: Run, window: Window | None, measured: Mask) -> dict[str
     rows = rows[np.isin(rows["status"], (layout.OK, *CUT_OFF)) & ~excluded(rows)]
     if not np.isin(rows["status"], CUT_OFF).any():
         return {}
-    last_seen = max(window.w1_ns, int(run.event_t.max()) if len(run.events) else 0)
+    last_seen = max(window.w1_ns, run.last_event_ns)
     return {name: one_metric(rows, *how, last_seen) for name, how in NAMES.items()}
 
 

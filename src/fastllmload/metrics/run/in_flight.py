@@ -11,6 +11,7 @@ import numpy as np
 
 from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.documents.metric import Metric, Value
+from fastllmload.errors import coded
 from fastllmload.metrics.distribution.summary import number
 from fastllmload.metrics.run.window import Window
 from fastllmload.metrics.tokens.counts import TokenCounts
@@ -24,10 +25,10 @@ ROUNDING = 1e-9  # relative error of sums in another order
 
 @dataclass(frozen=True)
 class TokensInFlight:
-    """Time average and maximum over the window."""
+    """Time average and maximum over the window; None: not known."""
 
-    mean: float
-    max: float
+    mean: float | None
+    max: float | None
 
 
 @dataclass(frozen=True)
@@ -68,24 +69,43 @@ def tokens_in_flight(run: Run, window: Window, tokens: TokenCounts, chosen: Mask
     """
     if window.w1_ns <= window.w0_ns:
         return None
-    selected = np.flatnonzero(chosen & (run.rows["t_submit"] > 0))
-    ends = run.rows["t_end"][selected]
-    prompts = np.maximum(tokens.input[selected], 0).astype(np.float64)
-    alive = InFlight(selected, run.rows["t_submit"][selected], np.where(ends > 0, ends, window.w1_ns), prompts)
-    if len(selected) == 0:
+    alive = in_flight_of(run, window, tokens, chosen)
+    if len(alive.rows) == 0:
         return TokensInFlight(0.0, 0.0)
+    area = float(np.dot(overlap_s(alive.begin, alive.end, window), alive.prompt))
+    if run.elsewhere is not None:
+        known = bool(run.elsewhere.counted[alive.rows].all())
+        return TokensInFlight((area + run.elsewhere.together.token_seconds) / window.seconds if known else None, None)
     cells = TimeCells(min(int(alive.begin.min()), window.w0_ns), window)
-    area = float(np.dot(overlap_s(alive.begin, alive.end, window), prompts))
-    cells.add(alive.begin, prompts)
-    totals = prompts.copy()
+    cells.add(alive.begin, alive.prompt)
+    totals = alive.prompt.copy()
     for came in arrivals(run, tokens, alive):
-        # einsum: dot would wake BLAS threads for small arrays
-        area += float(np.einsum("i,i", overlap_s(came.t_ns, came.end, window), came.amount))
+        area += seconds_of(came, window)
         cells.add(came.t_ns, came.amount)
         came.add_to(totals)
     cells.remove(alive.end, totals)
     near = alive.where(cells.may_be_highest(alive.begin, alive.end))
     return TokensInFlight(area / window.seconds, highest(run, window, tokens, near, cells))
+
+
+def in_flight_of(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> InFlight:
+    """The *chosen* rows that were submitted."""
+    selected = np.flatnonzero(chosen & (run.rows["t_submit"] > 0))
+    ends = run.rows["t_end"][selected]
+    prompts = np.maximum(tokens.input[selected], 0).astype(np.float64)
+    return InFlight(selected, run.rows["t_submit"][selected], np.where(ends > 0, ends, window.w1_ns), prompts)
+
+
+def seconds_of(came: Arrivals, window: Window) -> float:
+    """Seconds of the window in which tokens that *came* were in flight, summed over the tokens."""
+    # einsum: dot would wake BLAS threads for small arrays
+    return float(np.einsum("i,i", overlap_s(came.t_ns, came.end, window), came.amount))
+
+
+def token_seconds(run: Run, window: Window, tokens: TokenCounts, chosen: Mask) -> float:
+    """The same of all output tokens of the *chosen* rows."""
+    alive = in_flight_of(run, window, tokens, chosen)
+    return sum(seconds_of(came, window) for came in arrivals(run, tokens, alive))
 
 
 class TimeCells:
@@ -206,4 +226,10 @@ def in_flight_metrics(run: Run, window: Window | None, tokens: TokenCounts, meas
     """`tokens_in_flight` of the *measured* rows: time average over the window, and its maximum."""
     found = None if window is None else tokens_in_flight(run, window, tokens, measured)
     mean, most = (None, None) if found is None else (found.mean, found.max)
-    return {"tokens_in_flight": InFlightMetric(unit="tokens", value=number(mean), max=most)}
+    missing = run.elsewhere is not None and found is not None and (mean is None or most is None)
+    note = coded(
+        "events-elsewhere", f"{'the maximum' if mean is not None else 'it'} needs events that stayed on a host"
+    )
+    return {
+        "tokens_in_flight": InFlightMetric(unit="tokens", value=number(mean), max=most, note=note if missing else None)
+    }

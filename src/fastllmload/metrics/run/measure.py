@@ -169,7 +169,7 @@ def headline_metrics(run: Run) -> dict[str, Metric]:
 
 def without_lost(found: dict[str, Any], run: Run) -> dict[str, Any]:
     """*found* (the result of `measure`) with null for every figure that needs a damaged file of *run*."""
-    damage = run.lost(EVENTS, TEXT)
+    damage = run.damage_of(EVENTS, TEXT)
     if damage is None:
         return found
     no_rows = run.lost(ROWS) is not None

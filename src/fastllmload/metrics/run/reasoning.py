@@ -94,6 +94,8 @@ def reasoning_tok_s(rows: Rows, reasoning: Numbers) -> Floats:
 
 def reasons_again(run: Run, chosen: Mask) -> Mask:
     """Rows of *chosen* with reasoning after their first answer token; the duration of their reasoning is not known."""
+    if run.elsewhere is not None:
+        return chosen & (run.elsewhere.totals["reasons_again"] > 0)
     again = np.zeros(len(run.rows), np.bool_)
     if chosen.any():
         at = of_kind(run, layout.EVENT_REASONING)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from fastllmload.arrays import Floats, Numbers, Rows
@@ -12,11 +10,10 @@ from fastllmload.metrics.distribution.summary import without_nulls
 from fastllmload.metrics.request.durations import NULL, e2e, ttft, ttft_any
 from fastllmload.metrics.request.latencies import in_time
 from fastllmload.metrics.run.window import Populations, Window
-from fastllmload.metrics.tokens.itl import PooledGaps
+from fastllmload.metrics.tokens.itl import PooledGaps, TokenGaps
 from fastllmload.records import layout
 from fastllmload.records.run import Run
-from fastllmload.statistics.batches import BATCHES
-from fastllmload.statistics.interval import Sample
+from fastllmload.statistics.batches import BATCHES, batch_edges
 from fastllmload.statistics.trend import DRIFTED, drift, mser5
 
 MEASURED = {"ttft": ttft, "e2e": e2e}
@@ -54,20 +51,20 @@ def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, documen
     rows = run.rows[in_time(run.rows, chosen.latency)]
     judged = {**MEASURED, "ttft_any": ttft_any} if (rows["reasoning_events"] > 0).any() else MEASURED
     values = {name: without_nulls(of(rows)) for name, of in judged.items()}
-    found = {name: drifted(Sample(each, each)) for name, each in values.items()}
-    return {**found, "itl": drifted(Sample(gaps.gaps.ns, gaps.gaps.ns, gaps.gaps.first))}
+    found = {name: drifted(TokenGaps(np.arange(len(each) + 1), each)) for name, each in values.items()}
+    return {**found, "itl": drifted(gaps.gaps)}
 
 
-def drifted(sample: Sample) -> documents.Drift | None:
+def drifted(gaps: TokenGaps) -> documents.Drift | None:
     """ms of both halves, and on both sides of the most likely step; None for too few requests or an empty stretch."""
-    if sample.units < LEAST_REQUESTS:
+    requests = len(gaps.first) - 1
+    if requests < LEAST_REQUESTS:
         return None
-    edges = sample.edges()
-    sizes = np.diff(edges)
+    borders = batch_edges(requests)
+    sizes = np.diff(gaps.first[borders])
     if not sizes.all():
         return None
-    sums = [sample.values[begin:end].sum(dtype=np.float64) for begin, end in pairwise(edges.tolist())]
-    found = drift(np.array(sums) / sizes / 1e6)
+    found = drift(gaps.sums_between(borders) / sizes / 1e6)
     return documents.Drift(
         first_half=found.first,
         second_half=found.second,

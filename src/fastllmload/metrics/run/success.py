@@ -149,7 +149,7 @@ def counts_of(run: Run, chosen: Populations, tokens: TokenCounts) -> Counts:
         input_tokens=int(np.maximum(tokens.input[ok], 0).sum()),
         output_tokens=int(np.maximum(tokens.output[ok], 0).sum()),
         output_tokens_source={name or "none": int(sources[n]) for n, name in enumerate(SOURCES)},
-        events=len(run.events),
+        events=run.event_count,
     )
 
 

@@ -34,6 +34,8 @@ def share_in_window(run: Run, window: Window, tokens: TokenCounts, chosen: Mask)
     A request's tokens are spread over its token-bearing events: as the server reports or as counted in its text, else
     evenly. Events are read only of requests that cross an edge of the window.
     """
+    if run.elsewhere is not None:
+        return np.where(chosen, run.elsewhere.totals["in_window"], 0.0)
     rows = run.rows
     begun = chosen & (rows["t_any"] > 0)
     last = np.where(rows["t_end"] > 0, rows["t_end"], window.w1_ns + 1)
@@ -166,7 +168,8 @@ def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tok
     if window is not None:
         inside["req_s"] = req_s(run, window, ok)
         inside["output_tok_s"] = output_tok_s(run, window, tokens, ok)
-        inside["failed_output_tok_s"] = output_tok_s(run, window, tokens, failed)
+        if run.elsewhere is None or run.elsewhere.counted[failed & (run.rows["t_any"] > 0)].all():
+            inside["failed_output_tok_s"] = output_tok_s(run, window, tokens, failed)
         inside["input_tok_s"] = input_tok_s(run, window, tokens.input, ok)
         missed = tokens.input - np.maximum(run.rows["cached_tokens"], 0)
         if cached.any():

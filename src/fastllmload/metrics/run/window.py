@@ -55,8 +55,7 @@ def by_duration(run: Run, rows: Rows, phase: Phase) -> Window:
     last = max(int(rows["t_dispatch"].max()), int(rows["t_end"].max()))
     end = last if phase.end_ns is None else phase.end_ns
     if run.incomplete:
-        seen = int(run.event_t.max()) if len(run.events) else 0
-        end = min(end, max(last, seen))
+        end = min(end, max(last, run.last_event_ns))
     return Window(phase.start_ns + round(phase.ramp_share * (end - phase.start_ns)), end, closed=False)
 
 

@@ -97,6 +97,8 @@ def count_tokens(run: Run) -> TokenCounts:
 
 def leading_tokens(run: Run) -> Numbers:
     """Tokens of whitespace before the first content: as stated by the server, else one for each such event."""
+    if run.elsewhere is not None:
+        return run.elsewhere.totals["leading"].astype(np.int64)
     leading = of_kind(run, layout.EVENT_WHITESPACE)
     rows = run.events["row"][leading]
     leading = leading[run.event_t[leading] <= np.where(run.rows["t_first"] == 0, 2**62, run.rows["t_first"])[rows]]
@@ -112,6 +114,9 @@ def all_reasoning(rows: Rows) -> Mask:
 
 def reasoning_tokens(run: Run) -> Numbers:
     """Of each row as the server reports it, in its usage or with each reasoning event; UNKNOWN where it does not."""
+    if run.elsewhere is not None:
+        known = np.where(run.elsewhere.counted, run.elsewhere.totals["reasoning"], run.rows["reasoning_tokens"])
+        return known.astype(np.int64)
     reported = run.rows["reasoning_tokens"].astype(np.int64)
     if not ((reported < 0) & (run.rows["reasoning_events"] > 0)).any():
         return reported

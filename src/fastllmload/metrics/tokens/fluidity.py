@@ -24,6 +24,8 @@ STEP_NS = 100_000  # bisection ends at 0.1 ms
 
 def min_tbt_deadline(times: TokenTimes) -> Numbers:
     """Smallest D_d in ns whose deadline miss rate over the decode gaps is at most 0.1; NULL below two tokens."""
+    if times.totals is not None:
+        return np.ascontiguousarray(times.totals["least_deadline"])
     found = np.empty(len(times.rows), np.int64)
     deadlines.least_deadline(times.t_ns, times.first, STEP_NS, found)
     return found
@@ -120,6 +122,9 @@ def fluidity(times: TokenTimes, origin: Numbers, d_p_ns: Numbers, d_d_ns: int) -
 
 def fluidity_of(run: Run, tokens: TokenCounts, times: TokenTimes) -> Fluidity:
     """The fluidity of every request of *times* by the run's deadlines, from t_submit."""
+    if times.totals is not None:
+        met, met_decode, missed = (times.totals[name].astype(np.int64) for name in ("met", "met_decode", "missed"))
+        return Fluidity(times.count, met, met_decode, missed)
     targets = targets_of(run.document.config.output)
     d_p_ns = targets.d_p_ns(tokens.input[times.rows])
     return fluidity(times, committed(run.rows[times.rows]), d_p_ns, round(targets.d_d * MS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from fastllmload._ext.measure import deadlines
 from fastllmload.arrays import Mask, Numbers, Rows
 from fastllmload.documents.metric import Metric
+from fastllmload.errors import RunFolderError
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.request.durations import NULL, committed
 from fastllmload.metrics.tokens.times import TokenTimes
@@ -59,9 +61,24 @@ def max_lateness(rows: Rows, times: TokenTimes, reader: Reader, origin: Numbers)
 
     For an unfinished request that ended at T also T - d_(k+1), because the reader was waiting for the next token.
     """
+    if times.totals is not None:
+        late = lateness_elsewhere(times.totals, times.readers, reader)
+        return np.where(late == NULL, NULL, late + committed(rows) - origin)
     found = np.empty(len(rows), np.int64)
     waited = np.where(unfinished(rows) | (times.count == 0), rows["t_end"], 0)  # until then, for a further token
     deadlines.lateness(times.t_ns, times.first, origin, waited, reader.first_ns, reader.per_token_ns, found)
+    return found
+
+
+def lateness_elsewhere(totals: Rows, readers: Sequence[tuple[float, int]], reader: Reader) -> Numbers:
+    """The lateness from `committed` that the hosts computed. RunFolderError for a reader for whom they did not."""
+    known = (reader.speed, reader.first_ns)
+    if known not in readers:
+        raise RunFolderError(
+            "events-elsewhere",
+            f"the lateness for a reader of {reader.speed:g} tokens/s needs events, which stayed on their hosts",
+        )
+    found: Numbers = totals["late"][:, readers.index(known)]
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,24 +13,54 @@ from msgspec.structs import replace
 from fastllmload._ext.measure import tokenline
 from fastllmload.arrays import Floats, Mask, Numbers
 from fastllmload.documents.metric import Metric, Value
+from fastllmload.errors import RunFolderError
 from fastllmload.metrics.distribution.summary import distribution, number
 from fastllmload.metrics.request.tpot import came_whole
 from fastllmload.metrics.tokens.counts import ESTIMATE, TokenCounts
 from fastllmload.metrics.tokens.times import CHUNK, TIMES_SOURCES, TokenTimes
+from fastllmload.records.event_totals import gaps_of_classes
 from fastllmload.records.run import Run
 from fastllmload.records.scratch import room
 from fastllmload.records.worker_files import as_bytes
+from fastllmload.statistics.hdr_sample import HdrSample
 
 DIRECT_ABOVE = 0.90  # IETF B.2.1
 NAMES = {"direct": "itl", "A": "tbc", "B": "itl_b"}  # name in reports, by option
 
 
 @dataclass(frozen=True)
+class KnownGaps:
+    """What hosts reported of gaps that stayed there. Per request: *sums*, *jitter* and *pause*, the longest gap; of all
+    gaps the *least* and the *most* that each may be.
+    """
+
+    sums: Numbers
+    jitter: Floats
+    pause: Floats
+    least: HdrSample
+    most: HdrSample
+
+
+@dataclass(frozen=True)
 class TokenGaps:
-    """Gaps of chosen requests in ns: request k has `ns[first[k]:first[k + 1]]`."""
+    """Gaps of chosen requests in ns: request k has `ns[first[k]:first[k + 1]]`. Where events stayed on their hosts, *ns* is
+    a histogram of all of them, and *known* has what is known of each request.
+    """
 
     first: Numbers
-    ns: Numbers
+    ns: Numbers | HdrSample
+    known: KnownGaps | None = None
+
+    @property
+    def total_ns(self) -> int:
+        return self.ns.total if isinstance(self.ns, HdrSample) else int(self.ns.sum())
+
+    def sums_between(self, borders: Numbers) -> Floats:
+        """The sum of the gaps of the requests *borders*[k] to *borders*[k + 1], for each k, in ns."""
+        if self.known is not None:
+            return np.diff(np.concatenate([[0], np.cumsum(self.known.sums)])[borders]).astype(np.float64)
+        edges = self.first[borders].tolist()
+        return np.array([self.ns[begin:end].sum(dtype=np.float64) for begin, end in pairwise(edges)])
 
 
 @dataclass(frozen=True)
@@ -60,18 +91,47 @@ class PooledGaps:
 def pooled(run: Run, population: Mask, tokens: TokenCounts, times: TokenTimes) -> PooledGaps:
     """Gaps of the rows in *population*, all of which have *times*; by the configured option, or by the delivery pattern."""
     unspaced = came_whole(run)[times.rows]
-    kept = population[times.rows] & ~unspaced
+    kept: Mask = population[times.rows] & ~unspaced
     single = share_single(times, tokens, kept)
     requested = run.document.config.output.itl_option
     option = choose(requested, single, bool((times.known() & kept).any()))
     # Option A has a gap per pair of chunks; else all tokens of a chunk arrive at its time, and gaps inside it are 0.
     between = times.chunks if option == "A" else times
-    found = gaps_of(between.t_ns, between.first, kept, run.directory)
+    if run.elsewhere is not None:
+        found = gaps_elsewhere(run, times, kept, option == "A")
+    else:
+        found = gaps_of(between.t_ns, between.first, kept, run.directory)
     bearing = None
     if option != "A" and times.sizes is not None:
         bearing = times.sizes[np.repeat(kept, times.chunks.events)] > 0
     unstreamed, unknown = int((population[times.rows] & unspaced).sum()), int((kept & ~times.known()).sum())
     return PooledGaps(option, single, times.rows[kept], found, unstreamed, requested, unknown, bearing)
+
+
+def gaps_elsewhere(run: Run, times: TokenTimes, kept: Mask, chunks: bool) -> TokenGaps:
+    """Gaps of the *kept* requests, which are all those of some classes, as their hosts reported them. RunFolderError for
+    other requests: histograms are of complete classes.
+    """
+    assert run.elsewhere is not None and times.totals is not None
+    totals, summary = times.totals[kept], run.elsewhere.together
+    by_class = summary.chunk_gaps if chunks or summary.token_gaps is None else summary.token_gaps
+    classes = np.unique(run.rows["request_class"][times.rows[kept]]).tolist()
+    every = gaps_of_classes(by_class[number] for number in classes if number in by_class)
+    which = "chunk" if chunks else "token"
+    borders = np.concatenate([[0], np.cumsum(np.maximum(totals[f"{which}s"].astype(np.int64) - 1, 0))])
+    if int(borders[-1]) != every.ns.n:
+        raise RunFolderError(
+            "events-elsewhere",
+            f"the gaps of {len(totals):,} requests of {run.directory} need events, which stayed on their hosts",
+        )
+    known = KnownGaps(
+        sums=totals[f"{which}_gaps"],
+        jitter=np.ascontiguousarray(totals[f"{which}_jitter"]),
+        pause=np.ascontiguousarray(totals[f"{which}_pause"]),
+        least=HdrSample(every.least, lowest=True),
+        most=HdrSample(every.most),
+    )
+    return TokenGaps(borders, HdrSample(every.ns), known)
 
 
 def choose(requested: str, single: float | None, known: bool) -> str:
@@ -117,7 +177,11 @@ def empty_chunks(run: Run, found: PooledGaps, times: TokenTimes, tokens: TokenCo
     """
     chosen, undecided = np.zeros(len(run.rows), np.uint8), np.zeros(len(found.rows), np.int64)
     chosen[found.rows] = 1
-    reported = tokenline.count_empty(as_bytes(run.events), run.first_event, chosen, undecided)
+    if run.elsewhere is not None:
+        undecided = run.elsewhere.totals["empty"][found.rows].astype(np.int64)
+        reported = run.elsewhere.together.empty_stated
+    else:
+        reported = tokenline.count_empty(as_bytes(run.events), run.first_event, chosen, undecided)
     rows, timed = run.rows[found.rows], tokens.timed[found.rows]
     separable = (rows["reasoning_events"] == 0) | (rows["reasoning_tokens"] >= 0)
     counted = separable & (tokens.source[found.rows] != ESTIMATE) & (timed >= 0)
@@ -125,7 +189,7 @@ def empty_chunks(run: Run, found: PooledGaps, times: TokenTimes, tokens: TokenCo
     n, carrying = int(undecided.sum()), int(np.clip(remaining, 0, undecided).sum())
     gaps = len(found.gaps.ns)
     chunks = n + gaps + int(np.count_nonzero(np.diff(found.gaps.first) > 0))
-    least = float(found.gaps.ns.sum()) / 1e6 / (gaps + carrying) if gaps else None
+    least = float(found.gaps.total_ns) / 1e6 / (gaps + carrying) if gaps else None
     share = n / chunks if chunks else None
     return {
         "empty_chunks": EmptyChunks(
@@ -146,6 +210,9 @@ def max_pause(gaps: TokenGaps) -> Floats:
 
 def figures(gaps: TokenGaps) -> tuple[Floats, Floats]:
     """(jitter, max_pause)."""
+    if gaps.known is not None:
+        return gaps.known.jitter, gaps.known.pause
+    assert not isinstance(gaps.ns, HdrSample)
     deviation, longest = np.empty(len(gaps.first) - 1), np.empty(len(gaps.first) - 1)
     tokenline.gap_figures(gaps.ns, gaps.first, deviation, longest)
     return deviation, longest

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.measure import tokenline
-from fastllmload.arrays import Mask, Numbers, Values
+from fastllmload.arrays import Mask, Numbers, Rows, Values
 from fastllmload.metrics.tokens.counts import ESTIMATE, TokenCounts
 from fastllmload.metrics.tokens.timeline import AT_ONCE, Timeline, stated_tokens, stretches, timeline
+from fastllmload.records.event_totals import EventsElsewhere
 from fastllmload.records.run import Run
 from fastllmload.records.scratch import room
 
@@ -36,7 +37,8 @@ class TokenTimes:
 
     *rows*: row numbers of the requests; *source*: position in TIMES_SOURCES, per request; *sizes*: tokens per chunk,
     None when every chunk carries one; *chunks*: the timeline that the times come from; *single*: chunks of exactly one
-    token, and *bearing*: chunks of one token or more, per request.
+    token, and *bearing*: chunks of one token or more, per request. *totals*: of requests whose events stayed on their
+    hosts, `records.event_totals.TOTAL`; then no times and sizes are known, only their numbers. *readers*: of its columns.
     """
 
     rows: Numbers
@@ -47,6 +49,8 @@ class TokenTimes:
     chunks: Timeline
     single: Numbers
     bearing: Numbers
+    totals: Rows | None = None
+    readers: tuple[tuple[float, int], ...] = ()
 
     @property
     def count(self) -> Numbers:
@@ -63,6 +67,8 @@ class TokenTimes:
 
 def token_times(run: Run, chosen: Mask, tokens: TokenCounts) -> TokenTimes:
     """Token times of the rows where *chosen* is true."""
+    if run.elsewhere is not None:
+        return times_elsewhere(run.elsewhere, chosen)
     line = timeline(run, chosen)
     n = len(line.rows)
     reported, single, total = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -80,6 +86,26 @@ def token_times(run: Run, chosen: Mask, tokens: TokenCounts) -> TokenTimes:
         single = per_request(counted, line.first, lambda sizes: sizes == 1)
     first, t_ns = spread(line, spread_over, run.directory)
     return TokenTimes(line.rows, first, t_ns, source, spread_over, line, single, bearing)
+
+
+def times_elsewhere(elsewhere: EventsElsewhere, chosen: Mask) -> TokenTimes:
+    """What is known of the token times of the rows where *chosen* is true, whose events stayed on their hosts."""
+    rows = np.flatnonzero(chosen)
+    totals = elsewhere.totals[rows]
+    chunks, tokens = (np.concatenate([[0], np.cumsum(totals[name], dtype=np.int64)]) for name in ("chunks", "tokens"))
+    nothing = np.empty(0, np.int64)
+    return TokenTimes(
+        rows=rows,
+        first=tokens,
+        t_ns=nothing,
+        source=totals["source"],
+        sizes=None,
+        chunks=Timeline(rows, chunks, nothing, np.empty(0, np.uint16)),
+        single=totals["single"].astype(np.int64),
+        bearing=totals["bearing"].astype(np.int64),
+        totals=totals,
+        readers=elsewhere.readers,
+    )
 
 
 def sources(line: Timeline, tokens: TokenCounts, reported: Numbers, total: Numbers) -> Sources:

@@ -29,7 +29,7 @@ MS = 1e6
 
 def write(run: Run, document: Mapping[str, Any]) -> None:
     """Write latency.hlog into the run folder. RunFolderError for a run whose rows or events are incomplete."""
-    damage = run.lost(ROWS, EVENTS)
+    damage = run.damage_of(ROWS, EVENTS)
     if damage is not None:
         raise RunFolderError("run-file-damaged", damage)
     with replacing(run.directory / NAME) as file:

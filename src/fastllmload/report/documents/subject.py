@@ -39,7 +39,7 @@ def figures_of(run: Run) -> dict[str, Any]:
 
     measured = measure(run)
     found = {**measured, **added(run.intact, measured)}
-    if run.lost(EVENTS):  # the certificate needs all rows and events; without them no verdict is computed
+    if run.damage_of(EVENTS):  # the certificate needs all rows and events; without them no verdict is computed
         return found
     if run.document.excluded_hosts:  # what run.json has is of all hosts
         run = replace(run, manifest={**run.manifest, **found})

@@ -37,7 +37,11 @@ class ReportContext:
 
     def reason(self, otherwise: str, *names: str) -> str:
         """The reason for an empty chart: one of the files *names* is damaged, or else *otherwise*."""
-        return "Not drawn: a file that this chart needs is damaged, see above." if self.run.lost(*names) else otherwise
+        if self.run.damage_of(*names):
+            return "Not drawn: a file that this chart needs is damaged, see above."
+        return (
+            "Not drawn: the events stayed on their hosts (--collect summary)." if self.run.lost(*names) else otherwise
+        )
 
     @cached_property
     def document(self) -> RunDocument:

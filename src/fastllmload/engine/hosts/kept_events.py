@@ -1,0 +1,53 @@
+"""What the driver makes of hosts that keep their events (`--collect summary`): their requests become those of the run, then
+each host is asked for totals and distributions of its events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from fastllmload.certificate.hosts import ttft_distances
+from fastllmload.certificate.run_evidence import all_unread
+from fastllmload.engine.finalize import RunStatus
+from fastllmload.engine.hosts.summary import Questions
+from fastllmload.engine.recording.folder import Folder
+from fastllmload.metrics.run.window import populations, window_of
+from fastllmload.records.hosts import LOST
+from fastllmload.records.merge import PlannedPhase, join_totals, merge_home
+from fastllmload.records.run import DONE, Run, hosts_of, load
+
+# Asks each host; returns why the others did not answer, as clauses by number of the host.
+Ask = Callable[[Mapping[int, Questions]], Mapping[int, str]]
+
+
+def gather(folder: Folder, planned: Sequence[PlannedPhase], run_status: RunStatus, ask: Ask) -> None:
+    """Write requests.npy and event_totals.npy of the run. A host that does not answer is lost, with all its requests."""
+    merge_home(folder.path, planned, hosts_of(folder.manifest))
+    run = replace(load(folder.path), manifest=folder.manifest, incomplete=run_status.status != DONE)
+    silent = ask(questions_of(run))
+    for entry in folder.manifest["hosts"]:
+        if entry["host"] in silent and entry["status"] != LOST:
+            entry["status"] = LOST
+            run_status.killed += len(entry["workers"])
+    join_totals(folder.path, hosts_of(folder.manifest))
+
+
+def questions_of(run: Run) -> dict[int, Questions]:
+    """By number of the host."""
+    window, distances = window_of(run), ttft_distances(run)
+    answered = run.rows[populations(run, window).latency]
+    asked = Questions(
+        window=None if window is None else (window.w0_ns, window.w1_ns, window.closed),
+        unread=[(begin, end) for begin, end in all_unread(run).tolist()],
+        reasoned=int(np.count_nonzero(answered["reasoning_events"])),
+        incomplete=run.incomplete,
+    )
+    return {
+        host.host: msgspec.structs.replace(asked, distance=distances.get(host.host))
+        for host in run.document.hosts
+        if host.status != LOST
+    }
