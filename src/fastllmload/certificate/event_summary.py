@@ -127,7 +127,7 @@ def set_token_totals(totals: Rows, run: Run, tokens: TokenCounts, times: TokenTi
     found |= {"met": fluid.met, "met_decode": fluid.met_decode, "missed": fluid.missed}
     for name, of in (("chunk", times.chunks), ("token", times)):
         gaps = gaps_of(of.t_ns, of.first, every, run.directory)
-        found[f"{name}_gaps"] = per_request(gaps.ns, gaps.first, lambda ns: ns)
+        found[f"{name}_gaps"] = per_request(gaps.each, gaps.first, lambda ns: ns)
         found[f"{name}_jitter"], found[f"{name}_pause"] = figures(gaps)
     for name, values in found.items():
         totals[name][times.rows] = values
@@ -154,7 +154,7 @@ def gap_counts(run: Run, times: TokenTimes, kept: Mask, option: str) -> GapCount
     for low, high in bounds_of_gaps(run, PooledGaps(option, None, times.rows[kept], gaps, bearing=bearing)):
         least.add(np.maximum(low - STAMP_NS, 0))
         most.add(high + STAMP_NS)
-    return GapCounts(ns=counts_of(pieces(gaps.ns)), least=least.counts(), most=most.counts())
+    return GapCounts(ns=counts_of(pieces(gaps.each)), least=least.counts(), most=most.counts())
 
 
 def stamp_counts(run: Run, window: MeasuredWindow, unread: Times) -> StampCounts:

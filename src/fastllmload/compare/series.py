@@ -60,7 +60,7 @@ class RunSeries:
     def gaps(self) -> Sample:
         """`pooled` as a sample, in ns."""
         found = self.pooled.gaps
-        return Sample(found.ns, np.sort(found.ns), found.first)
+        return Sample(found.each, np.sort(found.each), found.first)
 
     def sample(self, figure: ComparedFigure) -> Sample | None:
         """The figure's values; None where it is not computed from values of requests."""

@@ -68,7 +68,7 @@ def gaps_of(run: Run, least_tokens: int) -> LevelGaps:
     jitter, longest = itl.figures(found.gaps)
     return LevelGaps(
         option=found.option,
-        ns=found.gaps.ns,
+        ns=found.gaps.each,
         requests=int(np.count_nonzero(enough)),
         short=int(np.count_nonzero(chosen & ~enough)),
         jitter=jitter / 1e6,

@@ -52,6 +52,13 @@ class TokenGaps:
     known: KnownGaps | None = None
 
     @property
+    def each(self) -> Numbers:
+        """All gaps, one by one. RunFolderError where events stayed on their hosts."""
+        if isinstance(self.ns, HdrSample):
+            raise RunFolderError("events-elsewhere", "single gaps are in the events, which stayed on their hosts")
+        return self.ns
+
+    @property
     def total_ns(self) -> int:
         return self.ns.total if isinstance(self.ns, HdrSample) else int(self.ns.sum())
 
@@ -60,7 +67,7 @@ class TokenGaps:
         if self.known is not None:
             return np.diff(np.concatenate([[0], np.cumsum(self.known.sums)])[borders]).astype(np.float64)
         edges = self.first[borders].tolist()
-        return np.array([self.ns[begin:end].sum(dtype=np.float64) for begin, end in pairwise(edges)])
+        return np.array([self.each[begin:end].sum(dtype=np.float64) for begin, end in pairwise(edges)])
 
 
 @dataclass(frozen=True)
@@ -212,9 +219,8 @@ def figures(gaps: TokenGaps) -> tuple[Floats, Floats]:
     """(jitter, max_pause)."""
     if gaps.known is not None:
         return gaps.known.jitter, gaps.known.pause
-    assert not isinstance(gaps.ns, HdrSample)
     deviation, longest = np.empty(len(gaps.first) - 1), np.empty(len(gaps.first) - 1)
-    tokenline.gap_figures(gaps.ns, gaps.first, deviation, longest)
+    tokenline.gap_figures(gaps.each, gaps.first, deviation, longest)
     return deviation, longest
 
 

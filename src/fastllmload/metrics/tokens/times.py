@@ -161,7 +161,7 @@ def items_of(first: Numbers, part: slice) -> slice:
     return slice(int(first[part.start]), int(first[part.stop]))
 
 
-def per_request(sizes: Sizes, first: Numbers, of: Callable[[Sizes], Values]) -> Numbers:
+def per_request(sizes: Values, first: Numbers, of: Callable[[Values], Values]) -> Numbers:
     """The sum of `of(sizes)` over the items of each request's list."""
     found = np.empty(len(first) - 1, np.int64)
     for part in stretches(first, AT_ONCE):
