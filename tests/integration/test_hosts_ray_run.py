@@ -101,7 +101,7 @@ def test_three_hosts_send_one_plan_once_and_ray_keeps_no_key(cluster: RayHosts, 
     assert run.manifest["plan"]["digest"] == document(tmp_path / "alone")["plan"]["digest"]
 
 
-def test_agents_end_by_themselves_and_keep_their_rows_when_the_driver_is_killed(
+def test_agents_keep_their_rows_when_the_driver_is_killed_and_are_collected(
     cluster: RayHosts, server: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
@@ -113,6 +113,19 @@ def test_agents_end_by_themselves_and_keep_their_rows_when_the_driver_is_killed(
     until(lambda: not ours(cluster), 30.0)
     assert all(has_rows(Path(kept), host) for host, kept in enumerate(agents))
     assert places_of(KEY, cluster.processes(), [cluster.folder]) == []
+    collecting = cluster.python(0, "-m", "fastllmload", "collect", str(folder))
+    said, errors = collecting.communicate(timeout=LONGEST_S)
+    assert collecting.returncode == 0, said + errors
+    found = document(folder)
+    assert [host["status"] for host in found["hosts"]] == ["alone"] * 3 and found["status"] == "partial"
+    assert found["certificate"]["verdict"] == "invalid" and not any(Path(kept).exists() for kept in agents)
+    rows = fastllmload.load(folder).rows
+    measured = rows[rows["phase"] == layout.MEASURE]
+    phase = next(each["number"] for each in found["phases"] if each["name"] == "measure")
+    received = load_truth(server).requests
+    keys = received["key"][received["phase"] == phase]
+    assert sorted(keys.tolist()) == measured["request"][measured["t_submit"] > 0].tolist()
+    until(lambda: not ours(cluster), 30.0)
 
 
 def test_a_host_whose_ray_dies_is_lost_and_the_others_continue(cluster: RayHosts, server: Path, tmp_path: Path) -> None:

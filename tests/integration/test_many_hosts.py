@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -10,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
@@ -20,90 +19,27 @@ import pytest
 from kept_events import differences
 from msgspec.structs import replace
 from refusals import codes, raises_code
+from support.local_hosts import Apart, Watching, asked, fill, made_apart, of_process, ours, small_disk, wait
 
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
 from fastllmload.engine.hosts.fleet import HostFleet
-from fastllmload.engine.hosts.local import AGENT, LocalHandle, LocalPlacement
-from fastllmload.engine.hosts.messages import AgentConfig
+from fastllmload.engine.hosts.local import LocalPlacement
 from fastllmload.engine.run import execute
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.records.hosts import read_clocks, with_clocks
 from fastllmload.records.merge import PlannedPhase, merge_workers
 from fastllmload.records.run import Run, hosts_of, load
-from fastllmload.settings import Client, Hosts, Load, Output, RunSettings, Secret, Target, Workload
+from fastllmload.settings import Client, Hosts, Output, Secret, Workload
 from fastllmload.simulator import truth
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
 KEY = "sk-canary-of-many-hosts"
 DRIVER = Path(__file__).parents[1] / "support" / "driver_of_local_hosts.py"
-
-
-class Watching:
-    """A view that keeps everything and calls *hook* at each snapshot."""
-
-    def __init__(self, hook: Callable[[Any], object] = lambda snapshot: None) -> None:
-        self.lines: list[str] = []
-        self.document: Any = None
-        self.hook = hook
-
-    def banner(self, lines: list[str]) -> None:
-        self.lines += lines
-
-    def phase(self, name: str, planned: object, seconds: object) -> None:
-        self.lines.append(name)
-
-    def due(self, t: float) -> bool:
-        return True
-
-    def update(self, snapshot: Any) -> None:
-        self.hook(snapshot)
-
-    def message(self, text: str) -> None:
-        self.lines.append(text)
-
-    def finish(self, document: Any, folder: str | None = None) -> None:
-        self.document = document
-
-    def close(self) -> None:
-        self.lines.append("closed")
-
-
-def asked(folder: Path, url: str, **fields: Any) -> RunSettings:
-    return RunSettings(
-        target=Target(urls=(url,)),
-        load=Load(**{"warmup_requests": 3, **fields}),
-        workload=Workload(isl="16", osl="8"),
-        client=Client(workers=2, timestamps="kernel"),
-        output=Output(directory=str(folder), ui="none"),
-    )
-
-
-def of_process(pid: int, name: str) -> str:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return ""
-
-
-def ours(folder: Path) -> set[int]:
-    """The processes that have the temporary folder of this test in their environment."""
-    mark = f"TMPDIR={folder}\0"
-    pids = (
-        int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal() and int(each.name) != os.getpid()
-    )
-    return {pid for pid in pids if mark in of_process(pid, "environ") and " (" in of_process(pid, "stat")}
-
-
-def wait(condition: Callable[[], Any], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -191,7 +127,7 @@ def test_two_hosts_send_a_plan_once_and_leave_the_folder_of_one_host(
         of_host = {each.name for each in (tmp_path / "many" / "hosts" / number).iterdir()}
         assert of_host == {
             "hiccup.npy", "hiccup_intervals.npy", "stalls.npy", "histograms.npy", "worker_stalls.npy", "samples.npy",
-            "clock.npy",
+            "clock.npy", "finished.json",
         }  # fmt: skip
         exchanges = np.load(tmp_path / "many" / "hosts" / number / "clock.npy")
         assert len(exchanges) > 32 and exchanges.shape[1] == 4
@@ -390,31 +326,21 @@ def test_a_driver_that_ends_leaves_no_process(
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file system of 24 MiB for the folders of agents."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", folder], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"a file system of limited size cannot be mounted here: {mounted.stderr.strip()}")
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield folder
-    wait(lambda: not ours(folder))
-    subprocess.run(["umount", folder], check=True)
+def limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A small file system for the folders of agents."""
+    with small_disk(tmp_path / "small") as folder:
+        monkeypatch.setenv("TMPDIR", str(folder))
+        yield folder
 
 
 def test_a_host_whose_disk_is_full_stops_the_load_of_all(
-    tmp_path: Path, server: SimulatorProcess, small_disk: Path
+    tmp_path: Path, server: SimulatorProcess, limited: Path
 ) -> None:
-    def fill(snapshot: Any) -> None:
-        if snapshot.phase == "measure" and snapshot.ok > 20 and not (small_disk / "ballast").exists():
-            with open(small_disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
-                while ballast.write(bytes(1 << 16)):
-                    pass
+    def use_up(snapshot: Any) -> None:
+        if snapshot.phase == "measure" and snapshot.ok > 20 and not (limited / "ballast").exists():
+            fill(limited)
 
-    view = Watching(fill)
+    view = Watching(use_up)
     settings = asked(tmp_path / "run", server.url, rate=400.0, duration=30.0)
     began = time.monotonic()
     assert execute(settings, None, view, placement=LocalPlacement(2)) == 2
@@ -424,6 +350,33 @@ def test_a_host_whose_disk_is_full_stops_the_load_of_all(
     assert [each["status"] for each in view.document["hosts"]] == ["ended", "ended"]
     rows = load(tmp_path / "run").rows
     assert (rows["status"] == layout.OK).sum() > 20
+
+
+def test_a_second_interrupt_cuts_what_the_first_one_lets_end(tmp_path: Path, scratch: Path) -> None:
+    """Answers take a minute: the first SIGINT stops sending on all hosts and waits, the second one cancels."""
+    with SimulatorProcess(SimulatorOptions(ttft_ms=5.0, itl_ms=10_000.0, any_model=True)) as slow:
+        driver = subprocess.Popen([sys.executable, str(DRIVER), str(tmp_path / "run"), slow.url, "20", "60", "0"])
+        workers = tmp_path / "run" / "workers"
+        wait(lambda: all(written(workers / worker) > 10 for worker in "01"))
+        driver.send_signal(signal.SIGINT)
+        time.sleep(4.0)  # rows of what is sent after it would arrive meanwhile
+        assert driver.poll() is None
+        sent = [written(workers / worker) for worker in "01"]
+        time.sleep(3.0)
+        assert [written(workers / worker) for worker in "01"] == sent
+        driver.send_signal(signal.SIGINT)
+        assert driver.wait(60) == 4
+    run = load(tmp_path / "run")
+    assert run.document.status == "interrupted" and [host.status for host in run.document.hosts] == ["ended"] * 2
+    dispatched = run.rows[run.rows["t_dispatch"] > 0]
+    assert len(dispatched) == sum(sent) and set(dispatched["status"]) == {layout.CANCELLED}
+    assert set(dispatched["worker"]) == {0, 1} and not list(scratch.iterdir())
+
+
+def written(worker: Path) -> int:
+    """Rows of *worker* that have come home."""
+    rows = worker / "requests.npy"
+    return (rows.stat().st_size - 4096) // layout.REQUEST.itemsize if rows.exists() else 0
 
 
 def test_a_driver_that_is_frozen_disturbs_nothing(tmp_path: Path, server: SimulatorProcess, scratch: Path) -> None:
@@ -442,36 +395,10 @@ def test_a_driver_that_is_frozen_disturbs_nothing(tmp_path: Path, server: Simula
     assert [each["status"] for each in run.manifest["hosts"]] == ["ended", "ended"]
 
 
-class Apart(LocalPlacement):
-    """The second host is in a network namespace of its own."""
-
-    commands = (
-        "ip netns add fll-apart", "ip link add fll-near type veth peer name fll-far netns fll-apart",
-        "ip addr add 10.97.3.1/24 dev fll-near", "ip link set fll-near up",
-        "ip -n fll-apart addr add 10.97.3.2/24 dev fll-far", "ip -n fll-apart link set fll-far up",
-        "ip -n fll-apart link set lo up",
-    )  # fmt: skip
-
-    def start(self, configs: Sequence[AgentConfig]) -> list[LocalHandle]:
-        for config, prefix in zip(configs, ((), ("ip", "netns", "exec", "fll-apart")), strict=True):
-            self.handles.append(LocalHandle(config, (*prefix, *AGENT)))
-        return self.handles
-
-
 @pytest.fixture
 def apart() -> Iterator[Apart]:
-    try:
-        for command in Apart.commands:
-            done = subprocess.run(command.split(), capture_output=True, text=True)
-            if done.returncode:
-                pytest.skip(f"a network namespace cannot be made here: {done.stderr.strip()}")
-        yield Apart(2, driver_address="10.97.3.1")
-    except FileNotFoundError:
-        pytest.skip("a network namespace cannot be made here: there is no program ip")
-    finally:
-        for command in ("ip netns del fll-apart", "ip link del fll-near"):
-            with contextlib.suppress(FileNotFoundError):
-                subprocess.run(command.split(), capture_output=True)
+    with made_apart() as placement:
+        yield placement
 
 
 def test_a_host_that_is_cut_off_ends_by_itself_and_the_rest_continues(
@@ -483,7 +410,7 @@ def test_a_host_that_is_cut_off_ends_by_itself_and_the_rest_continues(
         if snapshot.phase != "measure" or snapshot.t < 2.0:
             return
         if not cut:
-            subprocess.run(["ip", "link", "set", "fll-near", "down"], check=True)
+            apart.cut()
             cut.append(time.monotonic())
         if not ended and apart.handles[1].poll() is not None:
             ended.append(time.monotonic())

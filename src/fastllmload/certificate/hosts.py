@@ -22,7 +22,7 @@ from fastllmload.documents.write import plain, values
 from fastllmload.metrics.run.measure import headline_metrics
 from fastllmload.metrics.run.window import Window, populations, unsent, window_of
 from fastllmload.records import layout
-from fastllmload.records.hosts import LOST, positions
+from fastllmload.records.hosts import ALONE, LOST, positions
 from fastllmload.records.run import Run
 
 LATE = "late"  # status of a host
@@ -31,7 +31,7 @@ OF_THE_RUN = frozenset(
     ("no_releases", "nothing_measured", "rate", "capped", "schedule_shape", "quantised_sends", "clumped_sends",
      "dispersion", "uncertain_figure", "disk_full", "host_excluded", "clock_in_gaps")
 )  # fmt: skip
-EXPLAINING = ("host_lost", "clock_unknown")
+EXPLAINING = ("host_lost", "host_alone", "clock_unknown")
 SURE = 5.0  # standard deviations: by chance less than once in a million comparisons
 BLOCK = 16  # requests of each host that are compared at a time
 COMPETITORS = 5
@@ -77,6 +77,7 @@ def evidence_of_host(evidence: CertificateEvidence, host: HostEntry, distances: 
     among = with_fields(
         distances,
         lost=int(host.status == LOST),
+        alone=int(host.status == ALONE),
         late=int(host.status == LATE),
         clock_unknown=int(host.clock is None and len(evidence.sends.all_dispatch) > 0),
         clock_bound_us=None if bound is None else bound / 1e3,

@@ -210,6 +210,7 @@ def figures(evidence: CertificateEvidence, measured: Certificate) -> Figures:
         "nic_peak_share": known(measured.network.peak_share),
         "headroom": known(measured.headroom),
         "host_lost": evidence.among_hosts.lost,
+        "host_alone": evidence.among_hosts.alone,
         "host_late": evidence.among_hosts.late,
         "hosts_excluded": evidence.among_hosts.excluded,
         "clock_unknown": evidence.among_hosts.clock_unknown,

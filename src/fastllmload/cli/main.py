@@ -46,6 +46,9 @@ fastllmload = LazyGroup(
         ),
         "sweep": LazyCommand("fastllmload.cli.commands.sweep:sweep", "one run for each combination of options"),
         "report": LazyCommand("fastllmload.cli.commands.report:report", "show a run again"),
+        "collect": LazyCommand(
+            "fastllmload.cli.commands.collect:collect", "bring home what the hosts of a run have kept"
+        ),
         "compliance": LazyCommand(
             "fastllmload.cli.commands.compliance:compliance", "judge a run or procedure by the IETF draft"
         ),

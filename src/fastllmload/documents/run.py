@@ -233,7 +233,7 @@ class HostEntry(Document, frozen=True, kw_only=True):
     name: Name = None
     address: Name = None
     workers: tuple[int, ...] = ()  # their numbers
-    status: str | None = None  # running, then ended; lost: before it ended; late: it began after time zero
+    status: str | None = None  # running, then ended; lost: before it ended; late: after time zero; alone: driver lost
     folder: Name = None  # on the host, where its files are
     clock: ClockFacts | None = None  # null: not compared
     watch: Watch = Watch()

@@ -108,7 +108,7 @@ def finalize(
 def remove_empty_workers(folder: Folder) -> None:
     """Remove folders of workers that died before they created their files; the incidents contain their last message."""
     for rows in (folder.path / "workers").iterdir():
-        if rows.is_dir() and not ((rows / "requests.npy").exists() and (rows / "tokens.npy").exists()):
+        if rows.name.isdecimal() and not ((rows / "requests.npy").exists() and (rows / "tokens.npy").exists()):
             shutil.rmtree(rows)
 
 

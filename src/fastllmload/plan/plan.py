@@ -74,6 +74,7 @@ ARRAYS: dict[str, np.dtype[Any]] = {
 }
 OPTIONAL = {SCHEDULE, TURNS, CLIENT, PREFIX}  # a closed loop has no schedule
 REQUIRED = {BODIES, *ARRAYS} - OPTIONAL
+RECORD_FILE = "schedule.npy"
 RECORD = np.dtype(
     [("t_sched_ns", "<i8"), ("input_tokens", "<i4"), ("output_tokens", "<i4"), ("request_class", "<u2"),
      ("prefix_tokens", "<i4")]
@@ -123,6 +124,30 @@ class Plan:
         if bodies:
             plan._check_fit()
         return plan
+
+    @classmethod
+    def read_record(cls, directory: Path) -> Plan:
+        """What `write_record` wrote in *directory*: the plan without bodies; of conversations it has the sessions alone.
+        RunFolderError.
+        """
+        document = read_document(directory)
+        rows = _array(directory, RECORD_FILE, RECORD)
+        open_loop, turns = SCHEDULE in document["members"], None
+        if open_loop and TURNS in document["members"]:
+            turns = np.zeros(len(rows), TURN)
+            turns["session"] = np.cumsum(rows["t_sched_ns"] >= 0) - 1
+        return cls(
+            directory=directory,
+            document=document,
+            description=document["description"],
+            t_sched=rows["t_sched_ns"] if open_loop else None,
+            input_tokens=rows["input_tokens"],
+            output_tokens=rows["output_tokens"],
+            request_class=rows["request_class"],
+            body_offset=np.zeros(len(rows) + 1, np.uint64),
+            bodies=np.empty(0, np.uint8),
+            turns=turns,
+        )
 
     @property
     def digest(self) -> str:
@@ -233,7 +258,7 @@ class Plan:
         rows["output_tokens"] = self.output_tokens
         rows["request_class"] = self.request_class
         rows["prefix_tokens"] = 0 if self.prefix_tokens is None else self.prefix_tokens
-        np.save(directory / "schedule.npy", rows)
+        np.save(directory / RECORD_FILE, rows)
         write_document(directory, self.document)
 
     def _member(self, name: str) -> npt.NDArray[Any]:
@@ -281,14 +306,18 @@ def write_document(directory: Path, document: dict[str, Any]) -> None:
 
 
 def _mapped(directory: Path, name: str) -> Any:
+    return _array(directory, name, ARRAYS[name])
+
+
+def _array(directory: Path, name: str, dtype: np.dtype[Any]) -> Any:
     path = directory / name
     try:
         regular(path)
         array = np.load(path, mmap_mode="r") if _has_rows(path) else np.load(path)
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
         raise plan_error(f"the plan in {directory} cannot be read: {name}: {error}") from error
-    if array.dtype != ARRAYS[name] or array.ndim != 1:
-        raise plan_error(f"the plan in {directory} cannot be read: {name} is not an array of {ARRAYS[name]}")
+    if array.dtype != dtype or array.ndim != 1:
+        raise plan_error(f"the plan in {directory} cannot be read: {name} is not an array of {dtype}")
     return array
 
 

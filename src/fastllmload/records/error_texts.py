@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from fastllmload.documents import run as documents
+from fastllmload.documents.fields import known
 from fastllmload.errors import RunFolderError
 from fastllmload.files import read_regular
 from fastllmload.records import layout
@@ -16,6 +17,7 @@ from fastllmload.records import layout
 NAME = "error_texts.json"
 LONGEST = 1000  # characters that are kept of one text
 TAGS = re.compile(r"<(style|script|title)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+ANSWERED = 200  # HTTP status of a response with a finish_reason
 REASON = "finish_reason: "  # what errortexts.pyx writes before the word
 MESSAGE_KEYS = ("message", "detail", "error", "msg", "reason")
 
@@ -77,6 +79,27 @@ def read_texts(directory: Path) -> documents.ErrorTexts:
             if error == layout.ERROR_NAMES[0]
         ),
     )
+
+
+def remaining_texts(directory: Path, merged: documents.ErrorTexts) -> ErrorTexts:
+    """Of the *merged* texts of a run those that are not of the workers whose files are there again. How many of a text were
+    theirs when it was merged is not known: as many as they have now are taken away.
+    """
+    again = read_texts(directory)
+    taken = {each[:3]: each[3] for each in counted(again)}
+    left = [(*each[:3], each[3] - taken.get(each[:3], 0)) for each in counted(merged)]
+    left_out = int((known(merged.left_out) or 0) - (known(again.left_out) or 0))
+    return ErrorTexts([ErrorText(*each) for each in left if each[-1] > 0], max(0, left_out))
+
+
+def counted(texts: documents.ErrorTexts) -> list[tuple[int | None, str, str, int]]:
+    """HTTP status, error, text and requests, as in a worker's file."""
+    failed = [(one.http_status, str(one.error), str(one.text), int(known(one.requests) or 0)) for one in texts.texts]
+    words = [
+        (ANSWERED, layout.ERROR_NAMES[0], f"{REASON}{one.word}", int(known(one.requests) or 0))
+        for one in texts.finish_reasons
+    ]
+    return failed + words
 
 
 def printable(text: str) -> str:

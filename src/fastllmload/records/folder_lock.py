@@ -6,7 +6,6 @@ After a kill the next `report` sets the status `killed` in run.json and removes 
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import re
@@ -24,10 +23,20 @@ RUNNING, KILLED = "running", "killed"  # run.json "status"
 
 
 def own(folder: Path) -> int:
-    """Lock *folder*, whose `.work` exists. The lock ends when the descriptor is closed, or with the process."""
+    """Lock *folder*, whose `.work` exists. The lock ends when the descriptor is closed, or with the process. RunFolderError
+    when another process has locked it.
+    """
     descriptor = os.open(folder / WORK / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with contextlib.suppress(OSError):  # on a file system without locks, files of a killed run stay there
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RunFolderError(
+            "folder-in-use",
+            f"{folder} is in use: a run is going on, or its files are being collected; wait until it ends",
+        ) from None
+    except OSError:  # on a file system without locks, files of a killed run stay there
+        pass
     return descriptor
 
 

@@ -23,6 +23,7 @@ from fastllmload.records.npy import read_array
 
 HOSTS, CLOCK = "hosts", "clock.npy"
 LOST = "lost"  # status of a host that did not end by itself
+ALONE = "alone"  # of one that lost its driver, ended by itself, and whose files were collected later
 WORKERS = 1 << 16  # numbers of workers that a row can have
 TIMES = tuple(name for name in layout.REQUEST.names or () if name.startswith("t_"))
 EVENTS_AT_ONCE = 1 << 20
@@ -101,8 +102,9 @@ def of_lost(hosts: HostEntries, workers: Numbers | Rows) -> Mask:
     return found
 
 
-def to_driver_clock(rows: Rows, events: Rows, hosts: HostEntries, clocks: Clocks) -> None:
-    """Move *rows* and their *events* into the driver's clock, each request by one number: that of its dispatch.
+def to_driver_clock(rows: Rows, events: Rows, hosts: HostEntries, clocks: Clocks, moved: Mask) -> None:
+    """Move *rows* and their *events* into the driver's clock, each request by one number: that of its dispatch. Those that
+    were *moved* before stay as they are.
 
     So a latency within a request stays what its host measured. Rows of a host whose clock is not known stay as they are; the
     certificate of the run is then invalid.
@@ -111,7 +113,7 @@ def to_driver_clock(rows: Rows, events: Rows, hosts: HostEntries, clocks: Clocks
     at = positions(hosts, rows["worker"])
     for position, host in enumerate(hosts):
         if host.host in clocks:
-            mine = np.flatnonzero((at == position) & (rows["t_dispatch"] > 0))
+            mine = np.flatnonzero((at == position) & (rows["t_dispatch"] > 0) & ~moved)
             shifts[mine] = clocks[host.host].offset_ns(rows["t_dispatch"][mine])
     for name in TIMES:
         times = rows[name]

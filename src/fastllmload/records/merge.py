@@ -127,7 +127,10 @@ def merge_parts(
     events, first_event = merge_events(parts, places, len(rows), allocate)
     tap = join_tap(folder / "workers", rows, events, first_event, hosts)
     if hosts:
-        to_driver_clock(rows, events, hosts, read_clocks(folder, hosts))
+        moved = np.zeros(len(rows), np.bool_)
+        for part, place in zip(parts, positions, strict=False):
+            moved[place] = part.merged
+        to_driver_clock(rows, events, hosts, read_clocks(folder, hosts), moved)
         mark_lost(rows, hosts)
         for each in planned:
             keep_schedule(rows, each)

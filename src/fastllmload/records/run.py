@@ -30,11 +30,10 @@ from fastllmload.records.merge import Merged, merge_in_memory
 from fastllmload.records.npy import read_array
 from fastllmload.records.samples import SAMPLES, samples_of
 from fastllmload.records.scratch import room
-from fastllmload.records.worker_files import Bytes, Rows, as_bytes, open_remaining, open_text, within
+from fastllmload.records.worker_files import TEXT_HEAD, Bytes, Rows, as_bytes, open_remaining, open_text, within
 
 SCHEMA_VERSION = 1
 AT_ONCE = 1 << 20  # events
-TEXT_HEAD = 8  # bytes of a text record before its text
 ENDED_EARLY = ("running", "killed")  # run.json "status" of a run that has not ended, or was killed
 DONE = "done"  # run.json "status" of a run that ended as planned; anything else is incomplete
 

@@ -1,7 +1,12 @@
-"""Opens the files of a worker: rows, events and text, up to the last complete record, also after a kill."""
+"""Opens the files of a worker: rows, events and text, up to the last complete record, also after a kill.
+
+`workers/merged` has what was merged before, and is to be merged once more with the files of workers that came later
+(`fastllmload collect`): all workers' rows, in the clock of the driver.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +20,7 @@ from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT
 from fastllmload.records.npy import complete_records, read_array, read_head, same_but_for_spares
+from fastllmload.records.scratch import room
 
 EVENT = np.dtype([("t_ns", "<i8"), ("row", "<u4"), ("kind", "u1"), ("stamp", "u1"), ("tokens", "<u2")])
 
@@ -55,16 +61,22 @@ def brackets(events: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
 Rows = npt.NDArray[np.void]
 Bytes = npt.NDArray[np.uint8]
 EARLIER_WINDOW = 1 << 20
+MERGED = "merged"
+TEXT_HEAD = 8  # bytes of a text record before its text
+EVENTS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
 class WorkerFiles:
-    """Mapped rows and events, and complete records of text. *damage*: by kind of file, a sentence if it was truncated."""
+    """Mapped rows and events, and complete records of text. *damage*: by kind of file, a sentence if it was truncated.
+    *merged*: of several workers, in the driver's clock.
+    """
 
     rows: Rows
     events: Rows
     text: Bytes
     damage: dict[str, str] = field(default_factory=dict)
+    merged: bool = False
 
 
 def as_bytes(records: npt.NDArray[Any]) -> Bytes:
@@ -144,9 +156,31 @@ def read_worker(directory: Path) -> WorkerFiles:
 
 
 def read_workers(directory: Path) -> list[WorkerFiles]:
-    """All workers of a run folder, by number. Empty when it has no folder `workers`."""
+    """All workers of a run folder, by number, then what was merged before of others. Empty without a folder `workers`."""
     folder = directory / "workers"
     if not folder.is_dir():
         return []
     numbered = sorted((int(each.name), each) for each in folder.iterdir() if each.name.isdigit())
-    return [read_worker(each) for _, each in numbered]
+    found = [read_worker(each) for _, each in numbered]
+    if (folder / MERGED).is_dir():
+        found.append(read_merged_before(folder / MERGED, [number for number, _ in numbered]))
+    return found
+
+
+def read_merged_before(directory: Path, again: Sequence[int]) -> WorkerFiles:
+    """The merged rows in *directory* that were dispatched, without those of the workers *again*, whose files are there."""
+    found = read_worker(directory)
+    kept = (found.rows["t_dispatch"] > 0) & ~np.isin(found.rows["worker"], again)
+    number = np.cumsum(kept) - 1
+    parts = [found.events[at : at + EVENTS_AT_ONCE] for at in range(0, len(found.events), EVENTS_AT_ONCE)]
+    counts = [int(np.count_nonzero(kept[part["row"]])) for part in parts]
+    events = room(sum(counts), layout.EVENT, directory)
+    for part, end, count in zip(parts, np.cumsum(counts).tolist(), counts, strict=True):
+        into = events[end - count : end]
+        into[:] = part[kept[part["row"]]]
+        into["row"] = number[into["row"]]
+    of_row, _, sizes = recorder.text_index(found.text)
+    text = found.text[np.repeat(kept[of_row], sizes.astype(np.int64) + TEXT_HEAD)]
+    moved = np.empty_like(text)
+    regroup.repoint_text(text, number, moved)
+    return WorkerFiles(found.rows[kept], events, moved, found.damage, merged=True)

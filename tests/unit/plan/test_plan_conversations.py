@@ -14,7 +14,7 @@ from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.description.facts import describe
 from fastllmload.plan.description.text import describe_as_text
-from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED
+from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, Plan
 from fastllmload.plan.sequence import write_sequence
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 
@@ -69,6 +69,24 @@ def test_starts_are_scheduled_and_turns_follow(tmp_path):
         least = int(plan.input_tokens[number - 1]) + int(plan.output_tokens[number - 1]) + 3
         assert least <= plan.input_tokens[number] <= least + 6
     assert set(np.bincount(turns["session"])) == {1, 2, 3, 4, 5}
+
+
+def test_the_record_of_a_run_folder_has_the_plan_without_bodies(tmp_path):
+    """Of conversations it has the sessions, by which requests are dealt to workers."""
+    for name, turns in (("turns", {}), ("single", {"workload__turns": None}), ("closed", {"load__concurrency": 3})):
+        more = {"load__rate": None} if name == "closed" else {}
+        plan = synthetic(tmp_path / name, **turns, **more)
+        plan.write_record(tmp_path / f"record-{name}")
+        found = Plan.read_record(tmp_path / f"record-{name}")
+        assert (found.digest, found.requests, found.duration_s) == (plan.digest, plan.requests, plan.duration_s)
+        for array in ("input_tokens", "output_tokens", "request_class"):
+            assert getattr(found, array).tolist() == getattr(plan, array).tolist()
+        assert (found.t_sched is None) == (name == "closed")
+        if found.t_sched is not None:
+            assert found.t_sched.tolist() == plan.t_sched.tolist()
+            assert (found.turns is None) == (name == "single")
+        if found.turns is not None:
+            assert found.turns["session"].tolist() == plan.turns["session"].tolist()
 
 
 def test_the_first_turns_do_not_depend_on_what_follows(tmp_path):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 from refusals import raises_code
 
 from fastllmload.documents.write import plain
-from fastllmload.records.error_texts import LONGEST, NAME, encode_texts, message_of, read_texts
+from fastllmload.records.error_texts import LONGEST, NAME, encode_texts, message_of, read_texts, remaining_texts
 from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.redact import Redactor
 
@@ -40,6 +42,21 @@ def test_unknown_finish_reasons_are_not_failures(tmp_path: Path) -> None:
     found = read_texts(tmp_path)
     assert plain(found)["finish_reasons"] == [{"word": "wandered", "requests": 3}]
     assert [each.text for each in found.texts] == ["busy"]
+
+
+def test_texts_of_workers_that_are_merged_again_are_counted_once(tmp_path: Path) -> None:
+    """Worker 1 had two of five when the run was merged, and has three now."""
+    word = (200, 0, b"finish_reason: wandered", 3)
+    write(tmp_path, 0, [(500, HTTP_STATUS, b"busy", 3), word], left_out=4)
+    write(tmp_path, 1, [(500, HTTP_STATUS, b"busy", 2)], left_out=1)
+    before = read_texts(tmp_path)
+    shutil.rmtree(tmp_path / "workers")
+    write(tmp_path, 1, [(500, HTTP_STATUS, b"busy", 3), (500, HTTP_STATUS, b"late", 1), word], left_out=1)
+    (tmp_path / "workers" / "merged").mkdir()
+    (tmp_path / "workers" / "merged" / NAME).write_bytes(msgspec.json.encode(remaining_texts(tmp_path, before)))
+    found = read_texts(tmp_path)
+    assert [(each.text, each.requests) for each in found.texts] == [("busy", 5), ("late", 1)]
+    assert plain(found)["finish_reasons"] == [{"word": "wandered", "requests": 3}] and found.left_out == 5
 
 
 def test_a_folder_without_any_has_none(tmp_path: Path) -> None:

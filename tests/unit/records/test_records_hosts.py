@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from made_hosts import MadeHost, MadeRun, write_hosts, write_samples, write_watch
+from made_hosts import MadeHost, MadeRun, move, write_hosts, write_samples, write_watch
 from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, write_manifest, write_workers
 
 from fastllmload._ext.record import histogram
+from fastllmload._ext.record.recorder import text_index
 from fastllmload.certificate import monitor
 from fastllmload.documents.run import HostEntry
 from fastllmload.metrics.run.measure import measure
@@ -18,6 +20,7 @@ from fastllmload.records import layout
 from fastllmload.records.hosts import incomplete, read_clocks, with_clocks
 from fastllmload.records.merge import PlannedPhase, merge_workers
 from fastllmload.records.run import Run, hosts_of, load, read_manifest
+from fastllmload.records.worker_files import MERGED
 
 pytestmark = pytest.mark.slow
 
@@ -222,3 +225,39 @@ def generated(run: Run) -> list[tuple[int, str]]:
     from fastllmload.records.generated_text import texts
 
     return list(texts(run))
+
+
+@pytest.mark.parametrize("again", [(), (1,), (1, 2), (0, 1, 2, 3)])
+def test_merged_rows_are_merged_once_more_with_files_of_workers(tmp_path: Path, again: tuple[int, ...]) -> None:
+    """Of the workers *again* only a part had come home before. The result is as if all had been there at once."""
+    requests = draw_requests(5, Shape(requests=120, text=True))
+    for name in ("once", "twice"):
+        write_hosts(tmp_path / name, requests, HOSTS, text=True)
+    expected = merged(tmp_path / "once", requests)
+    folder, kept = tmp_path / "twice", tmp_path / "kept"
+    shutil.copytree(folder / "workers", kept)
+    for worker in again:
+        shutil.rmtree(folder / "workers" / str(worker))
+    few = [each for each in requests if each.fields["request"] % 4 not in again or each.fields["request"] < 40]
+    write_workers(tmp_path / "part", few, 4, text=True)
+    for worker in again:
+        (tmp_path / "part" / "workers" / str(worker)).rename(folder / "workers" / str(worker))
+        move(folder / "workers" / str(worker), next(host for host in HOSTS if worker in host.workers))
+    part = merged(folder, requests)
+    assert len(part.rows) == len(requests) and (len(part.events) < len(expected.events)) == bool(again)
+    (folder / "workers" / MERGED).mkdir(parents=True)
+    for name in ("requests.npy", "tokens.npy", "text.bin"):
+        (folder / name).rename(folder / "workers" / MERGED / name)
+    for worker in again:
+        (kept / str(worker)).rename(folder / "workers" / str(worker))
+    found = merged(folder, requests)
+    assert np.array_equal(found.rows, expected.rows) and np.array_equal(found.events, expected.events)
+    assert np.array_equal(found.first_event, expected.first_event)
+    assert sorted(texts_of(found)) == sorted(texts_of(expected))
+
+
+def texts_of(run: Run) -> list[tuple[int, bytes]]:
+    """Row and text of each record."""
+    rows, starts, sizes = text_index(run.text)
+    parts = zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True)
+    return [(row, run.text[start : start + size].tobytes()) for row, start, size in parts]

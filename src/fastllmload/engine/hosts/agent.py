@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 import msgspec
 
@@ -32,11 +33,13 @@ from fastllmload.certificate.ceiling import cpu_model
 from fastllmload.engine.hosts.beats import Beats
 from fastllmload.engine.hosts.driver_clock import DriverClock
 from fastllmload.engine.hosts.files import FileRefused, Incoming
+from fastllmload.engine.hosts.kept import PREFIX, HostRecord, KeptFolder, write_finished, write_record
 from fastllmload.engine.hosts.link import Link, LinkError, connect
 from fastllmload.engine.hosts.messages import (
     AgentConfig,
     AgentFacts,
     Chunk,
+    Collect,
     Control,
     Failed,
     FileEnd,
@@ -45,6 +48,7 @@ from fastllmload.engine.hosts.messages import (
     Incident,
     KillWorker,
     Message,
+    Release,
     Seen,
     StartWorkers,
     Stop,
@@ -74,6 +78,7 @@ KEPT = (EVENTS, TEXT)  # files of workers that stay here with --collect summary
 LATE_NS = 5_000_000  # an instant of the start must be known this long before
 FOLLOW_S = 1.0  # between corrections of the schedule
 BYTES_PER_S = 32e6  # of files while the clock runs
+Task = StartWorkers | Stop | Finish | Summarize | Collect | Release
 
 
 class Agent:
@@ -95,9 +100,9 @@ class Agent:
         self.sender: subprocess.Popen[bytes] | None = None
         self.isolation = contextlib.ExitStack()
         self.beats = Beats(link)
-        self.todo: list[
-            StartWorkers | Stop | Finish | Summarize
-        ] = []  # what takes long, in the order in which it arrived
+        self.todo: list[Task] = []  # what takes long, in order of arrival
+        self.record: BinaryIO | None = None  # of its folder; open while there is an agent
+        self.kept: KeptFolder | None = None  # of an earlier agent
         self.terminated = False
         self._due = self._follow_due = 0.0
 
@@ -150,7 +155,7 @@ class Agent:
             self.beats.seen = message.number
         elif isinstance(message, KillWorker) and self.fleet is not None:
             self.fleet.members[message.worker - self.first].process.kill()
-        elif isinstance(message, (StartWorkers, Stop, Finish, Summarize)):
+        elif isinstance(message, Task):
             self.todo.append(message)
 
     def _apply(self, wanted: Control) -> None:
@@ -173,12 +178,17 @@ class Agent:
         if wanted.command != known.command:
             fleet.command(wanted.command)
 
-    def _do(self, message: StartWorkers | Stop | Finish | Summarize) -> bool:
+    def _do(self, message: Task) -> bool:
         """Do what takes long; whether it was the last. The driver gets beats meanwhile."""
         if isinstance(message, StartWorkers):
             self._start(message)
         elif isinstance(message, Summarize):
             self._answer()
+        elif isinstance(message, Collect):
+            self._send_kept(message)
+        elif isinstance(message, Release):
+            self._release(message.remove)
+            return True
         elif (fleet := self.fleet) is not None:
             if isinstance(message, Finish):
                 self._finish(fleet)
@@ -225,6 +235,7 @@ class Agent:
             self._meanwhile(lambda: verify_plans(specs[0]))
             self._meanwhile(self.clock.wait)
             self.own.mkdir(parents=True)
+            self.record = write_record(self.folder, HostRecord(start.spec.run_id, self.config.host))
             self.fleet = LocalFleet.start(specs)
         except (FastLLMLoadError, FileRefused, OSError) as problem:
             code = problem.code if isinstance(problem, FastLLMLoadError) else "host-unusable"
@@ -234,19 +245,19 @@ class Agent:
         self.files_port = start.files_port
         self.beats.begin(start.count)
         self.log = SampleLog(self.own / "samples.npy")
-        self._start_sender(("workers", "hosts"))
+        self._start_sender(self.folder, ("workers", "hosts"), start.files_port)
         assert self.sender is not None
         cpus = self.isolation.enter_context(self.fleet.isolated(None, (self.sender.pid,), start.pinned))
         pids = tuple(member.pid for member in self.fleet.members)
         self.link.send(WorkersStarted(pids, tuple(cpus.get(start.first + number) for number in range(start.count))))
 
-    def _start_sender(self, parts: tuple[str, ...]) -> None:
+    def _start_sender(self, folder: Path, parts: tuple[str, ...], port: int) -> None:
         spec = SenderSpec(
             address=self.config.address,
-            port=self.files_port,
+            port=port,
             key=self.config.key,
             host=self.config.host,
-            folder=str(self.folder),
+            folder=str(folder),
             parts=parts,
             bytes_per_s=BYTES_PER_S,
             kept=KEPT if self.keeps_events else (),
@@ -302,25 +313,26 @@ class Agent:
             self._meanwhile(lambda: found.update(fleet.finish(self.own)))
         except OSError as error:
             unwritten = f"files cannot be completed: {(error.strerror or str(error)).lower()}"
+        finished = finished_of(fleet, found)
+        if unwritten is None:
+            write_finished(self.own, finished)
         problem = self._send_rest() or unwritten
         merged = MergedHost()
         if self.keeps_events and problem is None:
             merged, problem = self._merge()
-        watch = found.get("watch")
+        kept = str(self.folder) if problem is not None or self.keeps_events else None
         self.link.send(
-            Finished(
-                missing=dict(fleet.missing), write_failed=fleet.write_failed,
-                watch=watch if isinstance(watch, dict) else None,
-                kept=str(self.folder) if problem is not None or self.keeps_events else None, problem=problem,
-                events=merged.events, last_event_ns=merged.last_event_ns,
+            msgspec.structs.replace(
+                finished, kept=kept, problem=problem, events=merged.events, last_event_ns=merged.last_event_ns
             )
-        )  # fmt: skip
-        if problem is None and not self.keeps_events:
+        )
+        if kept is None:
             shutil.rmtree(self.folder, ignore_errors=True)
         if self.summary is None:
             self._await_close()
 
     def _await_close(self) -> None:
+        """Let what was sent arrive."""
         with contextlib.suppress(LinkError):  # the driver closes the link when it has all that it waits for
             self.link.drain(ENDING_S)
             until = time.monotonic() + ENDING_S
@@ -350,7 +362,7 @@ class Agent:
         self.link.send(Summarized(problem))
 
     def _send_summary(self) -> str | None:
-        self._start_sender((f"hosts/{self.config.host}/{PART}",))
+        self._start_sender(self.folder, (f"hosts/{self.config.host}/{PART}",), self.files_port)
         return self._send_rest()
 
     def _send_rest(self) -> str | None:
@@ -368,6 +380,25 @@ class Agent:
         lines = output[0].decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"the process that sends files ended with exit code {sender.returncode}"
 
+    def _send_kept(self, wanted: Collect) -> None:
+        """Send what an earlier agent has kept; the folder stays as it is until Release."""
+        kept = self.kept = KeptFolder(wanted.folder)
+        try:
+            self._meanwhile(lambda: kept.check(HostRecord(wanted.run_id, self.config.host)))
+        except FastLLMLoadError as problem:
+            self.link.send(Failed(problem.code, problem.message))
+            return
+        self._start_sender(kept.path, ("workers", "hosts"), wanted.files_port)
+        self.link.send(Finished(missing={}, write_failed=False, kept=wanted.folder, problem=self._send_rest()))
+
+    def _release(self, remove: bool) -> None:
+        assert self.kept is not None
+        problem = self.kept.remove() if remove else None
+        kept = str(self.kept.path) if problem is not None or not remove else None
+        self.link.send(Finished(missing={}, write_failed=False, kept=kept, problem=problem))
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._await_close()
+
     def _remove_inputs(self) -> None:
         """Remove what contains bodies and TLS keys."""
         for name in ("tls",) if self.keeps_events else ("plans", "tls"):
@@ -384,7 +415,8 @@ class Agent:
         if self.fleet is not None:
             self.fleet.stop(LOST_STOP_S)
             self.clock.save(self.own / CLOCK)
-            self.fleet.finish(self.own)
+            found = self.fleet.finish(self.own)
+            write_finished(self.own, finished_of(self.fleet, found))
         self.isolation.close()
         if self.log is not None:
             self.log.close()
@@ -412,6 +444,14 @@ def own_specs(start: StartWorkers, folder: Path) -> list[WorkerSpec]:
     ]
 
 
+def finished_of(fleet: LocalFleet, found: dict[str, object]) -> Finished:
+    """The last report about *fleet*; *found*: what its `finish` returned."""
+    watch = found.get("watch")
+    return Finished(
+        missing=dict(fleet.missing), write_failed=fleet.write_failed, watch=watch if isinstance(watch, dict) else None
+    )
+
+
 def verify_plans(spec: WorkerSpec) -> None:
     for phase in spec.phases:
         Plan.open(Path(phase.plan_dir)).verify()
@@ -435,7 +475,7 @@ def main() -> int:
     except (OSError, LinkError) as problem:
         print(f"no connection to the driver at {config.address}:{config.tcp_port}: {problem}", file=sys.stderr)
         return 1
-    folder = Path(tempfile.mkdtemp(prefix=f"fastllmload-host{config.host}-", dir=config.folder or None))
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{config.host}-", dir=config.folder or None))
     agent = Agent(config, link, folder)
 
     def terminate(number: int, frame: FrameType | None) -> None:

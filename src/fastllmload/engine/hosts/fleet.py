@@ -95,7 +95,7 @@ class ReceiverProcess:
             descriptor=self._socket.fileno(),
             key=group.key.hex(),
             folder=str(folder.absolute()),
-            workers=tuple((host.first, host.count) for host in group.hosts),
+            workers={host.number: (host.first, host.count) for host in group.hosts},
         )
         self._process = self._launch()
         self._closed = False

@@ -88,9 +88,11 @@ class RemoteHost:
 
 
 class HostGroup:
-    """The agents that *placement* starts. HostLimitError, InputError: a host cannot take part."""
+    """The agents that *placement* starts, with the host *numbers* 0, 1, ... or others. HostLimitError, InputError: a host
+    cannot take part.
+    """
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, numbers: Sequence[int] | None = None) -> None:
         self.placement = placement
         self.key = secrets.token_bytes(32)
         self._listener = Listener(listen_at(placement.driver_address), self.key, "agent")
@@ -102,12 +104,13 @@ class HostGroup:
         self.hosts: list[RemoteHost] = []
         self.early: list[tuple[RemoteHost, Message]] = []  # reports of workers of hosts that have started before others
         places = placement.hosts()
+        numbers = range(len(places)) if numbers is None else numbers
         try:
-            handles = placement.start([self._config(number) for number in range(len(places))])
+            handles = placement.start([self._config(number) for number in numbers])
         except BaseException:
             self.close()
             raise
-        self.hosts = [RemoteHost(n, *each) for n, each in enumerate(zip(places, handles, strict=True))]
+        self.hosts = [RemoteHost(*each) for each in zip(numbers, places, handles, strict=True)]
 
     def _config(self, host: int) -> AgentConfig:
         return AgentConfig(
@@ -234,10 +237,10 @@ class HostGroup:
 
     def _accept(self) -> Iterator[RemoteHost]:
         for hello, link in self._listener.accept():
-            if not 0 <= hello.host < len(self.hosts) or self.hosts[hello.host].link is not None:
+            host = next((host for host in self.hosts if host.number == hello.host), None)
+            if host is None or host.link is not None:
                 link.close()
                 continue
-            host = self.hosts[hello.host]
             host.link = link
             self._by_link[link.fileno()] = host
             self._epoll.register(link, select.EPOLLIN)

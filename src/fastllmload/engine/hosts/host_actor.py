@@ -95,10 +95,7 @@ class HostActor:
     def kill(self) -> None:
         """End the agent and all processes of its session at once."""
         if self._agent is not None:
-            while members := session_members(self._agent.pid):  # one may start another before it dies
-                for pid in members:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+            kill_session(self._agent.pid)
 
 
 def agent_environment() -> dict[str, str]:
@@ -118,6 +115,14 @@ def described(code: int, errors: int) -> str:
     lines = os.pread(errors, LAST_BYTES, max(0, size - LAST_BYTES)).decode(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"the agent {how}" + (f": {last[:MESSAGE_CHARACTERS]}" if last else "")
+
+
+def kill_session(leader: int) -> None:
+    """End all processes of the session of *leader* at once."""
+    while members := session_members(leader):  # one may start another before it dies
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def session_members(leader: int) -> list[int]:

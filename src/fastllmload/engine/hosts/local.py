@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from fastllmload.engine.hosts.host_actor import kill_session
 from fastllmload.engine.hosts.messages import AgentConfig
 from fastllmload.engine.workers.fleet import environment
 
@@ -67,7 +68,7 @@ class LocalHandle:
     def __init__(self, config: AgentConfig, program: Sequence[str]) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the agent
         self.process = subprocess.Popen(
-            program, stdin=subprocess.PIPE, stderr=self._errors, process_group=0, env=environment()
+            program, stdin=subprocess.PIPE, stderr=self._errors, start_new_session=True, env=environment()
         )
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died at once: poll() reports that
@@ -83,7 +84,8 @@ class LocalHandle:
         return f"the agent {how}" + (f": {lines[-1]}" if lines else "")
 
     def kill(self) -> None:
-        self.process.kill()
+        if self.process.poll() is None:
+            kill_session(self.process.pid)
 
     def close(self) -> None:
         """Wait for its end, and kill it if it does not come."""
@@ -97,14 +99,17 @@ class LocalHandle:
 
 @dataclass
 class LocalPlacement:
-    """*count* agents as processes of this machine: for tests, and to try many hosts on one."""
+    """*count* agents as processes of this machine: for tests, and to try many hosts on one. *places*: their hosts."""
 
     count: int
+    places: Sequence[LocalHost] = ()
     handles: list[LocalHandle] = field(default_factory=list)
     driver_address: str = "127.0.0.1"
 
-    def hosts(self) -> list[LocalHost]:
-        return [LocalHost(f"{platform.node()}-{number}", self.driver_address) for number in range(self.count)]
+    def hosts(self) -> Sequence[LocalHost]:
+        return self.places or [
+            LocalHost(f"{platform.node()}-{number}", self.driver_address) for number in range(self.count)
+        ]
 
     def start(self, configs: Sequence[AgentConfig]) -> list[LocalHandle]:
         for config in configs:

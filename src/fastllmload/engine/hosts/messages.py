@@ -215,6 +215,22 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     last_event_ns: int | None = None
 
 
+class Collect(msgspec.Struct, frozen=True, kw_only=True, tag="collect"):
+    """Send the files of *folder*, which an earlier agent of the same host and run has kept, to *files_port* of the driver.
+    Answered by Finished or Failed.
+    """
+
+    folder: str
+    run_id: str
+    files_port: int
+
+
+class Release(msgspec.Struct, frozen=True, tag="release"):
+    """The files of that folder are in their place; *remove* the folder, or leave it. Answered by Finished."""
+
+    remove: bool
+
+
 Message = (
     AgentFacts
     | Chunk
@@ -234,4 +250,6 @@ Message = (
     | Beat
     | Incident
     | Finished
+    | Collect
+    | Release
 )

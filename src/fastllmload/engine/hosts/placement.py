@@ -182,6 +182,10 @@ class RayPlacement:
     def hosts(self) -> list[HostFacts]:
         return list(self._facts)
 
+    def use(self, hosts: Sequence[HostFacts]) -> None:
+        """Start agents on these of the hosts only, in this order."""
+        self._facts = list(hosts)
+
     def start(self, configs: Sequence[msgspec.Struct], program: Sequence[str] = AGENT) -> list[AgentHandle]:
         """Start an agent on each host, with its config in the order of `hosts`."""
         lines = [msgspec.json.encode(config).decode() + "\n" for config in configs]

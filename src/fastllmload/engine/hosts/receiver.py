@@ -29,7 +29,7 @@ class ReceiverSpec(msgspec.Struct, frozen=True, kw_only=True):
     descriptor: int
     key: str
     folder: str
-    workers: tuple[tuple[int, int], ...]
+    workers: dict[int, tuple[int, int]]
 
     def __repr__(self) -> str:
         return f"ReceiverSpec(folder={self.folder!r}, key=***)"
@@ -67,7 +67,7 @@ class FileReceiver:
 
     def _accept(self) -> None:
         for hello, link in self._listener.accept():
-            if not 0 <= hello.host < len(self.spec.workers):
+            if hello.host not in self.spec.workers:
                 link.close()
                 continue
             host, (first, count) = hello.host, self.spec.workers[hello.host]

@@ -30,6 +30,7 @@ GIVE_UP_S = 10.0  # without a connection, once the end of the files is known
 AGAIN_S = 1.0  # from a lost connection to the next try
 PATIENCE_S = 120.0  # for the driver to take bytes
 ATTEMPTS = 3  # to send files whose bytes differ on arrival
+MOST_LOST = 5  # connections, once the end of the files is known: a driver that refuses a file closes each of them
 
 
 class SenderSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +58,7 @@ class Sender:
 
     def run(self) -> str | None:
         """Send until all is confirmed; a clause when the driver does not take the files."""
-        failing_since = time.monotonic()
+        failing_since, lost = time.monotonic(), 0
         while True:
             try:
                 link = connect(self.spec.address, self.spec.port, bytes.fromhex(self.spec.key), self.spec.host, "files")
@@ -68,7 +69,10 @@ class Sender:
                 continue
             try:
                 return self._send(link)
-            except LinkError:
+            except LinkError as problem:
+                lost += self.final
+                if lost == MOST_LOST:
+                    return f"the connection to the driver ended {lost} times: {problem}"
                 self.outgoing.forget()
                 failing_since = time.monotonic()
                 self._wait(AGAIN_S, always=True)

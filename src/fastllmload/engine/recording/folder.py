@@ -14,9 +14,9 @@ import msgspec
 
 from fastllmload import __version__
 from fastllmload.errors import HostLimitError, InputError
-from fastllmload.records.folder_lock import own
+from fastllmload.records.folder_lock import clean_up_killed, own
 from fastllmload.records.integrity import WORK
-from fastllmload.records.run import SCHEMA_VERSION
+from fastllmload.records.run import SCHEMA_VERSION, read_manifest
 from fastllmload.settings import RunSettings
 
 BALLAST, BALLAST_BYTES = "ballast", 4 << 20
@@ -51,6 +51,16 @@ class Folder:
                 "output-not-writable",
                 f"the run folder {str(path)!r} cannot be created: {problem.strerror}; choose another with --output",
             ) from problem
+
+    @classmethod
+    def open(cls, path: Path) -> Folder:
+        """The folder of a run that has ended, or was killed. RunFolderError while it is in use, and without a request."""
+        clean_up_killed(path)
+        manifest = read_manifest(path)
+        (path / WORK).mkdir(mode=0o700, exist_ok=True)
+        folder = cls(path, made=False)
+        folder.manifest = manifest
+        return folder
 
     def set_name(self, digest: str) -> None:
         """Give an unnamed folder its name: time and plan digest."""

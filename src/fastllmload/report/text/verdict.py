@@ -69,6 +69,7 @@ REMEDIES = {
     "disk_full": "Free space on the disk of the run folder, or use a faster disk, and run again.",
     "uncertain_figure": "Give the client its own cores (--pin), or use --timestamps tap, and run again.",
     "host_lost": "See the incidents for what became of the host, and run again.",
+    "host_alone": "See the incidents for why the driver was lost, and run again.",
     "host_late": "Run again; see fastllmload doctor for what the host lacks.",
     "host_excluded": "Run again without the host before you quote a throughput.",
     "clock_unknown": "Check that UDP passes between the host and the driver, and run again.",

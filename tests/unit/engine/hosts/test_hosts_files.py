@@ -188,7 +188,7 @@ def test_a_host_writes_only_the_folders_of_its_own_workers(path: str, allowed: b
 @pytest.fixture
 def receiver(tmp_path: Path) -> Iterator[ReceiverProcess]:
     (tmp_path / "run").mkdir()
-    host = SimpleNamespace(first=0, count=1)
+    host = SimpleNamespace(number=0, first=0, count=1)
     group: Any = SimpleNamespace(key=KEY, hosts=[host], placement=SimpleNamespace(driver_address="127.0.0.1"))
     made = ReceiverProcess(group, tmp_path / "run")
     yield made

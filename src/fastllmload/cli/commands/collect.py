@@ -1,0 +1,36 @@
+"""`collect`: brings home what the hosts of a run have kept, and concludes the run with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from fastllmload.cli.group import current_redactor
+from fastllmload.cli.options.sources import from_command_line, parse_options
+
+
+@click.command("collect")
+@click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option(
+    "--ray", metavar="ADDRESS", help="The Ray cluster of the hosts, if it has another address now than during the run."
+)
+@click.option(
+    "--keep", is_flag=True, help="Leave the folders on the hosts; without it they are removed once all is here."
+)
+def collect(folder: Path, ray: str | None, keep: bool) -> int:
+    """Bring home what hosts of the run in folder RUN have kept, and measure and judge the run again with it.
+
+    Hosts keep their files when the driver died or lost them, or when files could not be copied. Exit code 2 when a host
+    cannot be reached; its files stay there, and the command may be repeated.
+    """
+    from fastllmload.engine.collect import collect as collected
+    from fastllmload.report.terminal.view import make_ui
+
+    address = parse_options(from_command_line({"ray": ray})).get("hosts.address") if ray is not None else None
+    ui = make_ui("plain", sys.stdout, current_redactor())
+    try:
+        return collected(folder, None if address is None else str(address), keep, ui)
+    finally:
+        ui.close()
