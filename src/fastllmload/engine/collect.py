@@ -227,6 +227,8 @@ class Collection:
         manifest = self.folder.manifest
         driver_lost = manifest["status"] not in CONCLUDED
         self._reopen()
+        if driver_lost:
+            self._note("driver-lost", "the driver was lost before the run had ended: hosts ended by themselves")
         for number in sorted(self.arrived):
             self._replace(self.entries[number])
         if (self.path / WORKERS / MERGED).is_dir():
@@ -245,9 +247,6 @@ class Collection:
             manifest["disk_full"] = True
             self._note("disk-full" if write_failed else "disk-slow", not_written(write_failed, lost))
         if driver_lost:
-            self._note(
-                "driver-lost", "the driver was lost before the run had ended: hosts stopped sending by themselves"
-            )
             self._end_phase(manifest["phases"][-1])
         status = RunStatus(
             interrupted=manifest["status"] == "interrupted",

@@ -128,8 +128,8 @@ def merge_parts(
     tap = join_tap(folder / "workers", rows, events, first_event, hosts)
     if hosts:
         moved = np.zeros(len(rows), np.bool_)
-        for part, place in zip(parts, positions, strict=False):
-            moved[place] = part.merged
+        for files, place in zip(parts, positions, strict=False):
+            moved[place] = files.merged
         to_driver_clock(rows, events, hosts, read_clocks(folder, hosts), moved)
         mark_lost(rows, hosts)
         for each in planned:

@@ -280,7 +280,9 @@ def main() -> int:
     spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=ResponderSpec)
     with socket.socket(fileno=spec.socket) as sock:
         counts = respond(sock, spec.key, sys.stdin.fileno())
-    sys.stdout.buffer.write(msgspec.json.encode(counts))
+    with contextlib.suppress(BrokenPipeError):  # the driver was killed
+        sys.stdout.buffer.write(msgspec.json.encode(counts))
+        sys.stdout.buffer.flush()
     return 0
 
 
