@@ -182,7 +182,7 @@ class Stamps:
 class AmongHosts:
     """Figures of a run over many hosts; None: not known, or of a run of one.
 
-    Of one host: *lost* before the run ended, *alone* without its driver before that, *late* at time zero, *clock_unknown* and
+    Of one host: *lost* before the run ended, *alone* without its driver before that, *late* at time zero, *clock_unknown*,
     *clock_bound_us*; *ttft_distance*, *tpot_distance* and *slots_distance*: how far its median TTFT, its median time between
     content events and the use of its slots are from those of the middle host, as a share, 0 where it may be chance. Of all
     together: *excluded* hosts, and *clock_in_gaps*: the largest error of their clocks over the mean gap between arrivals.
