@@ -2,7 +2,8 @@
 
 Each replayed host has workers under load: with every beat CHANGED counters of each change, and once a second its
 histograms by the values of RECORDED. The driver runs a phase as in a run: samples of all workers four times a second,
-the live view once a second.
+the live view once a second. Its other process answers the clocks of the hosts, which compare them as agents do. CPU of both
+together is what has a target; `clock_bound_us` is the median bound of all hosts' clocks.
 
     python bench/driver_hosts.py [--hosts 100] [--workers 16] [--seconds 20]
 """
@@ -29,6 +30,7 @@ import numpy as np
 from fastllmload import __version__
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
+from fastllmload.engine.hosts.driver_clock import DriverClock
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.group import HostGroup
 from fastllmload.engine.hosts.link import LinkError, connect
@@ -52,6 +54,7 @@ from fastllmload.engine.phases import PhaseRun
 from fastllmload.engine.recording.live import Live
 from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.spec import PhaseSpec, WorkerSpec
+from fastllmload.records.host_clock import fit
 from fastllmload.records.samples import PROCESS, SampleLog
 
 BEAT_S = 0.25
@@ -74,6 +77,7 @@ class Replayed:
                 python="", memory_bytes=0,
             )
         )  # fmt: skip
+        self.clock = DriverClock(config)
         self.rng = rng
         self.start: StartWorkers | None = None
         self.until = 0.0
@@ -87,6 +91,7 @@ class Replayed:
             self.histograms = np.zeros((len(HISTOGRAMS), histogram.WORDS), np.int64)
             self.words, self.buckets = Reflected(self.counters.size), Growing(len(HISTOGRAMS))
             self.counters[:, k.W_STATE] = k.READY
+            self.clock.wait()
             self.link.send(WorkersStarted(tuple(range(message.count)), (None,) * message.count))
         elif isinstance(message, Control) and message.start_ns and not self.until:
             self.until = time.monotonic() + seconds
@@ -113,6 +118,7 @@ class Replayed:
                     values = self.rng.lognormal(np.log(median_ns), 0.6, count).astype(np.int64)
                     histogram.record_many(self.histograms[HISTOGRAMS.index(kind)], values)
                 histograms = self.buckets.increments(self.histograms.copy())
+                self.clock.shift_ns()
             if time.monotonic() > self.until:
                 self.counters[:, k.W_STATE], self.counters[:, k.W_PHASE_DONE] = k.PHASE_ENDED, 1
         figures = np.full((len(self.counters), len(PROCESS)), self.number * 10_000_000, "<i8").tobytes()
@@ -140,6 +146,12 @@ def replay(seconds: float) -> None:
             with contextlib.suppress(LinkError):  # the driver has closed it: the next turn finds that
                 agent.beat()
                 agent.link.flush()
+    bounds = []
+    for agent in agents:
+        agent.clock.close()
+        exchanges = agent.clock.exchanges()
+        bounds += fit(exchanges).bound_ns(exchanges[:, 0]).tolist()
+    print(json.dumps(bounds))
 
 
 class ReplayPlacement:
@@ -148,6 +160,7 @@ class ReplayPlacement:
     def __init__(self, hosts: int, seconds: float) -> None:
         self._hosts, self._seconds = hosts, seconds
         self._processes: list[subprocess.Popen[bytes]] = []
+        self.bounds_ns: list[int] = []
 
     def hosts(self) -> list[Any]:
         return [SimpleNamespace(name=f"replayed-{number}", address="127.0.0.1") for number in range(self._hosts)]
@@ -156,8 +169,9 @@ class ReplayPlacement:
         for first in range(PROCESSES):
             lines = b"".join(msgspec.json.encode(config) + b"\n" for config in configs[first::PROCESSES])
             process = subprocess.Popen(
-                [sys.executable, __file__, "--replay", str(self._seconds)], stdin=subprocess.PIPE
-            )
+                [sys.executable, __file__, "--replay", str(self._seconds)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
             assert process.stdin is not None
             process.stdin.write(lines)
             process.stdin.close()
@@ -167,7 +181,7 @@ class ReplayPlacement:
 
     def close(self) -> None:
         for process in self._processes:
-            process.wait()
+            self.bounds_ns += json.loads(process.communicate()[0])
 
 
 class SecondlyView:
@@ -190,9 +204,14 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
+def ran_s(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 def measure(hosts: int, workers: int, seconds: float, folder: Path) -> dict[str, float]:
     before_mb = resident_mb()
-    group = HostGroup(cast(Any, ReplayPlacement(hosts, seconds)))
+    placement = ReplayPlacement(hosts, seconds)
+    group = HostGroup(cast(Any, placement))
     phase = PhaseSpec(number=0, name="measure", phase_code=1, plan_dir="plan", mode="open")
     specs = [
         WorkerSpec(
@@ -207,15 +226,16 @@ def measure(hosts: int, workers: int, seconds: float, folder: Path) -> dict[str,
         fleet = HostFleet.start(group, specs, folder)
         log = SampleLog(folder / "samples.npy")
         plan: Any = SimpleNamespace(requests=1, cycles=False, duration_s=None, t_sched=None, concurrency=None)
-        used: list[float] = []
+        used: list[tuple[float, float]] = []
         with Interrupts() as interrupts:
             run = PhaseRun(
                 fleet=fleet, spec=phase, plan=plan, live=Live(fleet, log, None), ui=cast(Any, SecondlyView()),
                 interrupts=interrupts, asked_rate=1.0, own_grace=False, died=lambda member: None, ready=fleet.begin_watch,
-                check=lambda: bool(fleet.update()), started=lambda at: used.append(time.process_time()),
+                check=lambda: bool(fleet.update()),
+                started=lambda at: used.append((time.process_time(), ran_s(group.responder.pid))),
             )  # fmt: skip
             run.run()
-        cpu_s, elapsed_s = time.process_time() - used[0], seconds
+        driver_s, clocks_s = time.process_time() - used[0][0], ran_s(group.responder.pid) - used[0][1]
         memory_mb = resident_mb() - before_mb
         fleet.stop(1.0)
         fleet.finish(folder)
@@ -227,7 +247,10 @@ def measure(hosts: int, workers: int, seconds: float, folder: Path) -> dict[str,
         "hosts": hosts,
         "workers": workers,
         "lost": lost,
-        "cpu_ms_per_host_s": round(cpu_s * 1e3 / hosts / elapsed_s, 4),
+        "driver_ms_per_host_s": round(driver_s * 1e3 / hosts / seconds, 4),
+        "clocks_ms_per_host_s": round(clocks_s * 1e3 / hosts / seconds, 4),
+        "cpu_ms_per_host_s": round((driver_s + clocks_s) * 1e3 / hosts / seconds, 4),
+        "clock_bound_us": round(float(np.median(placement.bounds_ns)) / 1e3, 1),
         "memory_mb_per_host": round(memory_mb / hosts, 3),
     }
 

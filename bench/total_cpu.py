@@ -37,6 +37,10 @@ ROLES = {
     "recording.row_writer": "rows",
     "recording.tap_reader": "tap",
     "fastllmload.telemetry": "telemetry",
+    "hosts.agent": "agent",
+    "hosts.sender": "sender",
+    "hosts.receiver": "receiver",
+    "hosts.clock": "clocks",
 }
 
 

@@ -145,6 +145,7 @@ def test_doctor_checks_each_host(cluster: RayHosts) -> None:
     assert sorted(line.split()[0] for line in lines[:3]) == cluster.addresses
     checks = {line[:20].strip(): line[20:].split() for line in lines[5 : lines.index("", 4)]}
     assert checks["software"] == checks["compiled modules"] == checks["access to Ray"] == ["3"]
+    assert "driver's clock" in checks
     assert {"open files", "local ports", "cores", "packet ring", "priority of agents"} <= checks.keys()
     assert lines[-1].endswith("checks on 3 hosts")
 

@@ -12,7 +12,7 @@ import numpy as np
 from fastllmload._ext.measure import tokenline
 from fastllmload.arrays import Mask, Rows
 from fastllmload.certificate.error_bounds import gap_errors
-from fastllmload.certificate.evidence import MeasuredWindow, Times
+from fastllmload.certificate.evidence import AmongHosts, MeasuredWindow, Times
 from fastllmload.certificate.hosts import evidence_of_host, judged_alone
 from fastllmload.certificate.judge import judge_evidence
 from fastllmload.certificate.per_second import events_of
@@ -43,15 +43,15 @@ from fastllmload.statistics.order_statistics import pieces
 
 
 def summarize(
-    run: Run, host: HostEntry, window: Window | None, unread: Times, distance: float | None
+    run: Run, host: HostEntry, window: Window | None, unread: Times, distances: AmongHosts
 ) -> tuple[Rows, HostSummary]:
     """`event_totals.npy` and the summary of *run*, which has the requests of *host* only.
 
-    *window*, *unread* (intervals in which any worker did not read) and *distance* (of the host's TTFT) are those of the
-    run of all hosts.
+    *window*, *unread* (intervals in which any worker did not read) and *distances* (of the host from the others) are those
+    of the run of all hosts.
     """
     alone = judged_alone(run, host)
-    evidence = evidence_of_host(from_run(alone, host), host, distance)
+    evidence = evidence_of_host(from_run(alone, host), host, distances)
     chosen, tokens = populations(run, window), count_tokens(run)
     times = token_times(run, chosen.submitted, tokens)
     readers = readers_of(run.document.config.output)

@@ -82,7 +82,8 @@ def evidence_of_host(evidence: CertificateEvidence, host: HostEntry, distances: 
         clock_unknown=int(host.clock is None and len(evidence.sends.all_dispatch) > 0),
         clock_bound_us=None if bound is None else bound / 1e3,
     )
-    return with_fields(evidence, among_hosts=among)
+    stamps = with_fields(evidence.stamps, requested=host.timestamps or evidence.stamps.requested)
+    return with_fields(evidence, among_hosts=among, stamps=stamps)
 
 
 def evidence_of_run(evidence: CertificateEvidence, run: Run) -> CertificateEvidence:

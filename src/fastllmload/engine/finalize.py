@@ -63,6 +63,7 @@ def finalize(
     from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
     from fastllmload.records.run import hosts_of, load
+    from fastllmload.records.tap_times import Taps, add_taps
     from fastllmload.report.documents.forms import write_reports
     from fastllmload.telemetry.summary import added
 
@@ -74,10 +75,13 @@ def finalize(
         folder.manifest["hosts"] = values(hosts)
         folder.manifest["incidents"] += [coded("host-file-cut", each) for each in incomplete(folder.path, hosts)]
         join_watches(folder.path, hosts, read_clocks(folder.path, hosts))
+        if len(sources := {host.timestamps for host in hosts}) == 1:  # of `auto`
+            folder.manifest["config"]["client"]["timestamps"] = sources.pop()
     planned = planned_phases(folder.manifest["phases"], phases)
+    taps: Taps = {}
     try:
         if ask is None:
-            merge_workers(folder.path, planned, tap=folder.manifest.get("tap"), hosts=hosts)
+            merge_workers(folder.path, planned, taps=taps, hosts=hosts)
         else:
             gather(folder, planned, run_status, ask)
     except HostLimitError as problem:
@@ -85,6 +89,7 @@ def finalize(
         folder.manifest["incidents"].append(str(problem))
         for part in folder.path.glob("*.part"):
             part.unlink()
+    add_taps(folder.manifest, taps)
     folder.manifest["disk_full"] = run_status.disk_full
     folder.manifest["files"] = inventory(folder.path)
     run = replace(load(folder.path), manifest=folder.manifest, incomplete=run_status.status != DONE)

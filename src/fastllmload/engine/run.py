@@ -27,7 +27,7 @@ from fastllmload.engine.preflight.check import Preflight, preflight
 from fastllmload.engine.public_settings import blank, public, redactor
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.prometheus import serving
-from fastllmload.engine.recording.tap import TapProcess, open_tap
+from fastllmload.engine.recording.tap import TapProcess, open_tap, stamp_source
 from fastllmload.engine.recording.telemetry import TelemetryDiscovery, TelemetryProcess, TelemetryTargets
 from fastllmload.engine.recording.totals import Totals
 from fastllmload.engine.run_controller import RunController
@@ -235,8 +235,11 @@ class RunSession:
         run_id = secrets.token_hex(4)
         worker_phases = phase_specs(load, phases, wanted, workers)
         tap = self._open_tap(client, found, wanted, workers)
-        client = msgspec.structs.replace(client, timestamps=stamp_source(client.timestamps, found, tap is not None))
-        settings = msgspec.structs.replace(settings, client=client)
+        if self.group is None:  # each agent decides for its host
+            client = msgspec.structs.replace(
+                client, timestamps=source_of_stamps(client.timestamps, found, tap is not None)
+            )
+            settings = msgspec.structs.replace(settings, client=client)
         specs = worker_specs(settings, found, self.folder, worker_phases, workers, run_id, self.redact.known)
         try:
             self._begin(settings, found, plans, run_id, workers, telemetry)
@@ -274,14 +277,14 @@ class RunSession:
         counts = sizing.workers_by_host(client, plan, wanted, stored_ceiling(), self.group.cores())
         for host, count in zip(limits_of, counts, strict=True):
             check(wanted=sizing.part_of(wanted, count / sum(counts)), workers=count, host=host)
-        self.group.assign(counts)
+        self.group.assign(counts, wanted.events_per_s)
         return sum(counts)
 
     def _open_tap(self, client: Client, found: Preflight, wanted: sizing.Demand, workers: int) -> TapProcess | None:
         if self.group is None:
-            return open_tap(client, found.targets, wanted, workers, own_cores())
+            return open_tap(client, found.targets, wanted.events_per_s, workers, own_cores())
         if client.timestamps == "tap":
-            raise HostLimitError("tap-unavailable", "--timestamps tap: a run from several hosts has no packet ring")
+            self.group.refuse_without_ring()
         return None
 
     def _start_on_hosts(self, specs: Sequence[WorkerSpec]) -> HostFleet:
@@ -369,9 +372,9 @@ def own_cores() -> int:
     return max(1, int(probe.cores()))
 
 
-def stamp_source(asked: str, found: Preflight, tapped: bool) -> str:
+def source_of_stamps(asked: str, found: Preflight, tapped: bool) -> str:
     """The source of stamps: packet ring, else the kernel (not for Unix sockets), else user space. *asked*: --timestamps."""
-    source = "tap" if tapped else "kernel" if asked == "auto" else asked
+    source = stamp_source(asked, tapped)
     if source == "kernel" and all(t.family == "unix" for t in found.targets):
         found.notes.append(
             coded("kernel-stamps-missing", "no kernel receive stamps on these connections: user-space stamps are used")

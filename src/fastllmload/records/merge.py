@@ -25,7 +25,7 @@ from fastllmload.records.event_totals import TOTAL, TOTALS, map_records, summary
 from fastllmload.records.hosts import LOST, HostEntries, mark_lost, of_lost, positions, read_clocks, to_driver_clock
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.scratch import room
-from fastllmload.records.tap_times import join_tap
+from fastllmload.records.tap_times import Taps, join_tap, remove_segments
 from fastllmload.records.worker_files import Bytes, Rows, WorkerFiles, as_bytes, open_rows, read_workers
 
 Numbers = npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ class PlannedPhase:
 class Merged:
     """Rows; events by row: `first_event[r]:first_event[r + 1]`; text with merged row numbers.
 
-    *damage*: by name of a file that was cut or changed after the run, a sentence. *tap*: the result of joining its segments.
+    *damage*: by name of a file that was cut or changed after the run, a sentence. *taps*: the results of joining segments.
     """
 
     rows: Rows
@@ -56,7 +56,7 @@ class Merged:
     first_event: Numbers
     text: Bytes
     damage: dict[str, str] = field(default_factory=dict)
-    tap: dict[str, Any] | None = None
+    taps: Taps = field(default_factory=dict)
 
 
 def not_sent_rows(
@@ -125,10 +125,10 @@ def merge_parts(
     for part, place in zip(row_parts, places, strict=True):
         rows[place] = part
     events, first_event = merge_events(parts, places, len(rows), allocate)
-    tap = join_tap(folder / "workers", rows, events, first_event, hosts)
+    taps = join_tap(folder / "workers", rows, events, first_event, hosts)
     if hosts:
         moved = np.zeros(len(rows), np.bool_)
-        for files, place in zip(parts, positions, strict=False):
+        for files, place in zip(parts, places, strict=False):
             moved[place] = files.merged
         to_driver_clock(rows, events, hosts, read_clocks(folder, hosts), moved)
         mark_lost(rows, hosts)
@@ -136,7 +136,7 @@ def merge_parts(
             keep_schedule(rows, each)
     regroup.describe_stamps(as_bytes(rows), as_bytes(events), first_event)
     damage = {name: problem for part in parts for name, problem in part.damage.items()}
-    return Merged(rows, events, first_event, merge_text(parts, places, allocate), damage, tap)
+    return Merged(rows, events, first_event, merge_text(parts, places, allocate), damage, taps)
 
 
 def merge_events(
@@ -200,20 +200,20 @@ def mapped_file(directory: Path, name: str, size: int) -> Bytes:
 def merge_workers(
     directory: str | os.PathLike[str],
     planned: Sequence[PlannedPhase] = (),
-    tap: dict[str, Any] | None = None,
+    taps: Taps | None = None,
     hosts: HostEntries = (),
 ) -> tuple[int, int]:
     """Merge the worker files of a run folder into it and remove them; returns the numbers of rows and events.
 
-    *planned* phases get a `not_sent` row for each request that was never dispatched; *tap* receives the result of joining
-    its segments; *hosts*: of a run over many. RunFolderError for files that cannot be read, HostLimitError for a full disk.
+    *planned* phases get a `not_sent` row for each request that was never dispatched; *taps* receives the results of joining
+    segments; *hosts*: of a run over many. RunFolderError for files that cannot be read, HostLimitError for a full disk.
     """
     folder = Path(directory)
     merged = merge_parts(folder, planned, lambda name, size: mapped_file(folder, name, size), hosts)
     counts = len(merged.rows), len(merged.events)
     with_text = len(merged.text) > 0
-    if tap is not None and merged.tap is not None:
-        tap.update(merged.tap)
+    if taps is not None:
+        taps.update(merged.taps)
     del merged
     if with_text:
         unfinished(folder, "text.bin").replace(folder / "text.bin")
@@ -223,6 +223,7 @@ def merge_workers(
     for name in ("tokens.npy", "requests.npy"):
         unfinished(folder, name).replace(folder / name)
     shutil.rmtree(folder / "workers")
+    remove_segments(folder, hosts)
     return counts
 
 

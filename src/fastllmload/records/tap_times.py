@@ -1,12 +1,12 @@
 """Joins the packet ring's segments (`workers/tap.bin`, `workers/tap.json`) to merged rows and events.
 
-Of a run over many hosts, each host has both files in `hosts/<h>/`: its segments are joined to the rows of its workers, in
-its own clock.
+Of a run over many hosts, each host has both files in `hosts/<h>/` until its segments are joined to the rows of its workers,
+in its own clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,14 @@ SEGMENTS, WATCHED = "tap.bin", "tap.json"
 NONE = -1
 AT_ONCE = 1 << 20  # segments
 
+SUMMED = (
+    "ring_bytes", "segments", "payload_bytes", "drops", "freezes", "clock_steps", "unwritten", "foreign", "cpu_s",
+    "events", "joined", "narrowed", "before_bracket", "requests_timed", "retransmitted", "out_of_order", "gaps",
+    "other_connections",
+)  # fmt: skip
+
 Numbers = npt.NDArray[np.int64]
+Taps = dict[int | None, dict[str, Any]]  # the join's part of `tap` in run.json: by host, and of all together as None
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,19 +61,49 @@ class Joined:
     difference: Numbers
 
 
-def join_tap(
-    folder: Path, rows: Rows, events: Rows, first_event: Numbers, hosts: HostEntries = ()
-) -> dict[str, Any] | None:
-    """Set the times of *rows* and *events* from the segments in *folder*, `workers` of a run; returns the join's part of
-    `tap` in run.json, None without a tap. RunFolderError for contradictions.
+def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers, hosts: HostEntries = ()) -> Taps:
+    """Set the times of *rows* and *events* from the segments in *folder*, `workers` of a run, or of its *hosts*; {} without
+    a tap. RunFolderError for contradictions.
     """
     at = positions(hosts, rows["worker"])
-    places = [(host_folder(folder.parent, host), at == position) for position, host in enumerate(hosts)] or [
-        (folder, np.ones(len(rows), np.bool_))
-    ]
-    found = [join_segments(place, rows, events, first_event, mine) for place, mine in places]
-    parts = [each for each in found if each is not None]
-    return described(parts) if parts else None
+    places: list[tuple[int | None, Path, Mask]] = [
+        (host.host, host_folder(folder.parent, host), at == position) for position, host in enumerate(hosts)
+    ] or [(None, folder, np.ones(len(rows), np.bool_))]
+    found = {number: join_segments(place, rows, events, first_event, mine) for number, place, mine in places}
+    parts = {number: part for number, part in found.items() if part is not None}
+    each = {number: described([part]) for number, part in parts.items()}
+    return {None: described([*parts.values()]), **each} if parts else {}
+
+
+def add_taps(manifest: dict[str, Any], found: Taps) -> None:
+    """Complete `tap` of run.json, and of each of its hosts, with what was *found* when segments were joined."""
+    hosts = [host for host in manifest.get("hosts") or () if host["tap"] is not None or host["host"] in found]
+    for host in hosts:
+        host["tap"] = {**(host["tap"] or {}), **found.get(host["host"], {})}
+    if hosts:
+        manifest["tap"] = seen([host["tap"] for host in hosts])
+    if manifest.get("tap") is not None:
+        manifest["tap"].update(found.get(None, {}))
+
+
+def seen(taps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What several hosts have in `documents.run.Tap`, together; how far stamps are apart cannot be added."""
+    given = {name: [tap[name] for tap in taps if tap.get(name) is not None] for name in SUMMED}
+    found: dict[str, Any] = {name: sum(numbers) for name, numbers in given.items() if numbers}
+    for name in ("other_frames", "unmatched"):
+        counts = [tap.get(name) or {} for tap in taps]
+        kinds = dict.fromkeys(kind for each in counts for kind in each)
+        found[name] = {kind: sum(each.get(kind, 0) for each in counts) for kind in kinds}
+    if found.get("events"):
+        found["matched_share"] = (found.get("joined", 0) + found.get("narrowed", 0)) / found["events"]
+    return found
+
+
+def remove_segments(folder: Path, hosts: HostEntries) -> None:
+    """Remove the segments of *hosts* in the run folder *folder*: they have been joined."""
+    for place in (host_folder(folder, host) for host in hosts):
+        for name in (SEGMENTS, WATCHED):
+            (place / name).unlink(missing_ok=True)
 
 
 def join_segments(folder: Path, rows: Rows, events: Rows, first_event: Numbers, mine: Mask) -> Joined | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 from refusals import raises_code
 
 from fastllmload.cli.commands import doctor
 from fastllmload.cli.commands.doctor import BAD, GOOD, UNKNOWN, WARN, HostFinding
+from fastllmload.engine.hosts import clock
 from fastllmload.engine.hosts.host_actor import HostFacts
+from fastllmload.engine.hosts.messages import AgentConfig
 from fastllmload.engine.recording import tap
 from fastllmload.host import limits, probe
 from fastllmload.host.limits import FileLimit
@@ -25,6 +28,35 @@ def test_this_host_is_examined_whole(tmp_path, monkeypatch):
         assert finding.verdict in (GOOD, WARN, BAD, UNKNOWN)
         assert (finding.fix != "") == (finding.verdict in (WARN, BAD)), finding
     assert not (tmp_path / "runs").exists()
+
+
+class OneHost:
+    """In the place of a placement: one host, which is this one."""
+
+    driver_address = "127.0.0.1"
+
+    def everywhere(self, function, argument, kind):
+        return [function(argument)]
+
+
+def test_the_clock_of_a_host_is_compared_with_the_drivers(monkeypatch):
+    monkeypatch.setattr(doctor, "CLOCK_S", 0.3)
+    monkeypatch.setattr(doctor, "WIDE_US", 1e9)
+    (found,) = doctor.examine_clocks(OneHost())
+    assert (found.name, found.verdict) == ("driver's clock", GOOD), found
+    monkeypatch.setattr(doctor, "WIDE_US", 0.0)
+    (found,) = doctor.examine_clocks(OneHost())
+    assert found.verdict == WARN and found.fix
+
+
+def test_a_driver_that_answers_no_datagram_is_bad(monkeypatch):
+    monkeypatch.setattr(doctor, "CLOCK_S", 0.0)
+    monkeypatch.setattr(doctor, "ANSWERED_S", 0.1)
+    with clock.bound("127.0.0.1", 0) as silent:
+        port = silent.getsockname()[1]
+        asked = AgentConfig(address="127.0.0.1", tcp_port=0, udp_port=port, key="00" * 32, host=0)
+        found = doctor.driver_clock(msgspec.json.encode(asked).decode())
+    assert found.verdict == BAD and str(port) in found.text and found.fix
 
 
 def test_print_says_what_to_change_and_the_code():

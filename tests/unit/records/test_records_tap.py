@@ -15,7 +15,7 @@ from fastllmload._ext.tap.segment import segment_dtype
 from fastllmload.documents.run import HostEntry
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.tap_times import SEGMENTS, WATCHED, Watched, join_tap, write_watched
+from fastllmload.records.tap_times import SEGMENTS, WATCHED, Watched, add_taps, join_tap, write_watched
 
 SENT, SYN, FIN, RST, UNSURE, LOST = 1, 2, 4, 8, 16, 32
 MS, US = 1_000_000, 1_000
@@ -95,8 +95,7 @@ class Wire:
         first = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(np.bincount(events["row"], minlength=len(rows)), out=first[1:])
         self.write(folder, remote, tls)
-        told = join_tap(folder, rows, events, first)
-        assert told is not None
+        told = join_tap(folder, rows, events, first)[None]
         assert told["joined"] + told["narrowed"] + sum(told["unmatched"].values()) == len(events)
         return Joined(rows, events, told)
 
@@ -472,10 +471,10 @@ def test_an_encrypted_bracket_in_which_the_ring_lost_frames_stays(tmp_path: Path
 def test_without_files_nothing_is_joined_and_wrong_files_are_reported(tmp_path: Path) -> None:
     rows, events = np.zeros(1, layout.REQUEST), np.zeros(0, layout.EVENT)
     first = np.zeros(2, np.int64)
-    assert join_tap(tmp_path, rows, events, first) is None
+    assert join_tap(tmp_path, rows, events, first) == {}
     (tmp_path / SEGMENTS).write_bytes(b"")
     write_watched(tmp_path, Watched(remote=(0,), tls=(False,)))
-    assert join_tap(tmp_path, rows, events, first)["events"] == 0  # type: ignore[index]
+    assert join_tap(tmp_path, rows, events, first)[None]["events"] == 0
     for text in ("{", "[]", '{"remote": [0], "tls": []}', '{"remote": [99999999], "tls": [false]}'):
         (tmp_path / WATCHED).write_text(text)
         with pytest.raises(RunFolderError, match=WATCHED):
@@ -497,12 +496,33 @@ def test_segments_of_each_host_are_joined_to_its_own_rows(tmp_path: Path) -> Non
         wire.write(tmp_path / "hosts" / str(number))
     hosts = [HostEntry(host=number, workers=(number,)) for number in range(2)]
     told = join_tap(tmp_path / "workers", rows, events, np.array([0, 4, 8]), hosts)
-    assert told is not None and (told["events"], told["joined"], told["requests_timed"]) == (8, 8, 2)
+    counts = {number: (each["events"], each["joined"], each["requests_timed"]) for number, each in told.items()}
+    assert counts == {None: (8, 8, 2), 0: (4, 4, 1), 1: (4, 4, 1)}
     assert events["t_ns"].tolist() == [*alone[0].events["t_ns"], *alone[1].events["t_ns"]]
     assert rows["t_wire"].tolist() == [int(one.rows["t_wire"][0]) for one in alone]
     (tmp_path / "hosts" / "1" / WATCHED).unlink()
     rest = join_tap(tmp_path / "workers", rows, events, np.array([0, 4, 8]), hosts)
-    assert rest is not None and rest["events"] == 4
+    assert {number: each["events"] for number, each in rest.items()} == {None: 4, 0: 4}
+
+
+def test_the_tap_of_a_run_has_the_sums_of_its_hosts() -> None:
+    """Of a host that was lost there is only what was joined; a host without a ring has none."""
+    rings = [
+        {"interface": None, "segments": 40, "drops": 1, "other_frames": {"cut": 2}, "events": None},
+        {"interface": "lo", "segments": 10, "drops": 0, "other_frames": {"cut": 1, "bad": 4}, "events": None},
+    ]
+    manifest = {"hosts": [{"host": 0, "tap": rings[0]}, {"host": 2, "tap": None}, {"host": 5, "tap": None}]}
+    manifest["hosts"].append({"host": 7, "tap": rings[1]})
+    add_taps(manifest, {None: {"events": 30}, 0: {"events": 20}, 2: {"events": 6}, 7: {"events": 4}})
+    assert [host["tap"] and host["tap"]["events"] for host in manifest["hosts"]] == [20, 6, None, 4]
+    frames = {"cut": 3, "bad": 4}
+    assert manifest["tap"] == {"segments": 50, "drops": 1, "other_frames": frames, "events": 30}  # type: ignore[comparison-overlap]
+    alone: dict[str, Any] = {"tap": {"segments": 3}}
+    add_taps(alone, {None: {"events": 2}})
+    assert alone == {"tap": {"segments": 3, "events": 2}}
+    untapped: dict[str, Any] = {}
+    add_taps(untapped, {})
+    assert untapped == {}
 
 
 def test_bytes_at_random_are_joined_or_not(tmp_path: Path) -> None:

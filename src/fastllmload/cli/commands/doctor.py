@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
+import msgspec
 
 from fastllmload.cli.options.sources import from_command_line, parse_options
 from fastllmload.errors import InputError
@@ -20,6 +23,7 @@ from fastllmload.settings import Hosts
 
 if TYPE_CHECKING:
     from fastllmload.engine.hosts.host_actor import HostFacts
+    from fastllmload.engine.hosts.placement import RayPlacement
 
 GOOD, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
 # Read without a system call
@@ -27,6 +31,8 @@ FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_coun
 ENOUGH_FILES, ENOUGH_PORTS, ENOUGH_BACKLOG = 4_096, 20_000, 1_024
 ENOUGH_MEMORY, ENOUGH_DISK, ENOUGH_SPEED = 1 << 30, 2 << 30, 50e6
 LATE_US, VERY_LATE_US = 500.0, 5_000.0
+CLOCK_S, ANSWERED_S = 3.0, 5.0  # of exchanges; for the first one
+WIDE_US, FAST_PPM = 1_000.0, 100.0  # `clock_bound` in certificate/criteria.py; two quartz clocks without NTP
 
 
 @dataclass(frozen=True)
@@ -68,13 +74,32 @@ def examine_hosts(wanted: Hosts, runs: Path | None) -> tuple[list[HostFacts], li
     placement = inspect(wanted)
     try:
         hosts = placement.hosts()
+        clocks = examine_clocks(placement)
         findings = placement.everywhere(examine_agents, None if runs is None else str(runs), list[HostFinding])
     finally:
         placement.close()
     own = facts_here("", "this host")
     return hosts, [
-        [software(own, host), priority(host), ray_access(), *found] for host, found in zip(hosts, findings, strict=True)
+        [software(own, host), priority(host), ray_access(), clock, *found]
+        for host, clock, found in zip(hosts, clocks, findings, strict=True)
     ]
+
+
+def examine_clocks(placement: RayPlacement) -> list[HostFinding]:
+    """Compare the clocks of all hosts with this one's at once, as a run does. The key is of these exchanges alone."""
+    from fastllmload.engine.hosts.clock import ClockResponder
+    from fastllmload.engine.hosts.messages import AgentConfig
+    from fastllmload.engine.workers.fleet import environment
+
+    key = secrets.token_bytes(32)
+    responder = ClockResponder(key, environment(), placement.driver_address)
+    try:
+        asked = AgentConfig(
+            address=placement.driver_address, tcp_port=0, udp_port=responder.port, key=key.hex(), host=0
+        )
+        return placement.everywhere(driver_clock, msgspec.json.encode(asked).decode(), HostFinding)
+    finally:
+        responder.stop()
 
 
 def examine_agents(runs: str | None) -> list[HostFinding]:
@@ -159,6 +184,37 @@ def ray_access() -> HostFinding:
     mode = os.environ.get("RAY_AUTH_MODE", "not set")
     fix = "export RAY_AUTH_MODE=token and one RAY_AUTH_TOKEN on all hosts: who reaches this Ray can run programs there"
     return judged("access to Ray", f"RAY_AUTH_MODE is {mode}", mode != "token", fix)
+
+
+def driver_clock(asked: str | None) -> HostFinding:
+    """Compare this host's clock with that of the driver, at the address in *asked*, an AgentConfig as JSON."""
+    from fastllmload.engine.hosts.clock import ClockExchanger
+    from fastllmload.engine.hosts.messages import AgentConfig
+    from fastllmload.records.host_clock import fit
+
+    driver = msgspec.json.decode(asked or "", type=AgentConfig)
+    where = f"{driver.address}, UDP port {driver.udp_port}"
+    try:
+        exchanger = ClockExchanger((driver.address, driver.udp_port), bytes.fromhex(driver.key), secrets.randbits(32))
+        exchanger.start()
+        until = time.monotonic() + ANSWERED_S
+        while not len(exchanger.exchanges()) and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(CLOCK_S)
+        exchanges = exchanger.stop()
+        clock = fit(exchanges)
+    except (OSError, ValueError):  # not sent, not answered, or not by a clock
+        fix = "let UDP from this host to any port of the driver's host pass"
+        return HostFinding("driver's clock", BAD, f"no datagram was answered by the driver at {where}", fix)
+    bound_us = sorted(clock.bound_ns(exchanges[:, 0]).tolist())[len(exchanges) // 2] / 1e3
+    middle = len(clock.rate) // 2
+    ppm, within_ppm = float(clock.rate[middle]) * 1e6, float(clock.half_rate[middle]) * 1e6
+    text = f"known within {bound_us:,.0f} us, {ppm:+.0f} ppm (within {within_ppm:.0f}), {len(exchanges)} exchanges"
+    if bound_us > WIDE_US:
+        fix = "a driver that is nearer to this host, or a quieter network: arrivals of two hosts cannot be compared closer"
+        return HostFinding("driver's clock", WARN, text, fix)
+    fix = "run chrony or another NTP client on this host and on the driver's: a run follows such a drift less closely"
+    return judged("driver's clock", text, abs(ppm) - within_ppm > FAST_PPM, fix)
 
 
 def open_files() -> HostFinding:

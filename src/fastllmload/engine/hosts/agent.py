@@ -58,6 +58,7 @@ from fastllmload.engine.hosts.messages import (
 )
 from fastllmload.engine.hosts.sender import SenderSpec
 from fastllmload.engine.hosts.summary import DOCUMENT, QUESTIONS, MergedHost, SummaryProcess, SummarySpec
+from fastllmload.engine.recording.tap import TapProcess, open_tap, refusal, stamp_source
 from fastllmload.engine.workers.affinity import check_pinned_cpus
 from fastllmload.engine.workers.fleet import LocalFleet, environment
 from fastllmload.engine.workers.spec import WorkerSpec
@@ -68,13 +69,15 @@ from fastllmload.records.event_totals import PART
 from fastllmload.records.hosts import CLOCK
 from fastllmload.records.integrity import EVENTS, TEXT
 from fastllmload.records.samples import SampleLog
+from fastllmload.records.tap_times import SEGMENTS, WATCHED
+from fastllmload.settings import Client
 
 SENDER = (sys.executable, "-m", "fastllmload.engine.hosts.sender")
 BEAT_S, POLL_S = 0.25, 0.02  # between beats; between checks of states while no clock runs
 WAITING_S = 1.0  # between beats before there are workers
 SILENT_NS = 60_000_000_000  # a worker without a heartbeat for this long hangs
 LOST_STOP_S, ENDING_S = 1.0, 10.0  # for workers after the loss of the driver; for the driver to close the link
-KEPT = (EVENTS, TEXT)  # files of workers that stay here with --collect summary
+KEPT = (EVENTS, TEXT, SEGMENTS, WATCHED)  # names of files that stay here with --collect summary
 LATE_NS = 5_000_000  # an instant of the start must be known this long before
 FOLLOW_S = 1.0  # between corrections of the schedule
 BYTES_PER_S = 32e6  # of files while the clock runs
@@ -92,6 +95,7 @@ class Agent:
         )
         self.own = folder / "hosts" / str(config.host)
         self.fleet: LocalFleet | None = None
+        self.tap: TapProcess | None = None
         self.first = self.files_port = 0
         self.keeps_events = False  # --collect summary
         self.summary: SummaryProcess | None = None
@@ -236,6 +240,7 @@ class Agent:
             self._meanwhile(self.clock.wait)
             self.own.mkdir(parents=True)
             self.record = write_record(self.folder, HostRecord(start.spec.run_id, self.config.host))
+            reader = self._start_tap(start)
             self.fleet = LocalFleet.start(specs)
         except (FastLLMLoadError, FileRefused, OSError) as problem:
             code = problem.code if isinstance(problem, FastLLMLoadError) else "host-unusable"
@@ -247,9 +252,21 @@ class Agent:
         self.log = SampleLog(self.own / "samples.npy")
         self._start_sender(self.folder, ("workers", "hosts"), start.files_port)
         assert self.sender is not None
-        cpus = self.isolation.enter_context(self.fleet.isolated(None, (self.sender.pid,), start.pinned))
+        cpus = self.isolation.enter_context(self.fleet.isolated(None, (self.sender.pid, reader), start.pinned))
         pids = tuple(member.pid for member in self.fleet.members)
-        self.link.send(WorkersStarted(pids, tuple(cpus.get(start.first + number) for number in range(start.count))))
+        own = tuple(cpus.get(start.first + number) for number in range(start.count))
+        self.link.send(WorkersStarted(pids, own, stamp_source(start.spec.timestamps, reader is not None)))
+
+    def _start_tap(self, start: StartWorkers) -> int | None:
+        """The process id of the reader of this host's packet ring; None without one. HostLimitError: it was asked for.
+
+        Segments go to the driver, which joins them to the rows; where events stay here, they stay with them.
+        """
+        client = Client(timestamps=start.spec.timestamps, transport=start.spec.transport, pin=start.pinned)
+        self.tap = open_tap(client, start.spec.targets, start.events_per_s, start.count, own_cores())
+        if self.tap is None:
+            return None
+        return self.tap.start(self.own)
 
     def _start_sender(self, folder: Path, parts: tuple[str, ...], port: int) -> None:
         spec = SenderSpec(
@@ -300,6 +317,7 @@ class Agent:
     def _finish(self, fleet: LocalFleet) -> None:
         """Complete the files, send them, and report the end. The folder is removed when the driver has all of it."""
         self._meanwhile(lambda: fleet.stop(0.0))
+        tap = self._stop_tap()
         self.isolation.close()
         self.clock.save(self.own / CLOCK)
         self._follow_due = math.inf  # what is saved stays: rows are moved into the driver's clock by it
@@ -313,7 +331,7 @@ class Agent:
             self._meanwhile(lambda: found.update(fleet.finish(self.own)))
         except OSError as error:
             unwritten = f"files cannot be completed: {(error.strerror or str(error)).lower()}"
-        finished = finished_of(fleet, found)
+        finished = finished_of(fleet, found, tap)
         if unwritten is None:
             write_finished(self.own, finished)
         problem = self._send_rest() or unwritten
@@ -323,9 +341,10 @@ class Agent:
         kept = str(self.folder) if problem is not None or self.keeps_events else None
         self.link.send(
             msgspec.structs.replace(
-                finished, kept=kept, problem=problem, events=merged.events, last_event_ns=merged.last_event_ns
+                finished, kept=kept, problem=problem, events=merged.events, last_event_ns=merged.last_event_ns,
+                tap=None if tap is None else {**tap, **merged.tap},
             )
-        )
+        )  # fmt: skip
         if kept is None:
             shutil.rmtree(self.folder, ignore_errors=True)
         if self.summary is None:
@@ -364,6 +383,18 @@ class Agent:
     def _send_summary(self) -> str | None:
         self._start_sender(self.folder, (f"hosts/{self.config.host}/{PART}",), self.files_port)
         return self._send_rest()
+
+    def _stop_tap(self) -> dict[str, object] | None:
+        """Let the rest of the packet ring be written; what it saw, None without one."""
+        tap, self.tap = self.tap, None
+        if tap is None:
+            return None
+        problems: list[str | None] = []
+        self._meanwhile(lambda: problems.append(tap.stop()))
+        for problem in problems:
+            if problem is not None:
+                self.link.send(Incident("tap-ended", problem))
+        return tap.facts
 
     def _send_rest(self) -> str | None:
         """Let the sender send what is left; a clause when not all of it is at the driver."""
@@ -414,9 +445,12 @@ class Agent:
             self.sender.communicate()
         if self.fleet is not None:
             self.fleet.stop(LOST_STOP_S)
+        if self.tap is not None:
+            self.tap.stop()
+        if self.fleet is not None:
             self.clock.save(self.own / CLOCK)
             found = self.fleet.finish(self.own)
-            write_finished(self.own, finished_of(self.fleet, found))
+            write_finished(self.own, finished_of(self.fleet, found, None if self.tap is None else self.tap.facts))
         self.isolation.close()
         if self.log is not None:
             self.log.close()
@@ -444,12 +478,13 @@ def own_specs(start: StartWorkers, folder: Path) -> list[WorkerSpec]:
     ]
 
 
-def finished_of(fleet: LocalFleet, found: dict[str, object]) -> Finished:
-    """The last report about *fleet*; *found*: what its `finish` returned."""
+def finished_of(fleet: LocalFleet, found: dict[str, object], tap: dict[str, object] | None) -> Finished:
+    """The last report about *fleet*; *found*: what its `finish` returned; *tap*: what the packet ring saw."""
     watch = found.get("watch")
     return Finished(
-        missing=dict(fleet.missing), write_failed=fleet.write_failed, watch=watch if isinstance(watch, dict) else None
-    )
+        missing=dict(fleet.missing), write_failed=fleet.write_failed, watch=watch if isinstance(watch, dict) else None,
+        tap=tap,
+    )  # fmt: skip
 
 
 def verify_plans(spec: WorkerSpec) -> None:
@@ -460,10 +495,14 @@ def verify_plans(spec: WorkerSpec) -> None:
 def facts(folder: Path) -> AgentFacts:
     return AgentFacts(
         name=platform.node(), version=__version__, pid=os.getpid(), folder=str(folder),
-        cores=max(1, int(probe.cores())), ports=limits.port_capacity(), files=limits.file_limit().hard,
+        cores=own_cores(), ports=limits.port_capacity(), files=limits.file_limit().hard,
         cpu=cpu_model() or "", kernel=platform.release(), python=platform.python_version(),
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), no_ring=refusal(),
     )  # fmt: skip
+
+
+def own_cores() -> int:
+    return max(1, int(probe.cores()))
 
 
 def main() -> int:

@@ -47,9 +47,9 @@ MAC_BYTES = 16
 SAME_WALL_NS = 20_000  # realtime minus monotonic is constant but for readings that were interrupted
 OLDEST_STAMP_NS = 1_000_000_000
 BURST, BURST_GAP_S = 32, 0.004
-RATE = 8.0  # per second
-RECENT = 100  # exchanges that `recent` gives: those of twelve seconds
-WAITING = 64  # requests whose replies are waited for; eight seconds at most
+RATE, KNOWN_RATE = 8.0, 2.0  # per second; once the clock is known
+RECENT = 100  # exchanges that `recent` gives: those of twelve seconds, or of fifty
+WAITING = 64  # requests whose replies are waited for
 RESPONDER = (sys.executable, "-m", "fastllmload.engine.hosts.clock")
 
 
@@ -198,13 +198,15 @@ def bound(address: str, port: int) -> socket.socket:
 
 
 class ClockExchanger:
-    """Exchanges with the responder at *address*, from a thread: BURST of them at once, then RATE per second.
+    """Exchanges with the responder at *address*, from a thread: BURST of them at once, then RATE per second, or KNOWN_RATE
+    while *known* is set.
 
     *host*: its number, *key*: of the run. *clock* is the host's, in ns.
     """
 
     def __init__(self, address: tuple[str, int], key: bytes, host: int, clock: Clock = time.monotonic_ns) -> None:
         self.counts = ExchangeCounts()
+        self.known = False
         self._key, self._host, self._clock = key, host, clock
         self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.connect(address)
@@ -239,7 +241,8 @@ class ClockExchanger:
             if time.monotonic() >= due:
                 self._ask()
                 asked += 1
-                due = max(due, time.monotonic()) + (BURST_GAP_S if asked < BURST else 1 / RATE)
+                gap_s = BURST_GAP_S if asked < BURST else 1 / (KNOWN_RATE if self.known else RATE)
+                due = max(due, time.monotonic()) + gap_s
             if select.select((self._socket,), (), (), max(0.0, due - time.monotonic()))[0]:
                 self._read()
 

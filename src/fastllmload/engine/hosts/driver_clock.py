@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from fastllmload.arrays import Numbers
 from fastllmload.engine.hosts.clock import ClockExchanger
 from fastllmload.engine.hosts.messages import AgentConfig
 from fastllmload.errors import HostLimitError
 from fastllmload.records.host_clock import ClockFit, fit
 
 KNOWN_S, AGAIN_S = 5.0, 0.02  # for the first exchange; until it is asked for again
+NEAR_NS = 25_000
 
 
 class DriverClock:
@@ -40,7 +42,9 @@ class DriverClock:
     def _update(self) -> bool:
         """Whether the driver's clock is known. Exchanges of which none was quick do not change what is known."""
         with contextlib.suppress(ValueError):
-            self._fit = fit(self._exchanger.recent())
+            recent = self._exchanger.recent()
+            self._fit = fit(recent)
+            self._exchanger.known = is_known(self._fit, recent)
         return self._fit is not None
 
     def start(self, driver_ns: int) -> int:
@@ -58,13 +62,26 @@ class DriverClock:
         here, there = self._zero
         return (now - here) - (int(self._fit.to_driver(now)) - there)
 
+    def exchanges(self) -> Numbers:
+        """All exchanges so far, int64[n, 4], as in clock.npy."""
+        return self._exchanger.exchanges()
+
     def save(self, path: Path) -> None:
         """Write all exchanges so far. A full disk keeps the file as it was."""
         part = path.with_suffix(".part")
         with contextlib.suppress(OSError):
             with part.open("wb") as file:
-                np.save(file, self._exchanger.exchanges())
+                np.save(file, self.exchanges())
             part.replace(path)
 
     def close(self) -> None:
         self._exchanger.stop()
+
+
+def is_known(clock: ClockFit, exchanges: Numbers) -> bool:
+    """Whether more exchanges than KNOWN_RATE per second would hardly reduce the bound of *clock*, their fit: at the newest
+    one it is at most NEAR_NS above what the quickest allows.
+    """
+    t1, t2, t3, t4 = exchanges.T
+    quickest = int(((t4 - t1) - (t3 - t2)).min())
+    return float(clock.half[-1]) <= quickest / 2 + NEAR_NS

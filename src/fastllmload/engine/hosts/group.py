@@ -71,6 +71,7 @@ class RemoteHost:
     facts: AgentFacts | None = None
     first: int = 0  # of its workers
     count: int = 0
+    events_per_s: float = 0.0  # that they expect
     started: WorkersStarted | None = None
     finished: Finished | None = None
     lost: str | None = None
@@ -149,11 +150,22 @@ class HostGroup:
             if host.facts is not None
         ]
 
-    def assign(self, counts: Sequence[int]) -> None:
-        """Give each host its number of workers."""
+    def refuse_without_ring(self) -> None:
+        """HostLimitError, after `gather`, where a host cannot open a packet socket."""
+        refused: dict[str, list[str]] = {}
+        for host in self.hosts:
+            if host.facts is not None and host.facts.no_ring is not None:
+                refused.setdefault(host.facts.no_ring, []).append(host.title)
+        if refused:
+            named = "; ".join(f"{', '.join(titles)}: {why}" for why, titles in refused.items())
+            raise HostLimitError("tap-unavailable", f"--timestamps tap: {named}")
+
+    def assign(self, counts: Sequence[int], events_per_s: float = 0.0) -> None:
+        """Give each host its number of workers, and its share of the events that all expect."""
         first = 0
         for host, count in zip(self.hosts, counts, strict=True):
             host.first, host.count = first, count
+            host.events_per_s = events_per_s * count / sum(counts)
             first += count
 
     def send_files(self, files: Sequence[tuple[Path, str]]) -> None:
@@ -188,7 +200,7 @@ class HostGroup:
                 host,
                 StartWorkers(
                     spec=relative(specs[host.first]), first=host.first, count=host.count, pinned=tuple(pinned),
-                    collect=collect, files_port=files_port,
+                    collect=collect, files_port=files_port, events_per_s=host.events_per_s,
                 ),
             )  # fmt: skip
         self._until(lambda host: host.started is not None, STARTING_S, "did not start its workers")

@@ -10,7 +10,8 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from fastllmload.certificate.hosts import ttft_distances
+from fastllmload.certificate.evidence import AmongHosts
+from fastllmload.certificate.hosts import distances
 from fastllmload.certificate.run_evidence import all_unread
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.hosts.summary import Questions
@@ -38,7 +39,7 @@ def gather(folder: Folder, planned: Sequence[PlannedPhase], run_status: RunStatu
 
 def questions_of(run: Run) -> dict[int, Questions]:
     """By number of the host."""
-    window, distances = window_of(run), ttft_distances(run)
+    window, compared = window_of(run), distances(run)
     answered = run.rows[populations(run, window).latency]
     asked = Questions(
         window=None if window is None else (window.w0_ns, window.w1_ns, window.closed),
@@ -47,7 +48,7 @@ def questions_of(run: Run) -> dict[int, Questions]:
         incomplete=run.incomplete,
     )
     return {
-        host.host: msgspec.structs.replace(asked, distance=distances.get(host.host))
+        host.host: msgspec.structs.replace(asked, distances=compared.get(host.host, AmongHosts()))
         for host in run.document.hosts
         if host.status != LOST
     }

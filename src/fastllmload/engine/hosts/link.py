@@ -65,7 +65,7 @@ class Frames:
         self._sent += 1
         return LENGTH.pack(len(content) + MAC_BYTES) + content + seal
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         self._buffer += data
 
     def next(self) -> bytes | None:
@@ -113,6 +113,7 @@ class Link:
         self._socket = connection
         self._frames = frames
         self._out = bytearray()
+        self._in = bytearray(AT_ONCE)  # a new one for each read would cost more than all else
         self._ended: str | None = None
 
     def fileno(self) -> int:
@@ -166,12 +167,12 @@ class Link:
             return
         try:
             for _ in range(MOST // AT_ONCE):
-                data = self._socket.recv(AT_ONCE)
-                if not data:
+                count = self._socket.recv_into(self._in)
+                if not count:
                     self._ended = "the connection was closed" + (" within a message" if self._frames.partial else "")
                     return
-                self._frames.feed(data)
-                if len(data) < AT_ONCE:
+                self._frames.feed(memoryview(self._in)[:count])
+                if count < AT_ONCE:
                     return
         except BlockingIOError:
             return

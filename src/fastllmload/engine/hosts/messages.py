@@ -47,7 +47,9 @@ class Proof(msgspec.Struct, frozen=True, tag="proof"):
 
 
 class AgentFacts(msgspec.Struct, frozen=True, kw_only=True, tag="facts"):
-    """What an agent reports about its host once it is connected. *files*: the limit of open files, None without one."""
+    """What an agent reports about its host once it is connected. *files*: the limit of open files, None without one.
+    *no_ring*: why it cannot open a packet socket, as a clause; None: it can.
+    """
 
     name: str
     version: str  # of fastllmload
@@ -60,6 +62,7 @@ class AgentFacts(msgspec.Struct, frozen=True, kw_only=True, tag="facts"):
     kernel: str
     python: str
     memory_bytes: int
+    no_ring: str | None = None
 
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
@@ -93,6 +96,7 @@ class StartWorkers(msgspec.Struct, frozen=True, kw_only=True, tag="start-workers
     """Start the workers *first* to *first* + *count*. *spec*: of the first one, with paths relative to the agent's folder.
 
     *pinned*: CPUs of the host's workers (--pin). *collect*: "rows" or "summary". *files_port*: of the driver, for files.
+    *events_per_s*: that the workers of the host expect. Its `spec.timestamps` is what was asked, `auto` too.
     """
 
     spec: WorkerSpec
@@ -101,13 +105,15 @@ class StartWorkers(msgspec.Struct, frozen=True, kw_only=True, tag="start-workers
     pinned: tuple[int, ...] = ()
     collect: str = "rows"
     files_port: int = 0
+    events_per_s: float = 0.0
 
 
 class WorkersStarted(msgspec.Struct, frozen=True, tag="workers-started"):
-    """The workers' processes run, on these CPUs if they were given some of their own."""
+    """The workers' processes run, on these CPUs if they were given some of their own, with stamps from *timestamps*."""
 
     pids: tuple[int, ...]
     cpus: tuple[int | None, ...]
+    timestamps: str = "kernel"
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -202,13 +208,15 @@ class Incident(msgspec.Struct, frozen=True, tag="incident"):
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     """The last message of an agent, or the last before Summarize. *missing*: rows, events and texts that its disk lacks.
-    *kept*: the folder, when files in it are not at the driver. *problem*: why, unless that was asked for. *watch*:
-    documents.run.Watch as plain values. *events*, *last_event_ns* (in the driver's clock): of events that stay here.
+    *kept*: the folder, when files in it are not at the driver. *problem*: why, unless that was asked for. *watch*, *tap*:
+    documents.run.Watch and Tap as plain values; of the tap what its ring saw. *events*, *last_event_ns* (in the driver's
+    clock): of events that stay here, whose part of the tap is complete.
     """
 
     missing: dict[str, int]
     write_failed: bool
     watch: dict[str, object] | None = None
+    tap: dict[str, object] | None = None
     kept: str | None = None
     problem: str | None = None
     events: int | None = None

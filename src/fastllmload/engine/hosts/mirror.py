@@ -84,11 +84,11 @@ class SummedHistograms:
 
 def unpacked(
     positions: bytes, values: bytes, kind: np.dtype[Any], words: int
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]:
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[Any]]:
     """Positions and values in an array of *words*. LinkError when they do not fit it."""
     if len(positions) % POSITION.itemsize or len(values) % kind.itemsize:
         raise LinkError("changed words were received that are not complete")
-    at, found = np.frombuffer(positions, POSITION), np.frombuffer(values, kind)
+    at, found = np.frombuffer(positions, POSITION).astype(np.intp), np.frombuffer(values, kind)
     if len(at) != len(found) or (len(at) and int(at.max()) >= words):
         raise LinkError(f"changed words were received for positions beyond the {words:,} that there are")
     return at, found

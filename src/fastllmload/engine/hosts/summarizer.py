@@ -69,7 +69,8 @@ class HostFolder:
         place = summary_path(self.folder, self.host, ROWS)
         place.parent.mkdir(parents=True, exist_ok=True)
         np.save(place, merged.rows)
-        return MergedHost(events=len(merged.events), last_event_ns=self.run.last_event_ns)
+        joined = merged.taps.get(self.host, {})
+        return MergedHost(events=len(merged.events), last_event_ns=self.run.last_event_ns, tap=joined)
 
     def answer(self, questions: Questions) -> None:
         """Write the totals and the summary for the driver, then run.json with the figures of this host."""
@@ -81,7 +82,7 @@ class HostFolder:
         host = next(each for each in run.document.hosts if each.host == self.host)
         window = None if questions.window is None else Window(*questions.window)
         unread = np.array(questions.unread, np.int64).reshape(-1, 2)
-        totals, summary = summarize(run, host, window, unread, questions.distance)
+        totals, summary = summarize(run, host, window, unread, questions.distances)
         np.save(summary_path(self.folder, self.host, TOTALS), totals)
         summary_path(self.folder, self.host, SUMMARY).write_bytes(msgspec.json.encode(values_of(summary)))
         self._conclude(run, host.workers)
@@ -90,6 +91,7 @@ class HostFolder:
         manifest = run.manifest
         manifest["excluded_hosts"] = [each.host for each in run.document.hosts if each.host != self.host]
         manifest["workers"] = [each for each in manifest["workers"] if each["worker"] in workers]
+        manifest["tap"] = next(each["tap"] for each in manifest["hosts"] if each["host"] == self.host)
         manifest["files"] = inventory(self.folder)
         run = replace(run)
         manifest.update(measure(run))

@@ -8,6 +8,7 @@ import sys
 
 import msgspec
 
+from fastllmload.certificate.evidence import AmongHosts
 from fastllmload.engine.workers.fleet import environment
 
 PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.summarizer")
@@ -20,23 +21,24 @@ class SummarySpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergedHost(msgspec.Struct, frozen=True, kw_only=True):
-    """*last_event_ns* is in the driver's clock."""
+    """*last_event_ns* is in the driver's clock; *tap*: what joining the segments of the packet ring found."""
 
     events: int | None = None
     last_event_ns: int | None = None
+    tap: dict[str, object] = {}
 
 
 class Questions(msgspec.Struct, frozen=True, kw_only=True):
     """What a host cannot know of the run: its *window* (begin, end, whether that belongs to it), the *unread* intervals, in
-    which any worker did not read, how many answers *reasoned*, whether the run is *incomplete*, and the *distance* of the
-    host's TTFT from that of the others.
+    which any worker did not read, how many answers *reasoned*, whether the run is *incomplete*, and the *distances* of
+    the host from the others.
     """
 
     window: tuple[int, int, bool] | None
     unread: list[tuple[int, int]] = []
     reasoned: int = 0
     incomplete: bool = False
-    distance: float | None = None
+    distances: AmongHosts = AmongHosts()
 
 
 class SummaryProcess:

@@ -18,7 +18,6 @@ import msgspec
 
 from fastllmload._ext.tap.ring import Ring
 from fastllmload.engine.recording.packet_filter import on_wire, packet_filter
-from fastllmload.engine.workers.sizing import Demand
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import HostLimitError
 from fastllmload.host.probe import is_own
@@ -48,33 +47,42 @@ def permitted() -> bool:
     return True
 
 
+def refusal() -> str | None:
+    """Why this process cannot open a packet socket, as a clause; None: it can."""
+    try:
+        return None if permitted() else f"{NEEDS}: {GRANT}"
+    except OSError as problem:
+        return f"this kernel has no packet sockets ({problem.strerror})"
+
+
 def obstacle(targets: Sequence[TargetSpec]) -> TapUnavailable | None:
     """Why a tap on these targets is impossible, checked before anything is opened; None: nothing is known against it."""
     if all(target.family == "unix" for target in targets):
         return TapUnavailable("the targets are Unix sockets, which have no packets")
-    try:
-        if not permitted():
-            return TapUnavailable(f"{NEEDS}: {GRANT}")
-    except OSError as problem:
-        return TapUnavailable(f"this kernel has no packet sockets ({problem.strerror})")
-    return None
+    refused = refusal()
+    return None if refused is None else TapUnavailable(refused)
 
 
-def auto_uses_tap(client: Client, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int) -> bool:
+def auto_uses_tap(client: Client, targets: Sequence[TargetSpec], events_per_s: float, workers: int, cores: int) -> bool:
     """`auto`: where the kernel does not stamp reads, or workers use all cores and read late; for loads that fit the ring."""
     over_loop = client.transport == "asyncio"
     packets = [target for target in targets if target.family != "unix"]
     unstamped = any(over_loop or target.tls for target in packets)
     crowded = workers >= cores and not client.pin
-    fits = wanted.events_per_s <= MOST_EVENTS_PER_S or math.isinf(wanted.events_per_s)
+    fits = events_per_s <= MOST_EVENTS_PER_S or math.isinf(events_per_s)
     return bool(packets) and (unstamped or crowded) and fits
 
 
-def ring_bytes(wanted: Demand) -> int:
+def stamp_source(asked: str, tapped: bool) -> str:
+    """The source of stamps over IP: packet ring, else the kernel or what is *asked* (--timestamps)."""
+    return "tap" if tapped else "kernel" if asked == "auto" else asked
+
+
+def ring_bytes(events_per_s: float) -> int:
     """Size for CAPACITY_S of the expected events, one segment each, and as much again for requests and handshakes."""
-    if math.isinf(wanted.events_per_s):
+    if math.isinf(events_per_s):
         return LARGEST
-    return min(LARGEST, max(SMALLEST, round(2 * CAPACITY_S * wanted.events_per_s * FRAME_BYTES)))
+    return min(LARGEST, max(SMALLEST, round(2 * CAPACITY_S * events_per_s * FRAME_BYTES)))
 
 
 def loopback(sides: Sequence[tuple[str, int]]) -> int:
@@ -127,11 +135,11 @@ class TapProcess:
         self._open_s = time.perf_counter() - begun
         self.facts: dict[str, Any] = {}
 
-    def start(self, workers: Path) -> int:
-        """Start the process that reads the ring into the folder *workers*. Returns its process id."""
+    def start(self, folder: Path) -> int:
+        """Start the process that reads the ring into *folder*. Returns its process id."""
         begun = time.perf_counter()
-        workers.mkdir(parents=True, exist_ok=True)
-        write_watched(workers, self._watched)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_watched(folder, self._watched)
         fd = self._ring.fileno()
         self._reader = subprocess.Popen(
             PROCESS,
@@ -145,7 +153,7 @@ class TapProcess:
             "blocks": self._ring.block_count,
             "watched": self._sides,
             "looped": self._ring.looped,
-            "path": str((workers / SEGMENTS).absolute()),
+            "path": str((folder / SEGMENTS).absolute()),
         }
         assert self._reader.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died at once: stop() reports that
@@ -188,14 +196,17 @@ class TapProcess:
 
 
 def open_tap(
-    client: Client, targets: Sequence[TargetSpec], wanted: Demand, workers: int, cores: int
+    client: Client, targets: Sequence[TargetSpec], events_per_s: float, workers: int, cores: int
 ) -> TapProcess | None:
-    """The tap that --timestamps asks for; None if `auto` does not use one. HostLimitError: requested and impossible."""
+    """The tap that --timestamps asks for; None if `auto` does not use one. HostLimitError: requested and impossible.
+
+    All of it is about this host: *events_per_s* that its *workers* expect, on its *cores*.
+    """
     asked = client.timestamps
-    if asked != "tap" and not (asked == "auto" and auto_uses_tap(client, targets, wanted, workers, cores)):
+    if asked != "tap" and not (asked == "auto" and auto_uses_tap(client, targets, events_per_s, workers, cores)):
         return None
     try:
-        return TapProcess(targets, ring_bytes(wanted))
+        return TapProcess(targets, ring_bytes(events_per_s))
     except TapUnavailable as problem:
         if asked == "tap":
             raise HostLimitError("tap-unavailable", f"--timestamps tap: {problem}") from problem

@@ -10,17 +10,12 @@ import pytest
 from refusals import raises_code
 
 from fastllmload.engine.recording import tap
-from fastllmload.engine.workers.sizing import Demand
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.settings import Client
 
 PLAIN = TargetSpec(url="http://127.0.0.1:8000/v1", family="inet", address="127.0.0.1", port=8000, head_prefix="")
 ENCRYPTED = msgspec.structs.replace(PLAIN, tls=True)
 UNIX = msgspec.structs.replace(PLAIN, family="unix", address="/run/server.sock")
-
-
-def demand(events_per_s: float = 1_000.0) -> Demand:
-    return Demand(rate=10.0, events_per_s=events_per_s, in_flight=10)
 
 
 @pytest.mark.parametrize(
@@ -42,12 +37,12 @@ def demand(events_per_s: float = 1_000.0) -> Demand:
 def test_the_rule_of_auto(
     client: dict[str, Any], targets: list[TargetSpec], events_per_s: float, workers: int, cores: int, used: bool
 ) -> None:
-    assert tap.auto_uses_tap(Client(**client), targets, demand(events_per_s), workers, cores) is used
+    assert tap.auto_uses_tap(Client(**client), targets, events_per_s, workers, cores) is used
 
 
 def test_without_permission_auto_uses_no_tap_and_tap_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap, "permitted", lambda: False)
     assert Client().timestamps == "auto"
-    assert tap.open_tap(Client(), [ENCRYPTED], demand(), 1, 4) is None
+    assert tap.open_tap(Client(), [ENCRYPTED], 1_000.0, 1, 4) is None
     with raises_code("tap-unavailable", "--timestamps tap", "CAP_NET_RAW is missing", "setcap"):
-        tap.open_tap(Client(timestamps="tap"), [PLAIN], demand(), 1, 4)
+        tap.open_tap(Client(timestamps="tap"), [PLAIN], 1_000.0, 1, 4)
