@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from fastllmload.arrays import Floats, Numbers, Rows
@@ -14,6 +16,7 @@ from fastllmload.metrics.tokens.itl import PooledGaps, TokenGaps
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.statistics.batches import BATCHES, batch_edges
+from fastllmload.statistics.interval import Sample
 from fastllmload.statistics.trend import DRIFTED, drift, mser5
 
 MEASURED = {"ttft": ttft, "e2e": e2e}
@@ -51,20 +54,35 @@ def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, documen
     rows = run.rows[in_time(run.rows, chosen.latency)]
     judged = {**MEASURED, "ttft_any": ttft_any} if (rows["reasoning_events"] > 0).any() else MEASURED
     values = {name: without_nulls(of(rows)) for name, of in judged.items()}
-    found = {name: drifted(TokenGaps(np.arange(len(each) + 1), each)) for name, each in values.items()}
-    return {**found, "itl": drifted(gaps.gaps)}
+    found = {name: drifted(Sample(each, each)) for name, each in values.items()}
+    return {**found, "itl": drifted_gaps(gaps.gaps)}
 
 
-def drifted(gaps: TokenGaps) -> documents.Drift | None:
-    """ms of both halves, and on both sides of the most likely step; None for too few requests or an empty stretch."""
-    requests = len(gaps.first) - 1
-    if requests < LEAST_REQUESTS:
+def drifted_gaps(gaps: TokenGaps) -> documents.Drift | None:
+    """`drifted` of gaps, of which only the sum of each request need be known."""
+    if gaps.known is None:
+        return drifted(Sample(gaps.each, gaps.each, gaps.first))
+    if len(gaps.known.sums) < LEAST_REQUESTS:
         return None
-    borders = batch_edges(requests)
-    sizes = np.diff(gaps.first[borders])
+    borders = batch_edges(len(gaps.known.sums))
+    sums = np.diff(np.concatenate([[0], np.cumsum(gaps.known.sums)])[borders])
+    return between_stretches(sums.astype(np.float64), np.diff(gaps.first[borders]))
+
+
+def drifted(sample: Sample) -> documents.Drift | None:
+    """ms of both halves, and on both sides of the most likely step; None for too few requests or an empty stretch."""
+    if sample.units < LEAST_REQUESTS:
+        return None
+    edges = sample.edges()
+    sums = [sample.values[begin:end].sum(dtype=np.float64) for begin, end in pairwise(edges.tolist())]
+    return between_stretches(np.array(sums), np.diff(edges))
+
+
+def between_stretches(sums: Floats, sizes: Numbers) -> documents.Drift | None:
+    """The drift of stretches with as many values as in *sizes*, and these *sums* in ns."""
     if not sizes.all():
         return None
-    found = drift(gaps.sums_between(borders) / sizes / 1e6)
+    found = drift(sums / sizes / 1e6)
     return documents.Drift(
         first_half=found.first,
         second_half=found.second,

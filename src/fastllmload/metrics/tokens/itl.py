@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
@@ -61,13 +60,6 @@ class TokenGaps:
     @property
     def total_ns(self) -> int:
         return self.ns.total if isinstance(self.ns, HdrSample) else int(self.ns.sum())
-
-    def sums_between(self, borders: Numbers) -> Floats:
-        """The sum of the gaps of the requests *borders*[k] to *borders*[k + 1], for each k, in ns."""
-        if self.known is not None:
-            return np.diff(np.concatenate([[0], np.cumsum(self.known.sums)])[borders]).astype(np.float64)
-        edges = self.first[borders].tolist()
-        return np.array([self.each[begin:end].sum(dtype=np.float64) for begin, end in pairwise(edges)])
 
 
 @dataclass(frozen=True)
