@@ -83,7 +83,7 @@ def finalize(
         if ask is None:
             merge_workers(folder.path, planned, taps=taps, hosts=hosts)
         else:
-            gather(folder, planned, run_status, ask)
+            run_status.killed += gather(folder, planned, run_status.status != DONE, ask)
     except HostLimitError as problem:
         run_status.disk_full = True
         folder.manifest["incidents"].append(str(problem))

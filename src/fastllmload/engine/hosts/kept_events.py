@@ -13,28 +13,28 @@ import numpy as np
 from fastllmload.certificate.evidence import AmongHosts
 from fastllmload.certificate.hosts import distances
 from fastllmload.certificate.run_evidence import all_unread
-from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.hosts.summary import Questions
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.records.hosts import LOST
 from fastllmload.records.merge import PlannedPhase, join_totals, merge_home
-from fastllmload.records.run import DONE, Run, hosts_of, load
+from fastllmload.records.run import Run, hosts_of, load
 
 # Asks each host; returns why the others did not answer, as clauses by number of the host.
 Ask = Callable[[Mapping[int, Questions]], Mapping[int, str]]
 
 
-def gather(folder: Folder, planned: Sequence[PlannedPhase], run_status: RunStatus, ask: Ask) -> None:
-    """Write requests.npy and event_totals.npy of the run. A host that does not answer is lost, with all its requests."""
+def gather(folder: Folder, planned: Sequence[PlannedPhase], incomplete: bool, ask: Ask) -> int:
+    """Write requests.npy and event_totals.npy of the run. A host that does not answer is lost, with all its requests;
+    returns how many workers are lost with such hosts.
+    """
     merge_home(folder.path, planned, hosts_of(folder.manifest))
-    run = replace(load(folder.path), manifest=folder.manifest, incomplete=run_status.status != DONE)
-    silent = ask(questions_of(run))
-    for entry in folder.manifest["hosts"]:
-        if entry["host"] in silent and entry["status"] != LOST:
-            entry["status"] = LOST
-            run_status.killed += len(entry["workers"])
+    silent = ask(questions_of(replace(load(folder.path), manifest=folder.manifest, incomplete=incomplete)))
+    lost = [entry for entry in folder.manifest["hosts"] if entry["host"] in silent and entry["status"] != LOST]
+    for entry in lost:
+        entry["status"] = LOST
     join_totals(folder.path, hosts_of(folder.manifest))
+    return sum(len(entry["workers"]) for entry in lost)
 
 
 def questions_of(run: Run) -> dict[int, Questions]:

@@ -28,11 +28,13 @@ from fastllmload.engine.hosts.group import HostGroup, plan_files
 from fastllmload.engine.hosts.local import LocalPlacement
 from fastllmload.engine.hosts.messages import Beat, Changes, Increments, WorkerEnd
 from fastllmload.engine.hosts.mirror import Growing, SummedHistograms
+from fastllmload.engine.hosts.summary import Questions
 from fastllmload.engine.interrupts import STOP
 from fastllmload.engine.recording.live import Live
 from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.spec import PhaseSpec, WorkerSpec
 from fastllmload.plan.plan import Plan
+from fastllmload.records.run import read_manifest
 from fastllmload.records.samples import SampleLog
 
 pytestmark = pytest.mark.slow
@@ -146,11 +148,21 @@ def test_rows_that_are_not_to_come_home_stay_in_the_folder_of_the_host(hosts: An
     fleet = hosts(per_host=(1,), collect="summary")
     phase(fleet).run()
     fleet.stop(1.0)
+    document = {"schema_version": 1, "status": "running", "phases": [], "workers": [], **fleet.facts()}
+    (tmp_path / "run" / "run.json").write_bytes(msgspec.json.encode(document))
     found = fleet.finish(tmp_path / "run")["hosts"][0]
-    assert found["status"] == "ended" and fleet.update() == []
-    assert (Path(found["folder"]) / "workers" / "0" / "requests.npy").exists()
-    assert list((tmp_path / "run" / "workers").iterdir()) == []
-    assert (tmp_path / "run" / "hosts" / "0" / "samples.npy").exists()
+    assert (found["status"], found["events"], fleet.update()) == ("ended", 0, [])
+    own, home = Path(found["folder"]), tmp_path / "run"
+    assert {each.name for each in (own / "workers" / "0").iterdir()} >= {"requests.npy", "tokens.npy"}
+    assert not list(home.glob("workers/*/tokens.npy")) and (home / "workers" / "0" / "requests.npy").exists()
+    assert (home / "hosts" / "0" / "samples.npy").exists() and (
+        home / "hosts" / "0" / "summary" / "requests.npy"
+    ).exists()
+    # The host answers questions about its events, and its folder becomes one of a run.
+    assert fleet.ask({0: Questions(window=None)}, {**document, "status": "done"}) == {}
+    answers = {each.name for each in (home / "hosts" / "0" / "summary").iterdir()}
+    assert answers == {"requests.npy", "event_totals.npy", "event_summary.json"}
+    assert read_manifest(own)["certificate"] is not None and not (own / "plans").exists()
 
 
 def test_a_worker_that_dies_is_reported_with_its_last_line(hosts: Any, phase: Any) -> None:

@@ -22,7 +22,7 @@ from fastllmload._ext.record import histogram
 from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
 from fastllmload.documents.write import values
-from fastllmload.engine.finalize import RunStatus, planned_phases
+from fastllmload.engine.finalize import planned_phases
 from fastllmload.engine.hosts.kept_events import gather
 from fastllmload.engine.hosts.summarizer import HostFolder
 from fastllmload.engine.hosts.summary import Questions
@@ -119,7 +119,7 @@ class Kept:
             return self.silent
 
         driver = SimpleNamespace(path=self.driver, manifest=document)
-        gather(driver, planned_phases(document["phases"], phases), RunStatus(), ask)  # type: ignore[arg-type]
+        gather(driver, planned_phases(document["phases"], phases), False, ask)  # type: ignore[arg-type]
         document["files"] = inventory(self.driver)
         run = replace(load(self.driver), manifest=document)
         document.update(measure(run))
