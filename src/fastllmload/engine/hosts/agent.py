@@ -75,6 +75,7 @@ from fastllmload.settings import Client
 SENDER = (sys.executable, "-m", "fastllmload.engine.hosts.sender")
 BEAT_S, POLL_S = 0.25, 0.02  # between beats; between checks of states while no clock runs
 WAITING_S = 1.0  # between beats before there are workers
+DRIVER_S = 3600.0  # for the driver to check the target and build its plans, before it answers agents
 SILENT_NS = 60_000_000_000  # a worker without a heartbeat for this long hangs
 LOST_STOP_S, ENDING_S = 1.0, 10.0  # for workers after the loss of the driver; for the driver to close the link
 KEPT = (EVENTS, TEXT, SEGMENTS, WATCHED)  # names of files that stay here with --collect summary
@@ -510,7 +511,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles it
     limits.raise_nofile()
     try:
-        link = connect(config.address, config.tcp_port, bytes.fromhex(config.key), config.host, "agent")
+        link = connect(config.address, config.tcp_port, bytes.fromhex(config.key), config.host, "agent", DRIVER_S)
     except (OSError, LinkError) as problem:
         print(f"no connection to the driver at {config.address}:{config.tcp_port}: {problem}", file=sys.stderr)
         return 1

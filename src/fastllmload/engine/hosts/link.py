@@ -201,8 +201,8 @@ def tune(connection: socket.socket) -> None:
 
 
 def connect(address: str, port: int, key: bytes, host: int, purpose: str, seconds: float = HANDSHAKE_S) -> Link:
-    """Connect to the driver and authenticate both sides. OSError, LinkError."""
-    connection = socket.create_connection((address, port), seconds)
+    """Connect to the driver and authenticate both sides. OSError, LinkError. *seconds*: for the driver to answer."""
+    connection = socket.create_connection((address, port), HANDSHAKE_S)
     try:
         tune(connection)
         if purpose == "agent":  # a process that receives files may wait for its disk
