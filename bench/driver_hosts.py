@@ -181,7 +181,9 @@ class ReplayPlacement:
 
     def close(self) -> None:
         for process in self._processes:
-            self.bounds_ns += json.loads(process.communicate()[0])
+            assert process.stdout is not None
+            self.bounds_ns += json.loads(process.stdout.read())
+            process.wait()
 
 
 class SecondlyView:

@@ -48,6 +48,7 @@ SAME_WALL_NS = 20_000  # realtime minus monotonic is constant but for readings t
 OLDEST_STAMP_NS = 1_000_000_000
 BURST, BURST_GAP_S = 32, 0.004
 RATE, KNOWN_RATE = 8.0, 2.0  # per second; once the clock is known
+GATHER_S = 0.01
 RECENT = 100  # exchanges that `recent` gives: those of twelve seconds, or of fifty
 WAITING = 64  # requests whose replies are waited for
 RESPONDER = (sys.executable, "-m", "fastllmload.engine.hosts.clock")
@@ -93,6 +94,7 @@ class StampedReceiver:
         self._receive = sock.recvmsg
         self._clock = clock
         self._wall: int | None = None  # realtime minus monotonic
+        self.stamped = False  # whether the last time was the kernel's
         sock.setblocking(False)  # a datagram with a wrong checksum makes it ready and is not there
         with contextlib.suppress(OSError):  # a sandbox without receive stamps: the time now is used
             sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -103,6 +105,7 @@ class StampedReceiver:
         real = time.time_ns()
         wall = real - time.monotonic_ns()
         now = self._clock()
+        self.stamped = False
         if self._wall is None or abs(wall - self._wall) > SAME_WALL_NS:
             self._wall = wall
             return datagram, sender, now
@@ -112,11 +115,16 @@ class StampedReceiver:
                 age = real - (seconds * 1_000_000_000 + ns)
                 if 0 <= age <= OLDEST_STAMP_NS:
                     now -= int(age * (1 - LARGEST_RATE))  # *clock* may be slower than the wall clock
+                    self.stamped = True
         return datagram, sender, now
 
 
 def respond(sock: socket.socket, key: bytes, life: int, clock: Clock = time.monotonic_ns) -> ExchangeCounts:
-    """Answer what comes to *sock* until the descriptor *life* can be read or is closed at its other end."""
+    """Answer what comes to *sock* until the descriptor *life* can be read or is closed at its other end.
+
+    Where the kernel stamps datagrams, those of GATHER_S are answered together, as a wake-up costs more than an
+    answer. The time that they wait is between t2 and t3, so it is no part of what an exchange took.
+    """
     counts = ExchangeCounts()
     receiver = StampedReceiver(sock, clock)
     newest: dict[int, int] = {}  # number of the latest request of each host
@@ -124,28 +132,44 @@ def respond(sock: socket.socket, key: bytes, life: int, clock: Clock = time.mono
     poll.register(sock, select.POLLIN)
     poll.register(life, select.POLLIN)
     while all(descriptor != life for descriptor, _ in poll.poll()):
-        try:
-            datagram, sender, t2 = receiver.receive()
-        except BlockingIOError:
-            continue
-        except OSError:  # an earlier answer could not be delivered
-            counts.unsent += 1
-            continue
-        found = content_of(datagram, key, REQUEST, ASKS, counts)
-        if found is None:
-            continue
-        host, number = found
-        if number <= newest.get(host, -1):
-            counts.replayed += 1
-            continue
-        newest[host] = number
-        try:
-            sock.sendto(signed(key, REPLY.pack(ANSWERS, host, number, t2, clock())), sender)
-        except OSError:
-            counts.unsent += 1
-        else:
-            counts.answered += 1
+        if receiver.stamped:
+            time.sleep(GATHER_S)
+        while answer(sock, key, receiver, newest, counts, clock) and receiver.stamped:
+            pass
     return counts
+
+
+def answer(
+    sock: socket.socket,
+    key: bytes,
+    receiver: StampedReceiver,
+    newest: dict[int, int],
+    counts: ExchangeCounts,
+    clock: Clock,
+) -> bool:
+    """Answer one datagram if it is a request; whether there was one."""
+    try:
+        datagram, sender, t2 = receiver.receive()
+    except BlockingIOError:
+        return False
+    except OSError:  # an earlier answer could not be delivered
+        counts.unsent += 1
+        return True
+    found = content_of(datagram, key, REQUEST, ASKS, counts)
+    if found is None:
+        return True
+    host, number = found
+    if number <= newest.get(host, -1):
+        counts.replayed += 1
+        return True
+    newest[host] = number
+    try:
+        sock.sendto(signed(key, REPLY.pack(ANSWERS, host, number, t2, clock())), sender)
+    except OSError:
+        counts.unsent += 1
+    else:
+        counts.answered += 1
+    return True
 
 
 class ResponderSpec(msgspec.Struct):

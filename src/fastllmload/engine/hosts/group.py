@@ -54,7 +54,7 @@ AWAKE_S = 1.0  # of the time since the last poll at most this much counts as sil
 HANDLES_S = 2.0  # between questions whether agents have ended
 AHEAD = 4 << 20  # bytes of files that wait for one link at most
 STEP_S = 0.005
-SEEN_EVERY = 4  # beats
+SEEN_EVERY = 8  # beats
 TLS = ("cacert", "cert", "key")  # fields of a worker's spec that name files
 
 
@@ -280,8 +280,9 @@ class HostGroup:
     def _check(self, host: RemoteHost, awake_s: float, ask: bool) -> None:
         if host.link is not None:
             host.silent_s += awake_s
-            with self._losing(host):
-                host.link.flush()
+            if host.link.pending:
+                with self._losing(host):
+                    host.link.flush()
         if host.silent_s > SILENT_S:
             self.lose(host, f"nothing was received from it for {SILENT_S:g} s")
             host.handle.kill()  # its workers may still send

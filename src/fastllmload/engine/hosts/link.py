@@ -30,7 +30,7 @@ from fastllmload.engine.hosts.messages import PROTOCOL, Challenge, Hello, Messag
 LENGTH, NUMBER = struct.Struct("<I"), struct.Struct("<Q")
 MOST, MOST_BEFORE = 8 << 20, 512  # bytes of a frame, after and before authentication
 MAC_BYTES, NONCE_BYTES = 16, 32
-AT_ONCE = 1 << 18  # bytes of a read
+AT_ONCE, READ_BYTES = 1 << 18, 1 << 16  # bytes of a write, and of a read
 HANDSHAKE_S = 10.0
 MOST_WAITING = 64  # connections that are not authenticated yet
 BUFFER_BYTES = 1 << 20
@@ -113,7 +113,7 @@ class Link:
         self._socket = connection
         self._frames = frames
         self._out = bytearray()
-        self._in = bytearray(AT_ONCE)  # a new one for each read would cost more than all else
+        self._in = bytearray(READ_BYTES)  # a new one for each read would cost more than all else
         self._ended: str | None = None
 
     def fileno(self) -> int:
@@ -166,13 +166,13 @@ class Link:
         if self._ended is not None:
             return
         try:
-            for _ in range(MOST // AT_ONCE):
+            for _ in range(MOST // READ_BYTES):
                 count = self._socket.recv_into(self._in)
                 if not count:
                     self._ended = "the connection was closed" + (" within a message" if self._frames.partial else "")
                     return
                 self._frames.feed(memoryview(self._in)[:count])
-                if count < AT_ONCE:
+                if count < READ_BYTES:
                     return
         except BlockingIOError:
             return
