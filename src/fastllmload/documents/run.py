@@ -236,11 +236,11 @@ class HostEntry(Document, frozen=True, kw_only=True):
     status: str | None = None  # running, then ended; lost: before it ended; late: after time zero; alone: driver lost
     folder: Name = None  # on the host, where its files are
     timestamps: str | None = None  # the source of its stamps: tap, kernel, user
+    tap: Tap | None = None  # its own packet ring; that of the run has the sums of all
     clock: ClockFacts | None = None  # null: not compared
     watch: Watch = Watch()
     events: Events = None  # this and the following: of events that stay in its folder (`--collect summary`)
     last_event_ns: Ns = None
-    tap: Tap | None = None  # its own packet ring; that of the run has the sums of all
     dispatched: Count = None  # measured requests
     share: RequestShare = None  # of the measured requests that were dispatched
     ttft_p50_ms: Ms = None
