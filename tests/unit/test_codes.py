@@ -45,7 +45,7 @@ def used() -> dict[str, str]:
             elif isinstance(node, ast.Call) and ast.unparse(node.func) == "OptionRule":
                 codes = list(strings(node.args[0]))
             elif isinstance(node, ast.Call) and len(node.args) == 2:
-                name = ast.unparse(node.func).rpartition(".")[2]
+                name = ast.unparse(node.func).rpartition(".")[2].lstrip("_")
                 first = node.args[0]
                 literal = isinstance(first, ast.Constant | ast.IfExp)
                 codes = list(strings(first)) if literal and TAKE_A_CODE.fullmatch(name) else []

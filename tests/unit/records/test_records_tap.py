@@ -508,7 +508,7 @@ def test_segments_of_each_host_are_joined_to_its_own_rows(tmp_path: Path) -> Non
 def test_the_tap_of_a_run_has_the_sums_of_its_hosts() -> None:
     """Of a host that was lost there is only what was joined; a host without a ring has none."""
     rings = [
-        {"interface": None, "segments": 40, "drops": 1, "other_frames": {"cut": 2}, "events": None},
+        {"interface": None, "segments": 40, "drops": 1, "other_frames": {"cut": 2}, "events": None, "joined": 21},
         {"interface": "lo", "segments": 10, "drops": 0, "other_frames": {"cut": 1, "bad": 4}, "events": None},
     ]
     manifest = {"hosts": [{"host": 0, "tap": rings[0]}, {"host": 2, "tap": None}, {"host": 5, "tap": None}]}
@@ -516,7 +516,8 @@ def test_the_tap_of_a_run_has_the_sums_of_its_hosts() -> None:
     add_taps(manifest, {None: {"events": 30}, 0: {"events": 20}, 2: {"events": 6}, 7: {"events": 4}})
     assert [host["tap"] and host["tap"]["events"] for host in manifest["hosts"]] == [20, 6, None, 4]
     frames = {"cut": 3, "bad": 4}
-    assert manifest["tap"] == {"segments": 50, "drops": 1, "other_frames": frames, "events": 30}  # type: ignore[comparison-overlap]
+    counts = {"segments": 50, "drops": 1, "other_frames": frames, "events": 30, "joined": 21, "matched_share": 0.7}
+    assert manifest["tap"] == {**counts, "unmatched": {}}
     alone: dict[str, Any] = {"tap": {"segments": 3}}
     add_taps(alone, {None: {"events": 2}})
     assert alone == {"tap": {"segments": 3, "events": 2}}
