@@ -116,6 +116,20 @@ def test_a_table_of_many_hosts_has_the_worst_and_a_sentence_about_the_others() -
     ]  # fmt: skip
 
 
+def test_a_host_is_shown_with_the_codes_of_its_reasons() -> None:
+    """Of more than two the first, without notes."""
+    reasons = [("schedule_lag", "invalid"), ("rate", "invalid"), ("gc", "suspect"), ("coalesced", "note")]
+    found = [{"code": code, "severity": severity} for code, severity in reasons]
+    hosts = [
+        {"host": n, "status": status, "certificate": {"verdict": "invalid", "reasons": found[:many]}}
+        for n, (status, many) in enumerate([("ended", 1), ("lost", 4)])
+    ]
+    table = host_table(convert({"hosts": hosts}, RunDocument))
+    assert table is not None and [row[-1] for row in table.rows] == [
+        "invalid [schedule_lag]", "invalid (lost) [schedule_lag, rate and 1 more]",
+    ]  # fmt: skip
+
+
 def test_interfaces_are_listed_from_the_worst_on() -> None:
     """Of each host, or of the only one."""
     quiet = {"name": "lo", "rx_bytes": 1_500_000, "tx_bytes": 0, "rx_packets": 9, "tx_packets": 1, "rx_errors": 0,
@@ -129,7 +143,7 @@ def test_interfaces_are_listed_from_the_worst_on() -> None:
     hosts = [{"host": k, "name": f"node-{k}", "watch": {"interfaces": [full if k == 7 else quiet]}} for k in range(20)]
     table = interface_table(convert({"hosts": hosts}, RunDocument))
     assert table is not None and table.rows[0][:2] == ["7 node-7", "eth0"] and len(table.rows) == MOST_HOSTS
-    assert table.notes == ["4 more in run.json"]
+    assert table.notes == ["4 more interfaces in run.json"]
     assert interface_table(convert({}, RunDocument)) is None
 
 

@@ -35,7 +35,7 @@ from fastllmload.engine.hosts.mirror import SummedHistograms, apply
 from fastllmload.engine.hosts.receiver import ReceiverSpec
 from fastllmload.engine.hosts.summary import DOCUMENT, QUESTIONS, Questions
 from fastllmload.engine.recording.totals import HISTOGRAMS
-from fastllmload.engine.workers.fleet import LASTING, Fleet, HostState, Member, environment
+from fastllmload.engine.workers.fleet import LASTING, WORDS, Fleet, HostState, Member, environment
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.host.cpu import ProcessFigures
 from fastllmload.records.samples import PROCESS, SAMPLE, SLOTS
@@ -378,9 +378,9 @@ class HostFleet(Fleet):
     def hosts(self) -> list[HostState]:
         return [HostState(host.number, host.place.name, state(host), host.silent_s) for host in self.group.hosts]
 
-    def words_by_host(self) -> Words:
+    def words_by_host(self, words: Sequence[int] = WORDS) -> Words:
         firsts = [host.first for host in self.group.hosts]  # each host has a worker
-        found: Words = np.add.reduceat(self.living_levels(self.counters.copy()), firsts)
+        found: Words = np.add.reduceat(self.living_levels(self.counters[:, list(words)], words), firsts)
         return found
 
     def histogram(self, number: int) -> Words:

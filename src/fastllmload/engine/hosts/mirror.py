@@ -68,9 +68,9 @@ class SummedHistograms:
             raise LinkError("extremes of another number of histograms were received")
         flat[at] += counts
         self._extremes[host] = np.frombuffer(grown.extremes, VALUE).reshape(-1, 2)
-        kinds, words = np.divmod(at, histogram.WORDS)
-        mine = kinds == self._apart
-        self.of_hosts[host, words[mine]] += counts[mine]
+        begin = self._apart * histogram.WORDS
+        mine = (at >= begin) & (at < begin + histogram.WORDS)
+        self.of_hosts[host, at[mine] - begin] += counts[mine]
         self.of_hosts[host, EXTREMES] = self._extremes[host, self._apart]
 
     def kind(self, number: int) -> Words:

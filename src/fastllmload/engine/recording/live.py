@@ -16,6 +16,8 @@ from fastllmload.records.layout import ERROR_NAMES
 from fastllmload.records.samples import SIMULATOR, SampleLog, sample
 from fastllmload.report.terminal.snapshot import HostSnapshot, Snapshot
 
+OF_HOSTS = (k.W_EVENTS, k.W_RELEASED, k.W_OK, k.W_FAILED, k.W_IN_FLIGHT)
+
 
 class Live:
     """Reads the workers' shared memory and never writes to it. *gaps*: name of the gaps between chunks."""
@@ -28,14 +30,17 @@ class Live:
         self.urls = urls  # by target number
         self.gaps = gaps
         self._simulator = simulator_pid
-        self._base: Numbers = np.zeros((1, k.WORDS), np.int64)  # by host
+        self._base = np.zeros(k.WORDS, np.int64)
+        self._base_of_hosts: Numbers = np.zeros((1, len(OF_HOSTS)), np.int64)
+        self._lags: dict[int, tuple[int, float | None]] = {}  # by host: number of lags, their P99
         self._cpu: dict[int, tuple[int, int]] = {}  # by worker: time, CPU time
-        self._events: tuple[int, Numbers] = (0, self._base[:, 0])  # when they were counted; by host
+        self._events: tuple[int, Numbers] = (0, self._base_of_hosts[:, 0])  # when they were counted; by host
 
     def begin(self) -> None:
         """Save the counters, which continue through all phases; snapshots report the difference, this phase's own."""
-        self._base = self.fleet.words_by_host()
-        self._events = (time.monotonic_ns(), self._base[:, k.W_EVENTS])
+        self._base = self.fleet.words_by_host().sum(axis=0)
+        self._base_of_hosts = self.fleet.words_by_host(OF_HOSTS)
+        self._events = (time.monotonic_ns(), self._base_of_hosts[:, 0])
 
     def record(self, phase: int) -> float | None:
         """Append a sample of every process; returns the CPU share of the busiest worker since the last one."""
@@ -70,8 +75,8 @@ class Live:
         now = time.monotonic_ns()
         t = (now - start_ns) / 1e9
         sending = ((sent_ns or now) - start_ns) / 1e9
-        words = self.fleet.words_by_host()
-        since, events = self._events[0], words[:, k.W_EVENTS]
+        words = self.fleet.words_by_host(OF_HOSTS)
+        since, events = self._events[0], words[:, 0]
         per_s = (events - self._events[1]) / max(1e-9, (now - since) / 1e9)
         self._events = (now, events)
         released = self.since(k.W_RELEASED)
@@ -95,19 +100,26 @@ class Live:
         )  # fmt: skip
 
     def _hosts(self, words: Numbers, events_per_s: Floats) -> tuple[HostSnapshot, ...]:
-        """The hosts of a run over many, with the counters *words*, a row of each."""
+        """The hosts of a run over many, with the counters *words*, those of OF_HOSTS of each."""
         hosts = self.fleet.hosts()
         if not hosts:
             return ()
-        rows = zip(hosts, words, words - self._base, events_per_s.tolist(), self.fleet.lags_by_host(), strict=True)
+        in_flight, since = words[:, -1].tolist(), (words - self._base_of_hosts).tolist()
+        rows = zip(hosts, since, in_flight, events_per_s.tolist(), self.fleet.lags_by_host(), strict=True)
         return tuple(
             HostSnapshot(
                 number=host.number, name=host.name, status=host.status, silent_s=host.silent_s,
-                sent=int(since[k.W_RELEASED]), ok=int(since[k.W_OK]), failed=int(since[k.W_FAILED]),
-                in_flight=int(now[k.W_IN_FLIGHT]), events_per_s=per_s, lag_p99_us=scaled(lag, 0.99, 1e3),
+                sent=sent, ok=ok, failed=failed, in_flight=now, events_per_s=per_s, lag_p99_us=self._lag_p99_us(host.number, lag),
             )
-            for host, now, since, per_s, lag in rows
+            for host, (_, sent, ok, failed, _), now, per_s, lag in rows
         )  # fmt: skip
+
+    def _lag_p99_us(self, host: int, lag: Numbers) -> float | None:
+        """Computed again only when lags were added: agents report them once a second."""
+        known, total = self._lags.get(host), int(lag[histogram.TOTAL])
+        if known is None or known[0] != total:
+            known = self._lags[host] = total, scaled(lag, 0.99, 1e3)
+        return known[1]
 
     def errors(self) -> dict[str, int]:
         return {name: count for n, name in enumerate(ERROR_NAMES) if n and (count := self.since(k.W_ERROR0 + n))}
@@ -123,7 +135,7 @@ class Live:
         return {url: count for url, count in counted.items() if count}
 
     def since(self, word: int) -> int:
-        return self.fleet.total(word) - int(self._base[:, word].sum())
+        return self.fleet.total(word) - int(self._base[word])
 
 
 def scaled(words: np.ndarray, q: float, unit: float) -> float | None:

@@ -30,6 +30,7 @@ from fastllmload.records.samples import SAMPLE, sample
 from fastllmload.records.shared_memory import SharedWords
 
 STARTING_S = 60.0
+WORDS = range(k.WORDS)
 LASTING = (k.W_IN_FLIGHT, k.W_CONNECTIONS, k.W_IDLE)
 WORKER = (sys.executable, "-m", "fastllmload.engine.workers.worker")
 
@@ -253,20 +254,18 @@ class Fleet:
         """The hosts of a run over many; none where this machine sends the load."""
         return ()
 
-    def words_by_host(self) -> npt.NDArray[np.int64]:
-        """The counters of counters.pxd, summed over the members of each host, int64[hosts, WORDS]; one row on this machine.
-
-        Current levels such as W_IN_FLIGHT are those of living members.
+    def words_by_host(self, words: Sequence[int] = WORDS) -> npt.NDArray[np.int64]:
+        """The counters *words* of counters.pxd, summed over the members of each host, int64[hosts, words]; one row on this
+        machine. Current levels such as W_IN_FLIGHT are those of living members.
         """
-        counters = self.living_levels(np.array([member.words[: k.WORDS] for member in self.members]))
+        counters = self.living_levels(np.array([member.words[list(words)] for member in self.members]), words)
         found: npt.NDArray[np.int64] = counters.sum(axis=0, keepdims=True)
         return found
 
-    def living_levels(self, counters: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """*counters*, a row of each member, without the current levels of those that died."""
-        for member, row in zip(self.members, counters, strict=True):
-            if member.died:
-                row[list(LASTING)] = 0
+    def living_levels(self, counters: npt.NDArray[np.int64], words: Sequence[int]) -> npt.NDArray[np.int64]:
+        """*counters*, the *words* of each member, without the current levels of those that died."""
+        dead = [number for number, member in enumerate(self.members) if member.died]
+        counters[np.ix_(dead, [column for column, word in enumerate(words) if word in LASTING])] = 0
         return counters
 
     def histogram(self, number: int) -> npt.NDArray[np.int64]:

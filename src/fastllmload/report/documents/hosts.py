@@ -15,8 +15,9 @@ from fastllmload.report.text.traffic import total
 from fastllmload.report.text.verdict import NOT_JUDGED, busiest_share
 
 MOST_HOSTS = 16  # that are shown; interfaces likewise
+MOST_CODES = 2  # of the reasons of a host
 HOST_HEAD = (
-    "Host", "Requests", "TTFT P50 (ms)", "Lag P99 (us)", "Busiest worker", "Steal", "Network", "Clock within (us)",
+    "Host", "Requests", "TTFT P50 (ms)", "Lag P99 (us)", "Busiest worker", "Steal", "Network (of link)", "Clock within (us)",
     "Verdict",
 )  # fmt: skip
 INTERFACE_HEAD = (
@@ -77,7 +78,7 @@ def _host_row(document: RunDocument, host: HostEntry) -> list[Cell]:
         percent(host.watch.steal_share),
         network_text(certificate),
         quantity(clock_bound_us(host)),
-        host_verdict(document, host),
+        judgement(document, host),
     ]
 
 
@@ -102,7 +103,11 @@ def interface_table(document: RunDocument, title: str = "") -> Table | None:
     rows = [[*([host] if document.hosts else []), *_interface_row(one)] for host, one in found[:MOST_HOSTS]]
     columns = [*(["Host"] if document.hosts else []), *INTERFACE_HEAD]
     left_out = len(found) - len(rows)
-    return Table(title, columns, rows, [f"{count(left_out)} more in run.json"] if left_out else []) if rows else None
+    return (
+        Table(title, columns, rows, [f"{count(left_out)} more interfaces in run.json"] if left_out else [])
+        if rows
+        else None
+    )
 
 
 def _interface_row(one: InterfaceUse) -> list[Cell]:
@@ -132,6 +137,17 @@ def host_verdict(document: RunDocument, host: HostEntry) -> str:
         return "excluded"
     word = own_verdict(host)
     return word if host.status in (None, "ended") else f"{word} ({host.status})"
+
+
+def judgement(document: RunDocument, host: HostEntry) -> str:
+    """Its verdict with the codes of the reasons, the first MOST_CODES: `suspect [nic_losses, uneven_ttft and 2 more]`."""
+    found = (
+        [] if host.certificate is None else [reason for reason in host.certificate.reasons if reason.severity != "note"]
+    )
+    codes = list(dict.fromkeys(reason.code for reason in found))
+    rest = f" and {len(codes) - MOST_CODES} more" if len(codes) > MOST_CODES else ""
+    named = f" [{', '.join(codes[:MOST_CODES])}{rest}]" if codes else ""
+    return f"{host_verdict(document, host)}{named}"
 
 
 def own_verdict(host: HostEntry) -> str:

@@ -24,7 +24,7 @@ from fastllmload.report.blocks import (
     tone_of,
 )
 from fastllmload.report.documents.headlines import COLUMNS, headline_table
-from fastllmload.report.documents.hosts import clock_bound_us, host_verdict, network_text, other_hosts, shown_hosts
+from fastllmload.report.documents.hosts import clock_bound_us, judgement, network_text, other_hosts, shown_hosts
 from fastllmload.report.documents.results import MARK, few_samples_note
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.failures import error_classes, errors, failing_urls
@@ -243,7 +243,7 @@ def hosts(document: RunDocument) -> Iterator[Fact]:
         lag = (certificate.schedule_lag_us or ScheduleLag()).p99
         busiest = busiest_share(document.certificate or Certificate(), host.workers)
         parts = [
-            (0, f"{host.name or NOT_KNOWN} {host_verdict(document, host)}"),
+            (0, f"{host.name or NOT_KNOWN} {judgement(document, host)}"),
             (1, f"{percent(host.share)} of requests"),
             (2, f"lag P99 {quantity(lag)} us"),
             (3, f"clock within {quantity(clock_bound_us(host))} us"),

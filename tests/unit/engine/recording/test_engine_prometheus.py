@@ -14,7 +14,7 @@ from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.engine.recording.prometheus import Collector
 from fastllmload.engine.recording.totals import Totals
-from fastllmload.engine.workers.fleet import Fleet, HostState
+from fastllmload.engine.workers.fleet import WORDS, Fleet, HostState
 
 parser = pytest.importorskip("prometheus_client")
 HOSTS = (
@@ -41,8 +41,8 @@ class ManyHosts(Fleet):
     def hosts(self) -> Sequence[HostState]:
         return self.states
 
-    def words_by_host(self) -> Any:
-        return self.living_levels(np.array([member.words for member in self.members]))
+    def words_by_host(self, words: Sequence[int] = WORDS) -> Any:
+        return self.living_levels(np.array([member.words[list(words)] for member in self.members]), words)
 
     def histogram(self, number: int) -> Any:
         return self.lags.sum(axis=0)
