@@ -109,7 +109,8 @@ class Live:
         return tuple(
             HostSnapshot(
                 number=host.number, name=host.name, status=host.status, silent_s=host.silent_s,
-                sent=sent, ok=ok, failed=failed, in_flight=now, events_per_s=per_s, lag_p99_us=self._lag_p99_us(host.number, lag),
+                sent=sent, ok=ok, failed=failed, in_flight=now, events_per_s=per_s,
+                lag_p99_us=self._lag_p99_us(host.number, lag),
             )
             for host, (_, sent, ok, failed, _), now, per_s, lag in rows
         )  # fmt: skip
