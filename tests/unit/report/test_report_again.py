@@ -36,7 +36,7 @@ def measuring(monkeypatch):
         """Replaces the run of an undamaged folder."""
 
         document = RunDocument()
-        lost = damage_of = staticmethod(lambda *names: None)
+        damage_of = staticmethod(lambda *names: None)
         intact = property(lambda self: self)
 
     monkeypatch.setattr(subject, "load", Whole)

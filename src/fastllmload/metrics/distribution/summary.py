@@ -88,7 +88,9 @@ def distribution(
     return replace(summary, **at)
 
 
-def summarize(values: Values, unit: str, n_null: int | None = None, first: Numbers | None = None) -> dict[str, Any]:
+def summarize(
+    values: Values | HdrSample, unit: str, n_null: int | None = None, first: Numbers | None = None
+) -> dict[str, Any]:
     """`distribution` as plain values."""
     return plain(distribution(values, unit, n_null, first))
 
