@@ -228,7 +228,7 @@ class Collection:
         driver_lost = manifest["status"] not in CONCLUDED
         self._reopen()
         if driver_lost:
-            self._note("driver-lost", "the driver was lost before the run had ended: hosts ended by themselves")
+            self.incident("driver-lost", "the driver was lost before the run had ended: hosts ended by themselves")
         for number in sorted(self.arrived):
             self._replace(self.entries[number])
         if (self.path / WORKERS / MERGED).is_dir():
@@ -245,7 +245,7 @@ class Collection:
         lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
         if (lost or write_failed) and not manifest.get("disk_full"):
             manifest["disk_full"] = True
-            self._note("disk-full" if write_failed else "disk-slow", not_written(write_failed, lost))
+            self.incident("disk-full" if write_failed else "disk-slow", not_written(write_failed, lost))
         if driver_lost:
             self._end_phase(manifest["phases"][-1])
         status = RunStatus(
@@ -289,7 +289,7 @@ class Collection:
         for worker in host.workers:
             if here[worker] > there[worker]:
                 few = f"{title(host)} has {there[worker]:,} rows of worker {worker}, and {here[worker]:,} had come home"
-                self._note("host-rows-missing", f"{few} during the run: these were kept")
+                self.incident("host-rows-missing", f"{few} during the run: these were kept")
         for number, part in enumerate(parts):
             if (self.staged / part).is_dir():
                 replaced = self.folder.work / REPLACED / f"{host.host}-{number}"
@@ -298,7 +298,7 @@ class Collection:
                     os.rename(self.path / part, replaced)
                 (self.path / part).parent.mkdir(exist_ok=True)
                 os.rename(self.staged / part, self.path / part)
-        self._note("host-collected", f"{title(host)}: its files were collected after the run")
+        self.incident("host-collected", f"{title(host)}: its files were collected after the run")
 
     def _describe(self, entry: dict[str, Any], driver_lost: bool) -> Finished | None:
         """Complete *entry* of `hosts` in run.json. Returns the last report of its agent."""
@@ -323,7 +323,7 @@ class Collection:
                 bound = entry.get("end_ns")
                 entry["end_ns"] = last + 1 if bound is None else min(bound, last + 1)
 
-    def _note(self, code: str, sentence: str) -> None:
+    def incident(self, code: str, sentence: str) -> None:
         """Record and show what happened, unless an earlier collection has recorded it."""
         if coded(code, sentence) not in self.folder.manifest["incidents"]:
             self.folder.manifest["incidents"].append(coded(code, sentence))

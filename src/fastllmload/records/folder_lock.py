@@ -33,7 +33,7 @@ def own(folder: Path) -> int:
         os.close(descriptor)
         raise RunFolderError(
             "folder-in-use",
-            f"{folder} is in use: a run is going on, or its files are being collected; wait until it ends",
+            f"{folder} is in use: a run continues there, or its files are being collected; wait until it ends",
         ) from None
     except OSError:  # on a file system without locks, files of a killed run stay there
         pass

@@ -1,4 +1,4 @@
-"""The folder of an agent, as a later agent finds it: whose it is, whether somebody still writes there, and its removal.
+"""The folder of an agent, as a later agent finds it: whose it is, which processes still write there, and its removal.
 
 An agent keeps its folder when its driver does not have all of it. `RECORD` identifies the folder; `FINISHED`, which comes
 home with the other files of the host, says that the agent has completed them.
@@ -66,7 +66,7 @@ class KeptFolder:
         self.path = Path(path)
 
     def check(self, wanted: HostRecord) -> None:
-        """Wait until nobody writes there. RunFolderError when it is gone, or is not the folder of *wanted*."""
+        """Wait until no process writes there. RunFolderError when it is gone, or is not the folder of *wanted*."""
         if not self.path.exists():
             raise RunFolderError("host-folder-gone", f"{self.path} does not exist there any more")
         if self._record() != wanted:

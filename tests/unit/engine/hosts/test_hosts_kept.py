@@ -1,4 +1,4 @@
-"""A folder that an agent keeps is found again by its run alone, when nobody writes there any more."""
+"""A folder that an agent keeps is found again by its run alone, when no process writes there any more."""
 
 from __future__ import annotations
 
