@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kept_events import differences
+from msgspec.structs import replace
 from refusals import codes, raises_code
 from support.local_hosts import Watching, asked, ours, wait
 
@@ -25,6 +27,7 @@ from fastllmload.engine.hosts.local import LocalPlacement
 from fastllmload.engine.run import execute
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
+from fastllmload.settings import Hosts
 from fastllmload.simulator import truth
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
@@ -199,6 +202,31 @@ def test_a_host_that_was_lost_is_added_to_a_run_that_had_ended(tmp_path: Path, s
     assert sent[0] <= sent[1]
     lost = run.rows[run.rows["status"] == layout.HOST_LOST]
     assert (lost["worker"] > 1).all() and (lost["t_dispatch"] == 0).any()
+    assert not list(scratch.iterdir())
+
+
+def test_events_that_stayed_on_hosts_are_collected_from_all_of_them(tmp_path: Path, scratch: Path) -> None:
+    """The run is then one whose events came home; before that it stays as it is."""
+    folder = tmp_path / "run"
+    with serving(tmp_path / "truth.log") as server:
+        settings = replace(asked(folder, server.url, rate=40.0, duration=2.0), hosts=Hosts(collect="summary"))
+        assert execute(settings, None, Watching(), placement=LocalPlacement(2)) == 0
+    before = load(folder)
+    kept, address = before.rows.copy(), document(folder)["hosts"][1]["address"]
+    change(folder, 1, address=ELSEWHERE)
+    view = Watching()
+    assert collect(folder, None, False, view) == 2
+    assert {"host-away", "events-elsewhere"} <= set(codes(view.lines))
+    assert load(folder).elsewhere is not None and len(list(scratch.iterdir())) == 2
+    change(folder, 1, address=address)
+    assert main(["collect", str(folder)]) == 0
+    run = check_rows(folder, tmp_path / "truth.log")
+    assert run.elsewhere is None and len(run.events) == before.event_count > 0
+    measured = kept["phase"] == layout.MEASURE
+    assert (run.rows[measured] == kept[measured]).all()
+    names = ("window", "metrics", "counts", "steadiness", "certificate")
+    assert not differences(*({name: each.manifest[name] for name in names} for each in (run, before)))
+    assert not (folder / "event_totals.npy").exists() and not list(folder.glob("hosts/*/summary"))
     assert not list(scratch.iterdir())
 
 

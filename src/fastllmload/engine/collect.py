@@ -40,6 +40,7 @@ from fastllmload.plan.plan import Plan
 from fastllmload.records import layout
 from fastllmload.records.error_texts import NAME as TEXTS
 from fastllmload.records.error_texts import remaining_texts
+from fastllmload.records.event_totals import TOTALS
 from fastllmload.records.hosts import ALONE, LOST, host_folder, read_clocks
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
 from fastllmload.records.run import DONE, hosts_of
@@ -163,7 +164,10 @@ class Collection:
         self._receive()
         for sentence in self.away.values():
             self.ui.message(sentence)
-        if self.arrived or self.complete:
+        if self.away and (self.path / TOTALS).exists():  # figures of events of some hosts would be those of no run
+            apart = f"{self.path} has no events (--collect summary): they are collected from all hosts, or from none"
+            self.ui.message(coded("events-elsewhere", apart))
+        elif self.arrived or self.complete:
             document = self._conclude()
             self._release()
             self.ui.finish(document, folder=str(self.path))
@@ -304,6 +308,8 @@ class Collection:
         """Complete *entry* of `hosts` in run.json. Returns the last report of its agent."""
         host = self.entries[entry["host"]]
         finished = read_finished(host_folder(self.path, host))
+        for name in ("events", "last_event_ns"):  # of events that stayed there
+            entry.pop(name, None)
         if host.host in self.arrived | self.complete:
             entry["folder"] = host.folder if self.keep and host.host in self.arrived else None
         if finished is not None and finished.watch is not None:

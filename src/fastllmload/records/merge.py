@@ -21,7 +21,7 @@ from fastllmload._ext.measure import regroup
 from fastllmload._ext.record import recorder
 from fastllmload.errors import HostLimitError, RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.event_totals import TOTAL, TOTALS, map_records, summary_path
+from fastllmload.records.event_totals import PART, TOTAL, TOTALS, map_records, summary_path
 from fastllmload.records.hosts import LOST, HostEntries, mark_lost, of_lost, positions, read_clocks, to_driver_clock
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.scratch import room
@@ -220,6 +220,8 @@ def merge_workers(
     else:
         unfinished(folder, "text.bin").unlink()
     # requests.npy comes last: a folder that has it is a merged one.
+    for part in (folder / TOTALS, *folder.glob(f"hosts/*/{PART}")):  # of events that have been collected
+        shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
     for name in ("tokens.npy", "requests.npy"):
         unfinished(folder, name).replace(folder / name)
     shutil.rmtree(folder / "workers")

@@ -297,7 +297,7 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     for problem in [text for name, text in damaged.items() if name == TOTALS or name.endswith(SUMMARY)][:1]:
         damaged.setdefault(EVENTS, problem)  # nothing is known of events without these files
     elsewhere = None
-    if not {ROWS, EVENTS} & damaged.keys():
+    if not unmerged and not {ROWS, EVENTS} & damaged.keys():
         elsewhere = read_elsewhere(folder, [host.host for host in hosts], len(merged.rows))
     if unmerged:
         manifest.setdefault("error_texts", texts_left(folder, damaged))
