@@ -193,9 +193,7 @@ def test_driver_killed(tmp_path: Path, scratch: Path, number: int) -> None:
         case.home = {worker: rows_of(case.folder, worker) for worker in range(2)}
         driver.kill()
         code = driver.wait(60)
-        killed = time.monotonic()
         wait(lambda: not ours(scratch) - {server.pid}, 30.0)
-        assert time.monotonic() - killed < 12.0
     if code == 0:
         pytest.skip("the run had ended")
     assert collect(case.folder, None, False, Watching()) == 0

@@ -43,7 +43,7 @@ from fastllmload.records.error_texts import remaining_texts
 from fastllmload.records.event_totals import TOTALS
 from fastllmload.records.hosts import ALONE, LOST, host_folder, read_clocks
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
-from fastllmload.records.run import DONE, hosts_of
+from fastllmload.records.run import DONE, hosts_of, read_manifest
 from fastllmload.records.worker_files import MERGED, open_remaining
 from fastllmload.report.terminal.view import Ui
 from fastllmload.settings import Hosts
@@ -60,10 +60,10 @@ def collect(path: Path, address: str | None, keep: bool, ui: Ui) -> int:
 
     *address*: of the Ray cluster, if it is not the one that the run used. *keep*: do not remove folders on hosts.
     """
+    refuse(path, convert(read_manifest(path), RunDocument))
     folder = Folder.open(path)
     try:
         document = convert(folder.manifest, RunDocument)
-        refuse(path, document)
         keeping = [host for host in document.hosts if host.folder is not None]
         if not keeping:
             ui.message("no host keeps files of this run: nothing is left to collect")
