@@ -38,6 +38,7 @@ from fastllmload.simulator import truth
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
+KEPT = ["host.json", "hosts", "workers"]  # of the folder of an agent that ended alone
 KEY = "sk-canary-of-many-hosts"
 DRIVER = Path(__file__).parents[1] / "support" / "driver_of_local_hosts.py"
 

@@ -46,14 +46,15 @@ WAIT_S = 0.1
 STOPPING_S = 15.0  # for an agent to end its workers by signals
 LATE = "host-late"  # code of an incident
 LOST = -9  # exit code of a worker that was lost with its host
-NAMES = SAMPLE.names or ()
 # A sample with its counters and figures as one array: one assignment instead of one for each
 COLUMNS = np.dtype(
     {
-        "names": ["columns"], "formats": [("<i8", (len(SLOTS) + len(PROCESS),))],
-        "offsets": [SAMPLE.fields[NAMES[-len(SLOTS) - len(PROCESS)]][1]], "itemsize": SAMPLE.itemsize,
-    }
-)  # fmt: skip
+        "names": ["columns"],
+        "formats": [("<i8", (len(SLOTS) + len(PROCESS),))],
+        "offsets": [SAMPLE.itemsize - 8 * (len(SLOTS) + len(PROCESS))],  # they are its last fields
+        "itemsize": SAMPLE.itemsize,
+    }  # type: ignore[call-overload]
+)
 Words = npt.NDArray[np.int64]
 
 
