@@ -53,7 +53,7 @@ COLUMNS = np.dtype(
         "formats": [("<i8", (len(SLOTS) + len(PROCESS),))],
         "offsets": [SAMPLE.itemsize - 8 * (len(SLOTS) + len(PROCESS))],  # they are its last fields
         "itemsize": SAMPLE.itemsize,
-    }  # type: ignore[call-overload]
+    }
 )
 Words = npt.NDArray[np.int64]
 
