@@ -56,6 +56,7 @@ class SummedHistograms:
     def __init__(self, kinds: int, hosts: int, apart: int = 0) -> None:
         self._sum = np.zeros((kinds, histogram.WORDS), np.int64)
         self._apart = apart
+        self._bounds = np.array([apart, apart + 1], POSITION) * POSITION.type(histogram.WORDS)  # of its positions
         self.of_hosts = np.zeros((hosts, histogram.WORDS), np.int64)
         self._extremes = np.zeros((hosts, kinds, 2), np.int64)
         self._extremes[:, :, 0] = NOTHING
@@ -68,10 +69,10 @@ class SummedHistograms:
             raise LinkError("extremes of another number of histograms were received")
         flat[at] += counts
         self._extremes[host] = np.frombuffer(grown.extremes, VALUE).reshape(-1, 2)
-        begin = self._apart * histogram.WORDS
-        mine = (at >= begin) & (at < begin + histogram.WORDS)
-        self.of_hosts[host, at[mine] - begin] += counts[mine]
-        self.of_hosts[host, EXTREMES] = self._extremes[host, self._apart]
+        first, last = np.searchsorted(at, self._bounds)
+        own = self.of_hosts[host]
+        own[at[first:last] % histogram.WORDS] += counts[first:last]  # an agent's positions are in order
+        own[EXTREMES] = self._extremes[host, self._apart]
 
     def kind(self, number: int) -> Words:
         """A copy of the histogram of one kind."""
