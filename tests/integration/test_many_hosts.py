@@ -206,6 +206,9 @@ def test_hosts_that_keep_their_events_give_the_figures_of_all_events(
     assert not run.damaged and not len(run.events) and run.event_count == sum(run.rows["events"])
     names = {each.name for each in (tmp_path / "run").iterdir()}
     assert {"requests.npy", "event_totals.npy", "report.html", "latency.hlog"} <= names and "workers" not in names
+    assert "merged-histograms" in (tmp_path / "run" / "report.md").read_text()
+    assert "merged-histograms" in (tmp_path / "run" / "report.html").read_text()
+    assert not [each for each in run.manifest["incidents"] if "[run-file-damaged]" in each]
     gathered = tmp_path / "gathered"
     for number, folder in enumerate(folders):
         shutil.copytree(folder / "workers", gathered / "workers", dirs_exist_ok=True)

@@ -35,6 +35,7 @@ from fastllmload.report.text.tokens import (
     gap_name,
     headlines,
     legend,
+    merged_text,
     reasoned,
     token_text,
 )
@@ -149,6 +150,8 @@ def latencies(document: RunDocument) -> Table:
         notes.append("not streamed: ttft is the end of the answer; no gaps, so no itl and tpot")
     elif unstreamed:
         notes.append(f"{unstreamed} not streamed: their ttft is their end; not in itl and tpot")
+    if merged_text(document) is not None:
+        notes.append("gaps: from the hosts' merged histograms, to three digits [merged-histograms]")
     notes += few_samples_note(any(text.endswith(MARK) for _, *row in cells(found) for text in row))
     optional = ("e2e_sched", *(("ttft_sched", "tpot_any") if reasoned(document) else ()))
     columns = ["ms", *COLUMNS.values()]

@@ -86,10 +86,15 @@ def alone_text(document: RunDocument) -> str | None:
 
 
 def notes(document: RunDocument) -> list[str]:
-    """Notes of a latency table; none for a run without reasoning."""
-    return [
-        f"{text[0].upper()}{text[1:]}." for text in (token_text(document), alone_text(document)) if text is not None
-    ]
+    """Notes of a latency table; none for a run without reasoning whose events came home."""
+    texts = (token_text(document), alone_text(document), merged_text(document))
+    return [f"{text[0].upper()}{text[1:]}." for text in texts if text is not None]
+
+
+def merged_text(document: RunDocument) -> str | None:
+    """How gaps are known of a run whose events stayed on their hosts."""
+    note = document.metric(gap_name(document)).note
+    return None if note is None else f"gaps ({gap_name(document)}): {note}"
 
 
 def gap_name(document: RunDocument, name: str = "itl") -> str:
