@@ -48,7 +48,7 @@ def measured(url: str, asked: Any, hosts: int) -> Cost:
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         folder = Path(parent) / "run"
         words = [url, str(folder), str(asked.streams), str(asked.tokens), str(hosts)]
-        process = subprocess.Popen([sys.executable, __file__, "drive", *words])
+        process = subprocess.Popen([sys.executable, __file__, "drive", *words], stdout=subprocess.DEVNULL)
         looks, ended = Looks(process.pid), threading.Event()
         looking = threading.Thread(target=looks.follow, args=(ended,))
         looking.start()

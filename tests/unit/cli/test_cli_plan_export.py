@@ -136,6 +136,7 @@ def rows(monkeypatch):
         damaged = MappingProxyType({})
         manifest = MappingProxyType({"files": {"requests.npy": {}}})
         lost = staticmethod(lambda *names: None)
+        where_events_are = None
 
     monkeypatch.setattr(run, "load", lambda folder: Whole(str(folder)))
     monkeypatch.setattr(export, "export_jsonl", lambda found, file: file.write(f"jsonl of {found}\n".encode()))
@@ -170,6 +171,7 @@ class Whole:
     damaged = {}
     manifest = {"files": {"requests.npy": {}}}
     lost = staticmethod(lambda *names: None)
+    where_events_are = None
 
 run.load = lambda folder: Whole()
 

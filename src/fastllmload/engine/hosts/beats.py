@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.recfunctions import structured_to_unstructured
 
 from fastllmload._ext.record import counters as k
 from fastllmload.engine.hosts.link import Link
@@ -63,7 +62,7 @@ class Beats:
         counters = np.array([member.words[: k.WORDS] for member in members])
         counters[:, :CONTROL_WORDS] = 0
         figures = np.zeros((len(members), len(PROCESS)), "<i8")
-        figures[rows["worker"] - first] = structured_to_unstructured(rows[list(PROCESS)])
+        figures[rows["worker"] - first] = np.column_stack([rows[name] for name in PROCESS])
         histograms = None
         if with_histograms or self._number % HISTOGRAMS_EVERY == 0:
             histograms = self._histograms.increments(np.array([fleet.histogram(n) for n in HISTOGRAMS]))

@@ -123,7 +123,7 @@ def respond(sock: socket.socket, key: bytes, life: int, clock: Clock = time.mono
     """Answer what comes to *sock* until the descriptor *life* can be read or is closed at its other end.
 
     Where the kernel stamps datagrams, those of GATHER_S are answered together, as a wake-up costs more than an
-    answer. The time that they wait is between t2 and t3, so it is no part of what an exchange took.
+    answer. The time that they wait is between t2 and t3, so it does not count as time that an exchange took.
     """
     counts = ExchangeCounts()
     receiver = StampedReceiver(sock, clock)

@@ -394,7 +394,8 @@ class HostFleet(Fleet):
         living = np.array([member.spec.worker for member in self.alive], np.int64)
         rows = np.zeros(len(living), SAMPLE)
         rows["t_ns"], rows["phase"], rows["worker"] = t_ns, phase, living
-        columns = rows.view(COLUMNS)["columns"]
+        # Counters and figures are the last columns of a sample: one assignment is quicker than one for each.
+        columns = rows.view(np.int64).reshape(len(rows), -1)[:, -len(SLOTS) - len(PROCESS) :]
         columns[:, : len(SLOTS)] = self.counters[:, SLOTS][living]
         columns[:, len(SLOTS) :] = self.used[living]
         rows["cpu_ns"] = np.maximum(rows["cpu_ns"], self.counters[living, k.W_CPU_NS])
