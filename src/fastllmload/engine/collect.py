@@ -40,7 +40,6 @@ from fastllmload.plan.plan import Plan
 from fastllmload.records import layout
 from fastllmload.records.error_texts import NAME as TEXTS
 from fastllmload.records.error_texts import remaining_texts
-from fastllmload.records.event_totals import TOTALS
 from fastllmload.records.hosts import ALONE, LOST, host_folder, read_clocks
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
 from fastllmload.records.run import DONE, hosts_of, read_manifest
@@ -164,7 +163,8 @@ class Collection:
         self._receive()
         for sentence in self.away.values():
             self.ui.message(sentence)
-        if self.away and (self.path / TOTALS).exists():  # figures of events of some hosts would be those of no run
+        # Figures of the events of some hosts would be those of no run.
+        if self.away and self.document.config.hosts.collect == "summary":
             apart = f"{self.path} has no events (--collect summary): they are collected from all hosts, or from none"
             self.ui.message(coded("events-elsewhere", apart))
         elif self.arrived or self.complete:
@@ -314,6 +314,8 @@ class Collection:
             entry["folder"] = host.folder if self.keep and host.host in self.arrived else None
         if finished is not None and finished.watch is not None:
             entry["watch"] = finished.watch
+        if finished is not None and finished.tap is not None:
+            entry["tap"] = finished.tap
         if driver_lost or (host.status == LOST and host.host in self.arrived):
             known = finished is not None and host.host not in self.away
             entry["status"] = ALONE if known else LOST

@@ -76,13 +76,15 @@ def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers, hosts
 
 
 def add_taps(manifest: dict[str, Any], found: Taps) -> None:
-    """Complete `tap` of run.json, and of each of its hosts, with what was *found* when segments were joined."""
+    """Complete `tap` of run.json, and of each of its hosts, with what was *found* when segments were joined. Where those of
+    only some hosts were, the others had been joined before.
+    """
     hosts = [host for host in manifest.get("hosts") or () if host["tap"] is not None or host["host"] in found]
     for host in hosts:
         host["tap"] = {**(host["tap"] or {}), **found.get(host["host"], {})}
     if hosts:
         manifest["tap"] = seen([host["tap"] for host in hosts])
-    if manifest.get("tap") is not None:
+    if manifest.get("tap") is not None and all(host["host"] in found for host in hosts):
         manifest["tap"].update(found.get(None, {}))
 
 
