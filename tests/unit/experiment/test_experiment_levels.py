@@ -37,6 +37,15 @@ def test_levels_are_numbered_in_the_order_asked(runs: FakeRuns, tmp_path: Path) 
     assert [level["load"] for level in levels] == [1.0, 2.0, 3.0]
 
 
+def test_levels_need_events_that_come_home(tmp_path: Path) -> None:
+    """They are judged by their events, so hosts that keep theirs are refused before anything is measured."""
+    experiment = made(tmp_path / "p")
+    experiment.base = changed(experiment.base, hosts={"address": "local", "collect": "summary"})
+    with raises_code("option-not-applicable", "--collect rows"), experiment:
+        pass
+    assert not (tmp_path / "p" / "procedure.json").exists()
+
+
 def test_started_again_nothing_finished_is_measured(runs: FakeRuns, tmp_path: Path) -> None:
     with made(tmp_path / "p") as experiment:
         first = three_levels(experiment)

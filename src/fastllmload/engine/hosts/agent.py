@@ -122,6 +122,7 @@ class Agent:
         except (LinkError, FileRefused) as problem:
             if self.summary is not None:  # the driver has what it waits for, or has to do without it
                 self.summary.kill()
+                self._remove_plans()
                 return 0
             print(f"the driver is lost: {problem}", file=sys.stderr)
         finally:
@@ -375,7 +376,7 @@ class Agent:
         assert self.summary is not None
         summary, found = self.summary, list[str | None]()
         self._meanwhile(lambda: found.append(summary.answer()))
-        shutil.rmtree(self.folder / "plans", ignore_errors=True)
+        self._remove_plans()
         problem = found[0] or self._send_summary()
         for copied in (self.own / PART).glob("*.npy"):
             copied.unlink()
@@ -438,6 +439,9 @@ class Agent:
         for bodies in self.folder.glob(f"plans/*/{BODIES}"):
             bodies.unlink()
 
+    def _remove_plans(self) -> None:
+        shutil.rmtree(self.folder / "plans", ignore_errors=True)
+
     def _end_alone(self) -> None:
         """End the workers without a driver, and keep the folder."""
         self.link.close()
@@ -456,6 +460,7 @@ class Agent:
         if self.log is not None:
             self.log.close()
         self._remove_inputs()
+        self._remove_plans()
         if self.fleet is None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
