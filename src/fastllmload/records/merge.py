@@ -116,7 +116,7 @@ def merge_parts(
     workers: Sequence[int] | None = None,
 ) -> Merged:
     """Merge worker files, with the packet ring's times, into memory from *allocate*. RunFolderError for unknown rows."""
-    parts = read_workers(folder)
+    parts = read_workers(folder, copied=bool(hosts))
     row_parts = [part.rows for part in parts] + [not_sent_rows(each, parts, hosts, workers) for each in planned]
     if not row_parts:
         row_parts = [np.empty(0, layout.REQUEST)]

@@ -140,13 +140,20 @@ def used_rows(rows: Rows) -> int:
     return start + int(used[-1]) + 1 if len(used) else start
 
 
-def read_worker(directory: Path) -> WorkerFiles:
-    """The files in workers/<w>, of truncated ones the complete records, and events only of rows that remain."""
+def read_worker(directory: Path, copied: bool = False) -> WorkerFiles:
+    """The files in workers/<w>, of truncated ones the complete records, and events only of rows that remain. *copied*: from
+    another host, file by file, so that events may have come of rows that had not when the copying ended.
+    """
     rows, lost_rows = open_remaining(directory / ROWS, layout.REQUEST)
     events, lost_events = open_remaining(directory / EVENTS, layout.EVENT)
     rows, events = rows[: used_rows(rows)], events[: regroup.used_events(as_bytes(events))]
     damage = {name: text for name, text in ((ROWS, lost_rows), (EVENTS, lost_events)) if text is not None}
     text = open_text(directory / TEXT)
+    if copied and int(events["row"].max(initial=0)) >= max(1, len(rows)):
+        events = events[events["row"] < len(rows)]
+    of_row, _, sizes = recorder.text_index(text)
+    if copied and int(of_row.max(initial=0)) >= max(1, len(rows)):
+        text = text[np.repeat(of_row < len(rows), sizes.astype(np.int64) + TEXT_HEAD)]
     if lost_rows is not None:
         events, text = events[events["row"] < len(rows)], text[:0]
     elif int(recorder.text_index(text)[0].max(initial=0)) >= max(1, len(rows)):
@@ -155,13 +162,15 @@ def read_worker(directory: Path) -> WorkerFiles:
     return WorkerFiles(rows, events, text, damage)
 
 
-def read_workers(directory: Path) -> list[WorkerFiles]:
-    """All workers of a run folder, by number, then what was merged before of others. Empty without a folder `workers`."""
+def read_workers(directory: Path, copied: bool = False) -> list[WorkerFiles]:
+    """All workers of a run folder, by number, then what was merged before of others. Empty without a folder `workers`.
+    *copied*: from other hosts.
+    """
     folder = directory / "workers"
     if not folder.is_dir():
         return []
     numbered = sorted((int(each.name), each) for each in folder.iterdir() if each.name.isdigit())
-    found = [read_worker(each) for _, each in numbered]
+    found = [read_worker(each, copied) for _, each in numbered]
     if (folder / MERGED).is_dir():
         found.append(read_merged_before(folder / MERGED, [number for number, _ in numbered]))
     return found

@@ -9,10 +9,11 @@ import pytest
 from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload._ext.record.recorder import Recorder
+from fastllmload._ext.record.recorder import Recorder, text_index
 from fastllmload.records import layout
 from fastllmload.records.merge import PlannedPhase, merge_workers
 from fastllmload.records.run import Run, load
+from fastllmload.records.worker_files import read_workers
 
 pytestmark = pytest.mark.slow
 
@@ -227,6 +228,24 @@ def test_the_intact_part_of_a_damaged_folder_is_read(
     assert np.array_equal(np.asarray(run.rows), before[:rows])
     assert len(run.events) == run.first_event[-1] and int(run.complete_rows.sum()) == whole
     assert len(run.intact.events) == 0
+
+
+def test_what_was_copied_of_rows_that_had_not_come_is_left_out(tmp_path: Path) -> None:
+    """Files of another host arrive one after the other, so events and text may be newer than rows."""
+    write_workers(tmp_path, draw_requests(2, Shape(requests=20, text=True)), 1, text=True)
+    (every,) = read_workers(tmp_path, copied=True)
+    path = tmp_path / "workers" / "0" / "requests.npy"
+    path.unlink()  # it is mapped
+    np.save(path, every.rows[:12])
+    (found,) = read_workers(tmp_path, copied=True)
+    assert np.array_equal(found.rows, every.rows[:12]) and found.damage == {}
+    assert np.array_equal(found.events, every.events[every.events["row"] < 12])
+    assert 0 < len(found.events) < len(every.events)
+    texts = [int(row) for row in text_index(every.text)[0] if row < 12]
+    assert text_index(found.text)[0].tolist() == texts != []
+    write_manifest(tmp_path)
+    with raises_code("run-file-damaged"):
+        merge_workers(tmp_path)
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
