@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from refusals import raises_code
 
+from fastllmload.documents.fields import known
 from fastllmload.engine.hosts.local import AGENT, LocalHandle, LocalPlacement
 from fastllmload.engine.hosts.messages import AgentConfig
 from fastllmload.engine.recording.tap import permitted
@@ -18,7 +20,7 @@ from fastllmload.engine.run import execute
 from fastllmload.records import layout
 from fastllmload.records.run import load
 from fastllmload.report.terminal.view import make_ui
-from fastllmload.settings import Client, Load, Output, RunSettings, Target, Workload
+from fastllmload.settings import Client, Hosts, Load, Output, RunSettings, Target, Workload
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
@@ -79,6 +81,29 @@ def test_auto_takes_the_ring_where_it_can(tmp_path: Path, server: SimulatorProce
     assert set(run.rows["worker"][run.events["row"][joined]]) <= set(with_ring.workers) and joined.any()
     sources = [host.certificate.timestamp_source for host in run.document.hosts if host.certificate is not None]
     assert sources == ["tap", "kernel"]
+
+
+def test_segments_stay_with_events_that_stay_on_their_host(
+    tmp_path: Path, server: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where agents keep their folders
+    folder = tmp_path / "run"
+    settings = replace(asked(folder, server.url, "tap"), hosts=Hosts(collect="summary"))
+    assert execute(settings, None, quiet(), placement=LocalPlacement(2)) == 0
+    document = load(folder).document
+    taps = [host.tap for host in document.hosts]
+    assert all(tap is not None and tap.joined == tap.events and (known(tap.events) or 0) > 50 for tap in taps)
+    assert [host.timestamps for host in document.hosts] == ["tap", "tap"]
+    assert document.certificate.timestamp_source == "tap" and not list(folder.rglob("tap.bin"))
+    total = document.tap
+    assert total is not None and total.joined == sum(known(tap.joined) or 0 for tap in taps if tap is not None)
+    assert total.matched_share == 1.0
+    for host in document.hosts:
+        kept = Path(str(host.folder))
+        assert (kept / "hosts" / str(host.host) / "tap.bin").exists()
+        own = load(kept)
+        assert set(own.event_stamp & layout.STAMP_CLASS_MASK) == {layout.STAMP_TAP}
+        assert own.document.tap is not None and own.document.tap.joined == len(own.events)
 
 
 def quiet() -> object:
