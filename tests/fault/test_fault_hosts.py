@@ -87,7 +87,8 @@ class Case:
         self._check_rows(run)
         return run
 
-    def _check_rows(self, run: Run) -> None:
+    def _check_rows(self, run: Run, unwritten: bool = False) -> None:
+        """*unwritten*: a disk was full, so that events of rows may be missing, never the other way round."""
         assert not run.damaged
         measured = run.rows[run.rows["phase"] == layout.MEASURE]
         planned = len(np.load(self.folder / "plan" / "schedule.npy"))
@@ -95,7 +96,8 @@ class Case:
         sent = run.rows[run.rows["t_dispatch"] > 0]
         counted = np.bincount(sent["worker"], minlength=4)
         assert all(counted[worker] >= count for worker, count in self.home.items()), (counted, self.home)
-        assert (np.bincount(run.events["row"], minlength=len(run.rows)) == run.rows["events"]).all()
+        events = np.bincount(run.events["row"], minlength=len(run.rows))
+        assert (events <= run.rows["events"]).all() and (unwritten or (events == run.rows["events"]).all())
         lost = [worker for each in run.document.hosts if each.status == "lost" for worker in each.workers]
         theirs = np.isin(run.rows["worker"], lost)
         unknown = run.rows["status"] == layout.HOST_LOST
@@ -174,11 +176,11 @@ def test_host_disk_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number:
         found = load(case.folder)
         assert codes(view.document["incidents"]).count("disk-full") == 1 and found.manifest["disk_full"]
         assert [each["status"] for each in found.manifest["hosts"]] == ["ended", "ended"]
-        case._check_rows(found)
+        case._check_rows(found, unwritten=True)
         kept = [each["folder"] for each in found.manifest["hosts"] if each["folder"] is not None]
         assert collect(case.folder, None, False, Watching()) == 0
         run = load(case.folder)
-        case._check_rows(run)
+        case._check_rows(run, unwritten=True)
         assert run.verdict == "invalid" and not any(Path(each).exists() for each in kept)
 
 
