@@ -1,7 +1,7 @@
 """A run over two links that carry frames above the MTU (GRO, TSO): `python two_links.py FOLDER [OPTIONS of a run]`.
 
 Two network namespaces, the load generator in one and the simulated engine in the other, joined by two veth pairs. The engine
-writes many events at once. Exit code 77 where it may not.
+writes many events at once. The loopback of the load generator is down. Exit code 77 where it may not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ def join(client: int, server: int) -> None:
     """The veth pairs of both namespaces; this thread is in the server's afterwards."""
     other = f"/proc/{os.getpid()}/fd/{server}"
     enter(client)
-    ip("link set lo up")
     for link in LINKS:
         ip(f"link add client{link} type veth peer name server{link} netns {other}")
         ip(f"addr add 10.98.{link}.1/24 dev client{link}")

@@ -2,8 +2,9 @@
 
 import os
 import socket
+import time
 
-from libc.errno cimport EINPROGRESS, EINTR, errno
+from libc.errno cimport EADDRNOTAVAIL, EINPROGRESS, EINTR, ENETUNREACH, errno
 from posix.unistd cimport close
 
 cdef extern from *:
@@ -316,19 +317,26 @@ def warm_up_kernel_stamps():
 
     The kernel patches the stamping code in lazily, from a work queue: the first segments after the very first request
     for stamps have none. Keep the returned socket open for as long as stamps are wanted. Returns None when this kernel
-    gives no stamps within 200 ms.
+    gives no stamps within 200 ms. In a network namespace whose loopback is down nothing can be tried: the socket is
+    returned after 200 ms.
     """
     keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     keeper.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    keeper.bind(("127.0.0.1", 0))
     keeper.settimeout(0.02)
-    for _ in range(10):
-        keeper.sendto(b"\0", keeper.getsockname())
-        try:
-            _, control, _, _ = keeper.recvmsg(16, 128)
-        except TimeoutError:
-            continue
-        if any(level == SOL_SOCKET and kind == SO_TIMESTAMPNS for level, kind, _ in control):
-            return keeper
+    try:
+        keeper.bind(("127.0.0.1", 0))
+        for _ in range(10):
+            keeper.sendto(b"\0", keeper.getsockname())
+            try:
+                _, control, _, _ = keeper.recvmsg(16, 128)
+            except TimeoutError:
+                continue
+            if any(level == SOL_SOCKET and kind == SO_TIMESTAMPNS for level, kind, _ in control):
+                return keeper
+    except OSError as error:
+        if error.errno not in (EADDRNOTAVAIL, ENETUNREACH):
+            raise
+        time.sleep(0.2)
+        return keeper
     keeper.close()
     return None
