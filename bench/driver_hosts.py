@@ -30,11 +30,12 @@ import numpy as np
 from fastllmload import __version__
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
-from fastllmload.engine.hosts.driver_clock import DriverClock
+from fastllmload.engine.hosts.clock.driver_clock import DriverClock
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.group import HostGroup
-from fastllmload.engine.hosts.link import LinkError, connect
-from fastllmload.engine.hosts.messages import (
+from fastllmload.engine.hosts.link.beats import Growing, Reflected
+from fastllmload.engine.hosts.link.connection import LinkError, connect
+from fastllmload.engine.hosts.link.messages import (
     AgentConfig,
     AgentFacts,
     Beat,
@@ -48,7 +49,6 @@ from fastllmload.engine.hosts.messages import (
     WorkerEnd,
     WorkersStarted,
 )  # fmt: skip
-from fastllmload.engine.hosts.mirror import Growing, Reflected
 from fastllmload.engine.interrupts import Interrupts
 from fastllmload.engine.phases import PhaseRun
 from fastllmload.engine.recording.live import Live

@@ -28,7 +28,7 @@ HELPERS = ("agent", "sender")
 
 def drive(url: str, folder: str, streams: str, tokens: str, hosts: str) -> int:
     """A run in this process: without *hosts*, or from agents of this machine."""
-    from fastllmload.engine.hosts.local import LocalPlacement
+    from fastllmload.engine.hosts.placement.local import LocalPlacement
     from fastllmload.engine.run import execute
     from fastllmload.report.terminal.view import make_ui
     from fastllmload.settings import Client, Load, Output, RunSettings, Target, Workload

@@ -23,8 +23,8 @@ from refusals import codes
 from support.local_hosts import Apart, Watching, asked, fill, made_apart, ours, small_disk, wait
 
 from fastllmload.engine.collect import collect
-from fastllmload.engine.hosts.host_actor import session_members
-from fastllmload.engine.hosts.local import LocalPlacement
+from fastllmload.engine.hosts.placement.host_actor import session_members
+from fastllmload.engine.hosts.placement.local import LocalPlacement
 from fastllmload.engine.run import execute
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load

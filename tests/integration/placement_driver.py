@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from fastllmload.engine.hosts import placement
+from fastllmload.engine.hosts.placement import cluster
 from fastllmload.errors import InputError
 from fastllmload.settings import Hosts
 
@@ -30,7 +30,7 @@ def say(**facts: object) -> None:
 def again(wanted: Hosts) -> str:
     """The code of the refusal."""
     try:
-        placement.place(wanted, patience_s=2.0).close()
+        cluster.place(wanted, patience_s=2.0).close()
     except InputError as refused:
         return refused.code
     return ""
@@ -39,7 +39,7 @@ def again(wanted: Hosts) -> str:
 def main() -> None:
     address, hosts, key_file, *program = sys.argv[1:]
     wanted = Hosts(address=address, hosts=int(hosts))
-    placed = placement.place(wanted)
+    placed = cluster.place(wanted)
     say(hosts=msgspec.to_builtins(placed.hosts()), driver=placed.driver_address, warnings=placed.warnings)
     key = Path(key_file).read_text()
     agents = placed.start([Config(key, number) for number in range(len(placed.hosts()))], program)

@@ -23,7 +23,7 @@ from support.local_hosts import Watching, asked, ours, wait
 from fastllmload.cli.main import main
 from fastllmload.engine import collect as module
 from fastllmload.engine.collect import collect
-from fastllmload.engine.hosts.local import LocalPlacement
+from fastllmload.engine.hosts.placement.local import LocalPlacement
 from fastllmload.engine.run import execute
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from refusals import raises_code
 
 from fastllmload.documents.fields import known
-from fastllmload.engine.hosts.local import AGENT, LocalHandle, LocalPlacement
-from fastllmload.engine.hosts.messages import AgentConfig
+from fastllmload.engine.hosts.link.messages import AgentConfig
+from fastllmload.engine.hosts.placement.local import AGENT, LocalHandle, LocalPlacement
 from fastllmload.engine.recording.tap import permitted
 from fastllmload.engine.run import execute
 from fastllmload.records import layout

@@ -26,7 +26,7 @@ from fastllmload._ext.record import histogram
 from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
 from fastllmload.engine.hosts.fleet import HostFleet
-from fastllmload.engine.hosts.local import LocalPlacement
+from fastllmload.engine.hosts.placement.local import LocalPlacement
 from fastllmload.engine.run import execute
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout

@@ -4,7 +4,7 @@ machine.
 
 import sys
 
-from fastllmload.engine.hosts.local import LocalPlacement
+from fastllmload.engine.hosts.placement.local import LocalPlacement
 from fastllmload.engine.run import execute
 from fastllmload.report.terminal.view import make_ui
 from fastllmload.settings import Client, Load, Output, RunSettings, Target, Workload

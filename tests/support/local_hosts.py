@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fastllmload.engine.hosts.local import AGENT, LocalHandle, LocalPlacement
-from fastllmload.engine.hosts.messages import AgentConfig
+from fastllmload.engine.hosts.link.messages import AgentConfig
+from fastllmload.engine.hosts.placement.local import AGENT, LocalHandle, LocalPlacement
 from fastllmload.settings import Client, Load, Output, RunSettings, Target, Workload
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 from truth_bench import CONTENT, QUIET_US, until_quiet
 
-from fastllmload.engine.hosts.local import LocalPlacement
+from fastllmload.engine.hosts.placement.local import LocalPlacement
 from fastllmload.engine.recording.tap import permitted
 from fastllmload.engine.run import execute
 from fastllmload.records import layout

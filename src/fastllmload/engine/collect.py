@@ -26,11 +26,11 @@ from fastllmload.documents.run import HostEntry, RunDocument
 from fastllmload.engine.finalize import HOST_LIMIT, RunStatus, finalize
 from fastllmload.engine.hosts.fleet import ReceiverProcess
 from fastllmload.engine.hosts.group import CONNECTING_S, HostGroup, RemoteHost
-from fastllmload.engine.hosts.host_actor import HostFacts, facts_here
-from fastllmload.engine.hosts.kept import read_finished
-from fastllmload.engine.hosts.local import LocalHost, LocalPlacement, Placement
-from fastllmload.engine.hosts.messages import AgentFacts, Collect, Failed, Finished, Message, Release
-from fastllmload.engine.hosts.placement import LOCAL, inspect, refuse_differences
+from fastllmload.engine.hosts.kept.folder import read_finished
+from fastllmload.engine.hosts.link.messages import AgentFacts, Collect, Failed, Finished, Message, Release
+from fastllmload.engine.hosts.placement.cluster import LOCAL, inspect, refuse_differences
+from fastllmload.engine.hosts.placement.host_actor import HostFacts, facts_here
+from fastllmload.engine.hosts.placement.local import LocalHost, LocalPlacement, Placement
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.run_controller import MEASURE, not_written
 from fastllmload.engine.run_plans import RunPhase

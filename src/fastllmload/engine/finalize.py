@@ -16,7 +16,7 @@ from fastllmload.plan.plan import FOLLOWS
 from fastllmload.records.run import DONE
 
 if TYPE_CHECKING:
-    from fastllmload.engine.hosts.kept_events import Ask
+    from fastllmload.engine.hosts.kept.events import Ask
     from fastllmload.records.merge import PlannedPhase
 
 OBJECTIVE_MISSED, HOST_LIMIT, TARGET_FAILED, INTERRUPTED, OWN_FAULT = 1, 2, 3, 4, 70
@@ -49,14 +49,14 @@ def finalize(
     folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus, ask: Ask | None = None
 ) -> dict[str, Any]:
     """Complete run.json, save it and return it. On a full disk the workers' files are kept and read instead of merged.
-    *ask*: asks hosts about their events, where these stay there (`engine.hosts.kept_events`).
+    *ask*: asks hosts about their events, where these stay there (`engine.hosts.kept.events`).
     """
     from fastllmload.certificate.judge import judged
     from fastllmload.certificate.monitor import join_watches
     from fastllmload.compliance.evidence import of_run
     from fastllmload.compliance.verdict import compliance_of
     from fastllmload.documents.write import plain, values
-    from fastllmload.engine.hosts.kept_events import gather
+    from fastllmload.engine.hosts.kept.events import gather
     from fastllmload.metrics.run.measure import measure
     from fastllmload.records.error_texts import read_texts
     from fastllmload.records.hosts import incomplete, read_clocks, with_clocks

@@ -18,9 +18,9 @@ from fastllmload.engine import banner
 from fastllmload.engine.finalize import exit_code, finalize
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.group import HostGroup, plan_files
-from fastllmload.engine.hosts.local import PlacedHost, Placement
-from fastllmload.engine.hosts.placement import place
-from fastllmload.engine.hosts.summary import Questions
+from fastllmload.engine.hosts.kept.summary import Questions
+from fastllmload.engine.hosts.placement.cluster import place
+from fastllmload.engine.hosts.placement.local import PlacedHost, Placement
 from fastllmload.engine.interrupts import Interrupts
 from fastllmload.engine.manifest import command_line, environment, plan_facts, target_facts
 from fastllmload.engine.preflight.check import Preflight, preflight

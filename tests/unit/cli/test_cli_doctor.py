@@ -10,9 +10,9 @@ from refusals import raises_code
 
 from fastllmload.cli.commands import doctor
 from fastllmload.cli.commands.doctor import BAD, GOOD, UNKNOWN, WARN, HostFinding
-from fastllmload.engine.hosts import clock
-from fastllmload.engine.hosts.host_actor import HostFacts
-from fastllmload.engine.hosts.messages import AgentConfig
+from fastllmload.engine.hosts.clock import exchange
+from fastllmload.engine.hosts.link.messages import AgentConfig
+from fastllmload.engine.hosts.placement.host_actor import HostFacts
 from fastllmload.engine.recording import tap
 from fastllmload.host import limits, probe
 from fastllmload.host.limits import FileLimit
@@ -52,7 +52,7 @@ def test_the_clock_of_a_host_is_compared_with_the_drivers(monkeypatch):
 def test_a_driver_that_answers_no_datagram_is_bad(monkeypatch):
     monkeypatch.setattr(doctor, "CLOCK_S", 0.0)
     monkeypatch.setattr(doctor, "ANSWERED_S", 0.1)
-    with clock.bound("127.0.0.1", 0) as silent:
+    with exchange.bound("127.0.0.1", 0) as silent:
         port = silent.getsockname()[1]
         asked = AgentConfig(address="127.0.0.1", tcp_port=0, udp_port=port, key="00" * 32, host=0)
         found = doctor.driver_clock(msgspec.json.encode(asked).decode())

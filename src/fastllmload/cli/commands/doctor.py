@@ -22,8 +22,8 @@ from fastllmload.host import limits, probe
 from fastllmload.settings import Hosts
 
 if TYPE_CHECKING:
-    from fastllmload.engine.hosts.host_actor import HostFacts
-    from fastllmload.engine.hosts.placement import RayPlacement
+    from fastllmload.engine.hosts.placement.cluster import RayPlacement
+    from fastllmload.engine.hosts.placement.host_actor import HostFacts
 
 GOOD, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
 # Read without a system call
@@ -68,8 +68,8 @@ def doctor(runs: Path | None, ray: str | None, ray_resource: str | None) -> int:
 
 def examine_hosts(wanted: Hosts, runs: Path | None) -> tuple[list[HostFacts], list[list[HostFinding]]]:
     """The hosts that *wanted* describes, and the findings of each."""
-    from fastllmload.engine.hosts.host_actor import facts_here
-    from fastllmload.engine.hosts.placement import inspect
+    from fastllmload.engine.hosts.placement.cluster import inspect
+    from fastllmload.engine.hosts.placement.host_actor import facts_here
 
     placement = inspect(wanted)
     try:
@@ -87,8 +87,8 @@ def examine_hosts(wanted: Hosts, runs: Path | None) -> tuple[list[HostFacts], li
 
 def examine_clocks(placement: RayPlacement) -> list[HostFinding]:
     """Compare the clocks of all hosts with this one's at once, as a run does. The key is of these exchanges alone."""
-    from fastllmload.engine.hosts.clock import ClockResponder
-    from fastllmload.engine.hosts.messages import AgentConfig
+    from fastllmload.engine.hosts.clock.exchange import ClockResponder
+    from fastllmload.engine.hosts.link.messages import AgentConfig
     from fastllmload.engine.workers.fleet import environment
 
     key = secrets.token_bytes(32)
@@ -168,7 +168,7 @@ def judged(
 
 
 def software(own: HostFacts, host: HostFacts) -> HostFinding:
-    from fastllmload.engine.hosts.placement import differences
+    from fastllmload.engine.hosts.placement.cluster import differences
 
     found = "; ".join(differences(own, host))
     text = f"fastllmload {host.fastllmload}, Python {host.python}, modules {host.compiled}"
@@ -188,8 +188,8 @@ def ray_access() -> HostFinding:
 
 def driver_clock(asked: str | None) -> HostFinding:
     """Compare this host's clock with that of the driver, at the address in *asked*, an AgentConfig as JSON."""
-    from fastllmload.engine.hosts.clock import ClockExchanger
-    from fastllmload.engine.hosts.messages import AgentConfig
+    from fastllmload.engine.hosts.clock.exchange import ClockExchanger
+    from fastllmload.engine.hosts.link.messages import AgentConfig
     from fastllmload.records.host_clock import fit
 
     driver = msgspec.json.decode(asked or "", type=AgentConfig)

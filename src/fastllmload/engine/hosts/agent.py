@@ -30,12 +30,13 @@ import msgspec
 from fastllmload import __version__
 from fastllmload._ext.record import counters as k
 from fastllmload.certificate.ceiling import cpu_model
-from fastllmload.engine.hosts.beats import Beats
-from fastllmload.engine.hosts.driver_clock import DriverClock
-from fastllmload.engine.hosts.files import FileRefused, Incoming
-from fastllmload.engine.hosts.kept import PREFIX, HostRecord, KeptFolder, write_finished, write_record
-from fastllmload.engine.hosts.link import Link, LinkError, connect
-from fastllmload.engine.hosts.messages import (
+from fastllmload.engine.hosts.clock.driver_clock import DriverClock
+from fastllmload.engine.hosts.kept.folder import PREFIX, HostRecord, KeptFolder, write_finished, write_record
+from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS, MergedHost, SummaryProcess, SummarySpec
+from fastllmload.engine.hosts.link.beats import Beats
+from fastllmload.engine.hosts.link.connection import Link, LinkError, connect
+from fastllmload.engine.hosts.link.files import FileRefused, Incoming
+from fastllmload.engine.hosts.link.messages import (
     AgentConfig,
     AgentFacts,
     Chunk,
@@ -56,8 +57,7 @@ from fastllmload.engine.hosts.messages import (
     Summarized,
     WorkersStarted,
 )
-from fastllmload.engine.hosts.sender import SenderSpec
-from fastllmload.engine.hosts.summary import DOCUMENT, QUESTIONS, MergedHost, SummaryProcess, SummarySpec
+from fastllmload.engine.hosts.link.sender import SenderSpec
 from fastllmload.engine.recording.tap import TapProcess, open_tap, refusal, stamp_source
 from fastllmload.engine.workers.affinity import check_pinned_cpus
 from fastllmload.engine.workers.fleet import LocalFleet, environment
@@ -72,7 +72,7 @@ from fastllmload.records.samples import SampleLog
 from fastllmload.records.tap_times import SEGMENTS, WATCHED
 from fastllmload.settings import Client
 
-SENDER = (sys.executable, "-m", "fastllmload.engine.hosts.sender")
+SENDER = (sys.executable, "-m", "fastllmload.engine.hosts.link.sender")
 BEAT_S, POLL_S = 0.25, 0.02  # between beats; between checks of states while no clock runs
 WAITING_S = 1.0  # between beats before there are workers
 DRIVER_S = 3600.0  # for the driver to check the target and build its plans, before it answers agents

@@ -17,8 +17,10 @@ import numpy.typing as npt
 
 from fastllmload._ext.record import counters as k
 from fastllmload.engine.hosts.group import HostGroup, RemoteHost, listen_at
-from fastllmload.engine.hosts.link import LinkError
-from fastllmload.engine.hosts.messages import (
+from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS, Questions
+from fastllmload.engine.hosts.link.beats import SummedHistograms, apply
+from fastllmload.engine.hosts.link.connection import LinkError
+from fastllmload.engine.hosts.link.messages import (
     Beat,
     Control,
     Failed,
@@ -31,16 +33,14 @@ from fastllmload.engine.hosts.messages import (
     Summarize,
     Summarized,
 )
-from fastllmload.engine.hosts.mirror import SummedHistograms, apply
-from fastllmload.engine.hosts.receiver import ReceiverSpec
-from fastllmload.engine.hosts.summary import DOCUMENT, QUESTIONS, Questions
+from fastllmload.engine.hosts.link.receiver import ReceiverSpec
 from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.fleet import LASTING, WORDS, Fleet, HostState, Member, environment
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.host.cpu import ProcessFigures
 from fastllmload.records.samples import PROCESS, SAMPLE, SLOTS
 
-RECEIVER = (sys.executable, "-m", "fastllmload.engine.hosts.receiver")
+RECEIVER = (sys.executable, "-m", "fastllmload.engine.hosts.link.receiver")
 LEAD_NS = 300_000_000  # for an instant to reach all hosts
 WAIT_S = 0.1
 STOPPING_S = 15.0  # for an agent to end its workers by signals

@@ -20,10 +20,9 @@ from pathlib import Path
 import msgspec
 
 from fastllmload import __version__
-from fastllmload.engine.hosts.clock import ClockResponder
-from fastllmload.engine.hosts.link import Link, LinkError, Listener, listen
-from fastllmload.engine.hosts.local import Handle, PlacedHost, Placement
-from fastllmload.engine.hosts.messages import (
+from fastllmload.engine.hosts.clock.exchange import ClockResponder
+from fastllmload.engine.hosts.link.connection import Link, LinkError, Listener, listen
+from fastllmload.engine.hosts.link.messages import (
     CHUNK_BYTES,
     AgentConfig,
     AgentFacts,
@@ -39,6 +38,7 @@ from fastllmload.engine.hosts.messages import (
     Summarized,
     WorkersStarted,
 )
+from fastllmload.engine.hosts.placement.local import Handle, PlacedHost, Placement
 from fastllmload.engine.workers.fleet import environment
 from fastllmload.engine.workers.sizing import HostLimits
 from fastllmload.engine.workers.spec import WorkerSpec

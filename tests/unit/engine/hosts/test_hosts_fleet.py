@@ -22,13 +22,13 @@ from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.engine import phases
 from fastllmload.engine.hosts import group as groups
-from fastllmload.engine.hosts import local
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.group import HostGroup, plan_files
-from fastllmload.engine.hosts.local import LocalPlacement
-from fastllmload.engine.hosts.messages import Beat, Changes, Increments, WorkerEnd
-from fastllmload.engine.hosts.mirror import Growing, SummedHistograms
-from fastllmload.engine.hosts.summary import Questions
+from fastllmload.engine.hosts.kept.summary import Questions
+from fastllmload.engine.hosts.link.beats import Growing, SummedHistograms
+from fastllmload.engine.hosts.link.messages import Beat, Changes, Increments, WorkerEnd
+from fastllmload.engine.hosts.placement import local
+from fastllmload.engine.hosts.placement.local import LocalPlacement
 from fastllmload.engine.interrupts import STOP
 from fastllmload.engine.recording.live import Live
 from fastllmload.engine.recording.totals import HISTOGRAMS
@@ -389,7 +389,7 @@ def rng() -> np.random.Generator:
     ],
 )
 def test_a_host_that_reports_for_another_one_is_refused(beat: Beat) -> None:
-    from fastllmload.engine.hosts.link import LinkError
+    from fastllmload.engine.hosts.link.connection import LinkError
 
     place: Any = SimpleNamespace(number=1, first=1, count=1)
     fleet = Bare(2)

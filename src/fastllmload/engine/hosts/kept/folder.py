@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from fastllmload.engine.hosts.messages import Finished
+from fastllmload.engine.hosts.link.messages import Finished
 from fastllmload.errors import RunFolderError
 from fastllmload.files import read_regular
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from fastllmload.engine.hosts.agent import SENDER
-from fastllmload.engine.hosts.files import FileRefused, Incoming, Outgoing, below
 from fastllmload.engine.hosts.fleet import ReceiverProcess
-from fastllmload.engine.hosts.messages import CHUNK_BYTES, Chunk, FileEnd
-from fastllmload.engine.hosts.receiver import may_write
-from fastllmload.engine.hosts.sender import SenderSpec
+from fastllmload.engine.hosts.link.files import FileRefused, Incoming, Outgoing, below
+from fastllmload.engine.hosts.link.messages import CHUNK_BYTES, Chunk, FileEnd
+from fastllmload.engine.hosts.link.receiver import may_write
+from fastllmload.engine.hosts.link.sender import SenderSpec
 from fastllmload.records import layout
 from fastllmload.records.worker_files import open_remaining
 

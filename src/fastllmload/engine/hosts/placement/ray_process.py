@@ -1,6 +1,7 @@
-"""The process that uses Ray for a run: `python -m fastllmload.engine.hosts.ray_process SOCKET` answers `placement.Request`s.
+"""The process that uses Ray for a run: `python -m fastllmload.engine.hosts.placement.ray_process SOCKET`.
 
-It ends without ending the agents when the driver's end of the socket is closed: they must close their folders.
+It answers `cluster.Request`s, and ends without ending the agents when the driver's end of the socket is closed: they must
+close their folders.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import Any
 import msgspec
 
 from fastllmload import __version__
-from fastllmload.engine.hosts.host_actor import MESSAGE_CHARACTERS, HostActor
-from fastllmload.engine.hosts.placement import (
+from fastllmload.engine.hosts.placement.cluster import (
     AUTO,
     LOCAL,
     AgentEnded,
@@ -32,6 +32,7 @@ from fastllmload.engine.hosts.placement import (
     Results,
     StartAgents,
 )
+from fastllmload.engine.hosts.placement.host_actor import MESSAGE_CHARACTERS, HostActor
 from fastllmload.errors import InputError
 from fastllmload.settings import Hosts
 

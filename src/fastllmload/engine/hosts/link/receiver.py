@@ -1,4 +1,4 @@
-"""The driver's process that receives the files of all hosts: `python -m fastllmload.engine.hosts.receiver`.
+"""The driver's process that receives the files of all hosts: `python -m fastllmload.engine.hosts.link.receiver`.
 
 Settings: a line of JSON on stdin. It ends when stdin is closed. A file of a host goes to the same place in the run folder;
 a host may write only the folders of its own workers and its own folder below `hosts`.
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from fastllmload.engine.hosts.files import FileRefused, Incoming
-from fastllmload.engine.hosts.link import Link, LinkError, Listener
-from fastllmload.engine.hosts.messages import Chunk, FileEnd, FilesEnd
+from fastllmload.engine.hosts.link.connection import Link, LinkError, Listener
+from fastllmload.engine.hosts.link.files import FileRefused, Incoming
+from fastllmload.engine.hosts.link.messages import Chunk, FileEnd, FilesEnd
 
 NICE = 10
 STDIN = 0

@@ -28,12 +28,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fastllmload.engine.hosts.host_actor import MESSAGE_CHARACTERS, HostFacts, facts_here
+from fastllmload.engine.hosts.placement.host_actor import MESSAGE_CHARACTERS, HostFacts, facts_here
 from fastllmload.errors import InputError, coded
 from fastllmload.settings import Hosts
 
 AGENT = ("-m", "fastllmload.engine.hosts.agent")  # arguments of the host's own Python
-RAY_PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.ray_process")
+RAY_PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.placement.ray_process")
 AUTO, LOCAL = "auto", "local"
 FOUND_S = 30.0  # for Ray to start a process on each host that has room
 ENDING_S, CLOSED_S, TERMINATED_S = 10.0, 30.0, 5.0

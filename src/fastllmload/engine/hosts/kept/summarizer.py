@@ -1,4 +1,4 @@
-"""The process that concludes a host whose events stay there: `python -m fastllmload.engine.hosts.summarizer`.
+"""The process that concludes a host whose events stay there: `python -m fastllmload.engine.hosts.kept.summarizer`.
 
 Settings: `SummarySpec`, a line of JSON on stdin. It merges the files of the host's workers, writes the requests, in the
 driver's clock, to `hosts/<h>/summary`, and prints `MergedHost`. When a further line arrives, the driver's questions are in
@@ -23,7 +23,7 @@ from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
 from fastllmload.documents.write import plain, values
 from fastllmload.engine.finalize import planned_phases
-from fastllmload.engine.hosts.summary import DOCUMENT, QUESTIONS, MergedHost, Questions, SummarySpec
+from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS, MergedHost, Questions, SummarySpec
 from fastllmload.engine.run_plans import MEASURE, PHASES, RunPhase
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.metrics.run.measure import measure

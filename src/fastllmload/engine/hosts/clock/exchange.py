@@ -51,7 +51,7 @@ RATE, KNOWN_RATE = 8.0, 2.0  # per second; once the clock is known
 GATHER_S = 0.01
 RECENT = 100  # exchanges that `recent` gives: those of twelve seconds, or of fifty
 WAITING = 64  # requests whose replies are waited for
-RESPONDER = (sys.executable, "-m", "fastllmload.engine.hosts.clock")
+RESPONDER = (sys.executable, "-m", "fastllmload.engine.hosts.clock.exchange")
 
 
 class ExchangeCounts(msgspec.Struct):

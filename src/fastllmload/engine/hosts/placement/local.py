@@ -14,8 +14,8 @@ from typing import Protocol
 
 import msgspec
 
-from fastllmload.engine.hosts.host_actor import kill_session
-from fastllmload.engine.hosts.messages import AgentConfig
+from fastllmload.engine.hosts.link.messages import AgentConfig
+from fastllmload.engine.hosts.placement.host_actor import kill_session
 from fastllmload.engine.workers.fleet import environment
 
 AGENT = (sys.executable, "-m", "fastllmload.engine.hosts.agent")

@@ -10,9 +10,18 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from fastllmload.engine.hosts import link as links
-from fastllmload.engine.hosts.link import Acceptance, Frames, Link, LinkError, Listener, authenticate, connect, listen
-from fastllmload.engine.hosts.messages import PROTOCOL, Beat, Changes, Chunk, Finish, Hello, Incident
+from fastllmload.engine.hosts.link import connection
+from fastllmload.engine.hosts.link.connection import (
+    Acceptance,
+    Frames,
+    Link,
+    LinkError,
+    Listener,
+    authenticate,
+    connect,
+    listen,
+)
+from fastllmload.engine.hosts.link.messages import PROTOCOL, Beat, Changes, Chunk, Finish, Hello, Incident
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 FILES = Hello(PROTOCOL, 1, "files", b"n" * 32)
@@ -114,7 +123,7 @@ def test_what_is_not_a_hello_is_refused(content: bytes) -> None:
 
 
 def test_a_connection_that_does_not_authenticate_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "HANDSHAKE_S", 0.0)
+    monkeypatch.setattr(connection, "HANDSHAKE_S", 0.0)
     with listening() as listener, socket.create_connection(("127.0.0.1", listener.port)) as silent:
         while not listener.refused:
             assert listener.accept() == []
@@ -124,7 +133,7 @@ def test_a_connection_that_does_not_authenticate_is_closed(monkeypatch: pytest.M
 def test_the_first_bytes_of_a_stranger_are_not_kept() -> None:
     """Before authentication a frame is short, so a stranger cannot make the driver reserve memory."""
     with pytest.raises(LinkError, match="at most 512"):
-        Acceptance(KEY).receive(links.LENGTH.pack(513))
+        Acceptance(KEY).receive(connection.LENGTH.pack(513))
 
 
 def protected() -> tuple[Frames, Frames]:
@@ -150,11 +159,11 @@ def test_any_split_of_the_bytes_gives_the_same_contents() -> None:
 
 def test_a_frame_that_is_too_long_is_refused_before_it_has_arrived() -> None:
     _, receiver = protected()
-    receiver.feed(links.LENGTH.pack(links.MOST + 1))
+    receiver.feed(connection.LENGTH.pack(connection.MOST + 1))
     with pytest.raises(LinkError, match="at most"):
         receiver.next()
     with pytest.raises(LinkError, match="too long"):
-        protected()[0].encode(bytes(links.MOST))
+        protected()[0].encode(bytes(connection.MOST))
 
 
 @pytest.mark.parametrize("place", [4, 10, -1])
@@ -186,7 +195,7 @@ def test_a_frame_that_is_repeated_left_out_or_sent_back_is_refused() -> None:
 
 def test_a_frame_without_room_for_a_mac_is_refused() -> None:
     _, receiver = protected()
-    receiver.feed(links.LENGTH.pack(3) + b"abc")
+    receiver.feed(connection.LENGTH.pack(3) + b"abc")
     with pytest.raises(LinkError, match="MAC"):
         receiver.next()
 
@@ -238,7 +247,7 @@ def test_a_peer_that_reads_nothing_never_makes_a_sender_wait() -> None:
 
 
 def test_a_config_does_not_show_its_key() -> None:
-    from fastllmload.engine.hosts.messages import AgentConfig
+    from fastllmload.engine.hosts.link.messages import AgentConfig
 
     config = AgentConfig(address="127.0.0.1", tcp_port=1, udp_port=2, key="feed", host=0)
     assert "feed" not in repr(config) and "feed" not in f"{config}"

@@ -23,9 +23,9 @@ from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
 from fastllmload.documents.write import values
 from fastllmload.engine.finalize import planned_phases
-from fastllmload.engine.hosts.kept_events import gather
-from fastllmload.engine.hosts.summarizer import HostFolder
-from fastllmload.engine.hosts.summary import Questions
+from fastllmload.engine.hosts.kept.events import gather
+from fastllmload.engine.hosts.kept.summarizer import HostFolder
+from fastllmload.engine.hosts.kept.summary import Questions
 from fastllmload.engine.run_plans import RunPhase
 from fastllmload.metrics.objectives.report import slo_ok
 from fastllmload.metrics.run.measure import measure

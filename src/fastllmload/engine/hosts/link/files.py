@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from fastllmload.engine.hosts.messages import CHUNK_BYTES, Chunk, FileEnd, FilesChecked
+from fastllmload.engine.hosts.link.messages import CHUNK_BYTES, Chunk, FileEnd, FilesChecked
 from fastllmload.records.integrity import checksum
 
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from fastllmload.arrays import Numbers
-from fastllmload.engine.hosts.clock import ClockExchanger
-from fastllmload.engine.hosts.messages import AgentConfig
+from fastllmload.engine.hosts.clock.exchange import ClockExchanger
+from fastllmload.engine.hosts.link.messages import AgentConfig
 from fastllmload.errors import HostLimitError
 from fastllmload.records.host_clock import ClockFit, fit
 

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 from refusals import codes, raises_code
 
-from fastllmload.engine.hosts import host_actor, placement
-from fastllmload.engine.hosts.host_actor import HostActor, HostFacts, facts_here
-from fastllmload.engine.hosts.placement import differences, distinct, refuse_differences
+from fastllmload.engine.hosts.placement import cluster, host_actor
+from fastllmload.engine.hosts.placement.cluster import differences, distinct, refuse_differences
+from fastllmload.engine.hosts.placement.host_actor import HostActor, HostFacts, facts_here
 from fastllmload.errors import Interrupted
 from fastllmload.settings import Hosts
 
@@ -26,7 +26,7 @@ FACTS = HostFacts(
     compiled="c0ffee",
 )  # fmt: skip
 CONFIG = b'{"key": "sk-canary-51"}\n'
-STAND_IN = Path(__file__).parents[3] / "support" / "stand_in_agent.py"
+STAND_IN = Path(__file__).parents[4] / "support" / "stand_in_agent.py"
 
 
 def other(**changed: object) -> HostFacts:
@@ -114,9 +114,9 @@ def test_an_agent_remains_when_the_actor_has_died_with_its_children(actor: HostA
 
 
 def test_without_ray_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "find_spec", lambda name: None)
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
     with raises_code("ray-missing", "`ray`"):
-        placement.place(Hosts(address="auto"))
+        cluster.place(Hosts(address="auto"))
 
 
 def test_the_process_that_uses_ray_has_no_key_and_a_token_of_its_own_for_a_ray_that_it_starts(
@@ -124,11 +124,11 @@ def test_the_process_that_uses_ray_has_no_key_and_a_token_of_its_own_for_a_ray_t
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-51")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "of the user")
-    found, again = placement.environment(placement.LOCAL), placement.environment(placement.LOCAL)
+    found, again = cluster.environment(cluster.LOCAL), cluster.environment(cluster.LOCAL)
     assert "OPENAI_API_KEY" not in found and found["RAY_USAGE_STATS_ENABLED"] == "0"
     assert found["RAY_AUTH_MODE"] == "token" and len(found["RAY_AUTH_TOKEN"]) == 64
     assert found["RAY_AUTH_TOKEN"] != again["RAY_AUTH_TOKEN"]
-    assert placement.environment("10.0.0.1:6379")["RAY_AUTH_TOKEN"] == "of the user"
+    assert cluster.environment("10.0.0.1:6379")["RAY_AUTH_TOKEN"] == "of the user"
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -137,8 +137,8 @@ class Config(msgspec.Struct, frozen=True):
 
 ANSWERING = """
 import socket, sys
-from fastllmload.engine.hosts.host_actor import facts_here
-from fastllmload.engine.hosts.placement import (
+from fastllmload.engine.hosts.placement.host_actor import facts_here
+from fastllmload.engine.hosts.placement.cluster import (
     Call, Close, AgentEnded, Find, Found, KillAgent, Messages, Refusal, Request, Results, StartAgents, AgentsStarted
 )
 messages = Messages(socket.socket(fileno=int(sys.argv[1])), Request)
@@ -168,13 +168,13 @@ while True:
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program in the place of the process that uses Ray."""
-    monkeypatch.setattr(placement, "find_spec", lambda name: True)
-    monkeypatch.setattr(placement, "RAY_PROCESS", (sys.executable, "-c", ANSWERING))
+    monkeypatch.setattr(cluster, "find_spec", lambda name: True)
+    monkeypatch.setattr(cluster, "RAY_PROCESS", (sys.executable, "-c", ANSWERING))
 
 
 @pytest.mark.usefixtures("answering")
 def test_agents_are_in_the_order_of_their_hosts_and_their_ends_are_polled() -> None:
-    placed = placement.place(Hosts(address="auto"))
+    placed = cluster.place(Hosts(address="auto"))
     try:
         assert [host.name for host in placed.hosts()] == [
             "10.0.0.1",
@@ -196,32 +196,32 @@ def test_agents_are_in_the_order_of_their_hosts_and_their_ends_are_polled() -> N
 )
 def test_a_refusal_and_an_end_of_that_process_are_one_sentence(hosts: int, code: str, value: str) -> None:
     with raises_code(code, value):
-        placement.place(Hosts(address="auto", hosts=hosts))
+        cluster.place(Hosts(address="auto", hosts=hosts))
 
 
 @pytest.mark.usefixtures("answering")
 def test_an_interrupt_does_not_wait_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that uses Ray may wait for hosts for a long time."""
     ended: list[int | None] = []
-    end = placement.RayPlacement._end
+    end = cluster.RayPlacement._end
 
-    def ending(placed: placement.RayPlacement, seconds: float) -> None:
+    def ending(placed: cluster.RayPlacement, seconds: float) -> None:
         end(placed, seconds)
         ended.append(placed._process.returncode)
 
-    def interrupted(messages: placement.Messages, seconds: float | None = None) -> None:
+    def interrupted(messages: cluster.Messages, seconds: float | None = None) -> None:
         raise Interrupted("interrupted", "interrupted before the run began")
 
-    monkeypatch.setattr(placement.RayPlacement, "_end", ending)
-    monkeypatch.setattr(placement.Messages, "receive", interrupted)
+    monkeypatch.setattr(cluster.RayPlacement, "_end", ending)
+    monkeypatch.setattr(cluster.Messages, "receive", interrupted)
     with raises_code("interrupted"):
-        placement.place(Hosts(address="auto", hosts=7))
+        cluster.place(Hosts(address="auto", hosts=7))
     assert ended == [-signal.SIGTERM]
 
 
 @pytest.mark.usefixtures("answering")
 def test_agents_are_not_ended_where_ray_is_lost() -> None:
-    placed = placement.place(Hosts(address="auto"))
+    placed = cluster.place(Hosts(address="auto"))
     first, _ = placed.start([Config("one"), Config("two")])
     placed._process.kill()
     wait_until(lambda: placed.lost() is not None)

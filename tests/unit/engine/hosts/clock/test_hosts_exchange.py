@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastllmload.engine.hosts import clock
-from fastllmload.engine.hosts.clock import (
+from fastllmload.engine.hosts.clock import exchange
+from fastllmload.engine.hosts.clock.exchange import (
     ANSWERS,
     ASKS,
     REPLY,
@@ -45,11 +45,11 @@ def until(met: Callable[[], bool]) -> None:
 @contextmanager
 def responding() -> Iterator[tuple[socket.socket, list[ExchangeCounts]]]:
     """A responder in a thread; yields a socket that is connected to it, and what it has counted at its end."""
-    served, life = clock.bound("127.0.0.1", 0), os.pipe()
+    served, life = exchange.bound("127.0.0.1", 0), os.pipe()
     counted: list[ExchangeCounts] = []
-    thread = threading.Thread(target=lambda: counted.append(clock.respond(served, KEY, life[0])))
+    thread = threading.Thread(target=lambda: counted.append(exchange.respond(served, KEY, life[0])))
     thread.start()
-    asking = clock.bound("127.0.0.1", 0)
+    asking = exchange.bound("127.0.0.1", 0)
     asking.settimeout(PATIENCE_S)
     asking.connect(served.getsockname())
     try:
@@ -101,14 +101,14 @@ def test_the_host_takes_a_reply_once_and_only_its_own() -> None:
             for _ in range(2):
                 served.sendto(signed(KEY, right), sender)
 
-    with clock.bound("127.0.0.1", 0) as served:
+    with exchange.bound("127.0.0.1", 0) as served:
         thread = threading.Thread(target=answer)
         thread.start()
         exchanger = ClockExchanger(served.getsockname(), KEY, 3)
         exchanger.start()
         until(lambda: exchanger.counts.replayed >= 20)
         rows = exchanger.stop()
-        with clock.bound("127.0.0.1", 0) as other:
+        with exchange.bound("127.0.0.1", 0) as other:
             other.sendto(b"over", served.getsockname())
         thread.join()
     counts = exchanger.counts
@@ -140,15 +140,15 @@ def test_exchanges_bound_the_offset(address: str) -> None:
     assert (t3 >= t2).all() and (t4 >= t1).all()
     found = fit(rows)
     assert np.abs(found.offset_ns(t1) - truth[0]).max() <= found.bound_ns(t1).max() + 2_000
-    assert len(recent) <= clock.RECENT and (recent[0] == rows[max(0, len(recent) - clock.RECENT)]).all()
+    assert len(recent) <= exchange.RECENT and (recent[0] == rows[max(0, len(recent) - exchange.RECENT)]).all()
     assert counts.answered >= len(rows) >= 40
     assert (counts.foreign, counts.forged, counts.replayed, counts.unsent) == (0, 0, 0, 0)
 
 
 def test_a_datagram_that_waits_to_be_read_arrived_when_the_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """It lies there for 50 ms. If the wall clock is set meanwhile, or was not compared before, the time now is used."""
-    with clock.bound("127.0.0.1", 0) as reading, clock.bound("127.0.0.1", 0) as sending:
-        receiver = clock.StampedReceiver(reading, time.monotonic_ns)
+    with exchange.bound("127.0.0.1", 0) as reading, exchange.bound("127.0.0.1", 0) as sending:
+        receiver = exchange.StampedReceiver(reading, time.monotonic_ns)
 
         def waited() -> tuple[float, float]:
             """ms from the send to the arrival, and to the end of the call."""
@@ -161,7 +161,7 @@ def test_a_datagram_that_waits_to_be_read_arrived_when_the_kernel_says(monkeypat
         first = waited()[0]
         stamped = [waited() for _ in range(5)]
         real = time.time_ns
-        monkeypatch.setattr(clock.time, "time_ns", lambda: real() + 40_000_000)
+        monkeypatch.setattr(exchange.time, "time_ns", lambda: real() + 40_000_000)
         after_a_step = waited()[0]
     assert first >= 50 and after_a_step >= 50
     assert all(arrived >= 0 for arrived, _ in stamped)
@@ -174,8 +174,8 @@ def test_a_stamp_is_not_too_early_for_a_clock_that_is_slower() -> None:
     def slower() -> int:
         return time.monotonic_ns() * 9991 // 10_000
 
-    with clock.bound("127.0.0.1", 0) as reading, clock.bound("127.0.0.1", 0) as sending:
-        receiver = clock.StampedReceiver(reading, slower)
+    with exchange.bound("127.0.0.1", 0) as reading, exchange.bound("127.0.0.1", 0) as sending:
+        receiver = exchange.StampedReceiver(reading, slower)
         for _ in range(3):
             begin = slower()
             sending.sendto(b"x", reading.getsockname())
@@ -186,7 +186,7 @@ def test_a_stamp_is_not_too_early_for_a_clock_that_is_slower() -> None:
 
 def test_a_responder_that_is_away_is_counted_and_missed_only_until_it_is_back() -> None:
     exchanger: ClockExchanger
-    with clock.bound("127.0.0.1", 0) as free:
+    with exchange.bound("127.0.0.1", 0) as free:
         address = free.getsockname()
     exchanger = ClockExchanger(address, KEY, 0)
     exchanger.start()
@@ -199,7 +199,7 @@ def test_a_responder_that_is_away_is_counted_and_missed_only_until_it_is_back() 
 
 PARENT = """
 import os, time
-from fastllmload.engine.hosts.clock import ClockResponder
+from fastllmload.engine.hosts.clock.exchange import ClockResponder
 print(ClockResponder(bytes(32), os.environ, "127.0.0.1").port, flush=True)
 time.sleep(60)
 """
@@ -211,12 +211,12 @@ def test_the_responder_ends_with_its_parent() -> None:
         assert parent.stdout is not None
         port = int(parent.stdout.readline())
         with pytest.raises(OSError, match="in use"):
-            clock.bound("127.0.0.1", port)
+            exchange.bound("127.0.0.1", port)
         parent.kill()
 
     def free() -> bool:
         try:
-            clock.bound("127.0.0.1", port).close()
+            exchange.bound("127.0.0.1", port).close()
         except OSError:
             return False
         return True

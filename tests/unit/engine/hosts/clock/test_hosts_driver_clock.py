@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from refusals import raises_code
 
-from fastllmload.engine.hosts import driver_clock
-from fastllmload.engine.hosts.clock import ClockResponder
-from fastllmload.engine.hosts.driver_clock import DriverClock, is_known
-from fastllmload.engine.hosts.messages import AgentConfig
+from fastllmload.engine.hosts.clock import driver_clock
+from fastllmload.engine.hosts.clock.driver_clock import DriverClock, is_known
+from fastllmload.engine.hosts.clock.exchange import ClockResponder
+from fastllmload.engine.hosts.link.messages import AgentConfig
 from fastllmload.engine.workers.fleet import environment
 from fastllmload.records.host_clock import ClockFit, fit
 

@@ -11,7 +11,7 @@ import msgspec
 from fastllmload.certificate.evidence import AmongHosts
 from fastllmload.engine.workers.fleet import environment
 
-PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.summarizer")
+PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.kept.summarizer")
 DOCUMENT, QUESTIONS = "run.json", "questions.json"  # that the driver sends
 
 

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fastllmload.engine.hosts.messages import PROTOCOL, Challenge, Hello, Message, Proof
+from fastllmload.engine.hosts.link.messages import PROTOCOL, Challenge, Hello, Message, Proof
 
 LENGTH, NUMBER = struct.Struct("<I"), struct.Struct("<Q")
 MOST, MOST_BEFORE = 8 << 20, 512  # bytes of a frame, after and before authentication

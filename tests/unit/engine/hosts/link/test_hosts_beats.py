@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.engine.hosts.link import LinkError
-from fastllmload.engine.hosts.messages import Changes
-from fastllmload.engine.hosts.mirror import Reflected, apply
+from fastllmload.engine.hosts.link.beats import Reflected, apply
+from fastllmload.engine.hosts.link.connection import LinkError
+from fastllmload.engine.hosts.link.messages import Changes
 
 VALUES = st.integers(-(2**63), 2**63 - 1)
 

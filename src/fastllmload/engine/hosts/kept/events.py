@@ -13,7 +13,7 @@ import numpy as np
 from fastllmload.certificate.evidence import AmongHosts
 from fastllmload.certificate.hosts import distances
 from fastllmload.certificate.run_evidence import all_unread
-from fastllmload.engine.hosts.summary import Questions
+from fastllmload.engine.hosts.kept.summary import Questions
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.records.hosts import LOST

@@ -1,4 +1,4 @@
-"""The process that sends the files of a host to the driver: `python -m fastllmload.engine.hosts.sender`.
+"""The process that sends the files of a host to the driver: `python -m fastllmload.engine.hosts.link.sender`.
 
 Settings: a line of JSON on stdin. It sends what is new at a bounded rate, with the lowest priority, until stdin is closed;
 then everything that is left, and ends with exit code 0 when the driver has confirmed all files.
@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from fastllmload.engine.hosts.files import Outgoing, below
-from fastllmload.engine.hosts.link import Link, LinkError, connect
-from fastllmload.engine.hosts.messages import Chunk, FilesChecked, FilesEnd
+from fastllmload.engine.hosts.link.connection import Link, LinkError, connect
+from fastllmload.engine.hosts.link.files import Outgoing, below
+from fastllmload.engine.hosts.link.messages import Chunk, FilesChecked, FilesEnd
 
 NICE = 19
 STDIN = 0

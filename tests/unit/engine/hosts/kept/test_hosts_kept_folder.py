@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from refusals import raises_code
 
-from fastllmload.engine.hosts import kept
-from fastllmload.engine.hosts.kept import (
+from fastllmload.engine.hosts.kept import folder as kept
+from fastllmload.engine.hosts.kept.folder import (
     FINISHED,
     PREFIX,
     RECORD,
@@ -21,7 +21,7 @@ from fastllmload.engine.hosts.kept import (
     write_finished,
     write_record,
 )
-from fastllmload.engine.hosts.messages import Finished
+from fastllmload.engine.hosts.link.messages import Finished
 
 MINE = HostRecord("0123abcd", 3)
 

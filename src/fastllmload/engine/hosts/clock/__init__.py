@@ -1,0 +1,1 @@
+"""The driver's clock on a host: exchanges of datagrams, and the instants that follow from them."""

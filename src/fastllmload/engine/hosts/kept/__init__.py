@@ -1,0 +1,1 @@
+"""What a host keeps: its folder, and its events with `--collect summary`."""

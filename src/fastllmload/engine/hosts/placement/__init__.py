@@ -1,0 +1,1 @@
+"""Where agents run and who starts them: this machine, or the nodes of a Ray cluster."""
