@@ -34,22 +34,35 @@ def strings(node: ast.AST) -> Iterator[str]:
             yield each.value
 
 
-def used() -> dict[str, str]:
-    """Code → the place that uses it: first arguments of errors and messages, and what functions named *_code return."""
-    found = {}
+@functools.cache
+def calls_and_functions() -> list[tuple[str, ast.Call | ast.FunctionDef]]:
+    """Each function and each call with arguments of the source, with the name of its file."""
+    found = []
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            codes: list[str] = []
-            if isinstance(node, ast.FunctionDef) and GIVE_A_CODE.fullmatch(node.name):
+            if isinstance(node, ast.FunctionDef) or (isinstance(node, ast.Call) and node.args):
+                found.append((path.name, node))
+    return found
+
+
+def name_of(call: ast.Call) -> str:
+    """The last name of what is called."""
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def used() -> dict[str, str]:
+    """Code → the place that uses it: first arguments of errors and messages, and what functions named *_code return."""
+    found: dict[str, str] = {}
+    for file, node in calls_and_functions():
+        codes: list[str] = []
+        if isinstance(node, ast.FunctionDef):
+            if GIVE_A_CODE.fullmatch(node.name):
                 codes = [text for each in ast.walk(node) if isinstance(each, ast.Return) for text in strings(each)]
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "OptionRule":
-                codes = list(strings(node.args[0]))
-            elif isinstance(node, ast.Call) and len(node.args) == 2:
-                name = ast.unparse(node.func).rpartition(".")[2].lstrip("_")
-                first = node.args[0]
-                literal = isinstance(first, ast.Constant | ast.IfExp)
-                codes = list(strings(first)) if literal and TAKE_A_CODE.fullmatch(name) else []
-            found.update(dict.fromkeys((code for code in codes if code), f"{path.name}:{getattr(node, 'lineno', 0)}"))
+        elif name_of(node) == "OptionRule":
+            codes = list(strings(node.args[0]))
+        elif len(node.args) == 2 and isinstance(node.args[0], ast.Constant | ast.IfExp):
+            codes = list(strings(node.args[0])) if TAKE_A_CODE.fullmatch(name_of(node).lstrip("_")) else []
+        found.update(dict.fromkeys((code for code in codes if code), f"{file}:{node.lineno}"))
     return found
 
 
@@ -64,11 +77,10 @@ def test_a_code_has_one_exit_code() -> None:
     kinds = [each for each in vars(errors).values() if isinstance(each, type) and hasattr(each, "exit_code")]
     exits = {kind.__name__: kind.exit_code for kind in kinds}
     found: dict[str, set[int]] = {}
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and node.args and (name := ast.unparse(node.func)) in exits:
-                for code in strings(node.args[0]) if isinstance(node.args[0], ast.Constant | ast.IfExp) else ():
-                    found.setdefault(code, set()).add(exits[name])
+    for _, node in calls_and_functions():
+        if isinstance(node, ast.Call) and (name := name_of(node)) in exits:
+            for code in strings(node.args[0]) if isinstance(node.args[0], ast.Constant | ast.IfExp) else ():
+                found.setdefault(code, set()).add(exits[name])
     assert {code for code, each in found.items() if len(each) > 1} == set()
     assert len(found) > 135
 

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.process import draw_schedule
@@ -63,17 +63,17 @@ def p_values():
     for seed in range(SEEDS):
         t = schedule(100.0, seed, count=1000) / 1e9
         u = np.exp(-100.0 * np.diff(t, prepend=0.0))
-        ks.append(stats.kstest(u, "uniform", method="asymp").pvalue)
+        ks.append(scipy.stats.kstest(u, "uniform", method="asymp").pvalue)
         ad.append(anderson_darling(u))
         windows = np.histogram(t, bins=40, range=(0.0, 9.0))[0]
-        dispersion.append(stats.chi2.sf(39 * windows.var(ddof=1) / windows.mean(), 39))
+        dispersion.append(scipy.stats.chi2.sf(39 * windows.var(ddof=1) / windows.mean(), 39))
     return np.array(ks), np.array(dispersion), np.array(ad)
 
 
 def test_p_values_over_many_seeds_are_uniform():
     """Of 1,000 seeds: gaps by Kolmogorov-Smirnov and Anderson-Darling, counts by their dispersion."""
     ks, dispersion, ad = p_values()
-    assert stats.kstest(ks, "uniform").pvalue > ALARM
-    assert stats.kstest(dispersion, "uniform").pvalue > ALARM
+    assert scipy.stats.kstest(ks, "uniform").pvalue > ALARM
+    assert scipy.stats.kstest(dispersion, "uniform").pvalue > ALARM
     for point, share in ((1.933, 0.10), (2.492, 0.05), (3.857, 0.01)):
-        assert stats.binomtest(int((ad > point).sum()), SEEDS, share).pvalue > ALARM
+        assert scipy.stats.binomtest(int((ad > point).sum()), SEEDS, share).pvalue > ALARM

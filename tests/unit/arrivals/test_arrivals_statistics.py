@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.process import draw_schedule
@@ -25,23 +25,23 @@ def schedules(arrival, rate=100.0, burstiness=1.0, seeds=SEEDS, seconds=10.0):
 
 
 def uniform(p_values):
-    return stats.kstest(p_values, "uniform").pvalue > UNIFORM
+    return scipy.stats.kstest(p_values, "uniform").pvalue > UNIFORM
 
 
 @pytest.mark.parametrize(
     ("arrival", "burstiness", "expected"),
     [
-        ("poisson", 1.0, stats.expon(scale=0.01)),
-        ("gamma", 1.0, stats.expon(scale=0.01)),
-        ("gamma", 4.0, stats.gamma(4.0, scale=0.0025)),
-        ("bursty", 1.0, stats.gamma(0.25, scale=0.04)),
-        ("uniform", 1.0, stats.uniform(0, 0.02)),
+        ("poisson", 1.0, scipy.stats.expon(scale=0.01)),
+        ("gamma", 1.0, scipy.stats.expon(scale=0.01)),
+        ("gamma", 4.0, scipy.stats.gamma(4.0, scale=0.0025)),
+        ("bursty", 1.0, scipy.stats.gamma(0.25, scale=0.04)),
+        ("uniform", 1.0, scipy.stats.uniform(0, 0.02)),
     ],
 )
 def test_gaps_follow_their_distribution(arrival, burstiness, expected):
     """Kolmogorov-Smirnov of the gaps against the known distribution, p-values over all seeds."""
     p = [
-        stats.kstest(np.diff(t[:400], prepend=0.0), expected.cdf, method="asymp").pvalue
+        scipy.stats.kstest(np.diff(t[:400], prepend=0.0), expected.cdf, method="asymp").pvalue
         for t in schedules(arrival, burstiness=burstiness)
     ]
     assert uniform(p)
@@ -50,8 +50,10 @@ def test_gaps_follow_their_distribution(arrival, burstiness, expected):
 @pytest.mark.parametrize("wrong", [0.9, 1.1])
 def test_the_test_detects_wrong_gaps(wrong):
     """Gaps 10 % too short or too long fail the same test."""
-    expected = stats.expon(scale=0.01)
-    p = [stats.kstest(np.diff(t[:400]) * wrong, expected.cdf, method="asymp").pvalue for t in schedules("poisson")]
+    expected = scipy.stats.expon(scale=0.01)
+    p = [
+        scipy.stats.kstest(np.diff(t[:400]) * wrong, expected.cdf, method="asymp").pvalue for t in schedules("poisson")
+    ]
     assert not uniform(p)
 
 
@@ -65,8 +67,8 @@ def test_tails_of_poisson_gaps():
         n, k = len(u), np.arange(1, len(u) + 1)
         statistics.append(-n - np.mean((2 * k - 1) * (np.log(u) + np.log1p(-u[::-1]))))
     exceeded = np.array(statistics)
-    assert stats.binomtest(int((exceeded > 2.492).sum()), SEEDS, 0.05).pvalue > UNIFORM
-    assert stats.binomtest(int((exceeded > 3.857).sum()), SEEDS, 0.01).pvalue > UNIFORM
+    assert scipy.stats.binomtest(int((exceeded > 2.492).sum()), SEEDS, 0.05).pvalue > UNIFORM
+    assert scipy.stats.binomtest(int((exceeded > 3.857).sum()), SEEDS, 0.01).pvalue > UNIFORM
 
 
 def test_counts_of_poisson_are_poisson():
@@ -75,10 +77,10 @@ def test_counts_of_poisson_are_poisson():
     for t in schedules("poisson"):
         counts.append(len(t))
         windows = np.histogram(t, bins=50, range=(0.0, 10.0))[0]
-        p.append(stats.chi2.sf(49 * windows.var(ddof=1) / windows.mean(), 49))
+        p.append(scipy.stats.chi2.sf(49 * windows.var(ddof=1) / windows.mean(), 49))
     assert abs(np.mean(counts) - 1000) < 3.5 * np.sqrt(1000 / SEEDS)
     spread = (SEEDS - 1) * np.var(counts, ddof=1) / 1000
-    assert stats.chi2.cdf(spread, SEEDS - 1) == pytest.approx(0.5, abs=0.4995)
+    assert scipy.stats.chi2.cdf(spread, SEEDS - 1) == pytest.approx(0.5, abs=0.4995)
     assert uniform(p)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
 from made_runs import plan, side, write_run
-from scipy import stats
 
 from fastllmload.compare.between import change_between
 from fastllmload.compare.comparison import Comparison, Row, compare
@@ -89,10 +89,10 @@ def test_what_is_not_estimable_says_why(folders: dict[str, Side]) -> None:
 def test_three_runs_against_three_are_welch_on_run_values() -> None:
     a, b = [100.0, 103.0, 98.0], [120.0, 123.0, 119.0]
     found = row(compare(side("a", a), side("b", b)), "p99_ttft_ms")
-    expected = stats.ttest_ind(b, a, equal_var=False)
+    expected = scipy.stats.ttest_ind(b, a, equal_var=False)
     assert found.change.test == "welch" and found.change.p == pytest.approx(expected.pvalue)
     assert found.change.relative == pytest.approx(np.mean(b) / np.mean(a) - 1)
-    assert found.base.ci95 == pytest.approx(stats.t.interval(0.95, 2, np.mean(a), stats.sem(a)))
+    assert found.base.ci95 == pytest.approx(scipy.stats.t.interval(0.95, 2, np.mean(a), scipy.stats.sem(a)))
     assert found.change.p_holm == pytest.approx(min(1.0, 4 * expected.pvalue), rel=0.8)
     assert found.result == "worse"
 
@@ -197,7 +197,7 @@ def test_the_interval_and_its_p_say_the_same() -> None:
 
 def test_superiority_is_the_share_of_pairs() -> None:
     a, b = np.array([1.0, 2.0, 2.0]), np.array([2.0, 3.0])
-    assert superiority(Sample(a, a), Sample(b, b)) == pytest.approx(stats.mannwhitneyu(b, a).statistic / 6)
+    assert superiority(Sample(a, a), Sample(b, b)) == pytest.approx(scipy.stats.mannwhitneyu(b, a).statistic / 6)
 
 
 def test_every_known_name_is_a_figure(folders: dict[str, Side]) -> None:

@@ -28,13 +28,12 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(inner, (*path, key))
 
 
-def put(path: tuple[Any, ...], value: object) -> dict[str, Any]:
-    """The document with *value* at *path*."""
-    found = copy.deepcopy(DOCUMENT)
-    inner: Any = found
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = value
+def put(path: tuple[Any, ...], value: object, inner: Any = DOCUMENT) -> Any:
+    """The document with *value* at *path*; what is not on the way is shared."""
+    if not path:
+        return value
+    found = copy.copy(inner)
+    found[path[0]] = put(path[1:], value, inner[path[0]])
     return found
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from fastllmload.metrics.run.steadiness import littles_law
 from fastllmload.statistics.kaplan_meier import bounds, survival
@@ -23,7 +23,7 @@ def test_mann_kendall_is_kendalls_tau_against_time(series: list[int]) -> None:
     _, ties = np.unique(series, return_counts=True)
     variance = (n * (n - 1) * (2 * n + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
     z = 0.0 if s == 0 else (s - np.sign(s)) / variance**0.5
-    assert mann_kendall(series) == pytest.approx(2 * stats.norm.sf(abs(z)))
+    assert mann_kendall(series) == pytest.approx(2 * scipy.stats.norm.sf(abs(z)))
 
 
 def test_a_rising_series_is_a_trend_and_a_constant_one_is_none() -> None:
@@ -92,8 +92,8 @@ def test_survival_without_unfinished_requests_is_the_sample_itself() -> None:
 def test_survival_is_scipys() -> None:
     rng = np.random.default_rng(5)
     times, ended = rng.integers(1, 60, 200), rng.random(200) < 0.7
-    sample = stats.CensoredData(uncensored=times[ended], right=times[~ended])
-    expected = stats.ecdf(sample).sf
+    sample = scipy.stats.CensoredData(uncensored=times[ended], right=times[~ended])
+    expected = scipy.stats.ecdf(sample).sf
     found = survival(times, ended)
     assert found.share == pytest.approx(expected.evaluate(found.times), abs=1e-12)
 

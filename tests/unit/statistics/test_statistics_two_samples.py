@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from fastllmload.statistics.two_samples import hedges_g, holm, mann_whitney, paired_t, welch
 
@@ -26,7 +26,7 @@ def spread_out(*samples: list[float]) -> bool:
 def test_welch_is_scipys(a: list[float], b: list[float]) -> None:
     if not spread_out(a, b):
         return
-    found, expected = welch(a, b), stats.ttest_ind(b, a, equal_var=False)
+    found, expected = welch(a, b), scipy.stats.ttest_ind(b, a, equal_var=False)
     interval = expected.confidence_interval(0.95)
     assert found.p == pytest.approx(expected.pvalue, rel=1e-7, abs=1e-12)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-7, abs=1e-7)
@@ -37,7 +37,7 @@ def test_the_paired_t_is_scipys(pairs: list[tuple[int, int]]) -> None:
     a, b = [float(x) for x, _ in pairs], [float(y) for _, y in pairs]
     if len({y - x for x, y in pairs}) == 1:
         return
-    found, expected = paired_t(a, b), stats.ttest_rel(b, a)
+    found, expected = paired_t(a, b), scipy.stats.ttest_rel(b, a)
     assert found.p == pytest.approx(expected.pvalue, rel=1e-7, abs=1e-12)
     interval = expected.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-7, abs=1e-9)
@@ -54,7 +54,7 @@ def test_figures_without_any_spread() -> None:
 def test_mann_whitney_counted_out_is_scipys(values: list[float]) -> None:
     a, b = values[:2], values[2:]
     found = mann_whitney(a, b)
-    expected: Any = stats.mannwhitneyu(b, a, method="exact")
+    expected: Any = scipy.stats.mannwhitneyu(b, a, method="exact")
     assert found == pytest.approx(expected.pvalue, rel=1e-9)
 
 
@@ -62,7 +62,7 @@ def test_mann_whitney_counted_out_is_scipys(values: list[float]) -> None:
 def test_mann_whitney_with_ties_is_scipys(a: list[float], b: list[float]) -> None:
     a, b = [*a, 7.0], [*b, 7.0]
     found = mann_whitney(a, b)
-    expected: Any = stats.mannwhitneyu(b, a, method="asymptotic")
+    expected: Any = scipy.stats.mannwhitneyu(b, a, method="asymptotic")
     assert found == pytest.approx(expected.pvalue, rel=1e-7, abs=1e-12)
 
 

@@ -17,33 +17,35 @@ from fastllmload.workload.content.functions import LANGUAGES, FunctionGenerator
 from fastllmload.workload.content.image import Images, image_size
 from fastllmload.workload.content.prose import Prose
 from fastllmload.workload.content.words import QUESTION, QUESTION_TOKENS
-from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+from fastllmload.workload.tokenizers.tokenizer import Tokenizer, load_tokenizer
 
-CL100K = load_tokenizer("cl100k_base")
+
+def cl100k() -> Tokenizer:
+    return load_tokenizer("cl100k_base")
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.text(max_size=60), st.integers(1, 40)), min_size=1, max_size=5))
 def test_any_text_is_cut_or_filled(cases):
     """For any text fit_many returns its true count; plain words get the requested count."""
-    texts, counts = fit_many(CL100K, [text for text, _ in cases], [tokens for _, tokens in cases])
-    assert counts == [CL100K.count(text) for text in texts]
+    texts, counts = fit_many(cl100k(), [text for text, _ in cases], [tokens for _, tokens in cases])
+    assert counts == [cl100k().count(text) for text in texts]
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 16, 17, 300])
 def test_plain_words_are_exact(tokens):
     """English is cut and filled to the token."""
     prose = Prose("1")
-    texts, counts = fit_many(CL100K, [prose.text(words) for words in (1, 20, 400)], [tokens] * 3)
-    assert counts == [tokens] * 3 == [CL100K.count(text) for text in texts]
+    texts, counts = fit_many(cl100k(), [prose.text(words) for words in (1, 20, 400)], [tokens] * 3)
+    assert counts == [tokens] * 3 == [cl100k().count(text) for text in texts]
 
 
 def test_random_ids_are_repaired():
     """999 of 1,000 prompts of random ids get their length."""
     draw = np.random.default_rng(3)
     wanted_ = draw.integers(100, 300, 1000).tolist()
-    texts = [CL100K.decode(draw.integers(0, 100_256, size).tolist()) for size in wanted_]
-    _, counts = fit_many(CL100K, texts, wanted_)
+    texts = [cl100k().decode(draw.integers(0, 100_256, size).tolist()) for size in wanted_]
+    _, counts = fit_many(cl100k(), texts, wanted_)
     assert sum(have == want for have, want in zip(counts, wanted_, strict=True)) >= 999
 
 
@@ -54,7 +56,7 @@ def test_without_a_tokenizer_words_are_counted():
 
 def test_the_question_has_its_hundred_tokens():
     """Under the default tokenizer it ends with its last sentence."""
-    assert CL100K.count("document" + QUESTION) == QUESTION_TOKENS + 1
+    assert cl100k().count("document" + QUESTION) == QUESTION_TOKENS + 1
 
 
 def test_generated_python_parses():

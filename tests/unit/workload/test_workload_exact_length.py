@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastllmload.workload.content.exact_length import cut_many
-from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, load_tokenizer
+from fastllmload.workload.tokenizers.tokenizer import ENCODINGS, Tokenizer, load_tokenizer
 
 pytestmark = pytest.mark.slow
 
-CL100K = load_tokenizer("cl100k_base")
 PIECES = [
     " a",
     "b ",
@@ -33,6 +32,10 @@ PIECES = [
     "-",
     "/",
 ]
+
+
+def cl100k() -> Tokenizer:
+    return load_tokenizer("cl100k_base")
 
 
 def same(tokenizer, texts, wanted):
@@ -57,16 +60,16 @@ def test_random_ids_of_every_bundled_encoding(name):
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=40).map("".join), st.integers(1, 30))
 def test_white_space_marks_and_other_scripts(text, wanted):
-    same(CL100K, [text, text[::-1]], [wanted, wanted])
+    same(cl100k(), [text, text[::-1]], [wanted, wanted])
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(min_size=1, max_size=120), st.integers(1, 60))
 def test_any_text(text, wanted):
-    same(CL100K, [text], [wanted])
+    same(cl100k(), [text], [wanted])
 
 
 def test_short_texts_are_not_changed():
-    cut = same(CL100K, ["a b c", "", "one two three four"], [9, 3, 2])
+    cut = same(cl100k(), ["a b c", "", "one two three four"], [9, 3, 2])
     assert cut.texts == ["a b c", "", "one two"]
     assert cut.before == [3, 0, 4]
