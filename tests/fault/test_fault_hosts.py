@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from refusals import codes
-from support.local_hosts import Apart, Watching, asked, fill, made_apart, ours, small_disk, wait
+from support.local_hosts import Apart, Watching, agents_folder, asked, fill, made_apart, ours, small_disk, wait
 
 from fastllmload.engine.collect import collect
 from fastllmload.engine.hosts.placement.host_actor import session_members
@@ -38,16 +38,7 @@ DRIVER = Path(__file__).parents[1] / "support" / "driver_of_local_hosts.py"
 FIRST = int(os.environ.get("FASTLLMLOAD_FAULTS_FROM", "0"))
 TIMES = range(FIRST, FIRST + int(os.environ.get("FASTLLMLOAD_FAULTS", "1")))
 repeated = pytest.mark.parametrize("number", TIMES)
-
-
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where agents make their folders; no process that was started with it may stay."""
-    folder = tmp_path / "agents"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield folder
-    wait(lambda: not ours(folder), 30.0)
+scratch = agents_folder(30.0)
 
 
 class Case:

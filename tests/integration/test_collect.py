@@ -18,7 +18,7 @@ import pytest
 from kept_events import differences
 from msgspec.structs import replace
 from refusals import codes, raises_code
-from support.local_hosts import Watching, asked, ours, wait
+from support.local_hosts import Watching, agents_folder, asked, ours, wait
 
 from fastllmload.cli.main import main
 from fastllmload.engine import collect as module
@@ -36,16 +36,7 @@ pytestmark = pytest.mark.slow
 
 DRIVER = Path(__file__).parents[1] / "support" / "driver_of_local_hosts.py"
 ELSEWHERE = "192.0.2.7"
-
-
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where agents make their folders; no process that was started with it may stay."""
-    folder = tmp_path / "agents"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield folder
-    wait(lambda: not ours(folder))
+scratch = agents_folder()
 
 
 @contextmanager

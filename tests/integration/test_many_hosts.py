@@ -19,7 +19,18 @@ import pytest
 from kept_events import differences
 from msgspec.structs import replace
 from refusals import codes, raises_code
-from support.local_hosts import Apart, Watching, asked, fill, made_apart, of_process, ours, small_disk, wait
+from support.local_hosts import (
+    Apart,
+    Watching,
+    agents_folder,
+    asked,
+    fill,
+    made_apart,
+    of_process,
+    ours,
+    small_disk,
+    wait,
+)
 
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
@@ -41,16 +52,7 @@ from fastllmload.simulator.profile import SimulatorOptions
 KEPT = ["host.json", "hosts", "workers"]  # of the folder of an agent that ended alone
 KEY = "sk-canary-of-many-hosts"
 DRIVER = Path(__file__).parents[1] / "support" / "driver_of_local_hosts.py"
-
-
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where agents make their folders; no process that was started with it may stay."""
-    folder = tmp_path / "agents"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield folder
-    wait(lambda: not ours(folder))
+scratch = agents_folder()
 
 
 @pytest.fixture

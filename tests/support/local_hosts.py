@@ -81,6 +81,22 @@ def wait(condition: Callable[[], Any], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+def agents_folder(seconds: float = 60.0) -> Callable[..., Iterator[Path]]:
+    """The fixture `scratch`: where agents make their folders. No process may stay that was started with it: the last one
+    has ended *seconds* after the test.
+    """
+
+    @pytest.fixture(name="scratch")
+    def folder_of_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+        folder = tmp_path / "agents"
+        folder.mkdir()
+        monkeypatch.setenv("TMPDIR", str(folder))
+        yield folder
+        wait(lambda: not ours(folder), seconds)
+
+    return folder_of_agents
+
+
 class Apart(LocalPlacement):
     """The second host is in a network namespace of its own, which other processes of this test do not share."""
 
