@@ -146,6 +146,23 @@ def test_two_hosts_send_a_plan_once_and_leave_the_folder_of_one_host(
     assert one.rows.dtype == many.rows.dtype
 
 
+def test_a_cap_below_the_number_of_hosts_holds_for_all_together(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path
+) -> None:
+    """Hosts that would have no request are left out, and the record names them."""
+    view = Watching()
+    settings = asked(tmp_path / "run", server.url, rate=300.0, num_requests=60, max_concurrency=2)
+    assert execute(settings, None, view, placement=LocalPlacement(3)) == 0
+    server.stop()
+    received = truth.load(str(tmp_path / "truth.log")).requests
+    received = received[received["phase"] == 1]
+    times = np.concatenate([received["t_recv_first"], received["t_end"]])
+    steps = np.repeat([1, -1], len(received))[np.argsort(times)]
+    assert len(received) == 60 and steps.cumsum().max() == 2
+    assert [host["host"] for host in view.document["hosts"]] == [0, 1]
+    assert codes(view.document["target"]["notes"]) == ["hosts-unused"]
+
+
 @pytest.mark.parametrize("turns", [None, "3"])
 def test_slots_of_a_closed_loop_are_those_of_all_hosts_together(
     tmp_path: Path, server: SimulatorProcess, scratch: Path, turns: str | None

@@ -262,7 +262,9 @@ class RunSession:
         )  # fmt: skip
         if self.group is None:
             simulated = self.simulator is not None
-            workers = sizing.worker_count(client, plan, wanted, stored_ceiling(), own_cores(), simulated=simulated)
+            workers = sizing.worker_count(
+                client, plan, wanted, stored_ceiling(), own_cores(), simulated=simulated, cap=load.max_concurrency
+            )
             check(wanted=wanted, workers=workers)
             return workers
         if settings.hosts.collect == "summary" and records_text(settings, found):
@@ -272,13 +274,27 @@ class RunSession:
                 "--collect rows, or --record-text off with --counting A",
             )
         self.group.gather()
+        self._leave_out(plan, found)
         refuse_local_target(found, [host.place for host in self.group.hosts])
         limits_of = self.group.limits()
-        counts = sizing.workers_by_host(client, plan, wanted, stored_ceiling(), self.group.cores())
+        counts = sizing.workers_by_host(
+            client, plan, wanted, stored_ceiling(), self.group.cores(), cap=load.max_concurrency
+        )
         for host, count in zip(limits_of, counts, strict=True):
             check(wanted=sizing.part_of(wanted, count / sum(counts)), workers=count, host=host)
         self.group.assign(counts, wanted.events_per_s)
         return sum(counts)
+
+    def _leave_out(self, plan: Plan, found: Preflight) -> None:
+        """Leave out hosts for which there would be no request: the cap holds for all hosts together."""
+        assert self.group is not None
+        most = max(1, sizing.most_in_flight(plan, self.settings.load.max_concurrency))
+        unused = self.group.keep(most)
+        if unused:
+            names = ", ".join(host.title for host in unused)
+            note = coded("hosts-unused", f"{names} send nothing: at most {most} requests are in flight at one time")
+            found.notes.append(note)
+            self.ui.message(f"note: {note}")
 
     def _open_tap(self, client: Client, found: Preflight, wanted: sizing.Demand, workers: int) -> TapProcess | None:
         if self.group is None:

@@ -138,6 +138,14 @@ class HostGroup:
                 "hosts-differ", f"all hosts must have the driver's version {__version__}: {named}; install it there"
             )
 
+    def keep(self, count: int) -> list[RemoteHost]:
+        """Continue with the first *count* hosts, and return the others: they have no part in the run, and their agents end."""
+        kept, others = self.hosts[:count], self.hosts[count:]
+        for host in others:
+            self.lose(host, "it is not needed")
+        self.hosts = kept
+        return others
+
     def cores(self) -> list[int]:
         """Of each host, after `gather`."""
         return [host.facts.cores for host in self.hosts if host.facts is not None]

@@ -75,6 +75,11 @@ def capped(cap: int | None, in_flight: int) -> int:
     return in_flight if cap is None else min(in_flight, cap)
 
 
+def most_in_flight(plan: Plan, cap: int | None) -> int:
+    """At one time. More workers than that would have nothing to do, or would exceed *cap*, as each has a part of it."""
+    return slots(plan) if plan.concurrency is not None else capped(cap, len(plan.starts))
+
+
 def requests_per_start(plan: Plan) -> float:
     """Mean number of requests per arrival: the turns of a conversation."""
     return plan.requests / len(plan.starts) if plan.turns is not None and plan.requests else 1.0
@@ -96,31 +101,45 @@ def planned_rate(plan: Plan) -> float:
 
 
 def worker_count(
-    client: Client, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: int, simulated: bool
+    client: Client,
+    plan: Plan,
+    wanted: Demand,
+    ceiling: Ceiling | None,
+    cores: int,
+    simulated: bool,
+    *,
+    cap: int | None = None,
 ) -> int:
-    """As configured, or as many as the demand needs at COMFORT; never more than cores, slots or requests."""
-    most_in_flight = len(plan.starts) if plan.concurrency is None else slots(plan)
+    """As configured, or as many as the demand needs at COMFORT; never more than cores, slots, requests or *cap*."""
+    in_flight = most_in_flight(plan, cap)
     if client.workers is not None:
-        return max(1, min(client.workers, most_in_flight))
+        return max(1, min(client.workers, in_flight))
     if client.pin:
-        return max(1, min(len(client.pin), most_in_flight))
+        return max(1, min(len(client.pin), in_flight))
     most = max(1, cores - 1 if simulated else cores)
     if math.isinf(wanted.rate):
-        return max(1, min(most, most_in_flight))
+        return max(1, min(most, in_flight))
     known = UNCALIBRATED if ceiling is None else ceiling
     load = wanted.events_per_s / known.events_per_s + wanted.rate / known.requests_per_s
-    return max(1, min(most, most_in_flight, math.ceil(load / COMFORT)))
+    return max(1, min(most, in_flight, math.ceil(load / COMFORT)))
 
 
 def workers_by_host(
-    client: Client, plan: Plan, wanted: Demand, ceiling: Ceiling | None, cores: Sequence[int]
+    client: Client,
+    plan: Plan,
+    wanted: Demand,
+    ceiling: Ceiling | None,
+    cores: Sequence[int],
+    *,
+    cap: int | None = None,
 ) -> list[int]:
     """Workers on each of several hosts, by their *cores*: as configured, which counts those of one host, or the same on
-    each, together as many as the demand needs.
+    each, together as many as the demand needs. There are at most as many hosts as requests in flight.
     """
     configured = client.workers is not None or bool(client.pin)
-    together = worker_count(client, plan, wanted, ceiling, sum(cores), simulated=False)
+    together = worker_count(client, plan, wanted, ceiling, sum(cores), simulated=False, cap=cap)
     each = together if configured else math.ceil(together / len(cores))
+    each = max(1, min(each, most_in_flight(plan, cap) // len(cores)))
     return [each if configured else min(each, most) for most in cores]
 
 

@@ -218,6 +218,27 @@ def test_many_hosts_have_the_same_number_of_workers_each(rate, events, client, c
     assert sizing.workers_by_host(client, plan, Demand(rate, events, 100), None, cores) == counts
 
 
+@pytest.mark.parametrize(
+    ("fields", "client", "cap", "counts"),
+    [
+        ({"rate": 500.0}, Client(), 4, [1, 1, 1]),  # 6 are wanted
+        ({"rate": 500.0}, Client(workers=2), 5, [1, 1, 1]),
+        ({"rate": 500.0}, Client(workers=2), 6, [2, 2, 2]),
+        ({"concurrency": 4}, Client(pin=(1, 2)), None, [1, 1, 1]),
+    ],
+)
+def test_hosts_have_no_more_workers_than_requests_in_flight(fields, client, cap, counts):
+    """Each worker has a part of the cap or of the slots, which is one at least."""
+    plan = planned(**fields)
+    assert sizing.workers_by_host(client, plan, Demand(500.0, 120_000.0, 100), None, (8, 8, 8), cap=cap) == counts
+
+
+def test_there_are_no_more_workers_than_requests_in_flight():
+    wanted = Demand(1e6, 1e8, 1_000)
+    assert worker_count(Client(workers=4), planned(rate=1e6), wanted, None, 16, False, cap=2) == 2
+    assert worker_count(Client(), planned(rate=1e6), wanted, None, 16, False, cap=3) == 3
+
+
 def test_each_host_is_checked_for_its_own_part_and_limits():
     """Half of 40,000 connections do not fit 10,000 ports of one host, but do those of this one."""
     plan, found = planned(rate=40_000.0, requests=40_000), found_at("10.0.0.1:80")
