@@ -20,6 +20,7 @@ import msgspec
 from fastllmload.documents.experiment import ExperimentDocument, HookEntry, LevelEntry
 from fastllmload.documents.run import RunDocument
 from fastllmload.engine import public_settings
+from fastllmload.engine.hosts.placement.cluster import require_ray
 from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import needs_engine, options_of
 from fastllmload.errors import InputError, Interrupted, TargetError
@@ -73,10 +74,13 @@ class Experiment:
     _no_token_counts: set[Target] = field(default_factory=set)  # targets whose events do not state their tokens
 
     def __enter__(self) -> Self:
-        if self.base.hosts.address is not None and self.base.hosts.collect == "summary":
-            raise InputError(
-                "option-not-applicable", "--collect summary: load levels are judged by their events; use --collect rows"
-            )
+        if self.base.hosts.address is not None:
+            if self.base.hosts.collect == "summary":
+                raise InputError(
+                    "option-not-applicable",
+                    "--collect summary: load levels are judged by their events; use --collect rows",
+                )
+            require_ray()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.journal.save()
         return self

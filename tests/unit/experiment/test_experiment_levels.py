@@ -12,6 +12,7 @@ from refusals import code_of, codes, raises_code, says
 from fastllmload.cli.main import main
 from fastllmload.documents.experiment import FindingTable, HookEntry, WarmUpEntry
 from fastllmload.documents.procedure import ProcedureDocument
+from fastllmload.engine.hosts.placement import cluster
 from fastllmload.errors import Interrupted, TargetError
 from fastllmload.experiment.console import level_line
 from fastllmload.experiment.experiment import Experiment
@@ -44,6 +45,16 @@ def test_levels_need_events_that_come_home(tmp_path: Path) -> None:
     with raises_code("option-not-applicable", "--collect rows"), experiment:
         pass
     assert not (tmp_path / "p" / "procedure.json").exists()
+
+
+def test_levels_on_hosts_need_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not installed, that is said before anything is prepared or written."""
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    experiment = made(tmp_path / "p")
+    experiment.base = changed(experiment.base, hosts={"address": "local"})
+    with raises_code("ray-missing"), experiment:
+        pass
+    assert not (tmp_path / "p").exists()
 
 
 def test_started_again_nothing_finished_is_measured(runs: FakeRuns, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ class HostGroup:
             )
 
     def keep(self, count: int) -> list[RemoteHost]:
-        """Continue with the first *count* hosts, and return the others: they have no part in the run, and their agents end."""
+        """Continue with the first *count* hosts, and return the others, which have no part in the run: their agents end."""
         kept, others = self.hosts[:count], self.hosts[count:]
         for host in others:
             self.lose(host, "it is not needed")

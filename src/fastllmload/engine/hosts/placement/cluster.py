@@ -147,10 +147,7 @@ class RayPlacement:
     """Hosts that Ray has given to this run, until `close`. *warnings*: sentences about them, each with its code."""
 
     def __init__(self, wanted: Hosts) -> None:
-        if find_spec("ray") is None:
-            raise InputError(
-                "ray-missing", "--ray needs the package ray; install fastllmload with the extra `ray` on all hosts"
-            )
+        require_ray()
         self.warnings: list[str] = []
         self.driver_address = ""  # of this process's host, at which the others reach it
         self._wanted = wanted
@@ -263,6 +260,14 @@ class RayPlacement:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines() or ["it wrote nothing"]
         return lines[-1].strip()[:MESSAGE_CHARACTERS]
+
+
+def require_ray() -> None:
+    """InputError where Ray is not installed."""
+    if find_spec("ray") is None:
+        raise InputError(
+            "ray-missing", "--ray needs the package ray; install fastllmload with the extra `ray` on all hosts"
+        )
 
 
 def environment(address: str | None) -> dict[str, str]:

@@ -6,9 +6,12 @@ close their folders.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -37,7 +40,8 @@ from fastllmload.errors import InputError
 from fastllmload.settings import Hosts
 
 POLL_S = 0.2
-CONNECT_S = 5.0
+CONNECT_S = 5.0  # to an address, which shows that something listens there
+CONNECTED_S = 60.0  # to Ray, which itself would try for many minutes
 KILLED_S = 10.0
 SHARE_OF_RESOURCE = 0.001  # of the resource of --ray-resource: it picks hosts, and is not used up
 STORE_BYTES = 80 << 20  # the smallest object store that Ray accepts: no data goes through it
@@ -188,6 +192,27 @@ def refuse_silent_address(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
 
 
+@contextlib.contextmanager
+def ending_after(seconds: float, messages: Messages, address: str) -> Iterator[None]:
+    """End the process, with a refusal, when the block takes longer: a call of Ray cannot be interrupted."""
+    over = threading.Event()
+
+    def wait() -> None:
+        if not over.wait(seconds):
+            sentence = f"--ray {address}: Ray did not answer within {seconds:g} s; has its head ended?"
+            with contextlib.suppress(OSError):  # the driver died
+                messages.send(Refusal("ray-unreachable", sentence))
+            os._exit(1)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def serve(messages: Messages) -> None:
     """Answer requests until the driver asks to close, or is gone."""
     client: RayClient | None = None
@@ -202,7 +227,8 @@ def serve(messages: Messages) -> None:
             return
         try:
             if isinstance(request, Find):
-                client = RayClient.connect(str(request.wanted.address))
+                with ending_after(CONNECTED_S, messages, str(request.wanted.address)):
+                    client = RayClient.connect(str(request.wanted.address))
                 messages.send(client.find(request))
             elif client is not None:
                 for message in answers(client, request):

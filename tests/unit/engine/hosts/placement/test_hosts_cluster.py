@@ -199,6 +199,26 @@ def test_a_refusal_and_an_end_of_that_process_are_one_sentence(hosts: int, code:
         cluster.place(Hosts(address="auto", hosts=hosts))
 
 
+SILENT = """
+import socket, sys, time, types
+from fastllmload.engine.hosts.placement import ray_process
+from fastllmload.engine.hosts.placement.cluster import Messages, Request
+sys.modules["ray"] = types.SimpleNamespace(
+    init=lambda **options: time.sleep(600), exceptions=types.SimpleNamespace(RayError=OSError)
+)
+ray_process.CONNECTED_S = 0.1
+ray_process.serve(Messages(socket.socket(fileno=int(sys.argv[1])), Request))
+"""
+
+
+def test_a_ray_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose head has ended: `ray.init` tries for many minutes, and nothing can interrupt it."""
+    monkeypatch.setattr(cluster, "find_spec", lambda name: True)
+    monkeypatch.setattr(cluster, "RAY_PROCESS", (sys.executable, "-c", SILENT))
+    with raises_code("ray-unreachable", "--ray auto", "0.1 s"):
+        cluster.place(Hosts(address="auto"))
+
+
 @pytest.mark.usefixtures("answering")
 def test_an_interrupt_does_not_wait_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that uses Ray may wait for hosts for a long time."""
