@@ -66,3 +66,9 @@ def share(text: str) -> float | None:
 def tokens(text: str) -> float | None:
     """`20tok`, `10ktok`; the unit is required."""
     return quantity(text, TOKENS)
+
+
+def token_rate(text: str) -> float | None:
+    """`20tok/s`, `1ktok/s` in tokens per second; a plain number is in that unit too."""
+    amount = text.strip()
+    return tokens(amount.removesuffix("/s")) if amount.endswith("/s") else number(amount)

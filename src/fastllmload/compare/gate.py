@@ -18,6 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fastllmload import quantities
 from fastllmload.compare.change import SIGNIFICANT
 from fastllmload.compare.comparison import Comparison, Row
 from fastllmload.compare.figure import ComparedFigure
@@ -26,12 +27,14 @@ from fastllmload.statistics.two_samples import holm
 
 MODES = ("significant", "proven", "measured")
 PASSED, FAILED, UNDECIDED = "passed", "FAILED", "UNDECIDED"
-UNITS = {  # unit of a figure: units that its limit may have
-    "ms": ("ms", "s"), "share": ("points", "%"), "tokens/s": ("tokens/s",), "requests/s": ("requests/s",),
+TIMES = {unit: ns / quantities.NANOSECONDS["ms"] for unit, ns in quantities.NANOSECONDS.items()}
+RATES = {"tokens/s": 1.0, "tok/s": 1.0, "requests/s": 1.0}
+FACTORS = quantities.THOUSANDS | TIMES | RATES | {"%": 0.01, "points": 0.01}
+UNITS = {  # unit of a figure: units that its limit may have, those to suggest first
+    "ms": tuple(dict.fromkeys(("ms", "s", *TIMES))), "share": ("points", "%"), "tokens/s": ("tokens/s", "tok/s"),
+    "requests/s": ("requests/s",),
 }  # fmt: skip
-FORM = re.compile(
-    r"\s*([A-Za-z0-9_]+)\s*(>=|<=|>|<)\s*([+-]?)\s*([0-9]+(?:\.[0-9]+)?)\s*(%|ms|s|tokens/s|requests/s|points)?\s*"
-)
+FORM = re.compile(r"\s*([A-Za-z0-9_]+)\s*(>=|<=|>|<)\s*([+-]?)\s*([0-9.].*)")
 
 
 @dataclass(frozen=True)
@@ -58,21 +61,22 @@ class GateResult:
 def parse_gate(text: str) -> Gate:
     """Parse `FIGURE > LIMIT`. InputError for any other text."""
     match = FORM.fullmatch(text)
-    if match is None:
+    amount = None if match is None else quantities.quantity(match[4], FACTORS)
+    if match is None or amount is None:
         raise InputError(
             "gate-invalid",
             f"--fail-if {text!r} is not understood; write a figure, > or <, and a limit, "
             'such as "p99_ttft_ms > +5%", "output_tok_s < -3%" or "p99_ttft_ms > 200"',
         )
-    figure, beyond, sign, number, unit = match.groups()
-    limit = float(number) * (-1 if sign == "-" else 1)
+    figure, beyond, sign, written = match.groups()
+    _, unit = quantities.split(written) or (0.0, "")
     if unit == "%" and sign == "" and figure.endswith(("_ms", "_s")):
         raise InputError(
-            "gate-invalid", f"--fail-if {text!r}: a limit in % is about the change; write {beyond} +{number}%"
+            "gate-invalid", f"--fail-if {text!r}: a limit in % is about the change; write {beyond} +{written.strip()}"
         )
     about = "value" if sign == "" else "relative" if unit == "%" else "difference"
-    unit_scale = 1e3 if unit == "s" and figure.endswith("_ms") else 0.01 if unit in ("%", "points") else 1.0
-    return Gate(text.strip(), figure, beyond.startswith(">"), limit * unit_scale, about, unit)
+    limit = -amount if sign == "-" else amount
+    return Gate(text.strip(), figure, beyond.startswith(">"), limit, about, None if unit in quantities.THOUSANDS else unit)
 
 
 def validate_unit(gate: Gate, figure: ComparedFigure) -> None:
@@ -81,7 +85,7 @@ def validate_unit(gate: Gate, figure: ComparedFigure) -> None:
     if gate.unit in (None, *mine) or (gate.unit == "%" and gate.about == "relative"):
         return
     what = "a share" if figure.is_share else f"in {figure.unit}"
-    write = " or ".join(mine) or "the number alone"
+    write = " or ".join(mine[:2]) or "the number alone"
     raise InputError(
         "gate-invalid", f"--fail-if {gate.text!r}: {gate.figure} is {what}, not in {gate.unit}; write {write}"
     )

@@ -66,7 +66,7 @@ class LevelDecision(Document, frozen=True, kw_only=True):
     tests: tuple[Criterion, ...] = ()
     smooth_goodput: Value = None  # of a search for a peak
     half_width: Value = None  # of the interval of smooth goodput
-    looks: Annotated[int, field("trials")] = 0  # prose: allow, a key of the document
+    looks: Annotated[int, field("trials")] = 0  # how many were run; prose: allow, a key of the document
     seconds: Duration = None
     figures: Figures = {}
 
@@ -85,7 +85,7 @@ class Answer(Document, frozen=True, kw_only=True):
     contenders: Annotated[tuple[float, ...], field("", Reveals.LOAD)] = ()  # levels that may be the peak
     at_level: Figures | None = None
     best_output_tok_s: Value = None
-    looks: Annotated[int, field("trials")] = 0  # prose: allow, a key of the document
+    looks: Annotated[int, field("trials")] = 0  # how many were run; prose: allow, a key of the document
     levels: int | None = None
     notes: Sentences = ()
 

@@ -17,7 +17,9 @@ class Milliseconds(click.types.FloatParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = quantities.duration(str(value), "ms")
-        return found if found is not None else super().convert(value, param, ctx)
+        if found is None:
+            self.fail(f"{value!r} is not a time; write milliseconds such as 20, or 20ms, 0.02s", param, ctx)
+        return found
 
 
 class Bytes(click.IntRange):
@@ -25,11 +27,12 @@ class Bytes(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = quantities.size(str(value), plain=True)
-        whole = found is not None and found == int(found)
-        return super().convert(int(found or 0) if whole else value, param, ctx)
+        if found is None or found != int(found):
+            self.fail(f"{value!r} is not a size; write bytes such as 250, or 250B, 1kB", param, ctx)
+        return super().convert(int(found), param, ctx)
 
 
-FAULT_HELP = "NAME:P[:ARG], repeatable: a share P of replies goes wrong; `--list-faults` names them"
+FAULT_HELP = "repeatable: this share of the replies goes wrong; `--list-faults` has the names and what ARG is"
 
 
 def pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -71,8 +74,8 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
 @click.option("--chunk-bytes", default=250, show_default=True, type=Bytes(0, 16384), help="pad events to this size")
 @click.option("--early-head", is_flag=True, help="send the response head before the first token")
 @click.option("--truth", metavar="FILE", help="log what was written when")
-@click.option("--fault", "faults", multiple=True, metavar="NAME:P[:ARG]", help=FAULT_HELP)
-@click.option("--list-faults", is_flag=True, is_eager=True, expose_value=False, callback=list_faults, help="and exit")
+@click.option("--fault", "faults", multiple=True, metavar="NAME:SHARE[:ARG]", help=FAULT_HELP)
+@click.option("--list-faults", is_flag=True, is_eager=True, expose_value=False, callback=list_faults, help="print the faults and exit")
 @click.option("--seed", default=42, show_default=True, type=click.IntRange(0, 2**63 - 1))
 @click.option("--cpu", type=click.IntRange(0, 4095), help="run on this CPU only")
 @click.option("--die-with-parent", type=int, hidden=True)

@@ -98,7 +98,7 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     chunk_bytes: int = 250  # content events are padded to about this size
     early_head: bool = False  # the response head leaves before the first token
     truth: str | None = None
-    faults: tuple[str, ...] = ()  # NAME:P[:ARG]
+    faults: tuple[str, ...] = ()  # NAME:SHARE[:ARG]
     seed: int = 42
     cpu: int | None = None
     die_with_parent: int | None = None  # process id of the parent whose end ends the simulator

@@ -21,6 +21,7 @@ from fastllmload.cli.main import fastllmload
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options import procedure
 from fastllmload.cli.options.table import OPTIONS, RunOption
+from fastllmload.compare.gate import parse_gate
 from fastllmload.engine.simulated_target import options_of
 from fastllmload.search.objective_text import read_objective
 from fastllmload.settings import RunSettings
@@ -55,7 +56,8 @@ SAME: dict[Callable[[str], Any], Pairs] = {
     read.slow_readers: (("5%:20tok/s", "0.05:20tok/s"), ("0.05:2kB/s", "0.05:2000B/s"), ("5%:1KiB/s", "5%:1024B/s")),
     read.abandon: (("ttft:1d", "ttft:24h"), ("e2e:5", "e2e:5s")),
     read.warmup: (("1d", "24h"), ("1k", "1000"), ("1ktok,2m", "1000tok,120s")),
-    read.objective: (("ttft:1m", "ttft:60s"), ("ttft:200", "ttft:0.2s"), ("fluidity:90%", "fluidity:0.9")),
+    read.objective: (("ttft:1m", "ttft:60s"), ("ttft:200", "ttft:0.2s"), ("fluidity:90%", "fluidity:0.9"),
+                     ("reading:1k", "reading:1000tok/s")),
     read.rate: COUNTS,
     read.rate_or_curve: (*COUNTS, ("day:1,1k,1d", "day:1,1000,24h"), ("steps:1x1m", "steps:1x60"),
                          ("spikes:1,2,1m,1s", "spikes:1,2,60,1000ms"), ("ramp:1,2,1h", "ramp:1,2,3600")),
@@ -70,9 +72,11 @@ SAME: dict[Callable[[str], Any], Pairs] = {
     read.lengths: (*COUNTS, ("uniform:1k,2k", "uniform:1000,2000")),
     read.turns: (("1k", "1000"),),
     read.share: SHARES,
+    read.factor: (*SHARES, ("110%", "1.1")),
+    read.token_rate: (*COUNTS, ("20tok/s", "20"), ("1ktok/s", "1000 tokens/s")),
     read.part: (*SHARES, ("100%", "1")),
     procedure.count_of_runs: (("1e1", "10"),),
-    procedure.numbers: (("1k,2", "1000,2"),),
+    procedure.factors: (("25%,110%", "0.25,1.1"),),
     procedure.counts: (("1k,2", "1000,2"),),
     search.width: (("5%", "5 %"), ("1k", "1000")),
     search.trial_count: (("3", "3e0"),),
@@ -247,7 +251,28 @@ def test_the_options_of_simulate_take_the_same_quantities(kind: click.ParamType,
     assert kind.convert(text, None, None) == value
 
 
-def test_the_shares_of_faults_are_shares() -> None:
+@pytest.mark.parametrize(("one", "other"), [
+    ("reset:5%", "reset:0.05"), ("stall:0.1:0.5s", "stall:0.1:500"), ("huge_event:1:1MiB", "huge_event:1:1048576"),
+    ("endless_head:1:2kB", "endless_head:1:2000"), ("coalesce:1:1k", "coalesce:1:1000"),
+])  # fmt: skip
+def test_faults_take_the_same_quantities(one: str, other: str) -> None:
     from fastllmload._ext.simserver.fault import parse_chance
 
-    assert parse_chance("reset:5%") == parse_chance("reset:0.05")
+    assert parse_chance(one) == parse_chance(other)
+
+
+@pytest.mark.parametrize("text", ["status:1:503s", "coalesce:1:8ms", "stall:1:1kB", "huge_event:1:1s"])
+def test_a_fault_refuses_the_unit_of_another_kind(text: str) -> None:
+    from fastllmload._ext.simserver.fault import parse_chance
+
+    with pytest.raises(ValueError, match="argument of fault"):
+        parse_chance(text)
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("p99_ttft_ms > 0.5s", "p99_ttft_ms > 500"), ("p99_ttft_ms > +500us", "p99_ttft_ms > +0.5ms"),
+    ("output_tok_s < 1k", "output_tok_s < 1000 tok/s"), ("success_rate < 99%", "success_rate < 0.99"),
+])  # fmt: skip
+def test_gates_take_the_same_quantities(one: str, other: str) -> None:
+    gates = [parse_gate(text) for text in (one, other)]
+    assert gates[0].limit == gates[1].limit and gates[0].about == gates[1].about

@@ -1,7 +1,7 @@
 """Faults by probability (seeded by the request's arrival order) or by the request header X-Fault."""
 
 from fastllmload._ext.sim.sequence cimport DRAW_FAULT, draw, uniform
-from fastllmload.quantities import share
+from fastllmload.quantities import duration, number, share, size
 
 _MIDDLE = 0xFFFFFFFF            # MIDDLE, which as a C enum would turn negative on its way to Python
 # name: (number, default argument, what it does). The argument's unit is in the sentence.
@@ -20,7 +20,7 @@ CATALOGUE = {
     "empty": (FAULT_EMPTY, 0, "a 200 reply without any token"),
     "no_body": (FAULT_NO_BODY, 0, "a 200 reply with Content-Length: 0"),
     "html": (FAULT_HTML, 0, "a 200 reply that is an HTML page"),
-    "gzip": (FAULT_GZIP, 0, "a 200 reply with Content-Encoding: gzip that nobody asked for"),
+    "gzip": (FAULT_GZIP, 0, "a 200 reply with a Content-Encoding: gzip that the request does not accept"),
     "endless_head": (FAULT_ENDLESS_HEAD, 1 << 30, "ARG bytes of header fields without an end"),
     "drip": (FAULT_DRIP, 1, "one byte every ARG ms"),
     "deep_json": (FAULT_DEEP_JSON, 100_000, "one event of JSON nested ARG deep"),
@@ -49,18 +49,19 @@ def parse(text: str) -> tuple[int, int]:
     name, colon, argument = text.strip().partition(":")
     if name not in CATALOGUE:
         raise ValueError(f"no fault is called {name!r}; there are {', '.join(CATALOGUE)}")
-    number, default, _ = CATALOGUE[name]
+    fault, default, what = CATALOGUE[name]
     if not colon:
-        return number, default
-    if not argument.isdecimal() or not int(argument) < 0xFFFFFFFF:
-        raise ValueError(f"the argument of fault {name!r} is {argument!r}; it must be a number from 0 to {0xFFFFFFFE}")
-    if number == FAULT_STATUS and not 200 <= int(argument) <= 599:
+        return fault, default
+    value = duration(argument, "ms") if "ARG ms" in what else size(argument, True) if "ARG bytes" in what else number(argument)
+    if value is None or value != int(value) or not 0 <= value < 0xFFFFFFFF:
+        raise ValueError(f"the argument of fault {name!r} is {argument!r}; it must be a whole number from 0 to {0xFFFFFFFE}")
+    if fault == FAULT_STATUS and not 200 <= value <= 599:
         raise ValueError(f"the argument of fault 'status' is {argument!r}; it must be an HTTP status from 200 to 599")
-    return number, int(argument)
+    return fault, int(value)
 
 
 def parse_chance(text: str) -> tuple[float, int, int]:
-    """(probability, number, argument) of `NAME:P` or `NAME:P:ARG`."""
+    """(probability, number, argument) of `NAME:SHARE` or `NAME:SHARE:ARG`."""
     name, _, rest = text.partition(":")
     chance, colon, argument = rest.partition(":")
     number, value = parse(name + colon + argument)
@@ -71,7 +72,7 @@ def parse_chance(text: str) -> tuple[float, int, int]:
 
 
 cdef class Faults:
-    """*chances*: texts `NAME:P[:ARG]`; their probabilities add up to at most 1."""
+    """*chances*: texts `NAME:SHARE[:ARG]`; their probabilities add up to at most 1."""
 
     def __init__(self, seed: int, chances: tuple[str, ...]):
         cdef double upto = 0.0

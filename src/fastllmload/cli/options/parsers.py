@@ -92,6 +92,14 @@ milliseconds = bounded(
     lambda text: quantities.duration(text, "ms"), "time-invalid",
     "is not a time above 0; write milliseconds such as 50, or 50ms, 0.05s", lambda value: value > 0,
 )  # fmt: skip
+# A share of a capacity, which may be more than all of it.
+factor = bounded(
+    quantities.share, "share-invalid", "is not a share above 0; write for example 0.8 or 80%", lambda value: value > 0
+)
+token_rate = bounded(
+    quantities.token_rate, "number-invalid", "is not a speed above 0; write tokens per second such as 20 or 20tok/s",
+    lambda value: value > 0,
+)  # fmt: skip
 interval = bounded(
     quantities.duration, "time-invalid", "is not a sampling interval; write a time from 100ms to 1h",
     lambda value: 0.1 <= value <= 3600,

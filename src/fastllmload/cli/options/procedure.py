@@ -27,26 +27,26 @@ def pause(text: str) -> float:
     return 0.0 if text.strip() == "none" or quantities.duration(text) == 0 else read.seconds(text)
 
 
-def numbers(text: str) -> tuple[float, ...]:
-    return tuple(read.positive(part) for part in text.split(",") if part.strip())
+def factors(text: str) -> tuple[float, ...]:
+    return tuple(read.factor(part) for part in text.split(",") if part.strip())
 
 
 def counts(text: str) -> tuple[int, ...]:
     return tuple(read.count(part) for part in text.split(",") if part.strip())
 
 
-def factors(what: str, default: str) -> RunOption:
-    return value("--levels", "levels", numbers, "LIST", f"{what} Default {default}.")
+def levels(what: str, default: str) -> RunOption:
+    return value("--levels", "levels", factors, "LIST", f"{what} Default {default}.")
 
 
 TESTS: dict[str, tuple[RunOption, ...]] = {
     "ttft": (),
     "throughput": (*RANGE, *SLO),
     "tradeoff": (
-        CAPACITY, CAPACITY_SOURCE, factors("Shares of the capacity.", "0.1,0.2 ... 1.2"), *SLO,
+        CAPACITY, CAPACITY_SOURCE, levels("Shares of the capacity.", "0.1,0.2 ... 1.2"), *SLO,
     ),
     "itl": (
-        CAPACITY, CAPACITY_SOURCE, factors("Shares of the capacity.", "0.25,0.5,0.75,0.9"),
+        CAPACITY, CAPACITY_SOURCE, levels("Shares of the capacity.", "0.25,0.5,0.75,0.9"),
     ),
     "capacity": (
         value("--initial", "initial", read.count, "COUNT", "Concurrency tried first. Default 8, or --max if less."),
@@ -56,7 +56,7 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
     ),
     "fairness": (
         CAPACITY, CAPACITY_SOURCE,
-        value("--load", "share_of_capacity", read.positive, "SHARE", "Of the capacity. Default 0.8."),
+        value("--load", "share_of_capacity", read.factor, "SHARE", "Of the capacity. Default 0.8."),
         value("--baseline", "baseline", read.one_of("same_tokens", "same_rate", "own_rate"), "NAME",
               "Load of the isolated classes: same_tokens (default), same_rate, own_rate."),
     ),
@@ -66,7 +66,7 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
         value("--slots", "slots", read.count, "COUNT", "Slots of that closed loop. Default 32."),
     ),
     "memory-pressure": (
-        CAPACITY, CAPACITY_SOURCE, factors("Multiples of the capacity.", "1,1.1,1.25,1.5"),
+        CAPACITY, CAPACITY_SOURCE, levels("Multiples of the capacity.", "1,1.1,1.25,1.5"),
         value("--slo-ttft-p99", "slo_ttft_p99_ms", read.milliseconds, "MS",
               "Objective by which the capacity is measured when it is not given."),
         value("--initial", "initial", read.count, "COUNT", "Concurrency tried first for the capacity. Default 8."),
@@ -77,7 +77,7 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
         value("--slots", "slots", read.count, "COUNT", "Concurrency, 1 to 4. Default 1."),
     ),
     "guardrail": (
-        CAPACITY, CAPACITY_SOURCE, factors("Shares of the baseline's capacity.", "0.25,0.5,0.75"),
+        CAPACITY, CAPACITY_SOURCE, levels("Shares of the baseline's capacity.", "0.25,0.5,0.75"),
         several("--configuration", "configurations", read.one_of("baseline", "input", "output", "full"), "NAME",
                 "Which to measure; default all four."),
         switch("--no-throughput", "throughput", "Leaves out the search of the highest throughput.", on=False, off=True),

@@ -255,7 +255,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "First-token deadline of the fluidity index; default 100, or INPUT_TOKENS:MS pairs: 256:80,4096:400."),
         value("--decode-deadline", "output.decode_deadline", read.milliseconds, "MS",
               "Deadline of each further token. Default 50."),
-        value("--reading-speed", "output.reading_speed", read.positive, "RATE",
+        value("--reading-speed", "output.reading_speed", read.token_rate, "RATE",
               "Tokens per second of the reader whose idle latency is measured. Default 20."),
         switch("--ttft-net-adjusted", "output.ttft_net_adjusted", "Also reports TTFT less one network round trip."),
         value("-o --output --result-dir --artifact-dir", "output.directory", read.path, "DIR",

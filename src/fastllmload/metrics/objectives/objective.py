@@ -14,7 +14,6 @@ from fastllmload.errors import InputError, InvalidValue
 from fastllmload.metrics.objectives.evaluators import METRICS
 
 ALIASES = {"e2e": "e2el"}
-SPEEDS = {"": 1.0, "tok/s": 1.0, "tokens/s": 1.0}
 FORM = "[CLASS/]NAME:LIMIT"
 
 
@@ -80,7 +79,7 @@ def limit_in(unit: str, text: str) -> float | None:
         return quantities.duration(text, "ms")
     if unit == "count":
         return quantities.number(text)
-    return quantities.share(text) if unit == "share" else quantities.quantity(text, SPEEDS)
+    return quantities.share(text) if unit == "share" else quantities.token_rate(text)
 
 
 EXAMPLES = {"ms": "200", "tokens/s": "20", "share": "0.9", "count": "3"}
