@@ -15,7 +15,7 @@ from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.arrivals.process import OnOff, Renewal
 from fastllmload.certificate import monitor
-from fastllmload.certificate.arrivals import LATE_NS
+from fastllmload.certificate.arrivals import EARLY_NS, LATE_NS
 from fastllmload.certificate.ceiling import Ceiling
 from fastllmload.certificate.error_bounds import itl_error_ns, ttft_error_ns
 from fastllmload.certificate.evidence import (
@@ -47,7 +47,7 @@ from fastllmload.metrics.run.window import Window, read_slowly, unsent, window_o
 from fastllmload.metrics.tokens.timeline import stretches
 from fastllmload.plan.plan import DOCUMENT, read_document
 from fastllmload.records import layout
-from fastllmload.records.hosts import LOST, read_clocks, read_of_host
+from fastllmload.records.hosts import LOST, followed_within_ns, read_clocks, read_of_host
 from fastllmload.records.run import Run
 from fastllmload.settings import Load
 from fastllmload.statistics.hdr_sample import HdrSample
@@ -210,8 +210,13 @@ def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
         follows=judged["turn"] > 0 if (judged["turn"] > 0).any() else None,
         request_class=judged["request_class"],
         classes=class_arrivals(run, arrivals.zero_ns),
-        clock_ns=clock_ns,
+        clock_ns=max(clock_ns, followed_within_ns(run.directory, run.document.hosts, too_early(judged, clock_ns))),
     )
+
+
+def too_early(rows: Rows, clock_ns: int) -> Rows:
+    """Those of *rows* that were dispatched earlier than an error of the clocks of *clock_ns* explains."""
+    return rows[rows["t_dispatch"] - rows["t_sched"] < -EARLY_NS - clock_ns]
 
 
 # -- receipts ---------------------------------------------------------------------------------------------------------

@@ -27,6 +27,9 @@ ALONE = "alone"  # of one that lost its driver, ended by itself, and whose files
 WORKERS = 1 << 16  # numbers of workers that a row can have
 TIMES = tuple(name for name in layout.REQUEST.names or () if name.startswith("t_"))
 EVENTS_AT_ONCE = 1 << 20
+NS = 1_000_000_000
+RECENT = 100  # exchanges that an agent fits
+FOLLOWED_NS = 1_250_000_000  # between two of its corrections at most, and until a worker reads one
 HostEntries = Sequence[HostEntry]
 Clocks = Mapping[int, ClockFit]
 
@@ -84,6 +87,26 @@ def facts_of(clock: ClockFit, exchanges: Numbers | None) -> ClockFacts:
     ends = np.sort(exchanges[:, [0, 3]].ravel())
     times = np.concatenate([ends, (ends[1:] + ends[:-1]) // 2])  # between two exchanges the bound may be larger
     return ClockFacts(bound_ns=int(clock.bound_ns(times).max()), drift_ppm=clock.drift_ppm, exchanges=len(exchanges))
+
+
+def followed_within_ns(folder: Path, hosts: HostEntries, rows: Rows) -> int:
+    """How far the schedule of *hosts* was from the driver's clock at most, and their times from it, where *rows* were
+    dispatched. An agent follows the driver's clock by what it knew FOLLOWED_NS ago, which is less than all exchanges show.
+    """
+    clocks, at = read_clocks(folder, hosts), positions(hosts, rows["worker"])
+    found = [0]
+    for position, host in enumerate(hosts):
+        exchanges = read_exchanges(folder, host)
+        if host.host not in clocks or exchanges is None:
+            continue
+        clock = clocks[host.host]
+        dispatched = clock.to_host(rows["t_dispatch"][at == position])
+        _, first = np.unique(dispatched // NS, return_index=True)  # of each second
+        for t in dispatched[first].tolist():
+            known = exchanges[exchanges[:, 3] <= t - FOLLOWED_NS]
+            with contextlib.suppress(ValueError):  # there was none: the phase had not begun
+                found.append(int(fit(known[-RECENT:]).bound_ns(t) + clock.bound_ns(t)))
+    return max(found)
 
 
 def positions(hosts: HostEntries, workers: Numbers | Rows) -> Numbers:

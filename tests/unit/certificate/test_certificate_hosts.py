@@ -76,6 +76,23 @@ def test_a_host_that_sends_late_is_named(tmp_path: Path, late: int) -> None:
     assert len(invalid) == len({str(figure).rpartition("_")[0] for figure in invalid}), "once for each metric"
 
 
+@pytest.mark.parametrize(
+    ("early_us", "delay_ns", "found"), [(100, 10_000, False), (100, 400_000, False), (2_000, 10_000, True)]
+)
+def test_what_an_agent_did_not_know_of_the_clock_is_not_an_early_release(
+    tmp_path: Path, early_us: int, delay_ns: int, found: bool
+) -> None:
+    """All exchanges together limit the error of a clock to less than those did by which an agent followed it."""
+    made_run = made(tmp_path, (*HOSTS[:2], replace(HOSTS[2], delay_ns=delay_ns)))
+    for request in made_run.of(3):
+        later(request, -30_000 - early_us * 1_000, "t_dispatch")
+    made_run.write()
+    run = made_run.conclude()
+    bound_ns = run.document.hosts[2].clock.bound_ns  # type: ignore[union-attr]
+    assert bound_ns < 95_000 or delay_ns > 10_000  # type: ignore[operator]
+    assert ("early_release" in reasons(run)) == found
+
+
 def test_stalls_explain_only_lateness_of_their_own_host(tmp_path: Path) -> None:
     """Host 2 was late, and a stall of host 0 at the same time explains nothing; one of its own does."""
     for number, cause in ((0, "generator"), (2, "host")):
