@@ -8,7 +8,7 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload.metrics.run.steadiness import littles_law
+from fastllmload.metrics.run.steadiness import Counted, littles_law
 from fastllmload.statistics.kaplan_meier import bounds, survival
 from fastllmload.statistics.trend import mann_kendall, mser5, slope
 
@@ -69,18 +69,30 @@ def test_littles_law_holds_for_what_was_counted_and_sees_what_is_missing() -> No
     begun = np.arange(10_000, dtype=np.int64) * (S // 100) + S
     ended = begun + 2 * S
     at = np.arange(10 * S, 100 * S, S // 4, dtype=np.int64) + 1
-    counted = np.array([((begun <= t) & (t < ended)).sum() for t in at], float)
-    law = littles_law(at, counted, begun, ended, 10 * S, 100 * S)
+    counted = np.array([((begun <= t) & (t < ended)).sum() for t in at])
+    law = littles_law([Counted(at, counted, begun, ended)], 10 * S, 100 * S)
     assert law is not None and law.residual == 0.0
     assert law.in_flight == pytest.approx(200, abs=1) == pytest.approx(law.rate_per_s * law.time_s, abs=1)
     kept = np.arange(10_000) % 10 != 0
-    lost = littles_law(at, counted, begun[kept], ended[kept], 10 * S, 100 * S)
+    lost = littles_law([Counted(at, counted, begun[kept], ended[kept])], 10 * S, 100 * S)
     assert lost is not None and lost.residual == pytest.approx(1 / 9, rel=0.02)
+
+
+def test_littles_law_of_hosts_that_are_sampled_at_other_instants() -> None:
+    """Half a second of 200 requests in flight and half a second of none: two hosts count in turn."""
+    begun = np.repeat(np.arange(0, 100, 1, dtype=np.int64) * S, 200) + S // 100
+    ended = begun + S // 2
+    hosts = []
+    for shift in (S // 8, 5 * S // 8):
+        at = np.arange(10, 90, dtype=np.int64) * S + shift
+        hosts.append(Counted(at, np.full(80, 200 if shift < S // 2 else 0), begun, ended))
+    law = littles_law(hosts, 10 * S, 90 * S)
+    assert law is not None and law.residual == 0.0 and law.in_flight == 200
 
 
 def test_littles_law_without_anything_to_check() -> None:
     none = np.empty(0, np.int64)
-    assert littles_law(none, none.astype(float), none, none, 0, S) is None
+    assert littles_law([], 0, S) is littles_law([Counted(none, none, none, none)], 0, S) is None
 
 
 def test_survival_without_unfinished_requests_is_the_sample_itself() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -134,56 +136,66 @@ def transient(rows: Rows, values: Numbers, window: Window | None) -> documents.T
     )
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What a worker counted in flight at instants *t_ns*; *begun* and *ended*, in ns, of every request of it, 0 = not yet."""
+
+    t_ns: Numbers
+    in_flight: Numbers
+    begun: Numbers
+    ended: Numbers
+
+
 def little(run: Run, window: Window | None) -> documents.LittlesLaw | None:
     """Requests in flight as the workers counted them against those computed from the rows; None without counts."""
     counted = in_flight_counted(run)
-    if window is None or counted is None:
-        return None
-    rows = run.rows[run.rows["phase"] == layout.MEASURE]
-    return littles_law(*counted, rows["t_dispatch"], rows["t_end"], window.w0_ns, window.w1_ns)
+    return None if window is None or not counted else littles_law(counted, window.w0_ns, window.w1_ns)
 
 
-def littles_law(
-    t_ns: Numbers, counted: Floats, begun: Numbers, ended: Numbers, w0_ns: int, w1_ns: int
-) -> documents.LittlesLaw | None:
-    """Mean number in flight = arrival rate x mean time in flight: *counted* in flight at instants *t_ns*; *begun* and
-    *ended* in ns of every request, *ended* 0 = not yet. None without a count or a request in the window.
+def littles_law(workers: Sequence[Counted], w0_ns: int, w1_ns: int) -> documents.LittlesLaw | None:
+    """Mean number in flight = arrival rate x mean time in flight. None without a count or a request in the window.
 
     The rate and the time are of requests that began in the window. Their product differs from the number by requests that
     cross the window's borders and by changes between the counts. The residual has neither: it is the relative difference
-    between the counts and the number in flight by the requests' own times at the same instants; None if too few were.
+    between the counts and the number in flight by the requests' own times at the same instants; None if too few were. Each
+    worker is compared at its own instants, as those of several hosts are not the same.
     """
-    seen = (t_ns >= w0_ns) & (t_ns < w1_ns)
-    inside = (begun >= w0_ns) & (begun < w1_ns) & (ended > 0)
-    if not seen.any() or not inside.any():
+    mean, there, total, seen_any = 0.0, 0, 0, False
+    inside, spent_ns = 0, 0
+    for one in workers:
+        began = (one.begun >= w0_ns) & (one.begun < w1_ns) & (one.ended > 0)
+        inside += int(np.count_nonzero(began))
+        spent_ns += int((one.ended - one.begun)[began].sum())
+        seen = (one.t_ns >= w0_ns) & (one.t_ns < w1_ns)
+        if not seen.any():
+            continue
+        seen_any = True
+        at, count = one.t_ns[seen], one.in_flight[seen]
+        entered = np.searchsorted(np.sort(one.begun[one.begun > 0]), at, "right")
+        left = np.searchsorted(np.sort(one.ended[one.ended > 0]), at, "right")
+        mean, there, total = mean + float(count.mean()), there + int(count.sum()), total + int((entered - left).sum())
+    if not inside or not seen_any:
         return None
-    at, there = t_ns[seen], counted[seen]
-    entered = np.searchsorted(np.sort(begun[begun > 0]), at, "right")
-    left = np.searchsorted(np.sort(ended[ended > 0]), at, "right")
-    total = float((entered - left).sum())
-    residual = abs(float(there.sum()) - total) / total if total >= LEAST_IN_FLIGHT else None
+    residual = abs(there - total) / total if total >= LEAST_IN_FLIGHT else None
     return documents.LittlesLaw(
-        in_flight=float(there.mean()),
-        rate_per_s=float(np.count_nonzero(inside)) / ((w1_ns - w0_ns) / 1e9),
-        time_s=float((ended - begun)[inside].mean()) / 1e9,
+        in_flight=mean,
+        rate_per_s=inside / ((w1_ns - w0_ns) / 1e9),
+        time_s=spent_ns / inside / 1e9,
         residual=residual,
         holds=None if residual is None else residual <= TOLERANCE,
     )
 
 
-def in_flight_counted(run: Run) -> tuple[Numbers, Floats] | None:
-    """Numbers at which all workers were sampled, and how many requests they had in flight together.
-
-    The supervisor samples one worker after the other within microseconds; samples are matched by their number.
-    """
+def in_flight_counted(run: Run) -> list[Counted]:
+    """By worker, the instants of its samples in the measure phase and how many requests it had in flight."""
     samples, phase = run.samples, run.phase("measure")
     if samples is None or phase is None or "in_flight" not in (samples.dtype.names or ()):
-        return None
+        return []
     selected = samples[(samples["worker"] >= 0) & (samples["t_ns"] >= phase.start_ns)]
-    workers = np.unique(selected["worker"])
-    series = [selected[selected["worker"] == worker] for worker in workers]
-    least = min((len(one) for one in series), default=0)
-    if least == 0:
-        return None
-    counts = np.sum([one["in_flight"][:least] for one in series], axis=0).astype(np.float64)
-    return series[0]["t_ns"][:least].astype(np.int64), counts
+    rows = run.rows[run.rows["phase"] == layout.MEASURE]
+    found = []
+    for worker in np.unique(selected["worker"]):
+        own, sent = selected[selected["worker"] == worker], rows[rows["worker"] == worker]
+        times = (own["t_ns"], own["in_flight"], sent["t_dispatch"], sent["t_end"])
+        found.append(Counted(*(each.astype(np.int64) for each in times)))
+    return found
