@@ -138,7 +138,7 @@ def transient(rows: Rows, values: Numbers, window: Window | None) -> documents.T
 
 @dataclass(frozen=True)
 class Counted:
-    """What a worker counted in flight at instants *t_ns*; *begun* and *ended*, in ns, of every request of it, 0 = not yet."""
+    """What a worker counted in flight at instants *t_ns*; *begun* and *ended* of its requests in ns, 0 = not yet."""
 
     t_ns: Numbers
     in_flight: Numbers
