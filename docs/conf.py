@@ -15,6 +15,7 @@ include_patterns = ["*.md", "docs/**.md", "bench/README.md"]
 exclude_patterns = [".venv*", "build"]
 myst_heading_anchors = 4
 nitpicky = True
+smartquotes_action = "qe"  # quotes and dots; two hyphens begin an option
 
 html_theme = "furo"
 html_title = "fastllmload"

@@ -5,20 +5,17 @@ bounded.
 from __future__ import annotations
 
 import resource
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ext.reactor_drive import HEAD, Outcome, drive
 
 from fastllmload._ext.record import counters as k
 from fastllmload.records import layout
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
-from reactor_drive import HEAD, Outcome, drive
 
 OK = ("ok", "none")
 TOKENS = 10

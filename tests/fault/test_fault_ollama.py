@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ext.reactor_drive import HEAD, Outcome, drive
+from test_fault_catalogue import earlier
 
 from fastllmload._ext.record import counters as k
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
-from reactor_drive import HEAD, Outcome, drive
-from test_fault_catalogue import earlier
 
 TOKENS = 10
 REQUESTS = 2

@@ -16,7 +16,7 @@ from fastllmload.metrics.tokens.counts import SOURCES, TOKENIZER, count_tokens
 from fastllmload.plan.archive import load_plan
 from fastllmload.records.layout import MEASURE, OK
 
-PAGE = Path(__file__).parents[2] / "docs" / "workloads.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "workloads.md"
 EXAMPLES = re.findall(r"```\w+ (\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
 CHUNK = b'{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"hi"}}]}'
 STREAM = b"data: " + CHUNK + b"\n\ndata: [DONE]\n\n"

@@ -12,7 +12,7 @@ import pytest
 from integration.bad_days import EMBEDDED, begin, run
 
 parser = pytest.importorskip("prometheus_client.parser")
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "prometheus.md"
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "guides" / "prometheus.md"
 
 
 def free_port() -> int:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ext.reactor_drive import drive
 from truth_bench import freeze, measure, until_quiet, wait_for_phase, worker_pids
 
 from fastllmload.records.layout import EVENT_NAMES
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 from fastllmload.simulator.truth import load as load_truth
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "ext"))
-from reactor_drive import drive
 
 BODY = (
     b'{"model":"simulated","messages":[{"role":"user","content":"x"}],"stream":true,"ignore_eos":true,"max_tokens":40}'

@@ -54,5 +54,11 @@ def test_numbers_sizes_shares_and_tokens() -> None:
         10_000,
         None,
     ]
-    assert [quantities.token_rate(text) for text in ("20", "1k", "20tok/s", "1 ktok/s", "20ms")] == [20, 1e3, 20, 1e3, None]
+    assert [quantities.token_rate(text) for text in ("20", "1k", "20tok/s", "1 ktok/s", "20ms")] == [
+        20,
+        1e3,
+        20,
+        1e3,
+        None,
+    ]
     assert quantities.number("10s") is quantities.number("inf") is quantities.share("5s") is None

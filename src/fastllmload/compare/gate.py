@@ -76,7 +76,9 @@ def parse_gate(text: str) -> Gate:
         )
     about = "value" if sign == "" else "relative" if unit == "%" else "difference"
     limit = -amount if sign == "-" else amount
-    return Gate(text.strip(), figure, beyond.startswith(">"), limit, about, None if unit in quantities.THOUSANDS else unit)
+    return Gate(
+        text.strip(), figure, beyond.startswith(">"), limit, about, None if unit in quantities.THOUSANDS else unit
+    )
 
 
 def validate_unit(gate: Gate, figure: ComparedFigure) -> None:

@@ -75,7 +75,14 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
 @click.option("--early-head", is_flag=True, help="send the response head before the first token")
 @click.option("--truth", metavar="FILE", help="log what was written when")
 @click.option("--fault", "faults", multiple=True, metavar="NAME:SHARE[:ARG]", help=FAULT_HELP)
-@click.option("--list-faults", is_flag=True, is_eager=True, expose_value=False, callback=list_faults, help="print the faults and exit")
+@click.option(
+    "--list-faults",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=list_faults,
+    help="print the faults and exit",
+)
 @click.option("--seed", default=42, show_default=True, type=click.IntRange(0, 2**63 - 1))
 @click.option("--cpu", type=click.IntRange(0, 4095), help="run on this CPU only")
 @click.option("--die-with-parent", type=int, hidden=True)

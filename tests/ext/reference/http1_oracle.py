@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import httptools
-from reference.http1_reference import ReferenceFramer
+from ext.reference.http1_reference import ReferenceFramer
 
 from fastllmload._ext.http.response import BodyFramer
 

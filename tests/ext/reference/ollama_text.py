@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from ext.reference.event_text import Number, anything, calls, counts, members, mostly, numbers, spell, texts, weighted
 from hypothesis import strategies as st
-from reference.event_text import Number, anything, calls, counts, members, mostly, numbers, spell, texts, weighted
 
 reasons = st.sampled_from(["stop", "length", "load", "unload", "", "aborted", "st\u00f6p"])
 durations = weighted(

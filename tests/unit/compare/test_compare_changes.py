@@ -20,7 +20,7 @@ from fastllmload.compare.side import Side, read_side
 from fastllmload.compare.within import change_of_separated, correlation_factor, expanded, superiority
 from fastllmload.statistics.interval import Sample
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "statistical"))
 from alarms import Alarms, pair, within
 from refusals import raises_code
 

@@ -30,7 +30,7 @@ from fastllmload.compare.report.json import document
 from fastllmload.compare.side import read_side
 from fastllmload.statistics.interval import Sample
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "statistical"))
 from alarms import Alarms, figure_value, pair, within
 from compare_virtual import SETTINGS
 from compare_virtual import pair as virtual_pair

@@ -1,4 +1,4 @@
-"""The commands in docs/traffic.md are commands: each is read, and its plan is built."""
+"""The commands in docs/guides/traffic.md are commands: each is read, and its plan is built."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastllmload.redact import Redactor
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).parents[3] / "docs" / "traffic.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "traffic.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"```console\n\$ fastllmload (--.*?)```", PAGE, re.DOTALL)
 TABLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 

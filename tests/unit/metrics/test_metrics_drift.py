@@ -18,7 +18,7 @@ from fastllmload.records import layout
 from fastllmload.statistics.interval import Sample
 from fastllmload.statistics.trend import drift
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "statistical"))
 from alarms import queue as sojourns
 
 pytestmark = pytest.mark.slow

@@ -27,7 +27,7 @@ from fastllmload.metrics.tokens import fluidity as fluid_rates
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "statistical"))
 from interval_coverage import textbook
 
 EXAMPLES = tomllib.loads((Path(__file__).parent / "examples.toml").read_text())["example"]

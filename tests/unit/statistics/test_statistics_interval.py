@@ -21,7 +21,7 @@ from fastllmload.statistics.interval import (
     share_interval,
 )
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "statistical"))
 from interval_coverage import Process, processes, simulate
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`--prometheus PORT`: serves the run's own counters and histograms (docs/prometheus.md), from shared memory."""
+"""`--prometheus PORT`: serves the run's own counters and histograms (docs/guides/prometheus.md), from shared memory."""
 
 from __future__ import annotations
 
