@@ -216,7 +216,8 @@ def sends(run: Run, rows: Rows, window: MeasuredWindow) -> Sends:
 
 def too_early(rows: Rows, clock_ns: int) -> Rows:
     """Those of *rows* that were dispatched earlier than an error of the clocks of *clock_ns* explains."""
-    return rows[rows["t_dispatch"] - rows["t_sched"] < -EARLY_NS - clock_ns]
+    early: Rows = rows[rows["t_dispatch"] - rows["t_sched"] < -EARLY_NS - clock_ns]
+    return early
 
 
 # -- receipts ---------------------------------------------------------------------------------------------------------
