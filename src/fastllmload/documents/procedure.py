@@ -61,7 +61,7 @@ class Parameters(Document, frozen=True, kw_only=True):
     initial: Load = None
     slots: Load = None
     output_tokens: Annotated[int | None, field("tokens")] = None
-    oom_pattern: str | None = None  # regular expression of out-of-memory errors
+    oom_pattern: Name = None  # regular expression of out-of-memory errors
     isolated: bool | None = None  # the system has no other users
     share_of_capacity: Ratio = None
     baseline: str | None = None  # what "the same total load" means

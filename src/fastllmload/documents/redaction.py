@@ -45,7 +45,7 @@ SETTINGS: dict[type, dict[str, Reveals]] = {
         **dict.fromkeys(("extra_body", "dataset_path"), Reveals.NAME), "stream": Reveals.LOAD, "tokenizer": Reveals.FILE
     },
     Output: dict.fromkeys(("directory", "metadata", "declare", "save_plan", "plan", "plan_urls"), Reveals.NAME),
-    Telemetry: dict.fromkeys(("urls", "power_command", "prometheus"), Reveals.NAME),
+    Telemetry: dict.fromkeys(("urls", "power_command", "metrics", "prometheus"), Reveals.NAME),
     Hosts: dict.fromkeys(("address", "resource"), Reveals.NAME),
     TrafficClass: {**dict.fromkeys(("urls", "headers", "endpoint_path"), Reveals.NAME), "model": Reveals.MODEL},
 }  # fmt: skip
@@ -54,18 +54,32 @@ CLIENT_UNITS = ("us", "ms", "share", "x")  # of reasons that say how late or how
 LOAD_PARTS = ("telemetry", "conversations", "users", "watch", "steadiness", "files", "tap")
 
 
+def withheld(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]:
+    """A copy of a run.json or procedure.json that may be published; its entry `withheld` lists what is missing. *limit*: the
+    load of the run belongs to a search.
+    """
+    return redacted_procedure(document) if "procedure" in document else redacted(document, limit)
+
+
 def redacted(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]:
     """A copy of a run.json that may be published; its entry `withheld` lists what is missing. *limit*: the load of the run
     belongs to a search.
     """
     hidden = WITH_LOAD if limit or reveals_capacity(document) else ALWAYS
-    found: dict[str, Any] = Redaction(hidden, names_of(document)).table(document, RunDocument)
+    asked = (document.get("config") or {}).get("telemetry") or {}
+    redaction = Redaction(hidden, names_of(document), asked.get("metrics") or ())
+    found: dict[str, Any] = redaction.table(document, RunDocument)
     if document.get("command"):
         found["command"] = command_without_values(document["command"], Reveals.LOAD not in hidden)
     if Reveals.LOAD in hidden:
         found |= {name: None for name in LOAD_PARTS if name in found}
         found |= {"incidents": [], "workers": []}
     return {**found, "withheld": OF_LOAD if Reveals.LOAD in hidden else OF_NAMES}
+
+
+def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a run.json with all figures and without names, for the export of rows."""
+    return Redaction(frozenset((Reveals.NAME, Reveals.SENTENCE)), names_of(document)).table(document, RunDocument)
 
 
 def reveals_capacity(document: Mapping[str, Any]) -> bool:
@@ -91,11 +105,14 @@ def names_of(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Redaction:
-    """One pass over a document: *hidden* are the kinds that are withheld, *names* replaces known names."""
+    """One pass over a document: *hidden* are the kinds that are withheld, *names* replaces known names, *series* are the
+    server's own telemetry series that the user named.
+    """
 
-    def __init__(self, hidden: frozenset[Reveals], names: Mapping[str, str]) -> None:
+    def __init__(self, hidden: frozenset[Reveals], names: Mapping[str, str], series: Collection[str] = ()) -> None:
         self.hidden = hidden
         self.names = names
+        self.series = series
 
     def table(self, found: Mapping[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
         """A table of *kind*, without the keys that the type does not have."""
@@ -148,8 +165,11 @@ class Redaction:
 
     def special(self, found: dict[str, Any], kind: type) -> dict[str, Any]:
         """Parts whose fields reveal something only together."""
-        if kind is TelemetrySeries and reveals(str(found.get("name")), "") in self.hidden:
-            return {name: HIDDEN if isinstance(each, float) else each for name, each in found.items()}
+        if kind is TelemetrySeries and Reveals.ENGINE in self.hidden:
+            named_by_user = found.get("name") in self.series  # which may be the server's memory under its own name
+            if named_by_user or reveals(str(found.get("name")), "") in self.hidden:
+                found = {name: HIDDEN if isinstance(each, float) else each for name, each in found.items()}
+            return {**found, "name": HIDDEN} if named_by_user else found
         if kind is HostEntry and Reveals.LOAD in self.hidden:
             found |= {"watch": {}, "workers": []}
         if kind is Certificate and Reveals.LOAD in self.hidden:

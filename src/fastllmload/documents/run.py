@@ -50,7 +50,7 @@ class Engine(Document, frozen=True, kw_only=True):
     version: str | None = None
     max_batch_size: Annotated[Number, field("", Reveals.ENGINE)] = None
     max_batch_source: str | None = None
-    server_header: str | None = None
+    server_header: Name = None
 
 
 class Environment(Document, frozen=True, kw_only=True):
@@ -259,7 +259,7 @@ class ErrorText(Document, frozen=True, kw_only=True):
 class FinishWord(Document, frozen=True, kw_only=True):
     """A finish_reason that is on no list."""
 
-    word: str | None = None
+    word: Name = None
     requests: Count = None
 
 
@@ -574,7 +574,7 @@ class TelemetrySource(Document, frozen=True, kw_only=True):
     n_failed: Samples = None
     n_skipped: Samples = None
     slowest_s: Seconds = None
-    problems: dict[str, int] = {}  # how often
+    problems: Annotated[dict[str, int], field("", Reveals.NAME)] = {}  # how often, by sentence
 
 
 class TelemetrySeries(Document, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from fastllmload.documents.redaction import (
     is_path,
     redacted,
     struct_of,
+    without_names,
 )
 from fastllmload.documents.run import RunDocument
 
@@ -89,6 +90,39 @@ def test_no_name_and_no_limit_of_the_server_is_left_in_any_document(reveals: Rev
     assert leaked(document, limit) == []
 
 
+def test_an_export_has_all_figures_and_no_name() -> None:
+    """Names are fields: no text is searched for them. URLs and hosts of the run have numbers, by which rows name them."""
+    names = frozenset((Reveals.NAME, Reveals.SENTENCE, *PATHS))
+    assert list(canaries(without_names(example(RunDocument, Reveals.NOTHING, names)))) == []
+    figures = example(RunDocument, Reveals.NOTHING, frozenset((Reveals.LOAD, Reveals.ENGINE)))
+    figures["error_texts"] = {}  # what the server said is no figure
+    assert len(list(canaries(without_names(figures)))) == len(list(canaries(figures))) > 150
+    found = convert(
+        without_names(
+            {
+                **OPEN,
+                "target": {"urls": ["http://a", "http://b"]},
+                "hosts": [{"host": 0, "name": "rack", "address": "10.0.0.1"}],
+            }
+        ),
+        RunDocument,
+    )
+    assert found.target.urls == ("target-0", "target-1")
+    assert (found.hosts[0].name, found.hosts[0].address) == ("host-0", "host-0")
+
+
+def test_a_series_of_the_server_that_the_user_named_is_withheld() -> None:
+    """It may be a memory figure under the server's own name; its name is one that the user wrote."""
+    entry = {"source": "x", "unit": "", "kind": "gauge", "n": 5, "mean": 0.5}
+    series = [{**entry, "name": name} for name in ("own:kv_usage", "kv_usage", "server_ttft_sum")]
+    asked = {**OPEN["config"], "telemetry": {"metrics": ["own:kv_usage"]}}
+    found = redacted({"config": asked, "telemetry": {"series": series}})
+    assert [(each["name"], each["mean"]) for each in found["telemetry"]["series"]] == [
+        ("withheld", "withheld"), ("kv_usage", "withheld"), ("server_ttft_sum", 0.5),
+    ]  # fmt: skip
+    assert found["config"]["telemetry"]["metrics"] == ["withheld"]
+
+
 @pytest.mark.parametrize("reveals", PUBLIC)
 def test_a_name_that_is_no_path_is_kept(reveals: Reveals) -> None:
     """A tokenizer of a list, a public model; a curve, which is the load, where the load is declared."""
@@ -146,7 +180,7 @@ def test_every_text_of_settings_that_can_be_a_name_is_declared() -> None:
     """What a user may write freely into a setting: texts, less those that the program itself gives a list of values."""
     closed = re.compile(
         r"name|endpoint_type|arrival|isl|osl|prompt_form|continuous_usage|dataset_class|counting|turns"
-        r"|think_time|history|prefix_stream|timestamps|transport|decode|record_text|ui|itl_option|power|metrics"
+        r"|think_time|history|prefix_stream|timestamps|transport|decode|record_text|ui|itl_option|power"
         r"|cancel_after|slow_readers|abandon|goodput|collect|on_host_loss"
     )
     free = []

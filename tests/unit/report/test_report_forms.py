@@ -16,13 +16,12 @@ from golden_file import GOLDEN, same_as_golden
 from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.documents.redaction import OTHERS
+from fastllmload.documents.redaction import OTHERS, withheld
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import load
 from fastllmload.report.blocks import Table
 from fastllmload.report.documents import asiai, blog, forms, full, markdown, minimum
 from fastllmload.report.documents.subject import Subject, subject_of
-from fastllmload.report.redaction import withheld
 from fastllmload.report.render.markdown import escaped
 from fastllmload.report.render.markdown import table_lines as table_markdown
 from fastllmload.report.render.text import table_lines as table_text

@@ -17,11 +17,11 @@ from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
 from fastllmload.cli.commands.report import FORMS, text_of
+from fastllmload.documents.redaction import withheld
 from fastllmload.metrics.run.measure import measure
 from fastllmload.procedure.tests import NAMES
 from fastllmload.records.run import load
 from fastllmload.report.documents.subject import subject_of
-from fastllmload.report.redaction import withheld
 from fastllmload.report.text.numbers import count, quantity
 
 pytestmark = pytest.mark.slow

@@ -41,10 +41,10 @@ FORMATS = ("jsonl", "csv", "parquet", "hlog")
 @click.option("--redact", is_flag=True, help="Leave out host names, URLs and paths.")
 def export(folder: Path, form: str, output: Path | None, redact: bool) -> int:
     """Write the requests of the run in folder RUN, one per line with all their times."""
+    from fastllmload.documents.redaction import without_names
     from fastllmload.records.folder_lock import describe_leftover_files
     from fastllmload.records.integrity import EVENTS, ROWS, TEXT, missing_checksums
     from fastllmload.records.run import load
-    from fastllmload.report.redaction import without_names
 
     run = load(folder)
     if run.lost(ROWS) and not len(run.rows):

@@ -39,8 +39,8 @@ FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "js
     "--redact",
     is_flag=True,
     help="For publication (IETF 7.1): without capacity limits, knees, memory thresholds, host names, URLs and paths; of a "
-    "closed loop, a test or a search also without loads, rates and counts. Kept: latencies, model, hardware, --declare, "
-    "--price-per-hour.",
+    "closed loop, a test or a search also without loads, rates and counts. Kept: latencies, model, hardware, names of "
+    "classes, --declare, --price-per-hour.",
 )
 @click.option(
     "--exclude-host",

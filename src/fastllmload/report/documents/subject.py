@@ -14,13 +14,13 @@ from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.fields import known
 from fastllmload.documents.procedure import ProcedureDocument, experiment_document
 from fastllmload.documents.read import DocumentError, convert
+from fastllmload.documents.redaction import withheld
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.files import parse_json, read_regular
 from fastllmload.records.integrity import EVENTS
 from fastllmload.records.run import DONE, Run, load, read_manifest
 from fastllmload.report.documents.maximum import finding, maximum
-from fastllmload.report.redaction import withheld
 
 
 def document_of(folder: Path) -> dict[str, Any]:
