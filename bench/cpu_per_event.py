@@ -1,7 +1,7 @@
 """CPU per token, ours against the bare C client: 2,000 streams at 50 tokens/s, every event its own segment.
 
 Target: at most 1.05 x. With --coalesce 16 (16 events a write, parsing dominates): at most 2.5 x. --timestamps tap adds the
-kernel's work for the packet ring, which falls on whoever sends or receives: at most 1.15 x. --usage on
+kernel's work for the packet ring, which falls on the process that sends or receives: at most 1.15 x. --usage on
 has 75 bytes of usage in each of our events.
 """
 

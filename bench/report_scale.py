@@ -3,7 +3,7 @@
 Run folders of three sizes are made up (the certificate's evidence, the plan and the samples are those of a real run of
 two seconds), each is written up in a process of its own on one CPU. Targets: at most 1 s per million events; and memory of
 its own (anonymous: pages of files can be given back at any time) that does not grow with the events, but for the bytes
-that a request takes. Beside the time that passed stands the CPU time, which other work on the machine does not lengthen as
+that a request takes. Next to the time that passed is the CPU time, which other work on the machine does not lengthen as
 much.
 
     python bench/report_scale.py [--requests 150000] [--tokens 160] [--step 2]
@@ -191,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--requests", type=int, default=150_000)
     parser.add_argument("--tokens", type=int, default=160)
-    parser.add_argument("--step", type=int, default=2, help="each size is so many times the one before")
+    parser.add_argument("--step", type=int, default=2, help="each size is that many times the one before")
     parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--cpu", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()

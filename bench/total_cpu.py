@@ -1,7 +1,7 @@
 """CPU of all that a run has (supervisor, worker, hiccup meter, row writer) at 100, 500 and 2,000 requests/s of 4 tokens.
 
-Beside it limitclient, which has nothing else to do, and with --vllm-rs vLLM's own client (`vllm-rs`, in vLLM's wheel) at the
-same load in the same run. CPU is what the kernel counts of every thread (/proc/PID/task/TID/schedstat) between two looks
+Next to it is limitclient, which has nothing else to do, and with --vllm-rs vLLM's own client (`vllm-rs`, in vLLM's wheel)
+at the same load in the same run. CPU is what the kernel counts of every thread (/proc/PID/task/TID/schedstat) between two readings
 at it, one second after the first request and half a second before the last one; `gaps` is the distance of the arrivals that
 the server saw from those of a Poisson process (Kolmogorov-Smirnov), `lag` our lateness.
 
@@ -46,7 +46,7 @@ ROLES = {
 
 @dataclass
 class Looks:
-    """CPU of every thread of a process and of its descendants, look by look, until the process ends."""
+    """CPU of every thread of a process and of its descendants, at each reading, until the process ends."""
 
     process: int
     roles: dict[int, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Looks:
         return self.roles[process]
 
     def cores(self, begin_ns: int, end_ns: int) -> dict[str, float]:
-        """Share of a core that each role took between the looks nearest inside of the two instants."""
+        """Share of a core that each role took between the readings nearest inside of the two instants."""
         inside = [(at, used) for at, used in self.seen if begin_ns <= at <= end_ns]
         (first, before), (last, after) = inside[0], inside[-1]
         found: dict[str, float] = {}

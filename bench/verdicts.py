@@ -11,7 +11,7 @@ a figure is not, or releases were late. Where the client itself was disturbed (c
 nor a packet ring stamped its reads, a verdict that is not valid is right also when a bound does not vouch for a figure that
 is right by luck, or a disturbed client stood still for more than a second, in which it sent nothing; else it is a false
 alarm where all figures are within half of the rule. A cause is right when one that was made (`CAUSES`) is named, and none
-that was not; `timestamps` (a bound that is wide without a late read) may stand besides, and alone where nobody disturbed the
+that was not; `timestamps` (a bound that is wide without a late read) may come with it, and alone where nothing disturbed the
 client.
 
     python bench/verdicts.py [--runs 400] [--first 0] [--seconds 5] [--seed 1] [--save FILE] [--keep FOLDER]

@@ -1,7 +1,7 @@
 """CPU per token, ours against a plain aiohttp client that parses with json and stamps in Python. Target: at most 1/5.
 
 Both at the same load; then aiohttp at the most streams that it holds on one core (--held), because beyond that it reads
-late, gets several events a read, and each costs it less. The bare C client runs beside them: its ratio is what any
+late, gets several events a read, and each costs it less. The bare C client runs next to them: its ratio is what any
 client could reach at that load.
 """
 

@@ -1,4 +1,4 @@
-"""Certificates that nobody else signed, made by the openssl command, for tests of TLS."""
+"""Self-signed certificates, made by the openssl command, for tests of TLS."""
 
 from __future__ import annotations
 

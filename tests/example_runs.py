@@ -1,4 +1,4 @@
-"""Runs whose rows and events are those of the worked examples, for the tests beside this file."""
+"""Runs whose rows and events are those of the worked examples, for the tests of this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nanoseconds per head, per chunk and per event of the compiled parsers, beside httptools on the same bytes.
+"""Nanoseconds per head, per chunk and per event of the compiled parsers, next to httptools on the same bytes.
 
 Run it as ``python bench/micro/parsers.py``. Each figure is the best of several rounds over one fixed input;
 what counts is the ratio within one run, not the absolute number.
@@ -89,8 +89,8 @@ def main() -> None:
     ]
     print(f"{'what':32}{'ns':>10}{'httptools ns':>14}{'ratio':>8}")
     for name, ns, other in rows:
-        beside = f"{other:14.1f}{ns / other:8.2f}" if other is not None else ""
-        print(f"{name:32}{ns:10.1f}{beside}")
+        compared = f"{other:14.1f}{ns / other:8.2f}" if other is not None else ""
+        print(f"{name:32}{ns:10.1f}{compared}")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ async def stream(session: aiohttp.ClientSession, url: str, body: dict[str, Any],
 async def load(port: int, streams: int, tokens: int) -> dict[str, Any]:
     body = {
         "model": "simulated",
-        "messages": [{"role": "user", "content": "Count up from one until you are told to stop."}],
+        "messages": [{"role": "user", "content": "Count up from one until you are told to stop."}],  # prose: allow
         "max_tokens": tokens,
         "ignore_eos": True,
         "stream": True,

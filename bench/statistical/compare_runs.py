@@ -1,7 +1,7 @@
 """How often `compare` claims a difference between two single runs of one plan, and how often it finds a real one.
 
 Real runs against the simulated engine, 12 s of 70 requests/s each. Per plan (a seed): one run of the engine, one more of
-the same (A/A), and one for each of --slower, with every time of the engine so many percent longer. Runs are kept in
+the same (A/A), and one for each of --slower, with every time of the engine that many percent longer. Runs are kept in
 --runs and used again, so an analysis may be repeated without them.
 
     python bench/statistical/compare_runs.py --runs FOLDER [--plans 20] [--engines default,h100-8b,slots] [--slower 5]

@@ -1,8 +1,8 @@
 """How often `compare` claims a difference between two single runs of one plan, over thousands of pairs: the bundled engine
-in virtual time, 12 s of 70 requests/s (840 requests, 756 of them in the window), behind a host that stalls now and then.
+in virtual time, 12 s of 70 requests/s (840 requests, 756 of them in the window), on a host that stalls now and then.
 
 Each pair has a plan (arrivals, lengths) of its own; each run its own draws of the engine, delays of submissions and reads,
-and stalls. --slower makes every time of the second side's engine so many percent longer.
+and stalls. --slower makes every time of the second side's engine that many percent longer.
 
     python bench/statistical/compare_virtual.py [--pairs 100] [--slower 0] [--only "slots;fast"]
 """
@@ -43,7 +43,7 @@ WORK_S, STALLS_AT_WORK_PER_S = 4.0, 8.0  # other work on the host comes and goes
 @dataclass(frozen=True)
 class Setting:
     """An engine and its load; lengths are uniform. *burst*: coefficient of variation of the gaps between arrivals;
-    *prefixes*: prompts begin with one of so many; *long*: share of the answers that are eight times as long; *busy*: other
+    *prefixes*: prompts begin with one of that many; *long*: share of the answers that are eight times as long; *busy*: other
     work on the host. *in_step*: the engine was idle before, so its steps begin with the first arrival on both sides.
     """
 

@@ -2,7 +2,7 @@
 
 M/M/1 sojourn times (load 0.3 to 0.9), AR(1) (Gaussian, and its exponential), and independent values. One line per
 process, size and figure: share of runs that got an interval, share of those that cover, and of all runs the share that
-was misled (got an interval that does not cover). Beside it the textbook interval: it takes requests for independent.
+was misled (got an interval that does not cover). Next to it is the textbook interval: it takes requests for independent.
 
     python bench/statistical/interval_coverage.py [--runs 500] [--sizes 1000,5000,20000] [--only mm1]
 """
@@ -97,7 +97,7 @@ def processes() -> Iterator[Process]:
 
 @dataclass
 class Tally:
-    """Of so many runs: *issued* got an interval, *covered* got one that holds the truth, *naive* by the textbook."""
+    """Of that many runs: *issued* got an interval, *covered* got one that holds the truth, *naive* by the textbook."""
 
     runs: int = 0
     issued: int = 0

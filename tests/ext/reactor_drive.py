@@ -151,7 +151,7 @@ def drive(
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests.
 
     *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
-    instead of *body*, with `numbers` and `talks`. *records*: makes what stands in for the loop's TLS
+    instead of *body*, with `numbers` and `talks`. *records*: makes what replaces the loop's TLS
     protocol on a connection. *stop_ns*: a closed loop sends nothing from this time after its start on.
     """
     shared = SharedWords.create()

@@ -274,7 +274,7 @@ def test_a_failure_whose_body_does_not_end_is_that_failure(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("end", [b"zz\r\n", b"0\n\n", b"0\r\nnocolon\r\n\r\n"])
 @pytest.mark.parametrize("step", [1, 100_000])
-def test_a_framing_that_breaks_behind_done_is_no_matter_of_the_request(bench: Bench, end: bytes, step: int) -> None:
+def test_broken_framing_after_done_does_not_fail_the_request(bench: Bench, end: bytes, step: int) -> None:
     """In the same read as [DONE] or in a later one."""
     bench.conversation.open(1)
     data = HEAD + chunk(delta("a", "stop")) + chunk(DONE) + end
@@ -294,7 +294,7 @@ def test_interim_responses_do_not_go_on_without_end(bench: Bench) -> None:
 
 
 def test_a_final_head_follows_interim_responses_in_a_large_read(bench: Bench) -> None:
-    """What is behind the interim response in the same read is no part of the heads."""
+    """What follows the interim response in the same read is not part of the heads."""
     bench.conversation.open(1)
     body = COMPLETE.ljust(100_000)
     assert bench.conversation.feed(b"HTTP/1.1 100 Continue\r\n\r\n" + plain(b"200 OK", body), 2) == REUSE
@@ -390,7 +390,7 @@ def test_a_bracket_begins_where_the_socket_was_known_to_be_empty(bench: Bench) -
 
 
 def test_an_event_that_ends_inside_its_read_is_not_exact(bench: Bench) -> None:
-    """The last event of a read that goes on with a part of the next one may have come in an earlier segment."""
+    """The last event of a read that ends with a part of the next one may have come in an earlier segment."""
     bench.conversation.open(1 * MS)
     bench.conversation.feed(HEAD + chunk(ROLE), 9 * MS)
     bench.conversation.feed(chunk(delta("a")) + chunk(delta("b"))[:50], 20 * MS, low=15 * MS)
@@ -406,7 +406,7 @@ def test_an_event_that_ends_inside_its_read_is_not_exact(bench: Bench) -> None:
 def test_offsets_do_not_depend_on_the_split(tmp_path_factory: pytest.TempPathFactory, cuts: list[int]) -> None:
     """Each event has the connection offset of the end of its data line, and the row those of its response."""
     bench = Bench(tmp_path_factory.mktemp("offsets"))
-    for begin in (0, len(STREAM)):  # a second response on the same connection goes on counting
+    for begin in (0, len(STREAM)):  # a second response on the same connection continues the count
         bench.conversation.open(1)
         edges = [0, *sorted(cuts), len(STREAM)]
         for i, (a, b) in enumerate(itertools.pairwise(edges)):
@@ -466,7 +466,7 @@ WITHOUT_TEXT, NONE = 8, TOKENS_NONE
             ["role", "content", "content", "content", "content", "content", "usage"],
             [0, 1, 1, 3, NONE, 1, 0],
         ),
-        (  # usage comes with the end alone: nobody says what an event carries, and the end is none
+        (  # usage comes with the end alone: it is not known what an event carries, and the end is not an event
             [used("", None), used("a", None), used("", None), used("b", None), used("", 5, "stop"), ONLY_USAGE],
             ["empty", "content", "empty", "content", "finish", "usage"],
             [0] * 6,
@@ -476,7 +476,7 @@ WITHOUT_TEXT, NONE = 8, TOKENS_NONE
             ["role", "content", "content", "content", "empty", "content"],
             [0, 1, 0, 0, 0, 0],
         ),
-        (  # 0 until the end is no running count
+        (  # 0 until the end is not a running count
             [ROLE_USED, used("a", 0), used("b", 0), used("", 5, "stop")],
             ["role", "content", "content", "finish"],
             [0] * 4,

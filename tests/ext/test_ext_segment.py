@@ -66,7 +66,7 @@ def test_a_segment_is_read_over_ipv4() -> None:
     }
 
 
-def test_options_of_both_headers_are_no_payload() -> None:
+def test_options_of_both_headers_are_not_payload() -> None:
     frame = ipv4(THERE, HERE, 7, options=b"\x01" * 40, flags=0x11) + b""
     assert read_frame(frame, len(frame) + 7)["length"] == 7
     stamped = ipv4(THERE, HERE, 7, flags=0x12)[:20] + tcp(8_000, 40_000, options=b"\x01" * 12, flags=0x12)
@@ -75,7 +75,7 @@ def test_options_of_both_headers_are_no_payload() -> None:
     assert (found["length"], found["flags"]) == (7, SYN)
 
 
-def test_padding_of_a_short_ethernet_frame_is_no_payload() -> None:
+def test_padding_of_a_short_ethernet_frame_is_not_payload() -> None:
     frame = ipv4(THERE, HERE, 0)
     assert read_frame(frame + bytes(6), len(frame) + 6)["length"] == 0
 
@@ -106,7 +106,7 @@ def test_ipv6_extension_headers_are_passed() -> None:
     assert read_frame(frame, len(frame) + 9) == "other"
 
 
-def test_what_has_no_tcp_header_is_no_segment() -> None:
+def test_a_packet_without_tcp_header_is_not_a_segment() -> None:
     for frame in (ipv4(THERE, HERE, 5, protocol=17), ipv4(THERE, HERE, 5, fragment=185)):
         assert read_frame(frame, len(frame) + 5) == "other"
     assert read_frame(b"\x00\x01\x08\x00", 60) == "other"

@@ -93,7 +93,7 @@ def test_small_buffer_is_refused():
 
 @pytest.mark.parametrize("entry", [0, 65, (2 << 8) | 1, (1 << 8) | 2, 0xFFFFFFFF])
 def test_tables_that_leave_the_blob_are_refused(entry):
-    """An empty or too long word, or one that needs bytes behind the blob."""
+    """An empty or too long word, or one that needs bytes after the blob."""
     blob, entries = table([b"a", b"b"])
     bad = np.array([entries[0], entry], dtype=np.uint32)
     for words, first in ((bad, entries), (entries, bad)):

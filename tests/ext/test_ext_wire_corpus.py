@@ -62,7 +62,7 @@ def test_a_stream_has_the_expected_outcome(tmp_path: Path, path: Path, step: int
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_a_cut_stream_is_ok_only_behind_its_finish_reason(tmp_path: Path, path: Path) -> None:
+def test_a_cut_stream_is_ok_only_after_its_finish_reason(tmp_path: Path, path: Path) -> None:
     """Cut after every byte: ok is what had its last finish_reason, and says so unless [DONE] had come too."""
     data, expected = path.read_bytes(), json.loads(path.with_suffix(".json").read_text())
     rows, _ = fed(tmp_path, [[data[:size]] for size in range(len(data))])

@@ -23,7 +23,7 @@ from mutate import SEEDS, cut, mutated
 
 
 def exact(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """*data* in an allocation of exactly its size: the NUL behind a bytes object hides an over-read."""
+    """*data* in an allocation of exactly its size: the NUL at the end of a bytes object hides an over-read."""
     return np.frombuffer(data, np.uint8).copy()
 
 

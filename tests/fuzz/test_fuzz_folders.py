@@ -1,4 +1,4 @@
-"""A run folder that somebody sent: whatever it holds, each command ends in time with 0, 1 or 2, and says no trace."""
+"""A run folder from elsewhere: whatever it holds, each command ends in time with 0, 1 or 2, and without a traceback."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def scribbled(chance: random.Random, folder: Path) -> str:
 
 
 def replaced(chance: random.Random, folder: Path) -> str:
-    """By what is no file, by an archive, by nested brackets."""
+    """By something other than a file, by an archive, by nested brackets."""
     path = some_file(chance, folder)
     path.unlink()
     how = chance.choice(("pipe", "zero", "dangling", "folder", "zip", "nested"))

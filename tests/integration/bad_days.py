@@ -44,7 +44,7 @@ class Ended:
         return [line.removeprefix(mark) for line in self.err.splitlines() if line.startswith(mark)]
 
     def kept(self, code: int, status: str) -> dict[str, Any]:
-        """A run.json of that status with completed requests, the rows behind it, the exit code and no trace."""
+        """A run.json of that status with completed requests, their rows, the exit code and no traceback."""
         assert self.code == code and "Traceback" not in self.said, self.said
         assert self.document is not None and self.document["status"] == status, self.said
         rows = load(self.folder).rows
@@ -63,7 +63,7 @@ class Ended:
 
 @dataclass
 class Going:
-    """A run that goes on; `end()` waits for it."""
+    """A run in progress; `end()` waits for it."""
 
     process: subprocess.Popen[bytes]
     folder: Path
@@ -156,7 +156,7 @@ class Going:
 def begin(
     folder: Path, *options: str, wrap: Sequence[str] = (), program: Sequence[str] = COMMAND, **environment: str
 ) -> Going:
-    """Start a run into *folder*, plain lines to files beside it. *wrap*: a command that the run is the end of;
+    """Start a run into *folder*, plain lines to files next to it. *wrap*: a command that the run is the end of;
     *program*: what is run in place of fastllmload.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)

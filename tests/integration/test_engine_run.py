@@ -1,4 +1,4 @@
-"""Whole runs against the simulated engine: what they leave, how they end, and that nobody is left behind."""
+"""Whole runs against the simulated engine: what they leave, how they end, and that no process is left."""
 
 import os
 from pathlib import Path
@@ -61,7 +61,7 @@ def asked(folder, *, target=None, client=None, workload=None, **fields):
 
 
 def test_workers_leave_by_themselves_when_there_is_no_next_phase(tmp_path, monkeypatch):
-    """The engine dies in the warm-up: nobody waits for a measurement that does not come."""
+    """The engine dies in the warm-up: the run does not wait for a measurement."""
     left, join, stop = [], LocalFleet.join, LocalFleet.stop
 
     def stopping(fleet, patience_s=10.0):
@@ -217,8 +217,8 @@ def test_the_key_is_nowhere_in_the_folder_and_not_in_any_command_line(tmp_path):
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_a_wall_clock_that_is_set_is_told_and_touches_no_interval(tmp_path, monkeypatch, hours):
-    """Nobody sets this host's clock for a test: the one place that reads it for the supervisor is moved."""
+def test_a_set_wall_clock_is_reported_and_changes_no_interval(tmp_path, monkeypatch, hours):
+    """This host's clock is not set for a test: the one place that reads it for the supervisor is moved."""
     step_ns, read = [0], probe.offset_ns
 
     def moved():

@@ -81,7 +81,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "text", "sentence"), WRONG)
-def test_a_wrong_file_is_told_before_a_server_is_asked(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+def test_a_wrong_file_is_reported_before_a_server_is_asked(tmp_path: Path, name: str, text: str, sentence: str) -> None:
     file = tmp_path / "file"
     file.write_text(text)
     with canned(answers()) as server:
@@ -91,7 +91,7 @@ def test_a_wrong_file_is_told_before_a_server_is_asked(tmp_path: Path, name: str
 
 
 def test_a_file_of_conversations_is_checked_as_one(tmp_path: Path) -> None:
-    """What only conversations have is no mistake when they are asked for."""
+    """What only conversations have is accepted when they are asked for."""
     file = tmp_path / "talk.jsonl"
     turn = {"session": "a", "prompt": "hello", "output_tokens": 2}
     file.write_text("".join(json.dumps(turn) + "\n" for _ in range(3)))
@@ -101,7 +101,7 @@ def test_a_file_of_conversations_is_checked_as_one(tmp_path: Path) -> None:
     assert talk.kept(0, "done")["completed"] == 3
 
 
-def test_a_file_that_is_no_tokenizer(tmp_path: Path) -> None:
+def test_a_file_other_than_a_tokenizer(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
     file.write_text("[1, 2]")
     with canned(answers()) as server:

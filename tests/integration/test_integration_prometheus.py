@@ -1,4 +1,4 @@
-"""`--prometheus`: while the run goes on its counters and histograms can be read, in Prometheus' own text format."""
+"""`--prometheus`: during the run its counters and histograms can be read, in Prometheus' own text format."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def value(found: dict[str, Any], family: str, name: str, **labels: str) -> float
     return float(one)
 
 
-def test_the_counters_grow_while_the_run_goes_on(tmp_path: Path) -> None:
-    """Two looks into the measured phase, and the run.json of the end: the same things, counted on."""
+def test_the_counters_grow_during_the_run(tmp_path: Path) -> None:
+    """Two scrapes of the measured phase, and the run.json of the end: the same things, counted on."""
     port = free_port()
     one = begin(tmp_path / "run", "--rate", "60", "--duration", "5", *EMBEDDED, "--prometheus", str(port))
     try:

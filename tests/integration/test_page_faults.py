@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-FEW = 2  # the host may take back a page that it can read again; what a load asks for anew are dozens
+FEW = 2  # the host may take back a page that it can read again; what a load asks for again are dozens
 LOADS = {
     "many bodies": "-r 300 -d 2 --isl 300 --osl 4",
     "many connections": "-c 400 -n 1200 --isl 16 --osl 40 --warmup 0",

@@ -98,7 +98,7 @@ def throughput(found: Findings, folder: Path) -> list[str]:
 
 
 def tradeoff(found: Findings, folder: Path) -> list[str]:
-    """8 slots give 800 tokens/s and no more; where the client was late, the level is no evidence and says so. Below that
+    """8 slots give 800 tokens/s and no more; where the client was late, the level is not evidence and says so. Below that
     what comes is answered: 20 tokens for each of the requests that the seed's plan has in the window, give or take what is
     cut at its two ends (standard deviation 3.3 tokens/s of 9 s).
     """
@@ -155,7 +155,7 @@ def inflated(found: Findings, p50: dict[str, float]) -> list[str]:
 
 
 def unfair(found: Findings, folder: Path) -> list[str]:
-    """The shortest prompt goes first: whoever is long waits for all short ones, never the other way round."""
+    """The shortest prompt goes first: a long one waits for all short ones, never the reverse."""
     p50 = medians(folder)
     return [
         *between("TTFT of long over short in the mix", p50["long mixed"] / p50["short mixed"], 2.0, 1e9),
@@ -216,7 +216,7 @@ def exponent(truth: float) -> Callable[[Findings, Path], list[str]]:
 
 
 def guardrail(found: Findings, folder: Path) -> list[str]:
-    """30 ms before the queue, 12 ms behind every token."""
+    """30 ms before the queue, 12 ms after every token."""
     added = found["overheads"]["0.25"]
     return [
         *near("input filter", added["input_filter_ttft_ms"]["p50"], 30, 3),

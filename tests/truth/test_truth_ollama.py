@@ -49,7 +49,7 @@ def test_figures_are_the_servers_own(tmp_path: Path, resource: str) -> None:
 
 
 def test_a_whole_answer_brings_its_durations(tmp_path: Path) -> None:
-    """stream: false gives one JSON object; the same figures stand in it."""
+    """stream: false gives one JSON object; it has the same figures."""
     measured = measure(
         tmp_path / "run",
         ["--endpoint-type", "ollama-generate", "--no-stream", "--rate", "40", "--num-requests", "20", "--isl", "16",

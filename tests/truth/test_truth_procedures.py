@@ -14,7 +14,7 @@ SEEDS = 20
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_test_finds_what_is_known(case: Case, tmp_path: Path) -> None:
-    """A host that is busy with something else may spoil a try; the answer must come within three."""
+    """A host that is busy with something else may disturb a try; the answer must come within three."""
     found, tried = recovered(case, tmp_path / "procedure", [42 + k for k in range(TRIES)])
     assert found, tried
 

@@ -86,7 +86,7 @@ def test_gaps_are_the_servers_own_where_events_list_their_tokens(
     until_quiet(tmp_path, check)
 
 
-def test_what_nobody_says_is_bounded(tmp_path: Path) -> None:
+def test_unknown_token_counts_are_bounded(tmp_path: Path) -> None:
     """Without usage in every event the gaps are too long by the chunks without text, and the bound has the truth."""
 
     def check(directory: Path) -> tuple[bool, str]:

@@ -164,7 +164,7 @@ def test_classes_are_sent_as_planned_for_any_number_of_workers(tmp_path: Path) -
     assert len(digests) == 1 and found[0] == found[1]
 
 
-def test_users_leave_after_so_many_tokens(tmp_path: Path) -> None:
+def test_users_leave_after_that_many_tokens(tmp_path: Path) -> None:
     """Those whom the seed chose read that many and are gone; the server's log knows that it sent no end to them."""
     measured = measure(
         tmp_path / "one",
@@ -203,7 +203,7 @@ def test_users_leave_after_a_time(tmp_path: Path) -> None:
 
 
 def test_users_give_up_when_no_token_comes(tmp_path: Path) -> None:
-    """The first token takes two seconds; who waits 60 ms for it leaves, and is no failure."""
+    """The first token takes two seconds; a user who waits 60 ms for it leaves, which is not a failure."""
     run = fastllmload.run(
         rate=50, num_requests=30, isl=16, osl=5, abandon="ttft:60ms", goodput={"ttft": 10000}, warmup=0,
         output=str(tmp_path / "run"), simulate={"ttft-ms": "2000", "itl-ms": "1", "phase": "spread"},
@@ -218,7 +218,7 @@ def test_users_give_up_when_no_token_comes(tmp_path: Path) -> None:
 
 
 def test_slow_readers_hold_the_server_up(tmp_path: Path) -> None:
-    """The socket is really not read: the server cannot write, so its last event leaves late; nobody else's does."""
+    """The socket is really not read: the server cannot write, so its last event leaves late; those of the others do not."""
     measured = measure(
         tmp_path / "one",
         ["--rate", "50", "-n", "24", "--isl", "16", "--osl", "120", "--warmup", "0", "--slow-readers", "0.3:100tok/s",

@@ -83,7 +83,7 @@ class Measured:
 def measure(
     directory: Path, options: list[str], *, during: Callable[[Path], None] | None = None, **simulator: Any
 ) -> Measured:
-    """One run of the command with *options*; *during* is called with the run folder while it goes on."""
+    """One run of the command with *options*; *during* is called with the run folder meanwhile."""
     directory.mkdir(parents=True)
     truth = directory / "truth.bin"
     folder = directory / "run"

@@ -96,13 +96,13 @@ def test_fragments_of_parallel_calls_are_put_together(calls, order, ascii_only):
         ([b"not json", b"{}", b'{"choices":[{"delta":{}}]}', b'{"choices":[{"delta":{"tool_calls":null}}]}'], []),
     ],
 )  # fmt: skip
-def test_what_servers_do_beside_the_rule(events, expected):
+def test_calls_of_servers_that_break_the_rule(events, expected):
     """Ids that come alone, again or never, calls that share an index or have none, objects for texts."""
     assert written(events) == expected
 
 
 def test_calls_of_whole_messages_and_of_ollama():
-    """Each entry is a call of its own; Ollama's arguments stay an object, and nobody invents an id for it."""
+    """Each entry is a call of its own; Ollama's arguments stay an object, and no id is invented for it."""
     message = {"content": None, "tool_calls": [whole("a", "f", "{}"), whole("b", "f", '{"q":"é"}')]}
     document = json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
     assert written([document], 1) == message["tool_calls"]

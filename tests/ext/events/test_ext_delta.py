@@ -204,7 +204,7 @@ CALL = {"function": {"name": "f", "arguments": "{}"}}
     ],
 )
 def test_whole_bodies(dialect: int, choice: dict[str, Any], kind: str, text: str | None) -> None:
-    """Text, finish and usage of one document; one without text is OTHER, for it is no event of a stream."""
+    """Text, finish and usage of one document; one without text is OTHER, as it is not an event of a stream."""
     body = {"id": "c", "choices": [{**choice, "finish_reason": "stop"}], "usage": USAGE}
     meaning = agreed_whole(json.dumps(body).encode(), dialect)
     assert (EVENT_NAMES[meaning["kind"]], FINISH_NAMES[meaning["finish"]]) == (kind, "stop")
@@ -215,7 +215,7 @@ def test_whole_bodies(dialect: int, choice: dict[str, Any], kind: str, text: str
     ("body", "kind"),
     [(b'{"error":{"message":"no"}}', "error"), (b"[DONE]", "bad"), (b"<html>", "bad"), (b"", "bad")],
 )
-def test_bodies_that_are_no_answer(body: bytes, kind: str) -> None:
+def test_bodies_without_an_answer(body: bytes, kind: str) -> None:
     assert EVENT_NAMES[agreed_whole(body)["kind"]] == kind
 
 
@@ -251,7 +251,7 @@ def test_a_template_reads_any_count_as_the_others_do(
 
 
 def test_tokens_that_an_event_lists() -> None:
-    """Its token_ids, else its logprobs; what is no list is not there."""
+    """Its token_ids, else its logprobs; anything but a list counts as absent."""
     logprobs = {"content": [{"token": "a"}, {"token": "b"}]}
     for dialect, choice, tokens in (
         (CHAT, {"delta": {"content": "ab"}, "token_ids": [7, 8, 9], "logprobs": logprobs}, 3),
@@ -393,7 +393,7 @@ def test_deep_nesting_is_bad_and_costs_no_stack(opening: bytes) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 58, 59, 60, 61, 62, 63, 64, 65, 66, 300])
-def test_moderate_nesting_is_no_fault(depth: int) -> None:
+def test_moderate_nesting_is_accepted(depth: int) -> None:
     nested = b"[" * depth + b"]" * depth
     assert EVENT_NAMES[agreed((PLAIN % b"a")[:-1] + b',"x":' + nested + b"}")["kind"]] == "content"
     within = (PLAIN % b"a").replace(b'"delta":{', b'"delta":{"x":' + nested + b",")
@@ -408,7 +408,7 @@ def corpus() -> list[Path]:
 def test_json_corpus_is_judged_alike_on_every_path() -> None:
     """As an event, and as the value of an unknown key at three places: y_ are accepted, n_ refused.
 
-    Blanks alone are no JSON, but as an event a keep-alive.
+    Blanks alone are not JSON; as an event they are a keep-alive.
     """
     for path in corpus():
         data = path.read_bytes()

@@ -56,7 +56,7 @@ def test_a_request_counts_once_and_equal_texts_together(bench: Bench) -> None:
     assert bench.protocol.error_texts.versions == 1
 
 
-def test_a_reason_that_is_no_normal_end_is_kept_by_its_word(bench: Bench) -> None:
+def test_an_unusual_finish_reason_is_kept_as_text(bench: Bench) -> None:
     """Every event has an id of its own, so the word alone counts them together; what cannot be read is kept whole."""
     whole = b'{"id":"%d","choices":[{"message":{"content":"hi"},"finish_reason":"abort"}]}'
     escaped = b'{"choices":[{"delta":{"content":"hi"},"finish\\u005freason":"abort"}]}'

@@ -80,7 +80,7 @@ odd = st.builds(
     lambda field, shape, text, end: field + shape[0] + text + shape[1] + end,
     st.sampled_from(FIELDS), st.sampled_from(SHAPES), st.sampled_from(TEXTS), st.sampled_from(ENDS),
 )  # fmt: skip
-# A template with a line end in it: an event of two lines, and the same bytes as one line and what is no field.
+# A template with a line end in it: an event of two lines, and the same bytes as one line and something that is not a field.
 folded = st.builds(
     lambda word, text: b'data: {\n%b"choices":[{"delta":{"content":"%b"}}]}\n\n' % (word, text),
     st.sampled_from([b"data: ", b""]), st.sampled_from(TEXTS[:4]),
@@ -166,7 +166,7 @@ def test_what_is_read_by_comparison_is_what_parser_and_classifier_say(
 
 
 def test_events_with_usage_are_read_by_comparison(tmp_path: Path) -> None:
-    """Another count is no reason to parse an event again, and its growth is what the event carries."""
+    """An event with another count is not parsed again; it carries the growth of the count."""
     recorder, classifier = Recorder(tmp_path), Classifier(0)
     conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, 1 << 20, 1 << 22))
     conversation.open(1)
@@ -183,7 +183,7 @@ def test_events_with_usage_are_read_by_comparison(tmp_path: Path) -> None:
 
 
 def test_like_events_are_read_by_comparison(tmp_path: Path) -> None:
-    """The way that the test above looks at is the one taken: all but the first two of like events are not parsed."""
+    """The way of the test above is the one taken: all but the first two of like events are not parsed."""
     recorder, classifier = Recorder(tmp_path), Classifier(0)
     conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, 1 << 20, 1 << 22))
     conversation.open(1)

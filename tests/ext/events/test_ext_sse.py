@@ -100,7 +100,7 @@ def test_the_standards_grammar_whole_and_byte_by_byte(
 
 @both
 def test_a_blank_line_that_ends_with_cr_delivers_at_once(parser_type: type[SseParser]) -> None:
-    """Nobody waits for the LF that may follow, and that LF then is no second blank line."""
+    """The parser does not wait for the LF that may follow; that LF is then not a second blank line."""
     parser = parser_type()
     assert contents(parser.feed(b"data: a\r\n\r")) == [(None, b"a")]
     assert parser.feed(b"\n") == []

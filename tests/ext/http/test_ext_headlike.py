@@ -32,7 +32,7 @@ def says(reader: HeadReader, data: bytes) -> dict[str, Any]:
     return {"error": reader.read_bytes(data)} | {name: getattr(reader, name) for name in SAID}
 
 
-def test_only_what_nobody_reads_may_differ() -> None:
+def test_only_unread_values_may_differ() -> None:
     reader = HeadReader()
     assert reader.read_bytes(head(*UVICORN)) == 0 and reader.by_likeness == 0
     later = head(*UVICORN).replace(b":00:00", b":00:07").replace(b"326", b"41").replace(b"6f9c2f0e", b'"\t~ ')

@@ -83,7 +83,7 @@ def check_first_response(title: str, data: bytes, first: tuple[str, int, bytes, 
         return
     assert alone.accepted and alone.parser.get_status_code() == status, title
     used = len(data) if state == "need" else first_size(data, size)
-    # llhttp bears no blanks behind a chunk size, which a client has to
+    # llhttp accepts no blanks after a chunk size; a client has to
     oracle = Oracle(re.sub(rb"\r\n([0-9a-fA-F]+)[ \t]+\r\n", rb"\r\n\1\r\n", data[:used]))
     assert oracle.accepted == (state in ("need", "end")), (title, state)
     assert oracle.body == body, title

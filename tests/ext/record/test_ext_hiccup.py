@@ -87,7 +87,7 @@ def test_it_runs_while_the_interpreter_is_held() -> None:
 @pytest.mark.parametrize("late_ns", [1 << 60, -1])
 def test_a_stopped_process_is_a_stall(late_ns: int) -> None:
     """SIGSTOP of 60 ms: one stall of about that in the ring, and the instants it missed are in the histogram; also where
-    the meter looks at every fourth instant only.
+    the meter examines every fourth instant only.
     """
     child = subprocess.Popen(
         [sys.executable, "-c", STOPPED, str(late_ns)],
@@ -99,7 +99,7 @@ def test_a_stopped_process_is_a_stall(late_ns: int) -> None:
     assert child.stdin is not None and child.stdout is not None
     try:
         assert child.stdout.readline() == "ready\n"
-        stopped = time.monotonic_ns()  # before the call: we may be stopped behind it ourselves
+        stopped = time.monotonic_ns()  # before the call: we may be stopped after it ourselves
         child.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, child.pid, os.WSTOPPED)  # when every thread stands still
         time.sleep(0.06)
@@ -145,7 +145,7 @@ def test_a_quiet_host_is_looked_at_less_often_and_counted_as_often(late_ns: int,
     """Every fourth instant has a wake-up of its own where none is late, every one where all are; all are counted."""
     meter = HiccupMeter(late_ns=late_ns)
     meter.start()
-    wait_for(200, meter)  # at first it looks at each
+    wait_for(200, meter)  # at first it examines each
     before, wakes, counted = met(meter), switches(meter), histogram.total(meter.words)
     wait_for(1_000, meter)
     met_now, wakes, counted = met(meter) - before, switches(meter) - wakes, histogram.total(meter.words) - counted

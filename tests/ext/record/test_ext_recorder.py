@@ -1,4 +1,4 @@
-"""What a recorder was given is in its files: at every pass of whoever writes them, after a kill, and as far as a full disk
+"""What a recorder was given is in its files: at every pass of the row writer, after a kill, and as far as a full disk
 takes it.
 """
 
@@ -157,7 +157,7 @@ def test_what_was_recorded_outlives_a_sigkill_of_its_process(tmp_path: Path) -> 
     assert [a.tolist() for a in recorder.text_index((tmp_path / "text.bin").read_bytes())] == [[0], [8], [2]]
 
 
-def test_another_writer_goes_on_where_one_was_killed(tmp_path: Path) -> None:
+def test_a_second_writer_continues_after_a_killed_one(tmp_path: Path) -> None:
     memory = rowmemory.create()
     recorder.make_files(tmp_path, False)
     r = recorder.Recorder(memory=memory)
@@ -227,7 +227,7 @@ def test_a_disk_that_stays_full_leaves_whole_records_and_no_event_without_its_ro
     assert done.stdout.strip() == str({"rows": 9000 - len(rows), "events": 9000 - len(events), "texts": 0})
 
 
-def test_memory_that_nobody_empties_is_bounded_and_what_it_does_not_hold_is_counted(tmp_path: Path) -> None:
+def test_memory_without_a_writer_is_bounded_and_losses_are_counted(tmp_path: Path) -> None:
     memory = rowmemory.create()
     r = recorder.Recorder(memory=memory, text=True)
     row = r.add_row()
@@ -286,7 +286,7 @@ def test_text_crosses_windows_and_torn_ends_are_left_out(tmp_path: Path) -> None
     r = recorder.Recorder(tmp_path, True)
     for row, text in written:
         assert r.add_text(row, text)
-    assert r.add_text(99, b""), "nothing to write is no failure"
+    assert r.add_text(99, b""), "nothing to write is not a failure"
     r.flush()
     running = (tmp_path / "text.bin").read_bytes()
     r.close()

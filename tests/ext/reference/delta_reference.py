@@ -32,7 +32,7 @@ COUNTS = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_toke
 
 
 class Shape(Exception):
-    """JSON that is no event."""
+    """JSON that is not an event."""
 
 
 def constant(name: str) -> NoReturn:

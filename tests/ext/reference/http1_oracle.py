@@ -43,7 +43,7 @@ class Oracle:
 
 
 def frame(framer: BodyFramer | ReferenceFramer, reads: list[bytes]) -> tuple[bytes, str, bytes]:
-    """(payload, last state, unused bytes) after all reads; the framer is not fed behind its end."""
+    """(payload, last state, unused bytes) after all reads; the framer is not fed after its end."""
     payload, state, unused = b"", "need", b""
     for i, data in enumerate(reads):
         spans, state, unused = framer.feed(data)

@@ -52,7 +52,7 @@ def reference_head(head: bytes) -> dict[str, object]:
 
 
 def unfolded(head: bytes) -> bytes:
-    """A line that begins with a blank goes on the one before (RFC 9112 5.2), unless that is the status line."""
+    """A line that begins with a blank continues the one before (RFC 9112 5.2), unless that is the status line."""
     line = STATUS_LINE.match(head)
     return head if line is None else head[: line.end()] + re.sub(rb"\r\n(?=[ \t])", b"  ", head[line.end() :])
 
@@ -192,7 +192,7 @@ class ReferenceFramer:
         return byte
 
     def _extensions(self) -> Generator[None, int, int]:
-        """Behind the first ";"; the byte that ended the last one: always CR."""
+        """After the first ";"; the byte that ended the last one: always CR."""
         byte = ord(";")
         while byte == ord(";"):
             byte = yield from self._blanks((yield from self._next()))

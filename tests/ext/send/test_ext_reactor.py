@@ -32,7 +32,7 @@ GAPS = [1.0] * 50
 
 
 def test_the_kernel_joins_no_pages_of_connections_while_the_clock_runs(tmp_path: Path) -> None:
-    """It does so with memory that is marked for huge pages ("hg"), and stops whoever uses it meanwhile."""
+    """It does so with memory that is marked for huge pages ("hg"), and stops a process that uses it meanwhile."""
 
     def marked() -> int:
         return sum(line.startswith("VmFlags:") and " hg" in line for line in smaps.read_text().splitlines())
@@ -204,7 +204,7 @@ def test_a_reset_in_the_body_is_a_reset(tmp_path: Path) -> None:
     assert set(outcome.rows["error_number"]) == {104}
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_no_server_listens(tmp_path: Path) -> None:
     with scripted(answer_all) as address:
         pass
     outcome = drive(tmp_path, address, gaps_ms=[5.0] * 3, preconnect=0)
@@ -236,7 +236,7 @@ def test_a_server_that_never_answers_times_out(tmp_path: Path) -> None:
     assert (waited >= 0.2).all()
 
 
-def test_what_was_answered_in_time_is_no_time_out_for_a_client_that_stood_still(tmp_path: Path) -> None:
+def test_an_answer_in_time_does_not_time_out_when_the_client_was_stopped(tmp_path: Path) -> None:
     """600 answers come while the client is stopped past their deadlines, more than one poll returns: all are read first.
 
     The client's own thread sends them for the server before it stops, so that no server thread can be late. On a busy host
@@ -280,7 +280,7 @@ def test_what_was_answered_in_time_is_no_time_out_for_a_client_that_stood_still(
 
 
 def test_what_came_after_its_deadline_is_a_time_out_for_a_client_that_stood_still_too(tmp_path: Path) -> None:
-    """Ten answers come 0.3 s after their deadlines and are read as soon as the client goes on: their stamps decide."""
+    """Ten answers come 0.3 s after their deadlines and are read as soon as the client continues: their stamps decide."""
     stood = False
 
     def script(connection: socket.socket, number: int) -> None:
@@ -361,10 +361,10 @@ def test_a_cap_delays_but_keeps_the_schedule(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("over_asyncio", [False, True])
 def test_a_cap_holds_where_every_request_fails_at_once(tmp_path: Path, over_asyncio: bool) -> None:
-    """60,000 due at once, 64 in flight at most, nobody at the socket: each fails, and none inside of another's end."""
+    """60,000 due at once, 64 in flight at most, and no server at the socket: each fails, none inside of another's end."""
     outcome = drive(
         tmp_path,
-        str(tmp_path / "nobody"),
+        str(tmp_path / "no-server"),
         family="unix",
         gaps_ms=[0.0] * (2_000 if over_asyncio else 60_000),
         preconnect=0,
@@ -444,8 +444,8 @@ def test_a_stop_is_a_stall_of_that_length(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_stall_in_which_a_signal_stopped_the_worker_is_no_wait_for_a_processor(tmp_path: Path, stopped: bool) -> None:
-    """40 ms of work beside a busy process on the same processor: it also waits, for the host, unless a signal stopped it."""
+def test_a_stall_by_a_signal_is_not_a_wait_for_a_processor(tmp_path: Path, stopped: bool) -> None:
+    """40 ms of work next to a busy process on the same processor: it also waits for the host, unless a signal stopped it."""
     here, busy = os.sched_getaffinity(0), 0
 
     def work(reactor: object) -> None:
@@ -501,7 +501,7 @@ def test_a_sleep_past_a_timer_is_a_wait_for_the_host(tmp_path: Path) -> None:
 
 
 def test_what_held_up_a_late_release_is_a_stall(tmp_path: Path) -> None:
-    """Beside a process that takes the same processor for 3 ms again and again, also while it looks at nothing but the
+    """Next to a process that takes the same processor for 3 ms again and again, also while it polls only the
     clock, as it is about to send.
     """
     here = os.sched_getaffinity(0)
@@ -563,7 +563,7 @@ def test_ten_errors_in_a_row_slow_a_slot_down(tmp_path: Path) -> None:
     assert outcome.statuses() == {("connection_error", "connect_refused"): 13}
     gaps = np.diff(np.sort(outcome.rows["t_dispatch"]))
     assert (gaps[10:] > 90_000_000).all()
-    assert gaps[6:9].min() < 90_000_000  # some of the last before: whoever stops us does not stop all of them
+    assert gaps[6:9].min() < 90_000_000  # some of the last before: what stops us does not stop all of them
 
 
 def test_responses_are_matched_to_the_plan(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_who_leaves_closes_the_connection(tmp_path: Path) -> None:
 
 
 def test_who_gives_up_before_the_first_token(tmp_path: Path) -> None:
-    """A role event is no token; after one, a deadline of the first token means nothing any more."""
+    """A role event is not a token; after a token, a deadline of the first token has no effect."""
 
     def script(connection: socket.socket, number: int) -> None:
         while request := read_request(connection):
@@ -153,7 +153,7 @@ def test_who_gives_up_before_the_first_token(tmp_path: Path) -> None:
 
 
 def test_a_slow_reader_is_not_pooled_and_reads_all(tmp_path: Path) -> None:
-    """Ten events at 100 tokens/s: nine gaps of 10 ms; the connection is its own and is closed behind it."""
+    """Ten events at 100 tokens/s: nine gaps of 10 ms; the connection is its own and is closed after it."""
 
     def script(connection: socket.socket, number: int) -> None:
         while read_request(connection):

@@ -68,7 +68,7 @@ def test_a_long_prompt_is_computed_in_chunks_while_others_decode() -> None:
     trial.arrive(2 * MS, 250, 1)
     tokens = trial.run()
     assert instants(tokens, 0) == [11, 21, 31, 41, 51, 61]
-    # 99 tokens of budget beside one that decodes: 99 + 99 + 52.
+    # 99 tokens of budget, and one that decodes: 99 + 99 + 52.
     assert instants(tokens, 1) == [41]
 
 
@@ -233,11 +233,11 @@ def test_prefill_grows_with_its_exponent_in_however_many_chunks(step_tokens: int
     trial = Trial(engine(per_prefill_token_us=1.0, prefill_exponent=1.5, step_tokens=step_tokens))
     trial.arrive(MS, 400, 1)
     steps = -(-400 // step_tokens)
-    # 400 ^ 1.5 = 8,000 us, beside 10 ms for each step.
+    # 400 ^ 1.5 = 8,000 us, in addition to 10 ms for each step.
     assert instants(trial.run(), 0) == pytest.approx([1 + 10 * steps + 8], abs=1e-4)
 
 
-def test_every_so_many_steps_take_longer() -> None:
+def test_every_nth_step_takes_longer() -> None:
     trial = Trial(engine(pause_every=3, pause_ms=50.0))
     trial.arrive(MS, 16, 7)
     found = instants(trial.run(), 0)

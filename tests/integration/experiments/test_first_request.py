@@ -98,7 +98,7 @@ def procedure(server: Server, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_declarations_are_on_the_disk_before_the_first_request(server: Server) -> None:
-    """All of them, in a document that says that the test goes on; and the model was asked for an answer in advance, with
+    """All of them, in a document that says that the test is running; and the model was asked for an answer in advance, with
     usage and then with token ids in each event.
     """
     ended = procedure(server, "--warmup", "0")
@@ -110,7 +110,7 @@ def test_the_declarations_are_on_the_disk_before_the_first_request(server: Serve
 
 def test_a_cold_start_is_asked_nothing_before_its_first_request(server: Server) -> None:
     """No warm-up, no probe, no answer in advance; the hook's time is the load time, and what it printed of the key is in
-    no file. A hook that the test has no use for is told.
+    no file. A hook that the test does not use is reported.
     """
     hooks = ("--hook", f"restart=echo {KEY}", "--hook", "cache-on=true")
     ended = procedure(server, "--declare", "cold_start=yes", *hooks)

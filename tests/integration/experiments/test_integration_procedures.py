@@ -65,7 +65,7 @@ def started(folder: Path, until: int) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("levels", [1, 2] if os.environ.get("FASTLLMLOAD_SLOW") == "1" else [2])
-def test_a_killed_procedure_goes_on_with_the_level_that_was_cut(tmp_path: Path, levels: int) -> None:
+def test_a_killed_procedure_continues_with_the_interrupted_level(tmp_path: Path, levels: int) -> None:
     """No finished level is measured again, and the answer is of all three lengths."""
     folder = tmp_path / "p"
     process = started(folder, levels)
@@ -87,7 +87,7 @@ def test_an_interrupted_procedure_keeps_what_it_has_and_says_so(tmp_path: Path) 
     folder = tmp_path / "p"
     process = started(folder, 1)
     while len(list(folder.glob("levels/*/run.json"))) < 2 and process.poll() is None:
-        time.sleep(0.02)  # until the next has begun: what the first says is found behind its end
+        time.sleep(0.02)  # until the next has begun: what the first says is found after its end
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
     if process.poll() is None:

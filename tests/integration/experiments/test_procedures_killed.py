@@ -1,6 +1,6 @@
 """SIGKILL at any level of a test, then the same command again: no finished level is repeated, and the answer is whole.
 
-The tests whose kills nobody else tries. Two here, each killed in a level that is drawn; all of them in every level with
+The tests that are killed nowhere else. Two here, each killed in a level that is drawn; all of them in every level with
 FASTLLMLOAD_SLOW=1. Nothing depends on how fast this machine is: the answer is compared with what the same levels give
 when nothing has to be measured any more.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 SLOW = os.environ.get("FASTLLMLOAD_SLOW") == "1"
-PATIENCE_S = 900.0  # a search may repeat what a busy host spoils
+PATIENCE_S = 900.0  # a search may repeat what a busy host disturbs
 KNOWN = "--capacity-source known --isl 16 --osl 4"
 
 
@@ -106,7 +106,7 @@ def answer(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "level"), WHERE if SLOW else DRAWN)
-def test_a_killed_test_goes_on_and_ends_with_the_answer_of_its_levels(name: str, level: int, tmp_path: Path) -> None:
+def test_a_killed_test_continues_and_ends_with_the_answer_of_its_levels(name: str, level: int, tmp_path: Path) -> None:
     """Levels that were finished keep their files; each level is in the document once, in order; a third start measures
     nothing and says the same.
     """

@@ -57,7 +57,7 @@ def document(folder: Path, name: str) -> dict[str, Any]:
     return found
 
 
-def test_a_killed_search_goes_on_with_its_next_level(tmp_path: Path) -> None:
+def test_a_killed_search_continues_with_its_next_level(tmp_path: Path) -> None:
     """SIGKILL in the second level: started again, the first is not measured again, and the report is whole."""
     asked = [*SEARCH, "--min", "10", "--max", "40", "--level-duration", "1", "--runs", "1", "--max-levels", "3"]
     process = start(asked, tmp_path / "s")

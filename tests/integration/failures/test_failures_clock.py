@@ -1,4 +1,4 @@
-"""The wall clock is set while the clock of a run goes on: told, doubted, and no interval is an hour long."""
+"""The wall clock is set while the clock of a run continues: it is reported and judged, and no interval is an hour long."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_wall_clock_is_set(tmp_path: Path, shim: Path, step_s: int) -> None:
     assert document["failed"] == 0, document["errors"]
 
     rows = load(tmp_path / "run").rows
-    # From before the send call: a client that loses its CPU behind that call stamps t_submit after the server has begun.
+    # From before the send call: a client that loses its CPU after that call stamps t_submit after the server has begun.
     first, end = rows["t_first"] - rows["t_submit_start"], rows["t_end"] - rows["t_submit_start"]
     # Each takes 20 ms and 20 + 19 x 10 ms at least. Stamps that may be from before the step are not believed.
     assert first.min() >= 0.0199 * SECOND and end.min() >= 0.2099 * SECOND and end.max() < 60 * SECOND

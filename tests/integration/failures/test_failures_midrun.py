@@ -31,7 +31,7 @@ LONG = ("--rate", "60", "--duration", "60")
 
 @pytest.fixture
 def going(tmp_path: Path) -> Iterator[Going]:
-    """A run of a minute against the simulated engine whose tokens come in; nobody of it outlives the test."""
+    """A run of a minute against the simulated engine whose tokens come in; none of its processes outlives the test."""
     one = begin(tmp_path / "run", *LONG, *EMBEDDED)
     try:
         one.until_ok()
@@ -165,7 +165,7 @@ def test_a_bug_in_a_callback_of_the_event_loop_ends_the_run_with_its_trace(tmp_p
     assert "ZeroDivisionError: a bug" in ended.said and "Traceback" in ended.said
 
 
-def test_nobody_is_at_the_socket_any_more(tmp_path: Path) -> None:
+def test_the_server_of_a_socket_has_ended(tmp_path: Path) -> None:
     """Requests fail within the call that connects, 64 at once of very many that are due: an end must not begin another."""
     path = str(tmp_path / "s")
     listener = socket.socket(socket.AF_UNIX)
@@ -187,7 +187,7 @@ def answer_once(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
             if not (asked := read_request(connection)):
-                continue  # a look whether somebody listens
+                continue  # checks whether a server listens
             posted = asked.startswith(b"POST")
             kind, content = (STREAM, GOOD) if posted else (JSON, b'{"object":"list","data":[{"id":"one"}]}')
             head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\nConnection: close\r\n"
@@ -233,7 +233,7 @@ def test_a_worker_is_killed_before_the_first_request(tmp_path: Path) -> None:
 
 
 def test_the_supervisor_is_killed(going: Going) -> None:
-    """Nobody is left behind; `report` shows what was measured, says what happened, and clears up."""
+    """No process is left; `report` shows what was measured, says what happened, and clears up."""
     family = going.family()
     assert len(family) == 3  # a worker, the simulated engine and what writes rows
     going.kill()
@@ -284,7 +284,7 @@ def test_everything_is_killed_at_once(going: Going) -> None:
 
 
 def test_a_server_goes_away(tmp_path: Path) -> None:
-    """It may come back, so the run goes on; a dead address is not hammered."""
+    """It may come back, so the run continues; a dead address is not tried at full rate."""
     with SimulatorProcess(SimulatorOptions(ttft_ms=5, itl_ms=2)) as server:
         one = begin(tmp_path / "run", "--url", server.url, "--concurrency", "4", "--duration", "3", *FAST)
         try:
@@ -299,7 +299,7 @@ def test_a_server_goes_away(tmp_path: Path) -> None:
     assert f"connect_refused {failed['connect_refused']}" in ended.out
 
 
-def test_a_server_that_goes_away_in_the_warm_up_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_server_lost_in_the_warm_up_is_reported_before_the_measurement(tmp_path: Path) -> None:
     """To a closed port nothing is measured: exit code 3, and what the warm-up has is kept."""
     with SimulatorProcess(SimulatorOptions(ttft_ms=5.0, itl_ms=2.0)) as server:
         one = begin(tmp_path / "run", "--url", server.url, *LONG, *FAST, "--warmup", "300")
@@ -345,7 +345,7 @@ def test_failures_of_the_warm_up_do_not_stop_what_still_answers(tmp_path: Path) 
 BAD = {429: "rate_limited", 500: "http_error", "page": "protocol_error", "silence": "timeout"}
 
 
-def test_servers_that_refuse_everything_after_the_first_look(tmp_path: Path) -> None:
+def test_servers_that_refuse_everything_after_the_first_probe(tmp_path: Path) -> None:
     """Not one answer: exit code 3, every request under its own status, and no echo of the key is shown."""
     with contextlib.ExitStack() as servers:
         urls = [option for bad in BAD for option in ("--url", servers.enter_context(turning(bad)))]
@@ -356,7 +356,7 @@ def test_servers_that_refuse_everything_after_the_first_look(tmp_path: Path) -> 
     assert {status: ended.document["counts"][status] for status in BAD.values()} == dict.fromkeys(BAD.values(), 10)
 
 
-def test_a_server_that_gets_well_again_is_no_failure_of_the_run(tmp_path: Path) -> None:
+def test_a_server_that_recovers_does_not_fail_the_run(tmp_path: Path) -> None:
     with turning(500, good=9) as url:  # two of them to the preflight
         ended = run(tmp_path / "run", "--url", url, "--rate", "40", "--duration", "0.5", *FAST)
     document = ended.kept(0, "done")
@@ -398,7 +398,7 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
 
 
 def test_open_files_run_out_while_the_clock_runs(tmp_path: Path) -> None:
-    """The probe found a quick server, the load makes it slow: each request that gets no socket says so, nobody dies."""
+    """The probe found a quick server, the load makes it slow: each request that gets no socket says so, no process dies."""
     slow = ("--simulate", "set.max_running=1", "set.step_ms=20", "--grace", "0.5")
     limited = ("bash", "-c", 'ulimit -n 100 && exec "$@"', "limited")
     one = ("--rate", "40", "--duration", "4", "--workers", "1", "--isl", "8", "--osl", "10", "--warmup", "0")

@@ -42,7 +42,7 @@ def test_a_wrong_option_names_itself_and_what_to_write(
 
 
 def test_a_host_that_refuses_or_has_no_address(tmp_path: Path) -> None:
-    """A port that nobody listens on: it is bound here, so nobody else takes it."""
+    """A port without a listener: it is bound here, so no other process takes it."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
@@ -51,7 +51,7 @@ def test_a_host_that_refuses_or_has_no_address(tmp_path: Path) -> None:
     run(tmp_path / "name", "--url", "http://host.invalid/v1", *LOAD).refused(3, "host.invalid", "cannot be resolved")
 
 
-def test_a_full_accept_queue_is_told_as_a_time_out(tmp_path: Path) -> None:
+def test_a_full_accept_queue_is_reported_as_a_time_out(tmp_path: Path) -> None:
     """A host that drops the connection attempt: the sentence says that it timed out."""
     with socket.socket() as full, contextlib.ExitStack() as queued:
         full.bind(("127.0.0.1", 0))
@@ -101,13 +101,13 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_sent(tmp
         "sweep": ("sweep", "--vary", "rate=1,2", "--duration", "1", "-o", "file/run"),
         "plan": ("run", *LOAD, "--save-plan", "file/plan", "-o", "run"),
     }[what]
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        nobody.setblocking(False)
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        unused.setblocking(False)
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         command = [sys.executable, "-m", "fastllmload", *options, "--url", url]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
         with pytest.raises(BlockingIOError):
-            nobody.accept()
+            unused.accept()
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "Not a directory" in done.stderr.splitlines()[-1] and "choose another" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -185,7 +185,7 @@ def test_a_soft_limit_of_open_files_is_raised(tmp_path: Path) -> None:
 
 
 def network(ports: str) -> tuple[str, ...]:
-    """A network of its own with so many local ports; skips where that is not allowed."""
+    """A network of its own with that many local ports; skips where that is not allowed."""
     script = f'ip link set lo up && echo "{ports}" > /proc/sys/net/ipv4/ip_local_port_range'
     tried = subprocess.run(["unshare", "-n", "bash", "-c", script], capture_output=True, text=True)
     if tried.returncode != 0:
@@ -200,7 +200,7 @@ def test_ports_that_do_not_suffice_are_refused_with_what_to_do(tmp_path: Path) -
 
 
 def test_ports_that_run_out_after_all_are_failures_of_their_own_class(tmp_path: Path) -> None:
-    """Bursts need more connections at once than the mean says: what finds no port is `no_port`, the rest goes on."""
+    """Bursts need more connections at once than the mean says: what finds no port is `no_port`, the rest is sent."""
     bursts = ("--rate", "40", "--duration", "2", "--arrival", "gamma", "--burstiness", "0.02")
     slow = ("--simulate", "ttft_ms=300", "itl_ms=10")
     ended = run(tmp_path / "run", *bursts, *FAST, *slow, wrap=network("40000 40030"))

@@ -58,13 +58,13 @@ def test_a_server_that_says_the_key_back(tmp_path: Path) -> None:
     ended.refused(3, "400", "bad token")
 
 
-def test_wrong_options_beside_the_key(tmp_path: Path) -> None:
+def test_wrong_options_next_to_the_key(tmp_path: Path) -> None:
     run(tmp_path / "run", "--api-key", f"{KEY} with a blank", *SHORT).refused(2, "no usable key")
     run(tmp_path / "run", "--url", f"ftp://me:{KEY}@host", *SHORT).refused(2, "ftp")
     run(tmp_path / "run", "-H", f"Authorization Bearer {KEY}", *SHORT).refused(2, "Name: value")
 
 
-def test_wrong_options_that_hold_a_secret_nobody_else_told(tmp_path: Path) -> None:
+def test_wrong_options_that_contain_an_unknown_secret(tmp_path: Path) -> None:
     """Each is the only place that the key is given in."""
     for options, part in (
         (("--url", f"http://{KEY}@127.0.0.1:9/v1"), "user name or password"),
@@ -85,7 +85,7 @@ def test_wrong_options_that_hold_a_secret_nobody_else_told(tmp_path: Path) -> No
 
 
 def test_a_header_that_is_secret_by_a_word_of_its_name(tmp_path: Path) -> None:
-    """Nobody lists every gateway's header; what a name calls key, token or secret is stored without its value."""
+    """There is no list of every gateway's header; what a name calls key, token or secret is stored without its value."""
     with SimulatorProcess(SimulatorOptions(ttft_ms=5, itl_ms=2)) as server:
         command = [*COMMAND, "-o", str(tmp_path / "run"), "--url", server.url, "-H", f"CF-Access-Client-Secret: {KEY}"]
         done = subprocess.run(

@@ -135,7 +135,7 @@ def caddy(folder: Path, upstream: int) -> Iterator[int]:
     folder.mkdir(parents=True)
     port = free_port()
     (folder / "Caddyfile").write_text(CADDY.format(folder=folder, upstream=upstream, port=port))
-    homes = [f"XDG_{kind}_HOME={folder}" for kind in ("CONFIG", "DATA")]  # where it keeps what it was told last
+    homes = [f"XDG_{kind}_HOME={folder}" for kind in ("CONFIG", "DATA")]  # where it keeps its last configuration
     command = ["env", *homes, program, "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
     with running(command, port, folder):
         yield port

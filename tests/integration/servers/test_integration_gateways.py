@@ -41,7 +41,7 @@ def front(name: str, folder: Path, upstream: int, environment: Path) -> Abstract
 
 @pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy", "caddy"])
 def test_a_streaming_gateway_passes_tokens_on(tmp_path: Path, real_servers: Path, name: str) -> None:
-    """All answered; each token is stated within 2 ms (p50) behind the engine's own send, and never before it."""
+    """All answered; each token is stated within 2 ms (p50) after the engine's own send, and never before it."""
 
     def check(directory: Path) -> tuple[bool, str]:
         directory.mkdir(parents=True)
@@ -137,7 +137,7 @@ def test_an_upstream_that_dies_is_a_failure_with_its_status(tmp_path: Path, real
 
 
 @pytest.mark.parametrize(("path", "word"), [("empty", "no body"), ("page", "web page")])
-def test_a_200_that_is_no_answer_is_refused(
+def test_a_200_without_an_answer_is_refused(
     tmp_path: Path, real_servers: Path, engine: SimulatorProcess, path: str, word: str
 ) -> None:
     """200 without a body, 200 with a page: refused before the run in one sentence."""
@@ -148,7 +148,7 @@ def test_a_200_that_is_no_answer_is_refused(
 
 
 def test_errors_inside_a_200_stream_are_failures(tmp_path: Path, real_servers: Path) -> None:
-    """A third of the streams end with an error event behind a gateway: none of them is a success."""
+    """A third of the streams end with an error event from a gateway: none of them is a success."""
     options = SimulatorOptions(ttft_ms=20.0, itl_ms=5.0, faults=("error_event:0.33",))
     for attempt in range(3):  # once in 250 runs the fault meets each of the five probes
         place = tmp_path / str(attempt)
@@ -161,7 +161,7 @@ def test_errors_inside_a_200_stream_are_failures(tmp_path: Path, real_servers: P
     assert counts["stream_error"] + counts["ok"] == counts["planned"]
 
 
-def test_a_site_that_is_not_meant_is_no_answer(tmp_path: Path, real_servers: Path, engine: SimulatorProcess) -> None:
+def test_a_page_of_another_site_is_not_an_answer(tmp_path: Path, real_servers: Path, engine: SimulatorProcess) -> None:
     """Caddy knows its site by the address and answers any other Host with 200 and nothing: refused in one sentence."""
     with caddy(tmp_path / "caddy", engine.port) as port:
         code, said, document = run(f"http://localhost:{port}/v1", tmp_path / "run", "-m", "simulated", *LOAD)
@@ -169,7 +169,7 @@ def test_a_site_that_is_not_meant_is_no_answer(tmp_path: Path, real_servers: Pat
     assert "no body" in said and "Traceback" not in said
 
 
-def test_kept_connections_that_die_behind_a_gateway(tmp_path: Path, real_servers: Path) -> None:
+def test_kept_connections_that_die_at_a_gateway(tmp_path: Path, real_servers: Path) -> None:
     """The engine closes each connection 10 ms after a reply, while Caddy keeps it for the next request: what meets that
     is a 502 with its status, or was answered whole.
     """

@@ -61,11 +61,11 @@ def test_what_a_router_tries_again_costs_its_request_the_time(tmp_path: Path, re
     assert again.sum() > 5 and fine.sum() > 50
     assert (fine == [asked[int(request)][-1] == 200 for request in rows["request"]]).all()
     waited = rows["t_first"] - rows["t_submit_start"]
-    assert (waited[fine & again] >= 230_000_000).all(), "200 ms behind the first 503, then 30 ms of the engine"
+    assert (waited[fine & again] >= 230_000_000).all(), "200 ms after the first 503, then 30 ms of the engine"
 
 
 def test_without_retries_the_engines_refusals_are_seen(tmp_path: Path, real_servers: Path) -> None:
-    """Each 503 of the engine is an http_error of the same request, and nothing else fails. The first look before a run may
+    """Each 503 of the engine is an http_error of the same request, and nothing else fails. The first probe before a run may
     meet one too: then the run is refused, and tried again.
     """
     with (

@@ -140,7 +140,7 @@ def test_frames_above_the_mtu_on_several_interfaces_give_exact_times(tmp_path: P
 
 
 def test_without_the_privilege_one_sentence_names_it(tmp_path: Path) -> None:
-    """Asked for, it is refused with exit code 2; `auto` goes on with the kernel's stamps without a word."""
+    """Asked for, it is refused with exit code 2; `auto` uses the kernel's stamps without a message."""
     script = (
         "import ctypes, sys\n"
         "ctypes.CDLL(None).prctl(24, 13, 0, 0, 0)\n"  # PR_CAPBSET_DROP CAP_NET_RAW: gone with the next exec

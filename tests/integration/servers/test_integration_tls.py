@@ -113,7 +113,7 @@ def test_tls_over_a_unix_socket(tmp_path: Path, upstream: int) -> None:
         assert set(made.said()) == {"sni localhost", "sni elsewhere"}
 
 
-def test_a_plain_port_is_told_from_a_tls_one(tmp_path: Path, upstream: int) -> None:
+def test_a_plain_port_is_distinguished_from_a_tls_one(tmp_path: Path, upstream: int) -> None:
     code, said, _ = run(tmp_path / "run", f"https://localhost:{upstream}/v1")
     assert code == 3 and "https" in said
 
@@ -146,7 +146,7 @@ def shy(certificate: Path, key: Path) -> type[Quiet]:
             if self.RequestHandlerClass.good > 0:  # type: ignore[attr-defined]
                 return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
             self.silent.append(connection)
-            raise OSError("nobody shakes hands here")
+            raise OSError("no handshake here")
 
         def server_close(self) -> None:
             super().server_close()
@@ -157,7 +157,7 @@ def shy(certificate: Path, key: Path) -> type[Quiet]:
 
 
 def test_handshakes_that_hang_do_not_hold_the_run_back(tmp_path: Path) -> None:
-    """From the first look on nobody answers a handshake any more: every request has its time-out, and the exit code is 3."""
+    """After the first probe no handshake is answered: every request has its time-out, and the exit code is 3."""
     with turning("silence", kind=shy(*certificate(tmp_path, "server"))) as url:
         code, said, document = run(
             tmp_path / "run", url.replace("http:", "https:"), "--insecure", "--timeout", "2", "--warmup", "0",

@@ -1,6 +1,6 @@
 """What run.json says of objectives, classes, conversations, users and errors, again in plain Python from the export.
 
-Beside `recomputed`, which has the metrics: here is by how much objectives were missed, what each class and turn saw, and
+In addition to the metrics of `recomputed`: by how much objectives were missed, what each class and turn saw, and
 who left.
 """
 

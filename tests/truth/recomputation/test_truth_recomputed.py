@@ -44,7 +44,7 @@ RUNS = {
         "--abandon", "ttft:20ms", "--slow-readers", "0.1:30tok/s", "--goodput", "ttft_sched:60",
     ],
     "cut off": ["--rate", "50", "--duration", "2", "--osl", "uniform:3,40", "--timeout", "120ms", "--grace", "50ms",
-        "--preflight-timeout", "20s",  # a host that steals 100 ms is no reason to send nothing
+        "--preflight-timeout", "20s",  # a host that steals 100 ms must not stop the sending
     ],
     "talks": ["--rate", "15", "--num-requests", "30", "--turns", "2-4", "--think-time", "20ms", "--osl", "uniform:2,12"],
 }  # fmt: skip

@@ -66,7 +66,7 @@ def said_by(command: str, folder: Path) -> tuple[int, str, str]:
 
 
 def unmeasured(folder: Path) -> None:
-    """As a run looks that was killed: its rows are there, but nobody measured them."""
+    """The folder of a killed run: it has rows, but no figures."""
     manifest = json.loads((folder / "run.json").read_text())
     kept = {name: value for name, value in manifest.items() if name not in MEASURED}
     (folder / "run.json").write_text(json.dumps({**kept, "status": "killed"}))
@@ -171,7 +171,7 @@ def test_every_command_says_which_file_is_not_whole(tmp_path: Path, name: str, h
 
 
 def test_lists_of_requests_with_lost_events_are_null(tmp_path: Path) -> None:
-    """Whole requests keep every stamp; of the others nothing that would need their events is told."""
+    """Whole requests keep every stamp; of the others nothing that would need their events is reported."""
     folder = tmp_path / "run"
     shutil.copytree(real_run(), folder)
     _, whole, _ = said_by("export", folder)

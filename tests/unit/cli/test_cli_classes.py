@@ -51,7 +51,7 @@ def test_python_has_a_name_that_it_can_write():
     assert table(classes=[one], duration=5) == table(**{"class": [one]}, duration=5)
 
 
-def test_a_replayed_plan_is_told_where_its_classes_go():
+def test_a_replayed_plan_takes_the_targets_of_its_classes():
     """With --plan a class is a name and URLs; both notations mean the same."""
     one = words("chat url=http://a", "more url=http://b url=http://c", plan="file")
     two = table(**{"class": [{"name": "chat", "url": "http://a"}, {"name": "more", "url": ["http://b", "http://c"]}]},

@@ -223,7 +223,7 @@ def test_a_disk_that_cannot_be_written(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("below", ["", "deeper/runs"])
-def test_a_file_where_runs_should_go_is_no_good_disk(tmp_path, below):
+def test_a_file_in_place_of_the_folder_of_runs_is_a_finding(tmp_path, below):
     (tmp_path / "runs").touch()
     finding = doctor.disk(tmp_path / "runs" / below)
     assert (finding.verdict, "a file, not" in finding.text) == (BAD, True)

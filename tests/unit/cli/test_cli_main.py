@@ -282,7 +282,7 @@ def test_the_view_is_closed_whatever_happens(engine, monkeypatch):
     assert closed == [True]
 
 
-def test_report_and_export_refuse_what_is_no_run(capsys, tmp_path):
+def test_report_and_export_refuse_folders_without_a_run(capsys, tmp_path):
     for arguments in (
         ["report", str(tmp_path)],
         ["export", str(tmp_path)],

@@ -132,7 +132,7 @@ def test_an_encrypted_plan_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [AssertionError("ours"), NameError("ours"), NotImplementedError("ours")])
-def test_a_bug_is_no_fault_of_the_folder(
+def test_a_bug_is_not_blamed_on_the_folder(
     tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object) -> int:

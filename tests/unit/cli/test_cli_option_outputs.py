@@ -1,4 +1,4 @@
-"""Every option that names a file to be written, with what is no file: nothing is replaced; a stream is written to."""
+"""Every option that names a file to be written, with other things than files: nothing is replaced; a stream is written to."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def given(command: tuple[str, ...], file: Path, run: Path) -> list[str]:
 
 
 def device(folder: Path) -> Path:
-    """A null device of our own, where we may make one: whoever replaces it replaces no real one."""
+    """A null device of our own, where we may make one: replacing it replaces no real one."""
     path = folder / "null"
     if os.geteuid() != 0:
         path.symlink_to("/dev/null")
@@ -94,7 +94,7 @@ def left(path: Path) -> tuple[int, int, int]:
 def test_refused(
     tmp_path: Path, run_folder: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], kind: str
 ) -> None:
-    """A folder, a socket, a pipe that nobody reads: one sentence that says which, and all of it stays."""
+    """A folder, a socket, a pipe without a reader: one sentence that says which, and all of it stays."""
     path = odd(tmp_path, kind)
     before = left(path)
     assert end_of(given(command, path, run_folder)) == 2
@@ -187,7 +187,7 @@ def test_a_link_in_a_run_folder_is_replaced(tmp_path: Path) -> None:
     assert not (tmp_path / "link").is_symlink() and (tmp_path / "target").read_bytes() == b"mine"
 
 
-def test_a_device_has_no_truth_logs_beside_it(tmp_path: Path) -> None:
+def test_a_device_has_no_truth_logs_next_to_it(tmp_path: Path) -> None:
     path = str(device(tmp_path))
     assert truth_path(SimulatorOptions(truth=path), 1) == path
     assert truth_path(SimulatorOptions(truth=str(tmp_path / "log")), 1) == str(tmp_path / "log.1")

@@ -214,7 +214,7 @@ def test_share_is_below_one():
 
 @pytest.mark.parametrize("text", ["rate", "=1,2", ""])
 def test_an_axis_names_its_option(text: str) -> None:
-    """`--vary rate` has forgotten its values; it is no label."""
+    """`--vary rate` has forgotten its values; it is not a label."""
     with pytest.raises(ValueError, match="NAME=V1,V2"):
         read.axis(text)
     assert read.axis("isl=uniform:128,512;256") == ("isl", "uniform:128,512;256")

@@ -49,7 +49,7 @@ def test_the_same_options_give_the_same_plan_by_every_way(capsys, tmp_path):
 
 
 def test_a_plan_is_shown_before_anything_is_sent(capsys, tmp_path):
-    """Pictures behind the description, of a plan that is built and of a saved one; the wait for P99.9 is named."""
+    """Pictures after the description, of a plan that is built and of a saved one; the wait for P99.9 is named."""
     built = said(capsys, "plan", *SMALL, "--show", "--save-plan", str(tmp_path / "a")).out
     described = said(capsys, "plan", "describe", str(tmp_path / "a"), "--show").out
     for text in (built, described):
@@ -124,14 +124,14 @@ def test_the_model_of_a_plan(capsys):
         (["plan", "verfy"], ("usage", "'verfy'", "verify?")),
     ],
 )
-def test_what_is_no_plan_is_one_sentence(capsys, arguments, words):
+def test_a_file_other_than_a_plan_is_one_sentence(capsys, arguments, words):
     assert says(said(capsys, *arguments, code=2).err, *words)
 
 
 @pytest.fixture
 def rows(monkeypatch):
     class Whole(str):
-        """Stands for a run in which nothing is damaged."""
+        """Acts as a run in which nothing is damaged."""
 
         damaged = MappingProxyType({})
         manifest = MappingProxyType({"files": {"requests.npy": {}}})
@@ -184,7 +184,7 @@ sys.exit(main(["export", "r"]))
 """
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure():
+def test_a_closed_pipe_is_not_a_failure():
     command = [sys.executable, "-c", ENDLESS]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"x" * 99 + b"\n"

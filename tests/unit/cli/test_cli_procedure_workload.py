@@ -50,7 +50,7 @@ def test_the_answers_lengths_that_were_asked_for_are_kept(asked: list[RunSetting
     assert (asked[0].workload.name, asked[0].workload.osl) == ("code-completion", "4")
 
 
-def test_requests_that_share_nothing_are_no_test_of_a_prefix_cache(
+def test_requests_that_share_nothing_do_not_test_a_prefix_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

@@ -175,7 +175,7 @@ def test_every_option_of_every_command_is_in_the_tables() -> None:
 
 
 def test_every_number_of_the_settings_is_set_by_an_option() -> None:
-    """So that no field has a reader of its own beside the tables."""
+    """So that no field has a reader of its own apart from the tables."""
     fields = {option.field for option in OPTIONS if option.field is not None}
     numbers = {
         f"{group.name}.{field.name}"

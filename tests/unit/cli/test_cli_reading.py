@@ -502,7 +502,7 @@ def test_zero_is_a_seed():
     ("option", "words"),
     [("--api-key-file", ("file-unreadable", "a device")), ("--rate-series", ("rate-curve-invalid", "a device"))],
 )
-def test_a_device_without_end_is_no_file_of_an_option(
+def test_a_device_without_end_is_refused_as_a_file(
     option: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     from fastllmload.cli.main import main
@@ -512,7 +512,7 @@ def test_a_device_without_end_is_no_file_of_an_option(
     assert says(said, *words) and len(said.splitlines()) == 1
 
 
-def test_nested_brackets_are_no_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nested_brackets_are_refused_as_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from fastllmload.cli.main import main
 
     (tmp_path / "deep.toml").write_text("a = " + "[" * 5000 + "]" * 5000)

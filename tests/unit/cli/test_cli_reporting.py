@@ -123,7 +123,7 @@ def test_help_says_every_form_and_format(capsys: pytest.CaptureFixture[str]) -> 
     assert [word for word in (*FORMS, *FORMATS) if word not in said] == []
 
 
-def test_levels_that_are_not_as_the_report_has_them_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_levels_that_differ_from_the_report_are_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One that is gone, one that the list leaves out; a report for publication does not name loads."""
     place = folder.parent / "procedure"
     found = json.loads((GOLDEN / "report" / "procedure.json").read_text()) | {"status": "done"}

@@ -80,7 +80,7 @@ def test_the_exit_code_of_a_gate_outlives_its_reader(tmp_path: Path) -> None:
         ("procedure ttft --quick --rate 50 -n 100 --osl 2 --warmup 5 --allow-nonconforming --hook restart=true", 0),
     ],
 )
-def test_both_streams_into_a_pipe_that_nobody_reads(arguments: str, code: int, tmp_path: Path) -> None:
+def test_both_streams_into_a_pipe_without_a_reader(arguments: str, code: int, tmp_path: Path) -> None:
     """`2>&1 | head -1`: sentences and warnings go nowhere, and change neither what is done nor the exit code."""
     folder = tmp_path / "made"
     words = [sys.executable, "-m", "fastllmload", *arguments.split()]

@@ -54,7 +54,7 @@ def test_one_run_a_side_finds_a_slower_server(folders: dict[str, Side]) -> None:
     assert any("one run a" in note for note in found.notes)
 
 
-def test_gaps_of_unlike_kinds_are_told(folders: dict[str, Side]) -> None:
+def test_gaps_of_different_kinds_are_reported(folders: dict[str, Side]) -> None:
     """One side has gaps between chunks of several tokens, the other gaps between tokens."""
     first, other = folders["a"], folders["b"]
     assert not any("unlike kinds" in note for note in compare(first, other, ["p50_itl_ms"]).notes)
@@ -254,7 +254,7 @@ def test_runs_of_one_queue_are_never_wholly_apart() -> None:
 @pytest.mark.parametrize("statistic", ["mean", "p50"])
 @pytest.mark.parametrize("empty", [slice(0, 40), slice(360, 400)])
 def test_a_block_whose_requests_have_no_values_says_nothing_of_its_neighbours(statistic: str, empty: slice) -> None:
-    """Such as those behind the instant at which the disk was full."""
+    """Such as those after the instant at which the disk was full."""
     rng = np.random.default_rng(5)
     each = np.full(400, 5)
     each[empty] = 0

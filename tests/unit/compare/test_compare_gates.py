@@ -51,7 +51,7 @@ def test_gates_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "p99_ttft_ms", "p99_ttft_ms > fast", "p99_ttft_ms = 5", "> 5%", "a > +5% b"])
-def test_what_is_no_gate_is_refused_with_an_example(text: str) -> None:
+def test_other_texts_than_gates_are_refused_with_an_example(text: str) -> None:
     with raises_code("gate-invalid", "such as"):
         parse_gate(text)
 

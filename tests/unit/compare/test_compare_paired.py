@@ -178,7 +178,7 @@ def test_requests_with_several_values_find_their_partners() -> None:
         assert theirs == values[first[99 - k] : first[100 - k]].tolist()
 
 
-def test_few_partners_or_numbers_that_repeat_are_no_pairs() -> None:
+def test_few_partners_or_repeated_numbers_give_no_pairs() -> None:
     a = sample(np.arange(100.0))
     assert pairs_of_requests(a, a, np.arange(100), np.arange(20, 120)) is None
     assert pairs_of_requests(a, a, np.arange(100), np.arange(100) % 99) is None
@@ -232,7 +232,7 @@ def test_plain_differences_are_judged_where_both_levels_wander() -> None:
     assert _backlog_errors(Pairs(sample(steady), sample(b))) == []
 
 
-def test_what_a_batch_does_to_the_time_of_a_token_is_no_backlog() -> None:
+def test_the_effect_of_a_batch_on_token_times_is_not_a_backlog() -> None:
     """The number of requests in flight wanders with the plan, alike on both sides; 6 % are found all the same."""
     found = Counter[bool | None]()
     for seed in range(20):

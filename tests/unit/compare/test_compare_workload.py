@@ -54,7 +54,7 @@ def test_a_plan_that_differs_in_nothing_that_is_described_names_its_digests() ->
 
 
 def test_only_the_name_of_the_model_may_differ() -> None:
-    """It stands in every body, so digests differ; the schedule and the description tell that the requests do not."""
+    """It is in every body, so digests differ; the schedule and the description tell that the requests do not."""
     one, other = run(plan=plan("a" * 64, "llama")), run(plan=plan("b" * 64, "qwen"))
     assert same_plan(one, other)
     assert not same_plan(one, run(plan=plan("b" * 64, "qwen", schedule="t" * 64)))
@@ -91,7 +91,7 @@ def test_folders_of_runs_are_sides(tmp_path: Path) -> None:
     assert read_side([str(tmp_path / "old" / "r1")]).name == "r1"
 
 
-def test_a_folder_of_levels_is_no_side_and_what_was_cut_off_is_no_run_of_one(tmp_path: Path) -> None:
+def test_folders_of_levels_and_interrupted_runs_are_not_compared(tmp_path: Path) -> None:
     """A search or sweep has levels at several loads, and possibly remains of a killed start."""
     for name in ("000-rate-5", "000-rate-5.cut-1"):
         write_run(tmp_path / "sweep" / "levels" / name, 1, n=20)
@@ -132,7 +132,7 @@ def test_sides_of_one_name_get_numbers() -> None:
     assert names == ["x#1", "y", "x#3"]
 
 
-def test_a_copy_of_a_run_is_no_other_run(tmp_path: Path) -> None:
+def test_a_copy_of_a_run_is_not_another_run(tmp_path: Path) -> None:
     """It began at the same instant. Twice the same spread of nothing would make every difference significant."""
     folder = write_run(tmp_path / "a", 1, n=5)
     copy = shutil.copytree(folder, tmp_path / "b")
@@ -140,7 +140,7 @@ def test_a_copy_of_a_run_is_no_other_run(tmp_path: Path) -> None:
         read_side([str(folder), str(copy)])
 
 
-def test_a_run_on_both_sides_is_told(tmp_path: Path) -> None:
+def test_a_run_on_both_sides_is_reported(tmp_path: Path) -> None:
     """Its difference to itself is 0, and means nothing."""
     folder = str(write_run(tmp_path / "a", 1, n=50))
     found = compare(*distinct_names([read_side([folder]), read_side([folder])]))

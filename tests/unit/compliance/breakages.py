@@ -179,7 +179,7 @@ def ttft_among_gaps(cases: Cases) -> None:
 
 
 def warm_up_in_flight(cases: Cases) -> None:
-    """The last warm-up request ended behind the first measured one."""
+    """The last warm-up request ended after the first measured one."""
     rows = cases.run.rows
     rows["t_end"][int(np.flatnonzero(rows["phase"] == layout.WARMUP)[-1])] = BEGAN + 10**9
 
@@ -222,7 +222,7 @@ def other_load(cases: Cases) -> None:
 
 
 def disabled_without_a_name(cases: Cases) -> None:
-    """Safety is off, and nobody knows what of it."""
+    """Safety is off, and it is not known what of it."""
     cases.declare(guardrails__configuration="disabled")
     cases.declare(guardrails__input_filter="unknown", guardrails__output_filter="unknown")
 

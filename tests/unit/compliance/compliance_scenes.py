@@ -199,7 +199,7 @@ def distributed() -> Cases:
 
 
 def adjusted() -> Cases:
-    """TTFT less a round trip beside TTFT."""
+    """TTFT less a round trip, in addition to TTFT."""
     found = plain()
     found.run.manifest["metrics"]["ttft_net_adjusted"] = {"n": 400, "rtt_p50_ms": 0.1}
     return found

@@ -203,7 +203,7 @@ def broken_second(cases: Cases, second: dict[str, Any]) -> Cases:
 
 
 def test_each_warm_up_has_the_rows_of_its_own_runs(tmp_path: Path) -> None:
-    """Many requests in one folder do not stand for those that failed in another."""
+    """Many requests in one folder do not make up for those that failed in another."""
     good, bad = (plain(120).run.run(tmp_path / name) for name in ("01-002-warm-up", "01-007-warm-up"))
     for run in (good, bad):
         run.rows["completion_tokens"] = 100
@@ -247,13 +247,13 @@ def test_three_independent_runs_of_each_system(
     assert outcome.state == state and words in outcome.reason
 
 
-def test_a_copy_is_no_further_run(tmp_path: Path) -> None:
+def test_a_copy_is_not_a_further_run(tmp_path: Path) -> None:
     """It began when the other did."""
     cases = compared_runs(*(repetition(0, "a") for _ in range(3)))
     assert "runs per system: 1" in said(cases, tmp_path, comparison.repeated).reason
 
 
-def test_levels_are_no_runs(tmp_path: Path) -> None:
+def test_levels_are_not_runs(tmp_path: Path) -> None:
     """A search over five levels has measured a system once."""
     cases = throughput()
     cases.others = [throughput()]

@@ -132,7 +132,7 @@ def test_a_damaged_file_is_a_sentence_or_not_compliant(
 
 
 @pytest.mark.parametrize("name", ["search", "sweep"])
-def test_a_search_is_no_test_of_the_draft(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_is_not_a_test_of_the_draft(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The sentence says what can be judged instead."""
     (tmp_path / f"{name}.json").write_text("{}")
     assert main(["compliance", str(tmp_path)]) == 2
@@ -140,8 +140,8 @@ def test_a_search_is_no_test_of_the_draft(name: str, tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("name", ["run.json", "requests.npy", "tokens.npy"])
-def test_a_level_that_cannot_be_read_is_told(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A procedure is judged without it, says so, and does not comply; a warm-up that was cut off is no evidence."""
+def test_a_level_that_cannot_be_read_is_reported(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A procedure is judged without it, says so, and does not comply; a warm-up that was cut off is not evidence."""
     folder = written_procedure(throughput(), tmp_path / "procedure")
     (folder / "levels" / "001" / name).write_bytes(b"{")
     (folder / "preparation" / "01-001-warm-up").mkdir(parents=True)
@@ -181,7 +181,7 @@ def changed(folder: Path, **entries: Any) -> None:
     (slice(1, None), "levels/000 exists, and procedure.json"),
     (slice(None, -1), " exists, and procedure.json"),
 ])  # fmt: skip
-def test_a_level_that_was_taken_from_the_list_is_told(
+def test_a_level_removed_from_the_list_is_reported(
     keep: slice, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its folder gives it away."""
@@ -209,7 +209,7 @@ def test_a_level_that_is_gone_from_the_list_and_the_folder_leaves_its_number(
 
 
 @pytest.mark.parametrize(("folder_name", "status"), [("levels/007.cut-1", "done"), ("levels/007", "running")])
-def test_what_was_put_aside_or_is_being_measured_is_no_level_left_out(
+def test_discarded_and_running_levels_are_not_missing(
     folder_name: str, status: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = written_procedure(throughput(), tmp_path / "p")

@@ -115,7 +115,7 @@ def test_a_closed_loop_to_models_of_other_names_is_one_workload(tmp_path: Path) 
     assert same_requests(evidence).state == FALSE
 
 
-def test_a_boundary_that_nobody_declared_is_undeclared(tmp_path: Path) -> None:
+def test_a_boundary_without_declaration_is_undeclared(tmp_path: Path) -> None:
     made = Cases(plain().levels, others=[plain()])
     made.others[0].undeclare("sut.boundary")
     outcome = same_boundary(made.evidence(tmp_path))

@@ -118,7 +118,7 @@ def test_declarations_of_the_table_are_asked_for_by_something() -> None:
 
 
 def test_only_key_words_enter_a_verdict() -> None:
-    """Statements in plain words, and those of sources that are no standard, decide nothing (IETF 2)."""
+    """Statements in plain words, and those of sources other than a standard, decide nothing (IETF 2)."""
     for one in ALL:
         if one.in_verdict:
             assert one.basis in ("keyword", "governed") and one.of_draft

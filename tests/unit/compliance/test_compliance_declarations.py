@@ -45,7 +45,7 @@ def test_examples_and_own_values_are_allowed(declaration: Declaration) -> None:
 
 
 def test_nothing_is_missing_where_the_simulated_engine_is_the_target() -> None:
-    """Nobody is asked about an engine that the tool starts itself."""
+    """No declaration is needed for an engine that the tool starts itself."""
     for test in (*TESTS, ""):
         assert missing(simulated_declarations(), test) == []
 
@@ -102,7 +102,7 @@ def test_facts_of_settings_decide_what_is_asked() -> None:
 
 
 def test_a_key_that_is_nearly_one_is_asked_about() -> None:
-    """A slip would declare nothing; a label of one's own is no slip."""
+    """A misspelled key would declare nothing; a label of the user's own is not one."""
     (sentence,) = declaration_problems({"sut.bundary": "model_engine", "team": "serving", "sut.rack": "12"})
     assert "sut.bundary" in sentence and "sut.boundary" in sentence
 
@@ -118,7 +118,7 @@ def test_a_key_that_is_nearly_one_is_asked_about() -> None:
     ],
 )
 def test_a_number_is_declared_as_one(key: str, good: list[str], bad: list[str]) -> None:
-    """What is no number, or none that can be, satisfies nothing; the key's own unit may stand behind it."""
+    """A text that is not a number, or not a possible one, satisfies nothing; the key's own unit may follow it."""
     assert [declaration_problems({key: value}) for value in good] == [[]] * len(good)
     for value in bad:
         (sentence,) = declaration_problems({key: value})

@@ -33,18 +33,18 @@ def without_warm_up() -> Cases:
 
 
 @pytest.mark.parametrize("check", [probed, stable, warmup_reported])
-def test_a_procedure_without_a_warm_up_is_told_to_leave_out_the_option(check: Check, tmp_path: Path) -> None:
+def test_a_procedure_without_a_warm_up_gets_the_advice_to_leave_out_the_option(check: Check, tmp_path: Path) -> None:
     """It is a procedure already."""
     outcome = check(without_warm_up().evidence(tmp_path))
     assert outcome.state == FALSE and outcome.remedy.startswith("leave out --warmup 0")
 
 
 @pytest.mark.parametrize("check", [probed, stable])
-def test_a_plain_run_is_told_to_be_a_procedure(check: Check, tmp_path: Path) -> None:
+def test_a_plain_run_gets_the_advice_to_run_a_procedure(check: Check, tmp_path: Path) -> None:
     assert "fastllmload procedure" in check(plain().evidence(tmp_path)).remedy
 
 
-def test_a_scaled_down_test_is_told_not_to_be(tmp_path: Path) -> None:
+def test_a_scaled_down_test_gets_the_advice_to_run_in_full(tmp_path: Path) -> None:
     """The least that the draft asks for may be less than what was given."""
     cases = ttft(50)
     shorter = remedies(cases, tmp_path / "given")["IETF-5.1.2.1-c"]

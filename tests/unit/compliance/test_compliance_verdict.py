@@ -129,7 +129,7 @@ def test_other_tests_do_not_apply(tmp_path: Path) -> None:
 
 def test_a_statement_that_is_not_covered_is_unchecked(tmp_path: Path) -> None:
     """It is never silently true."""
-    bare = Statement(id="X", level="MUST", basis="keyword", text=".", judged_by=how_met("open", "nobody knows how"))
+    bare = Statement(id="X", level="MUST", basis="keyword", text=".", judged_by=how_met("open", "it is not known how"))
     outcome = outcome_of(plain().evidence(tmp_path), bare, {}, ())
     assert outcome.state == UNCHECKED and not outcome.holds
 
@@ -261,7 +261,7 @@ def test_a_run_of_which_everything_failed(scene: str, tmp_path: Path) -> None:
     assert judged(cases, tmp_path).verdict == NOT
 
 
-def test_a_level_that_was_measured_again_stands_for_its_first_try(tmp_path: Path) -> None:
+def test_a_level_that_was_measured_again_replaces_its_first_trial(tmp_path: Path) -> None:
     """The first try was too short: what the test asks of a level, it asks of the last."""
     cases = SCENES["itl"]()
     first, *others = cases.levels

@@ -27,6 +27,9 @@ def checked(tmp_path: Path, name: str, text: str) -> tuple[int, str]:
         ("a.py", '"""Fine."""\n\n# the spoilt one\n', 'a.py:3: "spoilt"'),
         ("a.py", 'TEXT = "the third look"\n', 'a.py:1: "look"'),
         ("a.md", "Fine.\n\nThe row is no row.\n", 'a.md:3: "is no row"'),
+        ("a.pyx", "cdef int x  # counted anew\n", 'a.pyx:1: "anew"'),
+        ("a.toml", 'cause = "nobody answers"\n', 'a.toml:1: "nobody"'),
+        ("a", "#!/usr/bin/env bash\n# goes on\n", 'a:2: "goes on"'),
     ],
 )
 def test_a_word_is_reported_with_its_place(tmp_path: Path, name: str, text: str, line: str) -> None:
@@ -38,7 +41,8 @@ def test_a_word_is_reported_with_its_place(tmp_path: Path, name: str, text: str,
     ("name", "text"),
     [
         ("a.py", "looks = spoilt = 3\n"),  # names of variables are not prose
-        ("a.py", 'KEY = "looks"  # prose: allow (a key of search.json)\n'),
+        ("a.py", 'KEY = "looks of"  # prose: allow (a key of search.json)\n'),
+        ("a.py", 'KEY = "looks"\n'),
         ("a.md", "There is no run.\n\n```\nspoilt\n```\n\n    spoilt\n\nThe key `looks`.\n"),
     ],
 )

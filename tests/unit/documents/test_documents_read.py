@@ -21,7 +21,7 @@ FREE = ("plan.description.classes", "d_p_ms", "not_estimable", "metadata", "user
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of all values of a document whose first three items of a list stand for all."""
+    """Paths of all values of a document with the first three items of each list."""
     items = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*path, key)

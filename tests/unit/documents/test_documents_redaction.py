@@ -124,7 +124,7 @@ def test_a_series_of_the_server_that_the_user_named_is_withheld() -> None:
 
 
 @pytest.mark.parametrize("reveals", PUBLIC)
-def test_a_name_that_is_no_path_is_kept(reveals: Reveals) -> None:
+def test_a_name_other_than_a_path_is_kept(reveals: Reveals) -> None:
     """A tokenizer of a list, a public model; a curve, which is the load, where the load is declared."""
     document = example(RunDocument, Reveals.NOTHING, frozenset())
     document["config"]["load"] = {"rate": 5.0, "rate_curve": PUBLIC[Reveals.CURVE]}
@@ -147,7 +147,7 @@ def test_a_name_that_is_no_path_is_kept(reveals: Reveals) -> None:
         (Reveals.NOTHING, "", "/open"),
     ],
 )
-def test_paths_are_told_from_names(what: Reveals, path: str, name: str) -> None:
+def test_paths_are_distinguished_from_names(what: Reveals, path: str, name: str) -> None:
     assert is_path(path, what) is (path != "") and not is_path(name, what)
 
 

@@ -34,7 +34,7 @@ def test_only_the_test_of_ttft_starts_cold() -> None:
     cold_start.refuse("ttft", COLD, True)
 
 
-def test_somebody_must_know_how_long_the_model_takes_to_load() -> None:
+def test_the_load_time_of_the_model_must_be_known() -> None:
     """A hook, an operator, our own engine, or the tester's word."""
     with raises_code("hook-missing", "--hook restart=COMMAND", "sut.load_time_s=SECONDS"):
         cold_start.refuse("ttft", COLD, False)
@@ -72,7 +72,7 @@ def test_the_title_says_it() -> None:
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-def test_a_cold_start_has_no_warm_up_and_that_is_no_deviation(runs: FakeRuns, tmp_path: Path, is_cold: bool) -> None:
+def test_a_cold_start_without_warm_up_does_not_deviate(runs: FakeRuns, tmp_path: Path, is_cold: bool) -> None:
     """Left out without that reason, it is one."""
     with made(tmp_path / "p", warm=False, cold=is_cold) as experiment:
         warm_up(experiment, experiment.base)

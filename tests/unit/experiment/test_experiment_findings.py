@@ -85,6 +85,6 @@ def test_the_page_has_table_plot_and_marks() -> None:
 
 
 @pytest.mark.parametrize(("value", "text"), [(float("inf"), "inf"), (float("-inf"), "-inf"), (float("nan"), "nan")])
-def test_what_is_no_finite_number_is_shown(value: float, text: str) -> None:
+def test_numbers_that_are_not_finite_are_shown(value: float, text: str) -> None:
     """A rate of `inf` sends everything at once, and its table is written like any other."""
     assert format_cell(value) == format_cell(value, "Load (%)") == text

@@ -66,7 +66,7 @@ def test_all_missing_hooks_are_named_at_once() -> None:
 
 
 @pytest.mark.parametrize(("simulated", "operator"), [(True, False), (False, True)])
-def test_nobody_is_missing_where_the_engine_or_an_operator_can_do_it(simulated: bool, operator: bool) -> None:
+def test_no_hook_is_missing_where_the_engine_or_an_operator_acts(simulated: bool, operator: bool) -> None:
     refuse_missing(("cache-off",), {}, simulated, operator)
 
 

@@ -69,7 +69,7 @@ def test_as_many_requests_as_the_rarest_prefix_needs() -> None:
     assert 1 - (1 - code.rarest) ** code.requests > 0.99998
 
 
-def test_nobody_knows_what_a_file_or_a_conversation_shares() -> None:
+def test_what_a_file_or_a_conversation_shares_is_unknown() -> None:
     assert filling(settings_of(name="custom", dataset_path="x.jsonl")) is None
     assert filling(settings_of(prefix_len=50, turns="3")) is None
     assert filling(settings_of()) is None

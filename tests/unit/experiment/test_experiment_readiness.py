@@ -46,7 +46,7 @@ def server(*statuses: int) -> Iterator[tuple[RunSettings, str]]:
 
 
 @pytest.mark.parametrize("status", [200, 401, 404, 500])
-def test_whoever_speaks_http_answers(status: int) -> None:
+def test_any_http_response_is_an_answer(status: int) -> None:
     with server(status) as (settings, url):
         assert unreachable_reason(settings, (url,), None, NOT_YET) is None
 
@@ -75,6 +75,6 @@ def test_the_wait_ends_when_the_model_is_loaded() -> None:
         assert await_answer(lambda: unreachable_reason(settings, (url,), None, NOT_YET), print) >= 0.5
 
 
-def test_a_wait_in_vain_says_why() -> None:
+def test_a_wait_without_result_says_why() -> None:
     with raises_code("target-not-ready", "within 0 s", "answers 503"):
         await_answer(lambda: "it answers 503", print, most_s=0.0)

@@ -103,7 +103,7 @@ def test_a_late_client_fails_only_what_fails_whatever_it_did_late(tmp_path: Path
         (20.0, False, PASS),  # far within
     ],
 )
-def test_a_lag_counts_where_the_margin_is_no_larger(
+def test_a_lag_counts_unless_the_margin_is_larger(
     tmp_path: Path, margin_ms: float, saturated: bool | None, decision: Decision
 ) -> None:
     """Releases 1.5 ms late, and a limit of P99 TTFT *margin_ms* above what was measured. In time, both sides are decided."""

@@ -1,4 +1,4 @@
-"""Intervals, steadiness and unfinished requests as they stand in run.json, on folders made up for the purpose."""
+"""Intervals, steadiness and unfinished requests as they are in run.json, on folders made up for the purpose."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_steady_run_is_called_steady(document: dict[str, Any]) -> None:
     found = document["steadiness"]["transient"]["ttft"]
     assert found["steady"] and found["cut_share"] < 0.2
     assert found["window_cut_seconds"] == pytest.approx(3.0, abs=0.2)
-    assert document["steadiness"]["littles_law"] is None  # nobody counted
+    assert document["steadiness"]["littles_law"] is None  # not counted
 
 
 def answered(requests: list[Request]) -> list[tuple[int, Request]]:
@@ -91,7 +91,7 @@ def answered(requests: list[Request]) -> list[tuple[int, Request]]:
 
 
 def test_answers_that_take_twice_as_long_in_the_end_are_not_steady(tmp_path: Path) -> None:
-    """The first token as before, every gap behind it longer and longer: ITL and End-to-End move, TTFT does not."""
+    """The first token as before, every gap after it longer and longer: ITL and End-to-End move, TTFT does not."""
     requests = draw_requests(5, Shape(requests=1500, failures=0.0))
     for k, request in answered(requests):
         first = request.fields["t_first"]
@@ -130,7 +130,7 @@ def test_slow_first_requests_are_the_transient(tmp_path: Path) -> None:
 
 
 def test_requests_cut_off_are_not_forgotten(tmp_path: Path) -> None:
-    """Every tenth request times out after 60 s without a token: P95 of what ended looks fine, but is at least 60 s."""
+    """Every tenth request times out after 60 s without a token: P95 of what ended seems fine, but is at least 60 s."""
     requests = draw_requests(5, Shape(requests=600, failures=0.0))
     for request in requests[::10]:
         fields = request.fields
@@ -154,7 +154,7 @@ def test_requests_cut_off_are_not_forgotten(tmp_path: Path) -> None:
 
 
 def cut_run(n: int, each_s: float, watched_s: float) -> list[Request]:
-    """One server that takes *each_s* a request and 100 requests/s offered: whoever is not done *watched_s* after the
+    """One server that takes *each_s* a request and 100 requests/s offered: a request that is not done *watched_s* after the
     first arrival is cancelled.
     """
     requests = [each for each in draw_requests(6, Shape(requests=2 * n, failures=0.0)) if "t_first" in each.fields][:n]

@@ -109,11 +109,9 @@ def test_an_option_that_cannot_be_had_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "more", "carrying"), [(EVENT_EMPTY, 9, 2), (EVENT_NAMES.index("role"), 1, 1), (EVENT_EMPTY, 0, 0)]
 )
-def test_chunks_without_text_of_which_nobody_speaks_bound_the_mean_gap(
-    tmp_path: Path, kind: int, more: int, carrying: int
-) -> None:
+def test_unreported_chunks_without_text_bound_the_mean_gap(tmp_path: Path, kind: int, more: int, carrying: int) -> None:
     """Two of four gaps may hide one more token each, as far as the answer has *more* tokens than chunks with text; what
-    comes before the first token and after the last is no gap.
+    comes before the first token and after the last is not a gap.
     """
     run = folder(tmp_path / "run", SHAPES["usage"], 1)
     several = (run.rows["content_events"] > 3) & (run.rows["reasoning_events"] == 0)

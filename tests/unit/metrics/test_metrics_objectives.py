@@ -94,7 +94,7 @@ def test_goodput_counts_what_was_delivered_in_time() -> None:
     assert found["request_goodput"] == pytest.approx(2 / 0.4) and found["token_goodput"] == pytest.approx(6 / 0.4)
 
 
-def test_smooth_goodput_of_each_preset_stands_beside() -> None:
+def test_smooth_goodput_of_each_preset_is_reported() -> None:
     """sg-default: idle 50, 160, 250, 500 - 150, 900 - 50 ms. sg-fig6: 0, 0, 1, 0 as 500 is before 600, 900 - 200."""
     smooth = slo(STREAMS, [("ttft", 200.0)])["smooth_goodput"]
     expected = 11 - 5 * (0.05 + 0.16 + 0.25 + 0.35 + 0.85), 11 - 10 * (0.001 + 0.7)
@@ -163,7 +163,7 @@ def test_a_request_that_failed_at_the_connection_waits_from_its_dispatch() -> No
         ("chat/ttft", [], ("class-unknown", "'chat'", "no classes")),
     ],
 )
-def test_an_objective_for_nobody_is_refused_and_not_met_by_all(
+def test_an_objective_of_an_empty_class_is_refused_and_not_met_by_all(
     asked: str, names: list[str], said: tuple[str, ...]
 ) -> None:
     refuse_unknown([("ttft", 5), ("0/ttft", 5), *((f"{name}/e2el", 5) for name in names)], names, [0, 1])

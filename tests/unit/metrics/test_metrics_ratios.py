@@ -74,7 +74,7 @@ def test_power_is_a_time_average() -> None:
 
 
 @pytest.mark.parametrize("window", [(5, 5), (100, 200), (9, 5)])
-def test_no_sample_in_the_span_is_no_power(window: tuple[int, int]) -> None:
+def test_a_span_without_sample_has_no_power(window: tuple[int, int]) -> None:
     assert power_efficiency.power_w(np.array([1, 5, 300]), np.array([3.0, np.nan, 3.0]), *window) is None
 
 

@@ -1,4 +1,4 @@
-"""Answers with reasoning: figures to the first token of any kind beside those of the answer, tokens, rate; and answers that
+"""Answers with reasoning: figures to the first token of any kind next to those of the answer, tokens, rate; and answers that
 are nothing but reasoning, which are ok without an answer token.
 """
 
@@ -86,7 +86,7 @@ def test_where_the_number_of_reasoning_tokens_comes_from(change: dict[str, Any],
     assert (rate["n"], rate["n_null"]) == ((0, 1) if source == "unknown" else (1, 0))
 
 
-def test_reasoning_that_goes_on_after_the_answer_began_has_no_rate() -> None:
+def test_reasoning_after_the_answer_began_has_no_rate() -> None:
     again = THINKS | {"chunks": [*THINKS["chunks"], [230, 1, "reason"]], "t_end": 240}
     assert measure(run_of([again]))["metrics"]["reasoning_tok_s"]["n_null"] == 1
 
@@ -156,7 +156,7 @@ def test_an_objective_on_all_tokens_judges_what_there_is(name: str, limit: float
     assert slo_ok(run, run.rows["status"] == layout.OK, {name: limit}).tolist() == met
 
 
-def test_whoever_has_no_value_is_named_first_among_those_who_missed() -> None:
+def test_requests_without_a_value_are_named_first_among_misses() -> None:
     late = streamed([900.0, 910.0])
     config = {"output": {"goodput": [["ttft", 200]]}}
     entry = measure(run_of([late, ALONE, THINKS], {"config": config, "run_id": "r"}))["slo"]["objectives"][0]

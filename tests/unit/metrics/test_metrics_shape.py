@@ -43,7 +43,7 @@ def test_a_rare_second_regime_is_below_a_tenth_of_the_peak() -> None:
     assert found is not None and len(found.peaks_ms) == 1
 
 
-def test_gaps_inside_one_read_are_no_regime() -> None:
+def test_gaps_inside_one_read_are_not_a_regime() -> None:
     gaps = in_ns(np.concatenate([np.zeros(500), np.full(100, 0.05), np.linspace(19, 21, 400)]))
     found = shape.modality(gaps)
     assert found is not None and found.n == 400 and len(found.peaks_ms) == 1
@@ -53,7 +53,7 @@ def test_gaps_inside_one_read_are_no_regime() -> None:
 
 
 def test_the_density_from_cells_is_that_of_every_gap() -> None:
-    """The histogram stands for the sample: against a plain sum of kernels."""
+    """The histogram represents the sample: against a plain sum of kernels."""
     rng = np.random.default_rng(4)
     gaps = in_ns(rng.gamma(3, 8, 500) + 0.2)
     logs = np.log(gaps)
@@ -78,7 +78,7 @@ def test_silverman_of_every_gap() -> None:
     ("density", "found"),
     [
         ([0, 10, 5, 9, 0], [1, 3]),  # valley 5 < 0.8 * 9
-        ([0, 10, 8, 9, 0], [1]),  # valley 8 is no valley
+        ([0, 10, 8, 9, 0], [1]),  # valley 8 is not a valley
         ([0, 9, 8, 10, 0], [3]),
         ([0, 10, 0, 0.9, 0], [1]),  # below a tenth
         ([5, 5, 5], [0]),

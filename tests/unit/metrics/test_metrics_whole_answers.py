@@ -1,4 +1,4 @@
-"""Answers that came whole beside streams: in TTFT and E2E, in nothing that is made of gaps, and said so everywhere."""
+"""Answers that came whole, with streams: in TTFT and E2E, in nothing that is made of gaps, and said so everywhere."""
 
 from __future__ import annotations
 

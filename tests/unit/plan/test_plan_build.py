@@ -77,7 +77,7 @@ def test_golden_digest(tmp_path):
 
 
 def test_nothing_else_changes_the_digest(tmp_path):
-    """Workers, target, headers, output and display are no part of a plan."""
+    """Workers, target, headers, output and display are not part of a plan."""
     other = asked(
         client__workers=7,
         client__timestamps="user",

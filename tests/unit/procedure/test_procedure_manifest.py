@@ -71,7 +71,7 @@ def test_parameters_hooks_and_declarations_are_missed_at_once() -> None:
     assert "--hook guardrail-full" in str(refused.value) and "--declare sut.boundary" in str(refused.value)
 
 
-def test_nobody_answers_for_a_test_that_cannot_begin() -> None:
+def test_a_test_that_cannot_begin_does_not_ask_the_operator() -> None:
     questions, ask = answering("model_engine")
     with pytest.raises(InputError, match="--slo-ttft-p99"):
         completed(CAPACITY, CAPACITY.parameters(), ask=ask)
@@ -120,7 +120,7 @@ def test_strict_may_be_added_when_it_is_started_again(tmp_path: Path) -> None:
         told_journal(gpus=4)
 
 
-def test_a_new_credential_is_no_other_parameter(tmp_path: Path) -> None:
+def test_a_new_credential_does_not_change_the_parameters(tmp_path: Path) -> None:
     """Neither for the procedure nor for its finished levels; any other field of the bodies is one."""
 
     def asked(key: str, top_k: int = 5) -> RunSettings:

@@ -92,7 +92,7 @@ def test_figures_over_the_runs(runs: FakeRuns, tmp_path: Path) -> None:
     assert (tmp_path / "p" / "runs.html").exists() and "110 +/- 25" in (tmp_path / "p" / "runs.md").read_text()
 
 
-def test_a_stopped_repetition_goes_on_and_more_runs_can_be_added(runs: FakeRuns, tmp_path: Path) -> None:
+def test_a_stopped_repetition_continues_and_more_runs_can_be_added(runs: FakeRuns, tmp_path: Path) -> None:
     conducted(tmp_path / "p", 1)
     measured, runs.code, runs.answer = runs.answer, 4, lambda settings: {"status": "interrupted"}
     with pytest.raises(Interrupted):

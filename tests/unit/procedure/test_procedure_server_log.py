@@ -72,7 +72,7 @@ def test_a_rotated_log_counts_from_its_start(runs: FakeRuns, tmp_path: Path) -> 
     assert judged(tmp_path / "p", 4, log)[1] == 2
 
 
-def test_a_start_that_was_cut_off_before_the_second_look_takes_it_later(
+def test_a_start_interrupted_before_the_second_reading_takes_it_later(
     runs: FakeRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The level is finished, but the log was not read after it: no request was sent since, so it is read now."""

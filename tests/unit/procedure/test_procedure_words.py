@@ -62,7 +62,7 @@ def test_a_hit_rate_that_is_not_stated_has_its_reason(tmp_path: Path) -> None:
     assert list(prefix_cache.hit_notes(levels)) == ["cache hit rate, warm: null: another unit"]
 
 
-def test_levels_that_the_client_spoilt_are_one_sentence(tmp_path: Path) -> None:
+def test_client_limited_levels_are_one_sentence(tmp_path: Path) -> None:
     """By their numbers; a single one by its name as well."""
     levels = [Level(number, f"{number} slots", RunSettings(), tmp_path, RunDocument()) for number in (2, 5)]
     assert "level 2 (2 slots): " in client_limited_text(levels[:1])

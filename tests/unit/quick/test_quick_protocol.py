@@ -56,7 +56,7 @@ def test_several_engines_have_a_run_and_a_folder_each() -> None:
         ({"details": None}, {}, []),
     ],
 )
-def test_the_card_of_the_model_answers_what_nobody_declared(card, declared, found) -> None:
+def test_the_card_of_the_model_answers_what_was_not_declared(card, declared, found) -> None:
     assert [value for _, value in from_card(card, declared)] == found
 
 

@@ -161,7 +161,7 @@ def consistent(found: Searched) -> bool:
 
 
 @given(cut=st.integers(0, 12))
-def test_a_killed_search_goes_on_where_it_was(cut: int) -> None:
+def test_a_killed_search_continues_where_it_was(cut: int) -> None:
     """Killed after any number of levels and started again: no finished level is asked again, the answer is the same."""
     finished: dict[tuple[float, int], Answer] = {}
     measured: list[tuple[float, int]] = []

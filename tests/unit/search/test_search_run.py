@@ -138,7 +138,7 @@ def test_a_search_is_shown_again_in_its_forms(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.parametrize("kill_at", [0, 1, 3, 6])
-def test_a_killed_search_goes_on_and_finds_the_same(
+def test_a_killed_search_continues_and_finds_the_same(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     uninterrupted: tuple[Path, dict[str, Any], list[str]],

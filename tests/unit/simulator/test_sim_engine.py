@@ -43,7 +43,7 @@ def test_the_prefix_cache_can_be_off(simulator: Callable[..., SimulatorProcess])
         assert usage["prompt_tokens_details"]["cached_tokens"] == 0
 
 
-def test_a_chat_that_goes_on_finds_its_earlier_turns(simulator: Callable[..., SimulatorProcess]) -> None:
+def test_a_continued_chat_finds_its_earlier_turns(simulator: Callable[..., SimulatorProcess]) -> None:
     port = simulator(overrides=(("step_ms", "1"),)).port
     first = [{"role": "user", "content": "one two three four " * 40}]
     longer = [*first, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "and then"}]

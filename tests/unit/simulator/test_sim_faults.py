@@ -78,7 +78,7 @@ def test_pauses(simulator: Callable[..., SimulatorProcess], tmp_path: Path, name
     assert gap >= 100_000_000  # between two reads, not before the first; a reader may see its beginning late
 
 
-def test_events_behind_a_pause_are_marked_as_queued(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
+def test_events_after_a_pause_are_marked_as_queued(simulator: Callable[..., SimulatorProcess], tmp_path: Path) -> None:
     path = str(tmp_path / "t.truth")
     process = simulator(ttft_ms=0.0, itl_ms=1.0, truth=path)
     ask(process.port, fault("stall:400"))
@@ -113,7 +113,7 @@ def test_error_event(quick: int) -> None:
 
 @pytest.mark.parametrize(("name", "made"), [("abort", 4), ("abort:1", 1), ("abort:0", 0)])
 def test_abort(quick: int, name: str, made: int) -> None:
-    """The engine gives up and says so; framing, usage and [DONE] are whole, and the connection goes on."""
+    """The engine gives up and says so; framing, usage and [DONE] are whole, and the connection is kept."""
     with Client(quick) as client:
         reply = client.ask(fault(name))
         assert (reply.status, reply.events[-1]) == (200, "[DONE]")
@@ -385,7 +385,7 @@ def test_multi_token(quick: int) -> None:
 
 
 def test_empty_text(quick: int) -> None:
-    """Each third token comes without its word, which the next event has; behind the last one it never comes."""
+    """Each third token comes without its word, which the next event has; after the last one it never comes."""
     reply = ask(quick, fault("empty_text:3", stream_options=COUNTED, max_tokens=6))
     texts = [one["choices"][0]["delta"].get("content", "") for one in reply.chunks[1:-2]]
     assert [len(text.split()) for text in texts] == [1, 1, 0, 2, 1, 0]

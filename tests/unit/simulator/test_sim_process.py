@@ -48,7 +48,7 @@ def test_signals_end_it_with_exit_code_0(number: int) -> None:
 
 
 def test_the_socket_of_a_killed_simulator_is_taken_over(tmp_path: Path) -> None:
-    """One that is served, and a file that is no socket, are not."""
+    """One that is served, and a file that is not a socket, are not."""
     path = tmp_path / "engine.sock"
     first = SimulatorProcess(SimulatorOptions(null=True, unix_socket=str(path))).start()
     with pytest.raises(InputError, match="Address already in.*listen-failed"):

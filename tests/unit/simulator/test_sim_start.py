@@ -1,4 +1,4 @@
-"""An engine that does not come up: one sentence where the host or somebody on it is the reason, no bug of ours."""
+"""An engine that does not come up: one sentence where the host or another process is the reason, and not a bug."""
 
 import signal
 from pathlib import Path

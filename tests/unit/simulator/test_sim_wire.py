@@ -215,7 +215,7 @@ def test_a_large_document_arrives_whole(quick: int) -> None:
     ],
 )
 def test_requests_that_ask_for_something_impossible(quick: int, data: bytes, status: int, word: str) -> None:
-    """A JSON error as vLLM sends it, and the connection goes on."""
+    """A JSON error as vLLM sends it, and the connection is kept."""
     with Client(quick) as client:
         reply = client.ask(data)
         error = json.loads(reply.body)["error"]

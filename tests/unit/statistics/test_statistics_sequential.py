@@ -68,7 +68,7 @@ def test_clustered_requests_are_worth_fewer() -> None:
     assert 100 < share.effective < 600
 
 
-def test_no_bad_request_is_no_proof_when_there_are_few() -> None:
+def test_few_good_requests_prove_nothing() -> None:
     """100 good requests do not prove P99; 5,000 do, and a tenth of bad ones disproves it."""
     rng = np.random.default_rng(3)
     assert decide_share(share_interval([independent(rng, 100, 0.0)], ALPHA), 0.01) is Decision.UNDECIDED

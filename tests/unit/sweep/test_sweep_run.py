@@ -89,7 +89,7 @@ def streams(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("order", [GRID, INTERLEAVED, SHUFFLED, ROUNDS])
 @pytest.mark.parametrize("kill_at", [0, 2, 5])
-def test_a_killed_sweep_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, order: str, kill_at: int) -> None:
+def test_a_killed_sweep_continues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, order: str, kill_at: int) -> None:
     """In any order: no finished run again, and the same table in the end."""
     how: dict[str, Any] = {"runs": 2, "order": order}
     whole = SlotTarget(SlotServer(8, 0.2))
@@ -170,7 +170,7 @@ def test_a_sweep_of_nothing_that_can_be_measured_fails_for_the_first_reason(
     assert json.loads((tmp_path / "s/sweep.json").read_text())["status"] == "failed"
 
 
-def test_a_run_of_other_settings_is_no_refusal_of_its_cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_of_other_settings_does_not_refuse_its_cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     target = SlotTarget(SlotServer(8, 0.2))
     assert sweep(monkeypatch, target, cells(), terms(tmp_path / "s")) == 0
     run = next((tmp_path / "s/levels").glob("001*/run.json"))

@@ -51,12 +51,12 @@ def test_spellings_that_the_format_allows(line):
         b"m 0x10",
     ],
 )
-def test_what_is_no_sample_is_not_there(line):
+def test_lines_other_than_samples_are_ignored(line):
     assert read(line + b"\n", "m").values == {}
 
 
 @pytest.mark.parametrize("value", [b"NaN", b"+Inf", b"-Inf", b"1e999"])
-def test_what_is_not_finite_is_no_value_and_is_counted(value):
+def test_values_that_are_not_finite_are_left_out_and_counted(value):
     found = read(b"m " + value + b"\nm 2\n", "m")
     assert [number for _, number in found.values["m"]] == [2.0] and found.unread == 1
 
@@ -66,7 +66,7 @@ def test_type_lines_of_wanted_names_are_kept():
     assert found.kinds == {"m": "counter", "n": "gauge"}
 
 
-def test_a_web_page_or_json_is_no_metrics_page():
+def test_a_web_page_or_json_is_not_a_metrics_page():
     assert looks_like_metrics(VLLM) and looks_like_metrics(b"up 1")
     for page in (b"", b"<html>\n<p>a 1</p>\n", b'{"a": 1}', b"# HELP a b\n", b"hello world\n"):
         assert not looks_like_metrics(page)

@@ -33,7 +33,7 @@ def test_rows_come_back_as_series(tmp_path):
     log = new_log(tmp_path)
     log.add(0, 100, 200, [Reading(RUNNING, 3.0), Reading(TOKENS, 10.0)])
     log.add(0, 300, 500, [Reading(RUNNING, 4.0), Reading(TOKENS, 30.0)])
-    found = telemetry.load(tmp_path)  # while the run goes on
+    found = telemetry.load(tmp_path)  # during the run
     assert not found.ended
     running = found.first("running")
     assert running.t_before.tolist() == [100, 300] and running.t_after.tolist() == [200, 500]
@@ -57,7 +57,7 @@ def test_a_failed_read_is_a_gap_and_never_zero(tmp_path):
     log.add(0, 1, 2, [Reading(RUNNING, 3.0), Reading(TOKENS, 1.0)])
     log.add(1, 1, 2, [Reading(RUNNING, 8.0)])
     log.fail(0, 3, 4, "HTTP status 500", [Reading(TOKENS, 2.0)])
-    log.add(0, 5, 6, [Reading(RUNNING, 5.0)])  # a name that is left out has no row, and is no failure
+    log.add(0, 5, 6, [Reading(RUNNING, 5.0)])  # a name that is left out has no row, which is not a failure
     log.close(whole=True)
     found = telemetry.load(tmp_path)
     mine, other = found.named("running")
@@ -221,7 +221,7 @@ def test_every_source_is_asked_at_the_start_and_at_the_end(tmp_path):
     assert telemetry.load(tmp_path).first("running").value.tolist() == [1.0, 2.0]
 
 
-def test_failures_are_counted_and_the_next_read_goes_on(tmp_path):
+def test_failures_are_counted_and_the_next_read_succeeds(tmp_path):
     log, sensor = new_log(tmp_path), Counting(SensorError("no luck"))
     sampler = Sampler([sensor], log, interval_s=0.005)
     sampler.start()

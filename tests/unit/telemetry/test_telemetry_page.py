@@ -33,7 +33,7 @@ def test_one_connection_serves_many_scrapes():
         assert server.connections == 1
 
 
-def test_a_connection_that_the_server_closed_is_made_anew():
+def test_a_connection_that_the_server_closed_is_made_again():
     def once(connection):
         request(connection)
         connection.sendall(response(b"up 1\n"))
@@ -56,7 +56,7 @@ def test_chunked_and_until_close_bodies_are_whole():
     assert got(until_close).body == b"up 1\n"
 
 
-def test_status_and_headers_are_told():
+def test_status_and_headers_are_reported():
     answer = got(answering(response(b"no", "503 Service Unavailable", "Server: one")))
     assert (answer.status, answer.headers["server"], answer.body) == (503, "one", b"no")
 
@@ -118,7 +118,7 @@ def test_half_and_wrong_answers_have_a_sentence(data, sentence):
     assert sentence in failure(behave)
 
 
-def test_nobody_there_has_a_sentence():
+def test_a_missing_server_has_a_sentence():
     with peer(answering(b"")) as server:
         spec = server.spec
     with pytest.raises(SensorError, match="connection refused"):

@@ -34,7 +34,7 @@ def write_zone(root, directory, name, energy, highest=262_143_328_850):
 
 @pytest.fixture
 def ticking(monkeypatch):
-    """A clock that moves one second at each look."""
+    """A clock that moves one second at each reading."""
     now = [0]
 
     def tick():
@@ -54,10 +54,10 @@ def test_rapl_adds_packages_and_memory_but_not_their_parts(tmp_path, ticking):
     }
     paths = {directory: write_zone(tmp_path, directory, name, 1000) for directory, (name, _) in energies.items()}
     sensor = open_rapl(tmp_path)
-    assert sensor.read() == []  # one look at a counter is no power
+    assert sensor.read() == []  # one reading of a counter gives no power
     for path in paths.values():
         path.write_text(str(1000))
-    # Every zone looks at the clock once per read: five seconds lie between two looks of the same zone.
+    # Every zone reads the clock once per read: five seconds lie between two reads of the same zone.
     for directory, (_, used) in energies.items():
         paths[directory].write_text(str(1000 + 5 * used))
     found = by_name(sensor.read())
@@ -67,7 +67,7 @@ def test_rapl_adds_packages_and_memory_but_not_their_parts(tmp_path, ticking):
     })  # fmt: skip
 
 
-def test_a_counter_that_wraps_around_goes_on(tmp_path, ticking):
+def test_a_counter_that_wraps_around_continues(tmp_path, ticking):
     path = tmp_path / "energy_uj"
     path.write_text("999000")
     zone = Zone("package-0", path, highest_uj=999_999)
@@ -231,7 +231,7 @@ def test_a_missing_package_says_how_to_get_it():
     assert "extra `gpu`" in open_nvml(module="no_such_module_of_nvml").why
 
 
-def test_idle_and_fixed_clocks_are_no_throttling():
+def test_idle_and_fixed_clocks_are_not_throttling():
     assert throttle_words(0x1 | 0x2 | 0x10 | 0x100) == []
     assert throttle_words(0x4 | 0x40) == ["power cap", "heat (hardware)"]
 
@@ -309,7 +309,7 @@ def test_a_command_that_keeps_printing_is_left_to_run(shell, tmp_path):
     before = time.monotonic_ns()
     (first,) = sensor.read()
     assert first.value == 5.0 and before < first.t_ns < time.monotonic_ns()
-    assert sensor.read() == []  # nothing new is no failure
+    assert sensor.read() == []  # nothing new is not a failure
     (tmp_path / "next").write_text("6\n")
     while not (found := sensor.read()):
         time.sleep(0.005)
@@ -317,7 +317,7 @@ def test_a_command_that_keeps_printing_is_left_to_run(shell, tmp_path):
     assert count.read_text() == "x\n"
 
 
-def test_garbage_is_told_and_the_good_lines_are_kept(shell):
+def test_garbage_is_reported_and_the_good_lines_are_kept(shell):
     sensor = shell("echo 5; echo no; echo 6")
     with pytest.raises(SensorError, match="of watts") as raised:
         sensor.read()

@@ -142,7 +142,7 @@ def test_label_sets_are_bounded_and_their_texts_redacted():
         (response(b"<html>hello</html>"), "of the wanted"),
     ],
 )
-def test_pages_that_are_no_use_have_a_sentence(answer, sentence):
+def test_unusable_pages_have_a_sentence(answer, sentence):
     with pytest.raises(SensorError) as raised:
         scraped(answer)
     assert sentence in str(raised.value) and "sk-1" not in str(raised.value)

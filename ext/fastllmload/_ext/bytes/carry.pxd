@@ -8,7 +8,7 @@ cdef enum:
     CARRY_FIRST = 256           # bytes of the first allocation
     CARRY_KEEP = 65536          # buffers above this are given back between streams
 
-# Bytes of all such buffers of the process: whoever holds many of them bounds their sum.
+# Bytes of all such buffers of the process: an owner of many of them bounds their sum.
 cdef int64_t carry_total() noexcept nogil
 cdef void carry_count(int64_t grown_by) noexcept nogil
 

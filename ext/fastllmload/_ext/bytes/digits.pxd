@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 cdef inline uint8_t* put_number(uint8_t* out, int64_t value) noexcept nogil:
-    # Decimal digits of a value that is not negative: 19 at most. Returns the place behind them.
+    # Decimal digits of a value that is not negative: 19 at most. Returns the place after them.
     cdef uint8_t[20] digits
     cdef int n = 0
     while True:

@@ -40,7 +40,7 @@ cdef struct Body:               # what stands between the quotes of a string, st
     size_t size
     uint8_t escaped             # has a backslash
 
-cdef bint json_string(Cursor* c, Body* body) noexcept nogil     # the cursor stands behind the opening quote
+cdef bint json_string(Cursor* c, Body* body) noexcept nogil     # the cursor is after the opening quote
 cdef bint json_number(Cursor* c) noexcept nogil                 # the cursor stands at its first byte
 cdef bint json_skip(Cursor* c, int depth) noexcept nogil        # any value, blanks before it included
 cdef bint json_count(Cursor* c, int32_t* value) noexcept nogil  # an integer from 0 to 999,999,999
@@ -52,7 +52,7 @@ cdef inline void json_blanks(Cursor* c) noexcept nogil:
         c.at += 1
 
 cdef inline int json_peek(Cursor* c) noexcept nogil:
-    # The next byte that is no blank, or -1; the cursor stands at it.
+    # The next byte that is not a blank, or -1; the cursor is at it.
     json_blanks(c)
     return c.at[0] if c.at < c.end else -1
 

@@ -31,7 +31,7 @@ cdef bint json_string(Cursor* c, Body* body) noexcept nogil:
 
 
 cdef inline bint escape(Cursor* c) noexcept nogil:
-    # A backslash and what belongs to it. Surrogates stand in pairs; one alone is unusual.
+    # A backslash and what belongs to it. Surrogates come in pairs; one alone is unusual.
     cdef unsigned char byte
     cdef int32_t unit
     c.at += 1
@@ -187,7 +187,7 @@ cdef bint container(Cursor* c, bint keyed, int depth) noexcept nogil:
 
 cdef bint blank_text(const unsigned char* at, size_t size) noexcept nogil:
     # True when the body, as json_string gave it, is a row of whitespace characters and nothing else. The
-    # first character that is none decides, so ordinary text costs one look.
+    # first character that is none decides, so ordinary text costs one comparison.
     cdef Cursor c
     over(&c, at, size)
     while c.at < c.end:

@@ -1,13 +1,13 @@
 """Tool calls of one reply.
 
 A streamed call comes in fragments: the first has its id and name, all of them pieces of its arguments, and `index` says
-whose they are. Rules for what servers do beside that: a fragment without an index goes on with the latest call unless it has
+whose they are. Rules for what servers also do: a fragment without an index continues the latest call unless it has
 an id of its own or a name; another id under the same index is another call; an id or a name that is said again is not added
 twice; every call of a whole message, and each of Ollama's, is one of its own. What was streamed is the inside of JSON
 strings, so pieces are joined as they came. Arguments that are an object go back as one to Ollama, and as its text to others,
 whose requests know only texts.
 
-What the C walk below cannot read (an escape in a name, half a surrogate pair) is read by msgspec, written anew and walked
+What the C walk below cannot read (an escape in a name, half a surrogate pair) is read by msgspec, written again and walked
 again. Only events that say something of calls come here, and only of replies that another turn repeats.
 """
 
@@ -115,7 +115,7 @@ cdef int note(Calls* calls, Fragment* f, bint alone) except -1:
 
 
 cdef bint text_member(Cursor* object, const char* name, size_t size, Body* body) noexcept nogil:
-    """Its inside; size 0 where it is no text."""
+    """Its inside; size 0 where it is not a text."""
     cdef Cursor value
     memset(body, 0, sizeof(Body))
     if not json_member(object, name, size, &value):

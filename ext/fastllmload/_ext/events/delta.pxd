@@ -27,8 +27,8 @@ cdef enum EventKind:            # primary meaning of an event; the same numbers 
     EVENT_FINISH = 8            # finish_reason without text
     EVENT_ERROR = 9             # an error object
     EVENT_DONE = 10             # [DONE]; Ollama: done is true without a reason
-    EVENT_BAD = 11              # not JSON, or JSON of a shape that is no event
-    EVENT_EMPTY = 12            # a choice without text: it may stand for a token whose text is still to come
+    EVENT_BAD = 11              # not JSON, or JSON that does not have the shape of an event
+    EVENT_EMPTY = 12            # a choice without text: it may be a token whose text is still to come
     EVENT_KINDS                 # how many: always the last
 
 cdef enum Decoder:              # which path decided; counted in the certificate

@@ -2,7 +2,7 @@
 
 Three ways to the same answer; `Meaning.decoder` says which one was taken.
 
-1. *template*: the event equals the stream's previous one in every byte before and behind its text, but for the
+1. *template*: the event equals the stream's previous one in every byte before and after its text, but for the
    digits of completion_tokens and total_tokens. Then its structure is the same, hence valid.
 2. *scan*: one strict pass in C (facts.pyx). It gives up on what is unusual.
 3. *msgspec*: a tree, walked in Python (tree.pyx). It decides all the rest, and everything under
@@ -35,15 +35,15 @@ Ollama's events (docs/api.md of Ollama) have the same kinds. What carries the te
 `eval_count`, `prompt_eval_count` and `prompt_eval_cached_count` are usage. `done` without text and without a
 reason is DONE, and there is no [DONE]. No template: each event has a time of its own in front of its text.
 
-finish_reason and usage are reported beside any kind but ERROR and BAD. null is as good as absent, and of
+finish_reason and usage are reported with any kind but ERROR and BAD. null is as good as absent, and of
 equal keys the last one counts. Of several choices the first whose index is 0 (or absent) counts; if there is
-none, nothing of them does. A token count that is no integer from 0 to 2,147,483,647 is not said. Text that is
+none, nothing of them does. A token count that is not an integer from 0 to 2,147,483,647 is absent. Text that is
 not UTF-8 is read with U+FFFD in place of what is wrong, as server-sent events demand, and so is an unpaired
 surrogate. An integer of more than 4,300 digits, or nesting beyond Python's recursion limit, makes an event
 BAD. The kind of a whole body is never DONE, FINISH, USAGE, ROLE or EMPTY, but OTHER.
 
-How many tokens an event carries is told by cumulative usage (timeline.pyx), or by a list with one item per token:
-`token_ids` of the choice, else its `logprobs`, which Ollama has at the top. What is no list is as good as absent.
+How many tokens an event carries follows from cumulative usage (timeline.pyx), or by a list with one item per token:
+`token_ids` of the choice, else its `logprobs`, which Ollama has at the top. Anything but a list counts as absent.
 """
 
 import msgspec
@@ -129,7 +129,7 @@ cdef bint template_takes_numbers(Template* t, Cursor* c, int32_t* completion_tok
 
 
 cdef bint template_numbers(Template* t, const unsigned char* after, const unsigned char* end, Facts* f) noexcept nogil:
-    # Where the numbers stand behind the text; False where one of them does not.
+    # The places of the numbers, which are after the text; False where one of them is not.
     cdef const unsigned char* first = f.completion_at
     cdef const unsigned char* second = f.total_at
     t.numbers = 0
@@ -147,7 +147,7 @@ cdef bint template_numbers(Template* t, const unsigned char* after, const unsign
 
 
 cdef void template_learn(Template* t, const unsigned char* data, size_t size, Meaning* m, Facts* f) noexcept nogil:
-    # Only of an event that says one text, and usage behind it: another text of the same kind then changes nothing else, and
+    # Only of an event that says one text, and usage after it: another text of the same kind then changes nothing else, and
     # another number is another number.
     cdef size_t prefix = <size_t>(m.text - data)
     cdef size_t suffix = size - prefix - m.text_size

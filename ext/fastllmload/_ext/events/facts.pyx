@@ -187,7 +187,7 @@ cdef bint facts_scan(Facts* f, const unsigned char* data, size_t size) noexcept 
 
 
 cdef bint members(Facts* f, Cursor* c, int level, int depth) noexcept nogil:
-    # The members of an object behind its opening brace, up to and with its closing one.
+    # The members of an object after its opening brace, up to and with its closing one.
     cdef Body key
     cdef uint64_t seen = 0
     cdef int field
@@ -242,7 +242,7 @@ cdef bint value(Facts* f, Cursor* c, int field, int depth) noexcept nogil:
 
 
 cdef bint string(Facts* f, Cursor* c, int field) noexcept nogil:
-    # Behind the opening quote of the value.
+    # After the opening quote of the value.
     cdef Body body
     if not json_string(c, &body):
         return False

@@ -60,7 +60,7 @@ cdef void sse_reset(Sse* s) noexcept nogil                    # next stream; kee
 cdef void sse_free(Sse* s) noexcept nogil
 cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil
 
-# A stream of like events needs no search for line ends: whoever knows an event's data byte for byte reads around the grammar
+# A stream of like events needs no search for line ends: a caller that knows an event's data byte for byte reads around the grammar
 # with these. Between two events, with nothing kept of either:
 cdef inline bint sse_rests(Sse* s) noexcept nogil:
     return s.state == SSE_LINES and s.flags == 0 and s.line_size == 0 and s.name_size == 0

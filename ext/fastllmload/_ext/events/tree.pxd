@@ -8,11 +8,11 @@ from fastllmload._ext.events.facts cimport Facts
 cdef class EventTree:
     cdef object _decoder
     cdef bytes _data            # what is being read, with unpaired surrogates and invalid UTF-8 replaced
-    cdef list _keep             # bytes objects behind the bodies in Facts, until the next call
+    cdef list _keep             # bytes objects that hold the bodies in Facts, until the next call
     # True: *f*, cleared before, holds what the event says. False: it is not JSON, or of a shape that is no
     # event.
     cdef bint read(self, const unsigned char* data, size_t size, Facts* f) except? False
-    # The event written anew: no name has an escape, no name comes twice, every string is valid. It must be JSON.
+    # The event written again: no name has an escape, no name comes twice, every string is valid. It must be JSON.
     cdef bytes anew(self, const unsigned char* data, size_t size)
     cdef int _event(self, dict event, Facts* f) except -1
     cdef int _ollama(self, dict event, Facts* f) except -1

@@ -30,7 +30,7 @@ cdef frozenset OLLAMA_GENERATE = OLLAMA_BOTH | {"response", "thinking"}
 
 
 class _NoEvent(ValueError):
-    """Valid JSON of a shape that is no event. It never leaves this module."""
+    """Valid JSON that does not have the shape of an event. It never leaves this module."""
 
 
 cdef class EventTree:
@@ -190,7 +190,7 @@ cdef object need(type kind, value):
 
 
 cdef object index_of(value):
-    """A choice's index; _NoEvent when it is no integer from 0 on."""
+    """A choice's index; _NoEvent unless it is an integer from 0."""
     if value is None:
         return 0
     if type(value) is not int or value < 0:
@@ -227,5 +227,5 @@ cdef int32_t tokens(counts, str name) except? -2:
 
 
 cdef int64_t duration(value) except -1:
-    """Nanoseconds; 0 when *value* is no integer from 0 on, or none that can be meant."""
+    """Nanoseconds; 0 unless *value* is an integer from 0 that can be meant."""
     return value if type(value) is int and 0 <= value <= DURATION_HIGHEST else 0

@@ -1,4 +1,4 @@
-# The lines between chunks: pure functions from state and byte to the next state. Strict as llhttp, but for blanks behind a
+# The lines between chunks: pure functions from state and byte to the next state. Strict as llhttp, but for blanks after a
 # size and around the ";" and "=" of extensions, which a client has to bear (BWS, RFC 9112 7.1.1).
 #
 #   SIZE_FIRST -> SIZE -> (SIZE_BLANK) -> (EXT...) -> SIZE_LF -> DATA -> DATA_CR -> DATA_LF -> SIZE_FIRST
@@ -11,21 +11,21 @@ from libc.stdint cimport uint8_t, uint64_t
 cdef enum BodyState:
     AT_COMPLETE = 0
     AT_BROKEN = 1
-    AT_DATA = 2             # the states behind it consume framing bytes
+    AT_DATA = 2             # the states after it consume framing bytes
     AT_DATA_CR = 3
     AT_DATA_LF = 4
     AT_SIZE_FIRST = 5
     AT_SIZE = 6
-    AT_SIZE_BLANK = 7       # blanks behind a size
+    AT_SIZE_BLANK = 7       # blanks after a size
     AT_SIZE_LF = 8
     AT_EXT_FIRST = 9        # behind ";" and blanks: no CR may follow
     AT_EXT_NAME = 10
-    AT_EXT_NAME_END = 11    # blanks behind a name
+    AT_EXT_NAME_END = 11    # blanks after a name
     AT_EXT_VALUE_FIRST = 12 # behind "=" and blanks
     AT_EXT_VALUE = 13
     AT_EXT_QUOTED = 14
-    AT_EXT_PAIR = 15        # behind a backslash inside quotes
-    AT_EXT_END = 16         # behind quotes, or blanks behind a value
+    AT_EXT_PAIR = 15        # after a backslash inside quotes
+    AT_EXT_END = 16         # after quotes, or blanks after a value
     AT_TRAILER_FIRST = 17
     AT_TRAILER_NAME = 18
     AT_TRAILER_VALUE = 19

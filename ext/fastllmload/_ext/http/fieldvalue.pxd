@@ -24,7 +24,7 @@ cdef inline bint is_word(Cursor c, const char* word) noexcept nogil:
         word += 1
     return c.at == c.end and word[0] == 0
 
-# The next item of a list, trimmed; what is behind its separator stays in *c*. False at the end of the list.
+# The next item of a list, trimmed; what is after its separator stays in *c*. False at the end of the list.
 cdef inline bint next_item(Cursor* c, Cursor* item, unsigned char separator) noexcept nogil:
     cdef const unsigned char* found
     if c.at >= c.end:

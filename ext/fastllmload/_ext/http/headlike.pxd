@@ -1,4 +1,4 @@
-# Response heads that equal an earlier one in all but values that nobody reads: they need no parser.
+# Response heads that equal an earlier one in all but values that are not read: they need no parser.
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
 cdef enum:

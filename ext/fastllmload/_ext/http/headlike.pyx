@@ -35,7 +35,7 @@ cdef void head_keep(KeptHead* k, const unsigned char* head, size_t size, Said* s
 
 
 cdef bint keep_line(HeadLine* line, const unsigned char* at, size_t size, bint first) noexcept nogil:
-    """The line that begins at *at*; False when it is none that ends with CR LF, or goes on the line before it."""
+    """The line that begins at *at*; False unless it ends with CR LF, and when it continues the line before it."""
     cdef const unsigned char* end = <const unsigned char*>memchr(at, c'\n', size)
     cdef const unsigned char* colon
     if end == NULL or end - at < 2 or (end - 1)[0] != c'\r' or is_blank(at[0]):

@@ -9,7 +9,7 @@ cdef enum UnchunkState:
     CHUNK_END = 2
     TRAILER = 3
 
-cdef uint8_t[256] TOKEN             # 1: may stand in a method or field name (RFC 9110 5.6.2)
+cdef uint8_t[256] TOKEN             # 1: allowed in a method or field name (RFC 9110 5.6.2)
 
 
 def _fill() -> None:

@@ -23,7 +23,7 @@ cdef enum BodyError:
     BODY_BAD_CHUNK_END = 2      # chunk data not followed by CRLF
     BODY_LINE_TOO_LONG = 3      # chunk-size line or trailer line above 16 KiB, or trailers above 64 KiB together
     BODY_BAD_EXTENSION = 4      # chunk extension that breaks its grammar
-    BODY_BAD_TRAILER = 5        # trailer line that is no header field
+    BODY_BAD_TRAILER = 5        # trailer line that is not a header field
 
 cdef struct Body:
     uint64_t left           # payload bytes still expected (length, or current chunk)
@@ -106,7 +106,7 @@ cdef enum ContentKind:
 cdef enum HeadError:
     HEAD_OK = 0
     HEAD_MALFORMED = 1      # httptools refused it
-    HEAD_BAD_LENGTH = 2     # conflicting or unreadable Content-Length, or Content-Length beside Transfer-Encoding
+    HEAD_BAD_LENGTH = 2     # conflicting or unreadable Content-Length, or Content-Length together with Transfer-Encoding
     HEAD_BAD_CODING = 3     # a transfer coding other than chunked
 
 cdef class HeadReader:

@@ -146,7 +146,7 @@ cdef bytes plain_head(const unsigned char* head, size_t size):
         at[i + 7] = c'1'
     while i < size and at[i] != c'\n':
         i += 1
-    for i in range(i + 1, size - 1):                        # not behind the status line: that is no field's line
+    for i in range(i + 1, size - 1):                        # not after the status line: that is not the line of a field
         if at[i] == c'\n' and at[i - 1] == c'\r' and (at[i + 1] == c' ' or at[i + 1] == c'\t'):
             at[i - 1] = at[i] = c' '
     return text
@@ -281,7 +281,7 @@ cdef class HeadReader:
             self.content = content_kind(v)
         elif is_word(n, b"content-length"):
             self._sized = True
-            self.length = checked_number(v)     # httptools refuses what is no number, too large or a second one
+            self.length = checked_number(v)     # httptools refuses what is not a number, too large or a second one
         elif is_word(n, b"transfer-encoding"):
             self._coding = 1 if self._coding == 0 and is_word(v, b"chunked") else -1
         elif is_word(n, b"connection") or is_word(n, b"proxy-connection"):

@@ -11,7 +11,7 @@ cdef enum:
     KEPT_OF = 10
 
 NEVER = INT64_MIN  # what a request without the figure has
-MISS_SHARE = KEPT_OF  # the least deadline may be missed by one in so many
+MISS_SHARE = KEPT_OF  # the least deadline may be missed by one in that many
 
 
 cdef int check_lists(const int64_t[::1] first, Py_ssize_t items, Py_ssize_t per_request) except -1:
@@ -30,7 +30,7 @@ cdef Tally judge(
     const int64_t* t_ns, int64_t n, int64_t before, int64_t d_first, int64_t d_next
 ) noexcept nogil:
     # n tokens, the first due d_first after *before*, each other one d_next after the one before it. What a token comes
-    # early is slack for those behind it; a miss loses all slack. d_next > 0.
+    # early is slack for those after it; a miss loses all slack. d_next > 0.
     cdef Tally tally
     cdef int64_t i, late, slack = 0, due = d_first
     tally.met = tally.missed = 0

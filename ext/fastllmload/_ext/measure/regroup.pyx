@@ -62,7 +62,7 @@ def place_events(
 def order_rows(uint8_t[::1] events, const int64_t[::1] first) -> int:
     """Sort the events of each row by time, equal times in the order they have; returns how many had to move.
 
-    Row r has the events first[r] to first[r + 1] - 1. They are nearly in order, so insertion is one look per event.
+    Row r has the events first[r] to first[r + 1] - 1. They are nearly in order, so insertion is one comparison per event.
     """
     cdef Py_ssize_t r
     cdef int64_t i, k, n = events.shape[0] // <Py_ssize_t>sizeof(EventRow), moved = 0

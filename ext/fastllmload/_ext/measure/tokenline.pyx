@@ -27,7 +27,7 @@ cdef int check_lists(const int64_t[::1] first, Py_ssize_t items) except -1:
 
 
 cdef inline bint is_timed(const EventRow* event, bint* begun) noexcept nogil:
-    # On the content timeline (spec/metrics 3.2): whitespace counts only behind the first content of its request.
+    # On the content timeline (spec/metrics 3.2): whitespace counts only after the first content of its request.
     if event.kind == EVENT_CONTENT or event.kind == EVENT_TOOL or event.kind == EVENT_REFUSAL:
         begun[0] = True
         return True
@@ -162,7 +162,7 @@ def take_gap_brackets(
 def count_empty(
     const uint8_t[::1] events, const int64_t[::1] first_event, const uint8_t[::1] chosen, int64_t[::1] unsaid
 ) -> int:
-    """Events without text between timed events of the chosen rows: write those of each of which nobody said whether they carry
+    """Events without text between timed events of the chosen rows: write those of each for which it is not known whether they carry
     a token, and return how many carry some.
     """
     cdef Py_ssize_t row, k = 0
@@ -228,7 +228,7 @@ def spread(const int64_t[::1] t_ns, const uint32_t[::1] sizes, int64_t[::1] into
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def take_gaps(const int64_t[::1] t_ns, const int64_t[::1] first, const uint8_t[::1] kept, int64_t[::1] into) -> None:
-    """Write the ns between consecutive items of each request that is *kept*; *into* has exactly so many items."""
+    """Write the ns between consecutive items of each request that is *kept*; *into* has exactly that many items."""
     cdef Py_ssize_t k, n = first.shape[0] - 1
     cdef int64_t i, at = 0, room = into.shape[0]
     check_lists(first, t_ns.shape[0])

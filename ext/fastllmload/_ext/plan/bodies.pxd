@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 cdef class Bodies:
-    # Of a phase. Addresses are those of the mapped bodies, so that whoever notes one for later need not know of the window.
+    # Of a phase. Addresses are those of the mapped bodies, so that code that keeps one for later need not know of the window.
     cdef const uint8_t[::1] mapped      # keeps them
     cdef int fd                         # their file; owned, -1: they are in this process's own memory
     cdef uint8_t* window                # owned

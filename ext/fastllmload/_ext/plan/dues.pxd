@@ -1,4 +1,4 @@
-# Instants and what is due at each, the earliest first: a binary heap in memory of its own. Inline: releases look at it.
+# Instants and what is due at each, the earliest first: a binary heap in memory of its own. Inline: releases read it.
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 

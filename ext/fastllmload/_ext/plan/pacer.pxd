@@ -12,7 +12,7 @@ cdef class Pacer:
     cdef readonly int64_t start         # time zero
     cdef int64_t lead                   # wake this early, spin the rest: as early as most wake-ups have been late
     cdef int64_t most                   # and no earlier
-    cdef Dues followers                 # turns that came out of replies, beside the schedule; what they are is the owner's
+    cdef Dues followers                 # turns that came out of replies, in addition to the schedule; what they are is the owner's
     cdef double budget                  # share of a core that spinning may take
     cdef int64_t spun                   # ns spent spinning since *start*
     cdef int64_t armed                  # instant the timer is set to; 0 = not armed
@@ -30,7 +30,7 @@ cdef class Pacer:
     cdef int stop(self) except -1                   # forget what is not released
 
 cdef class Beat:
-    # A timerfd set anew after each beat: gives the event loop its turn while the reactor waits itself. (A periodic one
+    # A timerfd set again after each beat: gives the event loop its turn while the reactor waits itself. (A periodic one
     # starts its next period only when it is read: that is a system call too.)
     cdef readonly int fd                # owned
     cdef int after(self, int64_t ns) except -1              # 0 stops it

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, uint32_t, uint64_t, uint8_t
 
 cdef enum:
-    WORD_MAX = 64           # bytes of one word at most; the blob has so many spare bytes behind its last word
+    WORD_MAX = 64           # bytes of one word at most; the blob has that many spare bytes after its last word
     NUMBER_MAX = 20         # bytes of a decimal number at most
 
 cdef class Stitcher:

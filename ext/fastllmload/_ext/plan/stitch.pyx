@@ -1,7 +1,7 @@
 """Many request bodies into one buffer, without a Python object per token.
 
 Every word is copied as 16 bytes whatever its length, and the next word overwrites the surplus: a fixed-size copy is two
-instructions, a variable one is a call. That is why the blob has spare bytes behind it, and why `room()` asks for more
+instructions, a variable one is a call. That is why the blob has spare bytes at its end, and why `room()` asks for more
 than the bodies take.
 """
 
@@ -25,7 +25,7 @@ cdef class Stitcher:
         self.before = before
         self.pieces = [bytes(piece) for piece in pieces]
         if not self.pieces:
-            raise ValueError("pieces: at least one, the bytes behind the prompt")
+            raise ValueError("pieces: at least one, the bytes after the prompt")
         self.longest = 0
         self._check(self.words)
         self._check(self.first)
@@ -47,7 +47,7 @@ cdef class Stitcher:
         return 0
 
     def room(self, Py_ssize_t words, Py_ssize_t bodies):
-        """Bytes that `stitch` wants to have for so many words in so many bodies, at most."""
+        """Most bytes that `stitch` needs for that many words in that many bodies."""
         return words * self.longest + bodies * self.fixed + WORD_MAX
 
     @cython.boundscheck(False)

@@ -14,7 +14,7 @@ cdef packed struct Turn:    # an item of turns.npy
     int64_t think_ns        # from the end of the reply before it
     uint32_t skip           # bytes at the start of its body in the plan that a stitched one does not repeat
     uint32_t reply_at       # where in its body the reply's text goes; 0: in front, as a message of its own
-    uint32_t tail           # bytes at the end of its body that are no part of the conversation
+    uint32_t tail           # bytes at the end of its body that are not part of the conversation
     uint32_t session
     uint16_t turn           # from 0
     uint16_t flags          # TurnFlag

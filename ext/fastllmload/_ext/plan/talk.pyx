@@ -1,8 +1,8 @@
 """Conversations while they go on.
 
-A conversation's turns stand one behind the other in the plan, each with a body of its own as if it were the first. The
+A conversation's turns follow each other in the plan, each with a body of its own as if it were the first. The
 body of a later turn is stitched when the reply before it has ended, not when it is due: the body so far without its tail
-(the fields behind the messages), then the reply, then the turn's own body without its head. What a server streamed is the
+(the fields after the messages), then the reply, then the turn's own body without its head. What a server streamed is the
 inside of JSON strings already, so nothing is decoded or encoded. A body only grows, so one buffer per conversation does.
 """
 
@@ -43,7 +43,7 @@ def in_order(list instants) -> list:
 
 
 cdef class Talks:
-    """*turns*, *body_offset* and *bodies* are a plan's; *joints*: what stands before and behind a reply and between
+    """*turns*, *body_offset* and *bodies* are a plan's; *joints*: what is before and after a reply and between
     messages, of each class of *request_class*; without that there is one. *near*: the bodies in their file.
     """
 

@@ -1,4 +1,4 @@
-# A turn of a conversation behind a reply that called tools: the calls go into the history, and what answers them names them.
+# A turn of a conversation after a reply that called tools: the calls go into the history, and what answers them names them.
 from libc.stdint cimport uint32_t
 
 from fastllmload._ext.events.calls cimport Calls, Text

@@ -1,10 +1,10 @@
-"""Turns behind a reply that called tools.
+"""Turns after a reply that called tools.
 
-A history with calls that nothing answers is refused by servers, and so is an answer to a call that nobody made. So what a
+A history with calls that nothing answers is refused by servers, and so is an answer to a call that was not made. So what a
 plan holds for the turn is fitted to what was really called. The planned calls of the assistant's message are replaced by the
 real ones, the first by the first and so on; a message of role `tool` answers the real call in the place of the planned one
 that its tool_call_id names. Planned calls beyond the real ones stay, as their answers do. Real calls that no message of the
-turn answers get an answer without content, behind the turn's own.
+turn answers get an answer without content, after the turn's own.
 """
 
 from libc.stdint cimport int32_t
@@ -141,7 +141,7 @@ cdef bint comma(Cursor* c) noexcept nogil:
 
 
 cdef bint next_message(Cursor* c, Cursor* message) noexcept nogil:
-    """The object at *c*, which then stands behind it."""
+    """The object at *c*, which is after it then."""
     cdef Cursor nothing
     message.at = c.at
     if not json_skip(c, 1):

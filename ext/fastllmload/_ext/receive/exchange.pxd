@@ -60,6 +60,6 @@ cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) exce
 cdef int exchange_reply(Exchange* x, const unsigned char* text, size_t size) except -1
 
 # A final status whose body can be the answer. 206 is none: it gives a part of one, and only to who asked for a range
-# (RFC 9110 15.3.7), which nobody did.
+# (RFC 9110 15.3.7), which no request does.
 cdef inline bint answers(uint16_t http_status) noexcept nogil:
     return http_status < 300 and http_status != 206

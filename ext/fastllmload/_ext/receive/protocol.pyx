@@ -182,7 +182,7 @@ cdef class Protocol:
                         self.fail(x, r.STATUS_PROTOCOL_ERROR,
                                   r.ERROR_EVENT_TOO_LARGE if x.row.flags & FLAG_STREAM else r.ERROR_BODY_TOO_LARGE, t, user_t)
                     else:
-                        self._finish(x, t, user_t)      # its status says why it failed, however long it goes on
+                        self._finish(x, t, user_t)      # its status says why it failed, however long it is
                         x.state = X_IDLE
                     return V_CLOSE
         if step == BODY_NEED:

@@ -70,7 +70,7 @@ cdef class Timeline:
             x.counted = True
             if not x.uncounted:
                 growth = completion - x.completion
-            if growth < 0 or completion == 0:       # it is no running count
+            if growth < 0 or completion == 0:       # it is not a running count
                 growth = -1
                 x.uncounted = True
             x.completion = completion
@@ -103,7 +103,7 @@ cdef class Timeline:
             self.unsettled += 1
         return 0
 
-    # Text on the content timeline behind its first token; *size* 0 where the token's text comes later.
+    # Text on the content timeline after its first token; *size* 0 where the token's text comes later.
     cdef inline int content(self, Exchange* x, const unsigned char* text, uint32_t size, int64_t t) except -1:
         cdef RequestRow* row = x.row
         row.text_bytes += size
@@ -119,7 +119,7 @@ cdef class Timeline:
         return 0
 
     # Like events: each is whole in *c*, one line of data, and equals the stream's template in all but text and usage. What this
-    # takes, sse_next(), classify() and event() would take in the same way; it stops where one of them has to look.
+    # takes, sse_next(), classify() and event() would take in the same way; it stops where one of them has to decide.
     cdef inline int like(self, Exchange* x, Cursor* c) except -1:
         cdef RequestRow* row = x.row
         cdef int64_t t

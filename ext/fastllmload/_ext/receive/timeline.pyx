@@ -5,7 +5,7 @@ an earlier one has an upper bound, with a lower bound that the transport knows (
 until the transport says whether one segment brought all of them, which makes the stamp exact again, or how early they may
 have come at the most (`settle`). They lie one after the other in the window of event rows, where they are put right.
 
-Events on the content timeline are recorded as EVENT_CONTENT, EVENT_TOOL: whitespace behind the first content token is
+Events on the content timeline are recorded as EVENT_CONTENT, EVENT_TOOL: whitespace after the first content token is
 content, whitespace before it stays EVENT_WHITESPACE.
 
 How many tokens an event carries is recorded where the server says it (spec/metrics 3.4): the growth of its cumulative
@@ -109,7 +109,7 @@ cdef class Timeline:
         return 0
 
     cdef int _said(self, RequestRow* row, Meaning* m) noexcept:
-        """What the event says beside text: why the answer ended, usage, a server's own times."""
+        """What the event says apart from text: why the answer ended, usage, a server's own times."""
         if m.finish != FINISH_NONE:
             row.finish = m.finish
         if m.has_usage:

@@ -42,7 +42,7 @@ cdef enum:                 # words
     W_RSS_BYTES = 46
     W_GC_RUNS = 47
     W_BACKLOG_MAX = 48      # most releases that were due at one instant
-    W_STALLS = 49           # stalls above STALL_NS: nobody looked at sockets or clock meanwhile
+    W_STALLS = 49           # stalls above STALL_NS: neither sockets nor clock were polled meanwhile
     W_STALL_MAX_AT = 50     # the longest stall since the phase's start: CLOCK_MONOTONIC of its begin
     W_STALL_MAX_NS = 51     # and its length; 0 = none above STALL_LEAST_NS
     W_REASONED = 52         # measured responses that began to reason

@@ -10,6 +10,6 @@ cdef class ErrorTexts:
     cdef readonly int64_t versions      # grows with every new text
     cdef int words                      # of *kept*: finish_reasons of answers that did not fail
     cdef int note(self, uint16_t http_status, uint8_t error, const unsigned char* text, size_t size) except -1
-    # *data*: the event or body whose finish_reason (Ollama: done_reason) is no normal end; its word is kept, else all of it.
+    # *data*: the event or body whose finish_reason (Ollama: done_reason) is not a normal end; its word is kept, else all of it.
     # *error* is ERROR_NONE where the word is merely not known.
     cdef int note_reason(self, uint16_t http_status, uint8_t error, const unsigned char* data, size_t size) except -1

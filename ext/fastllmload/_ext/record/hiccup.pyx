@@ -11,7 +11,7 @@ moment would have met.
 
 A wake-up costs some 20 us of a processor, a thousand a second as much as a client of a hundred requests a second. So on a
 quiet host only every fourth instant is looked at, and counts for the four; when one was late by more than *late_ns*, every
-one for a while. What is counted stays an estimate of the same: each instant that is looked at stands for those that were
+one for a while. What is counted stays an estimate of the same: each instant that is examined represents those that were
 not, and which ones are was decided before.
 """
 
@@ -39,7 +39,7 @@ cdef extern from * nogil:
     static int fll_slice(int64_t ns) {
         struct { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime, deadline, period; } a = {0};
         if (sched_getscheduler(0) != SCHED_OTHER)
-            return 0;           /* somebody has chosen another one for it */
+            return 0;           /* another one was chosen for it */
         a.size = sizeof a;
         a.policy = SCHED_OTHER;
         a.nice = getpriority(PRIO_PROCESS, 0);
@@ -56,7 +56,7 @@ cdef extern from "<sys/prctl.h>" nogil:
 cdef enum:
     RING = 4096                 # stalls kept; the newest ones when there were more
     STALL_NS = 5_000_000        # a lateness above this is a stall and goes into the ring
-    SPARSE = 4                  # every so many instants on a quiet host
+    SPARSE = 4                  # every that many instants on a quiet host
     LATE_NS = 1_000_000           # a wake-up later than this, unless another limit is given: it is not quiet
     WATCHFUL = 100              # instants that are all looked at after that
     SLICE_NS = 100_000          # the shortest that there are: the meter preempts the load, and is not late because of it
@@ -64,7 +64,7 @@ cdef enum:
 
 cdef class HiccupMeter:
     """Measures wake-up lateness from start() to stop(); *cpu* pins the thread (None: wherever the thread may run
-    that makes it). *late_ns*: a wake-up later than this has the meter look at every instant for a while.
+    that makes it). *late_ns*: a wake-up later than this has the meter examine every instant for a while.
 
     words: int64[HDR_WORDS], lateness in ns (histogram.pxd), readable while it runs.
     stalls: int64[n, 2], rows (CLOCK_MONOTONIC ns of the instant that was missed, lateness in ns) above 5 ms, in order. Where
@@ -151,7 +151,7 @@ cdef class HiccupMeter:
     cdef void _watch(self, int64_t due) noexcept nogil:
         cdef Hdr h
         cdef int64_t now, begin, i
-        cdef int64_t every = 1, watchful = WATCHFUL     # how many instants lie between two looks; looks until it is SPARSE
+        cdef int64_t every = 1, watchful = WATCHFUL     # instants between two that are examined; examinations until it is SPARSE
         h.counts = &self._words[0]
         while not self._stopping:
             self._sleep_until(due)

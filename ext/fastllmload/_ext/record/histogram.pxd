@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 cdef enum:
     HDR_SUB_BUCKET_HALF_BITS = 10       # 3 significant digits: 2048 sub-buckets
     HDR_SUB_BUCKETS = 2048
-    HDR_BUCKETS = 32                    # smallest power-of-two ladder that covers 3.6e12 ns
+    HDR_BUCKETS = 32                    # fewest powers of two that cover 3.6e12 ns
     HDR_COUNTS = 33792                  # (HDR_BUCKETS + 1) * HDR_SUB_BUCKETS / 2
     HDR_WORDS = 33800                   # counts, then total, min, max, overflow and 4 spare words: what one histogram takes in shared memory
 

@@ -49,7 +49,7 @@ cdef enum ErrorClass:           # why, in one closed list; names in records/layo
     ERROR_EXTRA_BYTES = 25              # bytes after the end of the response on a connection with nothing in flight
     ERROR_CLIENT_CANCELLED = 26         # the user left by plan: no failure of anybody
     ERROR_CLIENT_ABANDONED = 27         # the user left because a deadline had passed
-    ERROR_FINISH_REASON = 28            # ended with a finish_reason that is no normal end, such as abort
+    ERROR_FINISH_REASON = 28            # ended with a finish_reason that is not a normal end, such as abort
     ERROR_CUT_AFTER_END = 29            # status ok: the connection went after the finish_reason, before the message's own end
     ERROR_CLASSES                       # how many: always the last
 
@@ -65,7 +65,7 @@ cdef enum RowFlag:
 
 cdef enum Phase:
     PHASE_WARMUP = 0
-    PHASE_MEASURE = 1           # ramp and window are told apart by time, after the run
+    PHASE_MEASURE = 1           # ramp and window are distinguished by time, after the run
     PHASE_PROBE = 2
 
 cdef enum StampClass:
@@ -139,7 +139,7 @@ cdef packed struct EventRow:    # 24 bytes; the event arrived between t_ns - bra
 cdef enum:
     BRACKET_OPEN = 0xFFFFFFFF
     TOKENS_NONE = 0xFFFF
-    TOKENS_MOST = 0xFFFE        # more are recorded as so many
+    TOKENS_MOST = 0xFFFE        # more are recorded as this number
 
 cdef struct Chunk:              # a block of event rows
     uint8_t* base               # borrowed from the memory

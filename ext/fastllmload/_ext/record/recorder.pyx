@@ -1,7 +1,7 @@
 """Request rows, event rows and text of one worker, into memory that is there before the clock starts.
 
-A process of its own writes them to the disk (rowwriter.pyx), so a disk that stalls stalls nobody here: what waits for it
-stays in memory, up to the bounds of rowmemory.pxd, and is counted as lost behind them.
+A process of its own writes them to the disk (rowwriter.pyx), so a disk that stalls holds up nothing here: what waits for it
+stays in memory, up to the bounds of rowmemory.pxd, and is counted as lost beyond them.
 """
 
 import os
@@ -51,7 +51,7 @@ def npy_header(dtype, uint64_t records) -> bytes:
 def text_index(const unsigned char[::1] data):
     """Rows (uint32), byte offsets (int64) and sizes (uint32) of the records in the bytes of a text.bin.
 
-    Ends at the first record that is not complete: zeros behind the last one, or bytes that a kill cut off.
+    Ends at the first record that is not complete: zeros after the last one, or bytes that a kill cut off.
     """
     cdef Py_ssize_t count = walk_text(data, None, None, None)
     rows, starts, sizes = np.empty(count, np.uint32), np.empty(count, np.int64), np.empty(count, np.uint32)

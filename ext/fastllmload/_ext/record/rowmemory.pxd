@@ -1,7 +1,7 @@
 # Memory that a worker writes its rows, events and text to, and that another process writes out (rowwriter.pyx). One memfd
 # per worker, mapped by both, sparse: only what was ever in use has pages.
 #
-# Rows stand in places of a table from their beginning until they have ended and are on the disk. Events and text are streams
+# Rows are in places of a table from their beginning until they have ended and are on the disk. Events and text are streams
 # over blocks; `order` says which block has the n-th stretch of the stream. Places and blocks are taken by the worker and
 # given back by the writer through a list that begins in a shared word, so the memory in use is what the disk is behind by.
 cimport cython

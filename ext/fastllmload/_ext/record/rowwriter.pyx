@@ -30,7 +30,7 @@ cdef enum:
     RUN_ROWS = 1024             # rows written by one call
     ENDED_SHIFT = 31            # of an entry: number << 32 | ended << 31 | place
     PLACE = 0x7FFFFFFF
-    REFRESH = 2                 # open rows are written again at every so many passes
+    REFRESH = 2                 # passes after which open rows are written again
 
 cdef extern from * nogil:
     """
@@ -75,7 +75,7 @@ cdef class RowWriter:
             os.close(each)
 
     def write_out(self, bint final=False) -> bool:
-        """One pass; whether all that there was is on the disk. *final*: nobody records any more."""
+        """One pass; whether all that there was is on the disk. *final*: recording has ended."""
         cdef RowMemory m = self.memory
         cdef uint64_t events = fll_seen(m.words + M_EVENTS)         # before the rows that they name
         cdef uint64_t text = fll_seen(m.words + M_TEXT)
@@ -89,10 +89,10 @@ cdef class RowWriter:
         return self._text(text) and whole
 
     def finish(self) -> bool:
-        """The last pass, when nobody records any more; whether everything is on the disk. The files are closed."""
+        """The last pass, when recording has ended; whether everything is on the disk. The files are closed."""
         cdef RowMemory m = self.memory
         whole = self.write_out(True)
-        # Part of a record may stand behind the last whole one when the disk is full.
+        # Part of a record may follow the last complete one when the disk is full.
         os.ftruncate(self.rows_fd, HEADER + m.words[M_ROWS_WRITTEN] * ROW_BYTES)
         os.ftruncate(self.events_fd, HEADER + m.words[M_EVENTS_WRITTEN] * EVENT_BYTES)
         if self.text_fd >= 0:

@@ -23,10 +23,10 @@ cdef struct Conn:           # what every read touches comes first
     int fd                  # -1 for connections that asyncio owns
     uint32_t generation     # counts uses of this struct: events of an earlier connection are recognised by it
     uint8_t state           # ConnState
-    uint8_t unread          # the last read left something behind that was there since *drained* at the earliest
+    uint8_t unread          # the last read left something unread that was there since *drained* at the earliest
     uint16_t target
     float read_rate         # the user reads no faster (leaving.pxd); 0: at once
-    uint32_t leave_tokens   # the user leaves after so many events with content; 0: does not
+    uint32_t leave_tokens   # the user leaves after that many events with content; 0: does not
     uint32_t reads          # that returned bytes
     int64_t drained         # when a read last left nothing behind; 0: never
     int64_t deadline
@@ -39,7 +39,7 @@ cdef struct Conn:           # what every read touches comes first
     uint32_t local_port     # since its first request; 0: none
     uint32_t request        # request of the plan that it carries
     int32_t slot            # closed loop: the slot that the request fills; -1 otherwise
-    Talk* talk              # the conversation that the request is a turn of, and that goes on after it; NULL otherwise
+    Talk* talk              # the conversation that the request is a turn of, and that continues after it; NULL otherwise
     int64_t read_from       # slow reader: when the first bytes were there
     Conn* older             # in the in-flight list (by dispatch: also the order of deadlines) or its target's idle list
     Conn* younger
@@ -63,7 +63,7 @@ cdef struct TargetState:
     ConnList idle           # the longest idle is used next: a server that closes after an answer has been seen to by then
     uint32_t connecting     # pre-connects under way
     uint8_t over_asyncio    # connections are made by the event loop (TLS, or --transport asyncio)
-    double weight           # its part of what is opened ahead, beside those of the others
+    double weight           # its part of what is opened ahead, relative to those of the others
     int64_t retry_at        # no pre-connect before this instant: the last one failed
 
 cdef enum:
@@ -100,7 +100,7 @@ cdef inline Conn* conn_tagged(uint64_t tag) noexcept nogil:
     return c if c.generation & 0xFFFF == tag >> PLACE_BITS else NULL
 
 # With thousands of streams none of their memory is in a near cache when an event comes, and waiting for it would be most of
-# what an event costs in user space. So it is asked for while something else goes on, which changes nothing but the time: of
+# what an event costs in user space. So it is asked for while something else is done, which changes nothing but the time: of
 # the connections that come next in a batch the first line, and before a read the rest and what the first line points at.
 cdef inline void conn_fetch(uint64_t tag) noexcept nogil:       # of a timer: nothing lies there, and nothing is fetched
     fll_fetch(conn_placed(tag))

@@ -48,7 +48,7 @@ cdef class Pool:
     cdef int end_tails(self, int64_t now) except -1             # drop those which have not
     cdef uint8_t failed(self, Conn* c, int error_number) noexcept           # the ErrorClass of that; drop() is to follow
     cdef int drop(self, Conn* c, bint reset) except -1          # close and forget; its request has ended before
-    # Until every target has its share of *count* by its weight, idle or under way; at most so many are begun now.
+    # Until every target has its share of *count* by its weight, idle or under way; at most that many are begun now.
     cdef int open_ahead(self, uint32_t count, uint32_t at_once) except -1
     cdef uint32_t idle(self) noexcept
     cdef uint32_t connecting(self) noexcept                     # ahead; requests that wait for a connection are not in it

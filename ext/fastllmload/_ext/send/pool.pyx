@@ -5,10 +5,10 @@ for both directions. Idle ones stay registered, so one that the server closes is
 idle longest is used next. Connections that the event loop owns (TLS) run through the same states; only the verbs connect,
 send and close differ.
 
-A message that has not ended behind the end of its request ([DONE]) has TAIL_NS for that: a server that keeps it open
+A message that has not ended at the end of its request ([DONE]) has TAIL_NS for that: a server that keeps it open
 would otherwise cost a connection for each request.
 
-A Conn struct is never freed while the worker runs: `generation` counts its uses, and whoever notes a connection for later
+A Conn struct is never freed while the worker runs: `generation` counts its uses, and code that keeps a connection for later
 (an event of the kernel, an instant, a Stream) notes the generation with it.
 """
 
@@ -44,7 +44,7 @@ cdef extern from "<sys/mman.h>" nogil:
 cdef enum:
     TAIL_NS = 1_000_000_000     # from the end of a request to that of its message
     BLOCK = 1 << 21             # bytes of memory for connections that are taken at once: a huge page, so that finding the memory
-                                # of any of a thousand takes the processor one look and not one each
+                                # of any of a thousand takes the processor one step and not one each
     RETRY_NS = 100_000_000      # pause of a target's pre-connects after one that failed
     SLOW_BUFFER = 4096          # bytes that the kernel may hold for a slow reader
 
@@ -90,7 +90,7 @@ cdef class Pool:
         for i in range(self.conn_count):
             if self.conns[i].fd >= 0:
                 wire_close(self.conns[i].fd, False)
-            self.conns[i].x.template.bytes = NULL           # it lies beside the connection
+            self.conns[i].x.template.bytes = NULL           # it lies next to the connection
             exchange_free(&self.conns[i].x)
             if self.conns[i].talk != NULL:
                 talk_free(self.conns[i].talk)

@@ -19,7 +19,7 @@ cdef class Reactor(Releases):
     cdef bint times_due                 # they are to be taken at the end of the batch
     cdef int64_t times_stops            # wire_stops() when they were taken
     cdef int64_t clear                  # when a poll last returned, having found no more than it could return
-    cdef int64_t looked                 # when somebody last looked at a socket or the clock
+    cdef int64_t looked                 # when a socket or the clock was last polled
     cdef uint32_t reserve               # idle connections to keep ahead of the schedule
     cdef int64_t house_at               # next housekeeping
 

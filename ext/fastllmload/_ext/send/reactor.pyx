@@ -4,7 +4,7 @@ Theory of operation. One epoll set holds every socket and the pacer's timer; its
 loop once. The loop calls `on_ready` when anything is ready; inside, everything is C: `epoll_wait`, `recvmsg`, frame,
 classify, stamp, record. Between two reads of a batch every release that is due is sent. A beat every 5 ms does what can wait
 (time-outs, users who leave or read slowly, connections ahead of the schedule) and measures how late it comes itself, which is
-how long what is ready waits for its turn. A stall is something else: a time in which nobody looked at any socket or the clock.
+how long what is ready waits for its turn. A stall is something else: a time in which neither sockets nor clock were polled.
 
 Three layers, each a class: the Transport moves bytes over connections of a Pool, the Releases decide what is sent when, and
 the Reactor has the epoll set, the timers and the life cycle.
@@ -42,17 +42,17 @@ cdef extern from *:
 
 cdef enum:
     BATCH = 256                 # events taken from the kernel at once
-    AHEAD = 3                   # so many events before its own the memory of a connection is asked for
+    AHEAD = 3                   # the memory of a connection is asked for that many events before its own
     SLEPT_NS = 50_000           # time neither on a processor nor waiting for one: the thread slept
     POLL_NS = 5_000             # a poll has looked at every socket at most this long before it returned
     BEAT_NS = 5_000_000         # between two beats
-    LOOP_BEATS = 8              # at every so many of them the event loop gets its turn
+    LOOP_BEATS = 8              # the event loop gets its turn after that many of them
     TIMER = 0xFFFFFFFF          # epoll tag of the pacer's timer
     BEAT = 0xFFFFFFFE           # and of the beat
     UNREAD_NS = 1_000_000_000   # a request whose socket was not looked at since its deadline is given this long
     HOUSE_NS = 5_000_000        # housekeeping at most this often
     AHEAD_NS = 30_000_000       # connections are opened for releases this far ahead
-    NEAR = 4096                 # and for so many of them
+    NEAR = 4096                 # and for that many of them
     MARGIN = 8                  # spare connections beyond those
     CONNECTS_AT_ONCE = 64       # pre-connects per housekeeping: connecting must not hold up releases
 
@@ -88,7 +88,7 @@ cdef class Reactor(Releases):
 
     def add_target(self, str family, address, int port, bytes head, bint over_asyncio, double weight=1.0) -> None:
         """*head*: the request head from the request line to the last fixed header, each line ended by CRLF. *weight*: its
-        part of the requests, beside the weights of the others.
+        part of the requests, relative to the weights of the others.
         """
         self.share.add_target(head, <uint8_t>self.protocol.classifier.dialect)
         self.pool.add_target(family, address, port, over_asyncio, weight)
@@ -117,7 +117,7 @@ cdef class Reactor(Releases):
         *schedule*: int64 ns offsets of this worker's releases (open loop), or zeros, one per slot (closed loop).
         The other arrays cover the whole plan. *limit*: releases of this worker in a closed loop, 0 without bound.
         *numbers*: with *talks*, the requests that its releases are, in order; else they are worker, worker + workers ...,
-        anew in each round of *slots*, which are those of all workers in a closed loop.
+        again in each round of *slots*, which are those of all workers in a closed loop.
         *client*: what users do besides waiting. *target*: of each request of the plan; None: dealt round robin.
         *near*: the same bodies, in their file; None: *bodies* is memory of this process.
         """
@@ -210,7 +210,7 @@ cdef class Reactor(Releases):
                                     and not (self.closed and self.may_issue(now)))
 
     def drain(self) -> None:
-        """Send no more; what is in flight goes on."""
+        """Send no more; what is in flight continues."""
         self.sending = False
         self.slots.clear()
         self.end_talks()
@@ -240,7 +240,7 @@ cdef class Reactor(Releases):
 
         Returning to the event loop after every batch would cost its own wait, a call and a second wake-up through the
         nested descriptor. So the reactor waits for the next batch itself until a beat gives the loop its turn (`resumes`).
-        Where no other thread runs Python, nobody is there to have the interpreter meanwhile, and it is not given up.
+        Where no other thread runs Python, nothing could use the interpreter meanwhile, and it is not given up.
         Connections that the loop owns would starve meanwhile, so with any of those it returns at once. The wait has no
         time-out: arming a kernel timer for each would cost a microsecond.
         """
@@ -381,7 +381,7 @@ cdef class Reactor(Releases):
             self.follow(now)
         now = self.pacer.spin(now)
         if self.pacer.due() <= now:
-            if now - self.pacer.due() > k.STALL_LEAST_NS:       # it looks at the clock all the time, unless it is held up
+            if now - self.pacer.due() > k.STALL_LEAST_NS:       # it reads the clock all the time, unless it is held up
                 self._stalled(self.pacer.due(), now, 0)
                 self.looked = now
             self.release(now)
@@ -408,7 +408,7 @@ cdef class Reactor(Releases):
         return self._next_beat(now)
 
     cdef void _woken(self, int64_t now, int64_t asleep) noexcept:
-        """The first look after a wait: there need not have been anything to look at before the beat or a release was due.
+        """The first poll after a wait: there need not have been anything to poll before the beat or a release was due.
         *asleep*: since when the thread slept for that; 0: it may have done something else.
         """
         cdef int64_t begin = max(self.looked, min(self.beat_due, self.pacer.due()))
@@ -417,7 +417,7 @@ cdef class Reactor(Releases):
         self.looked = now
 
     cdef void _stalled(self, int64_t begin, int64_t end, int64_t asleep) noexcept:
-        """Nobody looked at any socket or the clock from *begin* to *end*. *asleep*: since when the thread slept although a timer
+        """Neither sockets nor clock were polled from *begin* to *end*. *asleep*: since when the thread slept although a timer
         of its own was due (the kernel or the hypervisor woke it late), which is a wait for a processor, too; 0: it did not.
         """
         cdef int64_t* at

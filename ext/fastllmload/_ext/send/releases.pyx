@@ -84,7 +84,7 @@ cdef class Releases(Transport):
         return 0
 
     cdef int _dispatch(self, uint32_t request, int64_t t_sched, int32_t slot, Talk* talk) except -1:
-        """Send a request. *talk*: the conversation that it goes on; the one that it begins is made here."""
+        """Send a request. *talk*: the conversation that it continues; the one that it begins is made here."""
         cdef int64_t now = mono_ns()
         cdef uint32_t number, planned = request % self.share.plan_size
         cdef RequestRow* row = self.protocol.recorder.open_row(&number)
@@ -139,7 +139,7 @@ cdef class Releases(Transport):
         """Its slot is free, and the next turn of its conversation follows.
 
         What that makes due is not sent here: a request that fails at once ends inside of release() or refill(), as deep as
-        so many fail in a row. Whoever handles an event calls these two afterwards, in every entry of the loop.
+        that many fail in a row. The handler of an event calls these two afterwards, in every entry of the loop.
         """
         cdef int32_t slot = c.slot
         cdef bint goes_on = c.talk != NULL and self._goes_on(c)

@@ -1,7 +1,7 @@
 """A worker's share of the plan of a phase.
 
-Without conversations release i of worker w is request w + i * workers. In a closed loop of *slots* each round of so many requests
-is dealt anew, so that every slot has as many as any other, however many of them a worker has. A request goes to target number request modulo
+Without conversations release i of worker w is request w + i * workers. In a closed loop of *slots* each round of that many requests
+is dealt again, so that every slot has as many as any other, however many of them a worker has. A request goes to target number request modulo
 targets, or to the one that the plan's routing gives it where classes have targets of their own. With conversations *numbers*
 says which requests the releases are (first turns), and a conversation stays at the target where it began. The bytes of a request are three pieces that are sent in one system call: the head of its class and
 target, the lines that only it has, and its body, none of them copied.
@@ -26,7 +26,7 @@ cdef inline uint8_t* put_text(uint8_t* at, const char* text, size_t size) noexce
 
 
 cdef class Share:
-    """*run_id* stands in each request's X-Request-Id."""
+    """*run_id* is in each request's X-Request-Id."""
 
     def __init__(self, bytes run_id not None, uint32_t worker, uint32_t workers):
         self.run_id = run_id

@@ -42,7 +42,7 @@ cdef class Stream:
     cdef bint secured               # the bytes come through TLS
     cdef int fd                     # -1: kernel stamps are not to be had. Borrowed from the transport
     cdef Py_ssize_t peeked          # bytes that lay in the socket just before the latest read; 0: not known
-    cdef int64_t peeked_at          # before that look
+    cdef int64_t peeked_at          # before that poll
     cdef int64_t stamp              # the kernel's of the newest of them (CLOCK_REALTIME)
     cdef Py_ssize_t size            # TLS: of the latest read from the socket; 0: its bytes are not what comes now
     cdef bint complete              # TLS: that read ended with a record
@@ -164,7 +164,7 @@ cdef class Stream:
         return self.reactor.loop_read(mono_ns())
 
     cdef int _read(self, Conn* c, Py_ssize_t size, int64_t user_t) except -1:
-        cdef Py_ssize_t stamped = 0                 # so many of them came at the kernel's stamp or before
+        cdef Py_ssize_t stamped = 0                 # how many of them came at the kernel's stamp or before
         cdef int64_t low = self.reactor.loop_earliest(user_t)
         cdef int64_t late
         self.reactor.words[k.W_READS] += 1
@@ -240,7 +240,7 @@ cdef class SocketSide:
     cdef unsigned char[HEADER] header           # of a record that has begun
     cdef Py_ssize_t header_size     # what is there of it
     cdef Py_ssize_t rest            # bytes of a record that are still to come
-    cdef bint lost                  # these are no records: the connection was taken over inside one
+    cdef bint lost                  # these are not records: the connection was taken over inside one
 
     def __init__(self, Stream stream not None, inner):
         self.stream = stream

@@ -1,5 +1,5 @@
 # Requests onto connections, responses off them: send, receive with kernel stamp, feed the protocol, end. What is sent when is
-# the Reactor's, which is told of every end.
+# the Reactor's, which receives every end.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -40,7 +40,7 @@ cdef class Transport:
     cdef int64_t unsure_until           # the wall clock was set: stamps from before may still lie in the kernel
 
     cdef int ended(self, Conn* c, int64_t user_t) except -1     # the request of *c* is over, in whatever status
-    cdef int clock(self) except -1                              # look at *offset* again
+    cdef int clock(self) except -1                              # read *offset* again
     @cython.final
     cdef int64_t look(self) except -1                           # the same, shorter, once per batch of reads; returns the time
     cdef int connect(self, Conn* c) except -1                   # then send the request that *c* has

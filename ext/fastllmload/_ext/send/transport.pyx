@@ -37,7 +37,7 @@ from fastllmload._ext.system.wire cimport (
 
 cdef enum:
     DRAIN_NS = 50_000           # a read has emptied its socket at most this long before its end, if the thread was not stopped
-    LOOK_NS = 500               # a realtime clock that differs by more is looked at again: it was set, or the look was interrupted
+    LOOK_NS = 500               # a realtime clock that differs by more is read again: it was set, or the reading was interrupted
     STEP_NS = 1_000_000         # a realtime clock that moved by more between two batches was set
     UNSURE_NS = 20_000_000      # after that, stamps from before it may still lie in the kernel this long: none is believed
 
@@ -83,7 +83,7 @@ cdef class Transport:
         return 0
 
     cdef int64_t look(self) except -1:
-        """Between two settings of the wall clock *offset* does not change, for both clocks are slewed alike: one look at each is
+        """Between two settings of the wall clock *offset* does not change, for both clocks are slewed alike: one reading of each is
         enough to see that it has not.
         """
         cdef int64_t real = real_ns()
@@ -133,7 +133,7 @@ cdef class Transport:
             size = c.pieces[2].iov_len
             c.pieces[2].iov_base = <void*>self.bodies.near(body, &c.pieces[2].iov_len)
             sent = wire_send(c.fd, &c.pieces[c.piece], 3 - c.piece)
-            c.pieces[2].iov_base = body         # what is left of it is looked for anew
+            c.pieces[2].iov_base = body         # what is left of it is searched for again
             c.pieces[2].iov_len = size
             if sent == -EAGAIN:
                 return 0

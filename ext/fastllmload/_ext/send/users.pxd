@@ -10,14 +10,14 @@ cdef class Users:
     # Of a phase, by the plan. One per worker.
     cdef const Leaving[::1] ways        # of each request of the plan; empty where everybody waits
     cdef readonly bint only_wait        # *ways* is empty
-    cdef Dues leaves                    # when to look whether a user leaves: connection and row number; owned
+    cdef Dues leaves                    # when to check whether a user leaves: connection and row number; owned
     cdef uint64_t* slow                 # generation and number of connections with a slow reader; owned
     cdef uint32_t slow_count, slow_cap
     cdef int begin(self, const Leaving[::1] ways) except -1             # a phase
     cdef bint reads_slowly(self, uint32_t planned) noexcept
     cdef int send(self, Conn* c, uint32_t planned, int64_t now) except -1       # the request's user, from its release on
     cdef int _note_slow(self, Conn* c) except -1
-    # Somebody who leaves now, and why (ErrorClass); NULL: nobody.
+    # A user who leaves now, and why (ErrorClass); NULL: none.
     cdef Conn* leaver(self, Pool pool, uint32_t plan_size, int64_t now, uint8_t* why) except? NULL
     # The slow reader that is noted at *place*; NULL: the connection is gone, and another one is noted there, if any.
     cdef Conn* slow_reader(self, Pool pool, uint32_t place) noexcept

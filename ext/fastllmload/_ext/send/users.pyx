@@ -1,6 +1,6 @@
 """What users do besides waiting.
 
-Somebody who leaves does so at an instant, or when a deadline has passed without what was waited for, or after so many
+A user who leaves does so at an instant, or when a deadline has passed without what was waited for, or after that many
 tokens. Instants count from t_submit, which is not known yet when they are noted: some are looked at again. Who leaves
 after tokens is found where tokens are counted (`Conn.leave_tokens`).
 

@@ -17,7 +17,7 @@ cdef class Blocks:
     cdef readonly bint sharing
     cdef readonly int64_t anonymous     # held by one sequence each
     cdef readonly int64_t shared        # nodes in use, held or idle
-    cdef readonly int64_t idle          # of them, held by nobody
+    cdef readonly int64_t idle          # of them, not held
     cdef readonly uint64_t evictions
     cdef Node* nodes                    # owned; `total` of them
     cdef int32_t free_node

@@ -19,7 +19,7 @@ cdef class Cadence:
     cdef Sequence** ready       # owned; what advance() found: these sequences' `produced` has grown
     cdef size_t ready_count
     cdef size_t ready_cap
-    cdef readonly int64_t late_max_ns       # how far advance() was behind the instant it served, at worst
+    cdef readonly int64_t late_max_ns       # how late advance() was for the instant it served, at worst
     cdef int submit(self, Sequence* s, int64_t now) except -1
     cdef int abort(self, Sequence* s) except -1         # the sequence will not be in `ready` again; idle ones are left alone
     cdef int64_t due(self) noexcept                     # next instant at which advance() has work; NEVER

@@ -7,7 +7,7 @@ from fastllmload._ext.sim.sequence cimport DRAW_PHASE, SEQUENCE_IDLE, SEQUENCE_R
 from fastllmload._ext.sim.timer cimport NEVER, Timer, timers_due, timers_free, timers_pop, timers_push
 
 cdef enum:
-    TURN = 64                   # streams served between two looks at the sockets
+    TURN = 64                   # streams served between two polls of the sockets
 
 
 cdef int places_add(Places* p, Sequence* s) except -1:

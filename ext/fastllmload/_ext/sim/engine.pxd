@@ -16,7 +16,7 @@ cdef class Batching(Cadence):
     cdef uint64_t pause_every       # steps; 0 = no pauses
     cdef Timers arrivals            # due to enter the queue; key: instant
     cdef Timers queue               # key: priority, then arrival
-    cdef Timers outgoing            # tokens behind the output guardrail; key: instant
+    cdef Timers outgoing            # tokens held by the output guardrail; key: instant
     cdef Places batch               # running sequences, in order of admission
     cdef size_t queued              # entries of queue that are not stale
     cdef int64_t step_start

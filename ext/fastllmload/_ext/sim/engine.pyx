@@ -1,13 +1,13 @@
 """The engine model, in its own time: everything it does is a function of the arrivals' instants and the seed.
 
 A step runs from `start` to `step_end`; all its tokens come at `step_end`, in order of admission: the burst of real
-engines. The next step starts at that instant, however late this process looks, so a slow host delays what is written but
+engines. The next step starts at that instant, however late this process is, so a slow host delays what is written but
 never what happens. Requests that arrived up to the start of a step are in the queue for it.
 
 Each step computes at most `step_tokens` tokens. Running sequences come first, one token each, or a chunk of their prompt
 (chunked prefill); then waiting ones are admitted while there is budget, a place and KV blocks. When a running sequence
 finds no block, the youngest one (of the lowest priority) gives up all of its own and waits again: it will compute its
-prompt and what it had produced anew, and repeats no token.
+prompt and what it had produced again, and repeats no token.
 """
 
 from libc.math cimport pow
@@ -20,7 +20,7 @@ from fastllmload._ext.sim.sequence cimport (
 from fastllmload._ext.sim.timer cimport NEVER, Timer, timers_due, timers_free, timers_pop, timers_push
 
 cdef enum:
-    TURN = 256                  # tokens behind the output guardrail that one pass lets go
+    TURN = 256                  # tokens that the output guardrail lets go in one pass
 
 
 cdef inline bint stale(Timer* t) noexcept nogil:
@@ -89,7 +89,7 @@ cdef class Batching(Cadence):
             self.blocks.release(s)
         elif s.state == SEQUENCE_WAITING:
             self.queued -= 1
-        s.generation += 1                               # what is queued or behind the output guardrail is stale now
+        s.generation += 1                               # what is queued or held by the output guardrail is stale now
         s.state = SEQUENCE_IDLE
         return 0
 

@@ -105,7 +105,7 @@ cdef inline int character(Prompt* p, uint8_t kind, uint8_t byte, Sequence* s) ex
 
 
 cdef const uint8_t* string(Prompt* p, const uint8_t* at, const uint8_t* end, Sequence* s) except NULL:
-    # *at* is behind the opening quote; returns behind the closing one.
+    # *at* is after the opening quote; returns the place after the closing one.
     cdef uint8_t escaped
     p.kind = NOTHING
     p.run = 0
@@ -131,7 +131,7 @@ cdef const uint8_t* skip_string(const uint8_t* at, const uint8_t* end) noexcept 
 
 
 cdef bint is_key(const uint8_t* at, const uint8_t* end) noexcept nogil:
-    # *at* is behind a closing quote.
+    # *at* is after a closing quote.
     while at < end and at[0] in (32, 9, 10, 13):
         at += 1
     return at < end and at[0] == 58

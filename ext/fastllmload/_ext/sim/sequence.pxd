@@ -32,7 +32,7 @@ cdef struct Sequence:
     uint32_t hash_count         # full prompt blocks that the prefix cache may share
     uint32_t hash_cap
     uint64_t* hashes            # chained block hashes; owned, NULL until needed
-    int32_t* nodes              # the shared block behind each hash while held; owned, same length as hashes
+    int32_t* nodes              # the shared block of each hash while held; owned, same length as hashes
 
 cdef inline uint64_t mix(uint64_t x) noexcept nogil:
     # splitmix64's finaliser: a fixed permutation without visible structure.

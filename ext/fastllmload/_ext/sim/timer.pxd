@@ -1,4 +1,4 @@
-# A heap of instants, each with a borrowed owner. Entries are never removed early: a stale one is told by its generation.
+# A heap of instants, each with a borrowed owner. Entries are never removed early: a stale one is recognized by its generation.
 from libc.stdint cimport int64_t, uint32_t
 
 cdef struct Timer:

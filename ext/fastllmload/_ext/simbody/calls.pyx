@@ -11,7 +11,7 @@ from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
 from fastllmload._ext.simbody.form cimport FORM_OLLAMA_CHAT, WORD, WORDS, Piece
 
 NAME = "lookup"
-# Behind the words of the arguments' text, in turn; JSON inside of JSON.
+# After the words of the arguments' text, in turn; JSON inside of JSON.
 SPICE = ("", '\\"', "\\n", "é", "\\\\", "\\u00fc", "/")
 cdef bytes ENTRY = b'{"index":0,"delta":{"tool_calls":[%s]},"logprobs":null,"finish_reason":null}]}'
 cdef bytes FINISH = b'{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}]}'

@@ -56,7 +56,7 @@ cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size
 
 
 cdef class Form:
-    """*kind*: FormKind. *chunk_bytes*: content events are padded to about so many bytes (their `data:` line with a word of average length)."""
+    """*kind*: FormKind. *chunk_bytes*: content events are padded to about that many bytes (their `data:` line with a word of average length)."""
 
     def __init__(self, kind: int, model: str, chunk_bytes: int = 0):
         self.kind = kind

@@ -1,7 +1,7 @@
 # Faults on demand: which reply goes wrong, and how. What each does to the bytes is in responder.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-cdef enum Fault:                # numbers stand in the truth log
+cdef enum Fault:                # the numbers are in the truth log
     FAULT_NONE = 0
     FAULT_SPLIT = 1
     FAULT_COALESCE = 2

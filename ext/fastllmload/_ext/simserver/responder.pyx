@@ -155,7 +155,7 @@ cdef class Responder(Writer):
         return put(out, b"\r\n", 2)
 
     cdef int64_t stream_size(self, Connection* c) except -1:
-        # A rehearsal: the whole stream is composed, event by event, behind the head.
+        # A rehearsal: the whole stream is composed, event by event, after the head.
         cdef Form form = <Form>self.forms[c.reply.form]
         cdef uint8_t* start = self.scratch + HEAD_ROOM
         cdef int64_t size = 0

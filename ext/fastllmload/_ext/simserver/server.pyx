@@ -28,7 +28,7 @@ cdef enum:
     BATCH = 64                  # epoll events per turn
     SPIN_NS = 10_000            # a sleep costs about as much as polling for so long
 
-cdef enum Word:                 # epoll words that are no connections: no descriptor is that large
+cdef enum Word:                 # epoll words that are not connections: no descriptor is that large
     WORD_LISTENER = 0xFFFFFFFF
     WORD_TIMER = 0xFFFFFFFE
     WORD_SIGNAL = 0xFFFFFFFD

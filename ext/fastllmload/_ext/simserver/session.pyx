@@ -259,7 +259,7 @@ cdef class Sessions:
             self.refuse(c, 431, "BadRequestError", f"the request head is above {HEAD_LIMIT} bytes", True)
             return size
         if request_hopeless(data, size):
-            self.refuse(c, 400, "BadRequestError", "this is no HTTP request", True)
+            self.refuse(c, 400, "BadRequestError", "this is not an HTTP request", True)
             return size
         c.seen = size
         return STUCK

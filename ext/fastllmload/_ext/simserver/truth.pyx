@@ -8,7 +8,7 @@ from posix.unistd cimport write
 
 
 cdef class Truth:
-    """*path* None: nothing is kept. The file is made anew; OSError says why it cannot be."""
+    """*path* None: nothing is kept. An existing file is replaced; OSError says why it cannot be."""
 
     def __cinit__(self, path):
         cdef uint32_t[2] tail

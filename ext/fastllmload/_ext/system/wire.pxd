@@ -53,7 +53,7 @@ cdef bint wire_segments(int fd, uint32_t received, uint32_t* segments) noexcept 
 # Nanoseconds that the calling thread was ready to run and did not; *fd* is of wire_open_run_delay(). -1 when not known.
 cdef int64_t wire_run_delay(int fd) noexcept nogil
 cdef int wire_open_run_delay() noexcept nogil       # -1: this kernel does not tell
-# How often this process went on after a signal had stopped it (SIGCONT), since wire_watch_stops().
+# How often this process was continued after a signal had stopped it (SIGCONT), since wire_watch_stops().
 cdef int64_t wire_stops() noexcept nogil
 cdef void wire_watch_stops() noexcept nogil
 cdef void wire_close(int fd, bint reset) noexcept nogil

@@ -69,7 +69,7 @@ cdef extern from *:
         return !getsockname(fd, (struct sockaddr *)&a, &n) && a.ss_family != AF_UNIX;
     }
 
-    /* Runs before anything else when the process goes on. */
+    /* Runs before anything else when the process is continued. */
     static volatile int64_t fll_stops;
     static void fll_continued(int signal_number) {
         (void)signal_number;

@@ -7,7 +7,7 @@ is whole, and moves on; what lies beyond a gap is held until the gap is closed. 
 their requests and their events in the order of their offsets, so as `top` moves on, whatever it passes gets the time.
 
 What the ring lost leaves a gap that nothing closes. When the ring says that it lost frames then, the gap is passed over: the
-bytes in it have no time, and an event behind it has one only if the ring lost nothing between that time and the one at which
+bytes in it have no time, and an event after it has one only if the ring lost nothing between that time and the one at which
 the worker had read the event, because all that came before it was there by then.
 
 Offsets of TLS connections count plain bytes, so their events are placed by time: only segments between the two ends of an
@@ -73,7 +73,7 @@ cdef struct Flow:                   # one connection
     int64_t closed                  # when that came
     int64_t chain                   # its rows; -1: not known yet
     int64_t at                      # in *order*: the row that is answered
-    int64_t end                     # behind its last row
+    int64_t end                     # after its last row
     int64_t event
     int64_t base                    # stream offset at which the answer of the row at *at* begins
     int64_t wire_at                 # in *order*: the row that is sent
@@ -91,7 +91,7 @@ cdef struct Flow:                   # one connection
 
 cdef struct Key:                    # a port of this host and a watched side
     int64_t chain                   # the next one that has no connection
-    int64_t last                    # behind its last chain
+    int64_t last                    # after its last chain
     uint8_t tls
     uint8_t mixed                   # two addresses of this host use the port at once: rows do not say which
     Flow* flow                      # owned; NULL before its first handshake
@@ -388,7 +388,7 @@ cdef class Join:
         return False
 
     cdef int skip(self, Key* key, Flow* f) except -1:
-        """Pass over a gap that nothing closes: what is held behind it has its own time, as far as the next gap."""
+        """Pass over a gap that nothing closes: what is held after it has its own time, as far as the next gap."""
         cdef Held* h = &f.held[f.first_held]
         cdef int64_t t = h.t
         self.gaps += 1

@@ -9,10 +9,10 @@ Stamps are CLOCK_REALTIME. Its distance from CLOCK_MONOTONIC changes only when t
 alike), so it is sampled once per block; frames around a change are marked, and have no time.
 
 Over the loopback interface every frame goes out and comes in. A ring on that interface alone (*looped*) takes it as it comes
-in, in both directions, and the kernel makes no copy of what goes out, nor looks at other interfaces' traffic for it.
+in, in both directions, and the kernel makes no copy of what goes out, nor inspects other interfaces' traffic for it.
 
 A ring that is full loses frames. The kernel counts them; each count is written with the time since the one before it, so
-whoever joins segments to events knows where some may be missing.
+the code that joins segments to events knows where some may be missing.
 """
 
 import errno
@@ -147,10 +147,10 @@ cdef enum:
     FRAME_HEAD = 68             # what the kernel puts before it
     LEAST_BLOCKS = 32
     RETIRE_MS = 25
-    STEP_NS = 50_000            # an offset that differs by more is looked at again: a step, or a disturbed look
+    STEP_NS = 50_000            # an offset that differs by more is read again: a step, or a disturbed reading
 
 RETIRE_S = RETIRE_MS / 1000
-BLOCKS = 256                    # of a ring of any size: a reader may be late by so many RETIRE_MS at a low rate
+BLOCKS = 256                    # of a ring of any size: a reader may be late by that many RETIRE_MS at a low rate
 
 
 cdef class Ring:
@@ -282,7 +282,7 @@ cdef class Ring:
         self.now = mono_ns()
         if -STEP_NS < step < STEP_NS:
             return 0
-        step = real_minus_mono() - self.offset      # the first look may have been interrupted between its clocks
+        step = real_minus_mono() - self.offset      # the first reading may have been interrupted between its clocks
         if -STEP_NS < step < STEP_NS:
             return 0
         self.steps += 1

@@ -185,7 +185,7 @@ cdef class Peers:
         return 0
 
     def watch(self, str address, int port) -> int:
-        """The number of *address*, which is numeric, and *port*. ValueError for what is no address."""
+        """The number of *address*, which is numeric, and *port*. ValueError for what is not an address."""
         cdef uint8_t[16] raw
         cdef bytes packed = ipaddress.ip_address(address).packed
         if not 0 <= port <= 65_535:

@@ -2,7 +2,7 @@ import numpy as np
 import numpy.typing as npt
 
 class Beat:
-    """A timerfd that the reactor sets anew after each beat."""
+    """A timerfd that the reactor sets again after each beat."""
 
     @property
     def fd(self) -> int: ...

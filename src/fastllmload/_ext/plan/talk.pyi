@@ -9,7 +9,7 @@ def leaving_dtype() -> np.dtype[np.void]: ...
 def in_order(instants: list[int]) -> list[tuple[int, int]]: ...
 
 class Talks:
-    """The conversations of a phase, from a plan's arrays; *joints*: what stands before and behind a reply, and between
+    """The conversations of a phase, from a plan's arrays; *joints*: what is before and after a reply, and between
     messages, by class.
     """
 

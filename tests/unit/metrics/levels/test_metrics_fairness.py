@@ -33,7 +33,7 @@ def test_normalised_by_the_isolated_median_of_each_class() -> None:
     assert x[:2].tolist() == [1.0, 1.5] and np.isnan(x[2])
 
 
-def test_nobody_with_a_first_token_gives_no_starvation_rate() -> None:
+def test_no_first_token_gives_no_starvation_rate() -> None:
     assert fairness.starvation_rate(np.array([NULL, NULL]), np.array([10, 20])) is None
     assert fairness.starvation_rate(np.empty(0, np.int64), np.empty(0, np.int64)) is None
 

@@ -30,7 +30,7 @@ def test_no_level_has_no_point() -> None:
 
 
 def test_a_level_without_a_figure_is_left_out() -> None:
-    """Nobody got a first token at 3: no P99, so it is not the knee."""
+    """No request got a first token at 3: no P99, so it is not the knee."""
     assert operating_points.knee_point([1, 2, 3, 4], [100, 120, math.nan, 500]) == 4
 
 

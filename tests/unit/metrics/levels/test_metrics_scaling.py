@@ -46,7 +46,7 @@ def test_few_lengths_are_flagged_and_a_curve_through_every_point_is_never_chosen
 
 @pytest.mark.parametrize("n", [4, 5, 6, 8])
 def test_few_lengths_of_exact_data_are_named_for_what_they_are(n: int) -> None:
-    """A line to the microsecond, as a report prints it, is no curve; a curve is one; a proportion is neither."""
+    """A line to the microsecond, as a report prints it, is not a curve; a curve is; a proportion is neither."""
     x = np.array(LENGTHS[:n], float)
     assert scaling(LENGTHS[:n], list(np.round(100 + 0.07 * x, 3))).best == "linear"
     assert scaling(LENGTHS[:n], list(100 + 0.07 * x + 4e-6 * x**2)).best == "quadratic"
@@ -86,6 +86,6 @@ def test_order_of_lengths_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(("lengths", "ttft"), [([1, 1], [2, 3]), ([0, 1], [2, 3]), ([1, 2], [0, 3]), ([1, 2], [3])])
-def test_what_is_no_table_of_lengths(lengths: list[float], ttft: list[float]) -> None:
+def test_texts_other_than_a_table_of_lengths(lengths: list[float], ttft: list[float]) -> None:
     with pytest.raises(ValueError, match="must be different"):
         scaling(lengths, ttft)

@@ -35,7 +35,7 @@ def test_one_url_needs_no_table_of_its_own() -> None:
     assert measure(run_of([10.0]))["by_target"] == []
 
 
-def test_a_user_who_left_by_plan_is_no_failure_of_the_url() -> None:
+def test_a_user_who_left_by_plan_does_not_count_as_a_failure_of_the_url() -> None:
     run = run_of([10.0, 0.0], manifest=URLS, url=[0, 1])
     run.rows["status"][1], run.rows["error"][1] = layout.CANCELLED, layout.CLIENT_CANCELLED
     run.rows["client"][1] = layout.CLIENT_CANCELS

@@ -96,7 +96,7 @@ def test_no_duration_no_figure() -> None:
 
 @settings(deadline=None)
 @given(st.lists(request_of(), max_size=8), st.sampled_from([1, 2, 5, 16]))
-def test_however_coarse_the_first_look(requests: list[tuple[int, int, int, list[int]]], cells: int) -> None:
+def test_however_coarse_the_first_grid(requests: list[tuple[int, int, int, list[int]]], cells: int) -> None:
     """The highest level is found whichever cells of time are left out before it is looked for."""
     window = Window(T0, T0 + 60, closed=False)
     with pytest.MonkeyPatch.context() as patch:

@@ -79,7 +79,7 @@ def test_cache_hit_rate_of_the_planned_prefix(cached: Any, prefix_len: int, rate
     assert found["value"] == rate and found["n"] == known
 
 
-def test_tokens_of_another_tokenizer_are_no_share_of_the_planned_prefix() -> None:
+def test_tokens_of_another_tokenizer_are_not_a_share_of_the_planned_prefix() -> None:
     """The server found all of the prefix, 408 of its tokens; as a share of our 800 that was 0.51."""
     plan = {"plan": {"description": {"workload": {"prefix_len": 800}}}}
     alike = measure(run_of([50.0] * 4, manifest=plan, cached_tokens=800, input_target=1000, prompt_tokens=1030))
@@ -115,7 +115,7 @@ def test_fairness_of_two_classes() -> None:
     assert found["jain_index"]["value"] is found["jain_index"]["significantly_unfair"] is None
 
 
-def test_jain_index_beside_isolated_runs() -> None:
+def test_jain_index_with_isolated_runs() -> None:
     """EX-JAIN-4."""
     run = run_of([100, 150, 600, 400], [0, 0, 1, 1])
     chosen = populations(run, window_of(run))
