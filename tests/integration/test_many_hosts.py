@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,8 @@ from fastllmload._ext.record import histogram
 from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
 from fastllmload.engine.hosts.fleet import HostFleet
-from fastllmload.engine.hosts.placement.local import LocalPlacement
+from fastllmload.engine.hosts.link.messages import AgentConfig
+from fastllmload.engine.hosts.placement.local import AGENT, LocalHandle, LocalPlacement
 from fastllmload.engine.run import execute
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
@@ -373,6 +374,40 @@ def test_a_host_whose_disk_is_full_stops_the_load_of_all(
     assert [each["status"] for each in view.document["hosts"]] == ["ended", "ended"]
     rows = load(tmp_path / "run").rows
     assert (rows["status"] == layout.OK).sum() > 20
+
+
+@pytest.mark.parametrize("on_loss", ["continue", "stop"])
+def test_the_disk_of_one_host_is_full(
+    tmp_path: Path, server: SimulatorProcess, scratch: Path, limited: Path, on_loss: str
+) -> None:
+    """It is named at once and sends no more; the others go ahead, or end as well."""
+
+    class OneLimited(LocalPlacement):
+        def start(self, configs: Sequence[AgentConfig]) -> list[LocalHandle]:
+            folders = (scratch, limited)
+            self.handles += [
+                LocalHandle(config, ("env", f"TMPDIR={folder}", *AGENT))
+                for config, folder in zip(configs, folders, strict=True)
+            ]
+            return self.handles
+
+    def use_up(snapshot: Any) -> None:
+        if snapshot.phase == "measure" and snapshot.ok > 20 and not (limited / "ballast").exists():
+            fill(limited)
+
+    view = Watching(use_up)
+    settings = asked(tmp_path / "run", server.url, rate=400.0, duration=10.0)
+    settings = replace(settings, hosts=Hosts(on_host_loss=on_loss))
+    assert execute(settings, None, view, placement=OneLimited(2)) == 2
+    assert codes(view.document["incidents"]).count("host-disk-full") == 1
+    assert [host["disk_full"] for host in view.document["hosts"]] == [False, True]
+    assert view.document["status"] == "partial" and view.document["certificate"]["verdict"] == "invalid"
+    (reason,) = [one for one in view.document["certificate"]["reasons"] if one["code"] == "disk_full"]
+    assert reason["hosts"] == [1]
+    rows = load(tmp_path / "run").rows
+    measured = rows[rows["phase"] == layout.MEASURE]
+    unsent = [(measured["status"][measured["worker"] // 2 == host] == layout.NOT_SENT).sum() for host in (0, 1)]
+    assert unsent[1] > 100 and (unsent[0] == 0 if on_loss == "continue" else unsent[0] > 100)
 
 
 def test_a_second_interrupt_cuts_what_the_first_one_lets_end(tmp_path: Path, scratch: Path) -> None:

@@ -83,7 +83,7 @@ def evidence_of_host(evidence: CertificateEvidence, host: HostEntry, distances: 
         clock_bound_us=None if bound is None else bound / 1e3,
     )
     stamps = with_fields(evidence.stamps, requested=host.timestamps or evidence.stamps.requested)
-    return with_fields(evidence, among_hosts=among, stamps=stamps)
+    return with_fields(evidence, among_hosts=among, stamps=stamps, disk_full=host.disk_full)
 
 
 def evidence_of_run(evidence: CertificateEvidence, run: Run) -> CertificateEvidence:

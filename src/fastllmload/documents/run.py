@@ -235,6 +235,7 @@ class HostEntry(Document, frozen=True, kw_only=True):
     workers: tuple[int, ...] = ()  # their numbers
     status: str | None = None  # running, then ended; lost: before it ended; late: after time zero; alone: driver lost
     folder: Name = None  # on the host, where its files are
+    disk_full: bool = False  # there: it stopped sending
     timestamps: str | None = None  # the source of its stamps: tap, kernel, user
     tap: Tap | None = None  # its own packet ring; that of the run has the sums of all
     clock: ClockFacts | None = None  # null: not compared

@@ -195,9 +195,8 @@ class PhaseRun:
             self.died(member)
 
     def _apply_commands(self, gone: bool) -> None:
-        """Stop sending after a signal of the user, when the target is *gone*, when the disk is full (what cannot be recorded
-        must not be sent), when a host was lost and the run is to end then, and when a worker is missing from a phase that
-        prepares for one that needs them all.
+        """Stop sending after a signal of the user, when the target is *gone*, when a disk is full or a host was lost and the
+        run is to end then, and when a worker is missing from a phase that prepares for one that needs them all.
         """
         if self.interrupts.level > self.command:
             self._cut(self.interrupts.level)
@@ -209,7 +208,7 @@ class PhaseRun:
             self.ui.message("the target has ended: no more requests are sent; what was measured is kept")
         elif self.command == NOTHING and self.prepares and self._missing():
             self._cut(DRAIN)
-        elif self.command == NOTHING and (self.live.log.full or self.fleet.total(k.W_DISK_FULL)):
+        elif self.command == NOTHING and self.live.log.full:
             self._cut(DRAIN)
             self.ui.message("the disk is full: no more requests are sent; what was measured is kept")
         elif self.command == NOTHING and (why := self.fleet.sending_must_end()) is not None:

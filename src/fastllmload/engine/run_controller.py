@@ -210,10 +210,11 @@ class RunController:
         self._check_incidents()
         self.run_status.interrupted = self.interrupts.level > 0
         lost = ", ".join(f"{count:,} {name}" for name, count in fleet.missing.items() if count)
-        self.run_status.disk_full = log.full or fleet.total(k.W_DISK_FULL) > 0 or bool(lost)
+        disks = fleet.full_disks()
+        self.run_status.disk_full = log.full or bool(disks) or bool(lost)
         if self.run_status.disk_full:
             full = log.full or fleet.write_failed
-            self.incident("disk-full" if full else "disk-slow", not_written(full, lost))
+            self.incident("disk-full" if full else "disk-slow", not_written(full, lost, ", ".join(disks) or "the disk"))
         died = [member for member in fleet.members if member.died]
         self.run_status.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)
         self.run_status.crashed = len(died) - self.run_status.killed
@@ -228,9 +229,9 @@ class RunController:
         ]
 
 
-def not_written(full: bool, lost: str) -> str:
-    """Why sending stopped early: the disk was full, or slower than the answers. *lost*: what is missing."""
-    why = "the disk was full" if full else "answers came faster than they could be written to the disk"
+def not_written(full: bool, lost: str, disk: str = "the disk") -> str:
+    """Why sending stopped early: *disk* was full, or slower than the answers. *lost*: what is missing."""
+    why = f"{disk} was full" if full else "answers came faster than they could be written to the disk"
     rest = f"not on the disk: {lost}" if lost else "everything measured until then was saved"
     return f"{why}: sending stopped early; {rest}"
 

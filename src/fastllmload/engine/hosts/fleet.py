@@ -159,6 +159,7 @@ class HostFleet(Fleet):
         self.control = Control()
         self._clockless = False
         self.lost: set[int] = set()  # hosts whose loss is reported
+        self.full: set[int] = set()  # hosts whose full disk is reported
         self.counters = np.zeros((len(specs), k.WORDS), np.int64)
         self.used = np.zeros((len(specs), len(PROCESS)), np.int64)
         self.histograms = SummedHistograms(len(HISTOGRAMS), len(group.hosts), HISTOGRAMS.index(k.H_LAG))
@@ -262,17 +263,32 @@ class HostFleet(Fleet):
                 "file-receiver-ended",
                 f"the process that receives the files of hosts {ended}: a new process continues its work",
             )
+        for host in self._full():
+            if host.number not in self.full:
+                self.full.add(host.number)
+                self.incident("host-disk-full", f"{host.title}: its disk is full, so it sends no more requests")
         return super().update()
 
+    def _full(self) -> list[RemoteHost]:
+        """Hosts on which rows could not be written."""
+        return [host for host in self.group.hosts if self.counters[list(workers_of(host)), k.W_DISK_FULL].any()]
+
+    def full_disks(self) -> list[str]:
+        return [f"the disk of {host.title}" for host in self._full()]
+
     def facts(self) -> dict[str, Any]:
-        return {"hosts": [entry(host) for host in self.group.hosts]}
+        full = self._full()
+        return {"hosts": [{**entry(host), "disk_full": host in full} for host in self.group.hosts]}
 
     def end_stuck(self, since_ns: int) -> None:
         """Agents do that, on their clocks."""
 
     def sending_must_end(self) -> str | None:
-        lost = [host for host in self.group.hosts if host.lost is not None]
-        return f"{lost[0].title} was lost" if lost and self.on_loss == "stop" else None
+        lost, full = [host for host in self.group.hosts if host.lost is not None], self._full()
+        if self.on_loss == "stop" and (lost or full):
+            return f"{lost[0].title} was lost" if lost else f"the disk of {full[0].title} is full"
+        left = [host for host in self.group.running if host not in full]
+        return None if left or not full else "the disks of all hosts are full"
 
     # -- commands ------------------------------------------------------------------------------------------------------
 

@@ -171,9 +171,13 @@ class Fleet:
         """Complete the files in the run folder after the workers' end. Returns what run.json gets: `watch` and others."""
         raise NotImplementedError
 
+    def full_disks(self) -> list[str]:
+        """The disks on which rows could not be written."""
+        return ["the disk"] if self.total(k.W_DISK_FULL) else []
+
     def sending_must_end(self) -> str | None:
-        """Why no more requests may be sent, as a clause; None: they may."""
-        return None
+        """Why no more requests may be sent, as a clause; None: they may. What cannot be recorded must not be sent."""
+        return "the disk is full" if self.full_disks() else None
 
     # -- state and commands --------------------------------------------------------------------------------------------
 
