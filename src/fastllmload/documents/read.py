@@ -7,7 +7,7 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,6 +15,8 @@ import msgspec
 from fastllmload.documents.fields import WITHHELD, Withheld
 
 T = TypeVar("T")
+ANY_KEY = "[...]"
+STEP = re.compile(r"[^.\[\]]+")
 PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 
 
@@ -28,22 +30,58 @@ def convert(document: Mapping[str, Any], kind: type[T]) -> T:
     """
     with contextlib.suppress(msgspec.ValidationError):
         return msgspec.convert(document, kind)  # as nearly every document is
+    found = fitted(document, kind)
+    problem = problem_of(found, kind)
+    if problem:
+        raise DocumentError(sentence(problem, found, kind))
+    return msgspec.convert(found, kind)
+
+
+def problem_of(document: Any, kind: Any) -> str:
+    """msgspec's message on the first part that is not as *kind* has it; empty where all are."""
     try:
-        return msgspec.convert(fitted(document, kind), kind)
+        msgspec.convert(document, kind)
     except msgspec.ValidationError as problem:
-        raise DocumentError(sentence(str(problem))) from None
+        return str(problem)
+    return ""
 
 
-def sentence(problem: str) -> str:
-    """`\\`phases.0.start_ns\\`: expected int, got str` of msgspec's message."""
+def sentence(problem: str, document: Any, kind: Any) -> str:
+    """`\\`metrics.ttft.p99\\`: expected a number, got str` of msgspec's message on *document*."""
     place = PLACE.search(problem)
     what = PLACE.sub("", problem)
     what = what[0].lower() + what[1:].replace("`", "")
     what = what.replace("invalid enum value", "expected a number, got").replace(
         "expected int | float | str", "expected a number"
     )
-    path = place[1].replace("[...]", ".*").replace("[", ".").replace("]", "") if place else ""
+    path = ".".join(steps_of(place[1], problem, document, kind)) if place else ""
     return f"`{path}`: {what}" if path else what
+
+
+def steps_of(place: str, problem: str, document: Any, kind: Any) -> list[str]:
+    """The keys and numbers on the way to *place*. msgspec writes `[...]` for a key of a table with free names."""
+    first, *others = place.split(ANY_KEY)
+    steps = STEP.findall(first)
+    for further in others:
+        table = part_of(document, steps)
+        same = (key for key in table if problem_of(with_one_key(document, steps, key), kind) == problem)
+        steps += [next(same, "*"), *STEP.findall(further)]
+    return steps
+
+
+def part_of(document: Any, steps: Sequence[str]) -> Any:
+    return functools.reduce(lambda part, step: part[int(step)] if isinstance(part, list) else part[step], steps, document)
+
+
+def with_one_key(document: Any, steps: Sequence[str], key: str) -> Any:
+    """*document* with no key but *key* in its table at *steps*."""
+    if not steps:
+        return {key: document[key]}
+    step, *others = steps
+    if isinstance(document, list):
+        at = int(step)
+        return [*document[:at], with_one_key(document[at], others, key), *document[at + 1 :]]
+    return {**document, step: with_one_key(document[step], others, key)}
 
 
 @functools.cache

@@ -60,6 +60,32 @@ def test_an_empty_document_has_a_default_for_every_part() -> None:
     assert found.plan.description.load.arrivals is None
 
 
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("phases", 0, "start_ns"), "x"),
+        (("metrics", "tpot", "p99"), "fast"),
+        (("certificate", "workers", 0, "socket_to_user_us", "p99"), [1]),
+        (("steadiness", "drift", "ttft.v2", "p"), "x"),
+        (("slo", "classes", "a.b", "slo_attainment"), [1]),
+    ],
+)
+def test_the_path_has_the_keys_of_tables_with_free_names(path: tuple[Any, ...], wrong: object) -> None:
+    """Also one with a dot in it; a second error further on, of another part, changes nothing."""
+    document = copy.deepcopy(DOCUMENT)
+    document["steadiness"]["drift"] = {"ttft": {"p": 0.5}, "ttft.v2": {"p": 0.5}}
+    document["slo"] = {"classes": {"a": {"slo_attainment": 1.0}, "a.b": {"slo_attainment": 1.0}}}
+    document["withheld"] = 5
+    inner: Any = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = wrong
+    document["withheld"] = document.pop("withheld")  # the last key
+    with pytest.raises(DocumentError) as caught:
+        convert(document, RunDocument)
+    assert str(caught.value).startswith(f"`{'.'.join(map(str, path))}`: expected ")
+
+
 def test_every_part_of_another_type_is_named() -> None:
     checked = 0
     known = fitted(DOCUMENT, RunDocument)
