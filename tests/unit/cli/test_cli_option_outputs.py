@@ -1,4 +1,4 @@
-"""Every option that names a file to be written, with other things than files: nothing is replaced; a stream is written to."""
+"""Every option that names a file to be written, with other things than files: nothing is replaced; a stream is written."""
 
 from __future__ import annotations
 
