@@ -2,8 +2,8 @@
 
 Next to it is limitclient, which has nothing else to do, and with --vllm-rs vLLM's own client (`vllm-rs`, in vLLM's wheel)
 at the same load in the same run. CPU is what the kernel counts of every thread (/proc/PID/task/TID/schedstat) between two
-readings at it, one second after the first request and half a second before the last one; `gaps` is the distance of the arrivals that
-the server saw from those of a Poisson process (Kolmogorov-Smirnov), `lag` our lateness.
+readings, one second after the first request and half a second before the last one; `gaps` is the distance of the arrivals
+that the server saw from those of a Poisson process (Kolmogorov-Smirnov), `lag` our lateness.
 
 Target: no more than vLLM's client at any rate; without --vllm-rs no more than it took where it was measured (`PEER_CORES`).
 """

@@ -95,7 +95,7 @@ def test_an_export_has_all_figures_and_no_name() -> None:
     names = frozenset((Reveals.NAME, Reveals.SENTENCE, *PATHS))
     assert list(canaries(without_names(example(RunDocument, Reveals.NOTHING, names)))) == []
     figures = example(RunDocument, Reveals.NOTHING, frozenset((Reveals.LOAD, Reveals.ENGINE)))
-    figures["error_texts"] = {}  # what the server said is no figure
+    figures["error_texts"] = {}  # texts of the server, not figures
     assert len(list(canaries(without_names(figures)))) == len(list(canaries(figures))) > 150
     found = convert(
         without_names(
