@@ -70,7 +70,9 @@ def steps_of(place: str, problem: str, document: Any, kind: Any) -> list[str]:
 
 
 def part_of(document: Any, steps: Sequence[str]) -> Any:
-    return functools.reduce(lambda part, step: part[int(step)] if isinstance(part, list) else part[step], steps, document)
+    return functools.reduce(
+        lambda part, step: part[int(step)] if isinstance(part, list) else part[step], steps, document
+    )
 
 
 def with_one_key(document: Any, steps: Sequence[str], key: str) -> Any:
