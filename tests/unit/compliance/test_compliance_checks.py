@@ -14,7 +14,7 @@ from compliance_scenes import SCENES, gateway, itl, plain, throughput, ttft
 
 from fastllmload.compliance.applies import why_not
 from fastllmload.compliance.checks import clocks, comparison, streaming, tests, warmup, workload
-from fastllmload.compliance.checks.load import loop_is
+from fastllmload.compliance.checks.load import arrivals_redrawn, loop_is
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import FALSE, TRUE, RequirementOutcome
 from fastllmload.compliance.statement import Check
@@ -54,6 +54,14 @@ def test_a_round_trip_is_reported_and_near(tmp_path: Path) -> None:
     cases.run.remeasured()
     cases.run.manifest["target"]["connect_ms"] = []
     cases.run.remeasured()
+
+
+@pytest.mark.parametrize(("rate", "state"), [(50.0, TRUE), (0, FALSE), (-1.0, FALSE), (1e9, FALSE)])
+def test_a_rate_that_no_option_gives_draws_no_schedule(rate: float, state: str, tmp_path: Path) -> None:
+    """It is a finding about the folder, and no error of the command that judges it."""
+    cases = plain(10)
+    cases.run.manifest["plan"]["description"]["load"]["arrivals"]["rate"] = rate
+    assert said(cases, tmp_path, arrivals_redrawn("poisson")).state == state
 
 
 @pytest.mark.parametrize(("bound_ns", "state"), [(80_000, TRUE), (10_000_001, FALSE), (None, FALSE)])

@@ -14,6 +14,7 @@ from fastllmload.compliance.evidence import MeasuredRun
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import ArrivalProcess
+from fastllmload.errors import InputError
 from fastllmload.plan.plan import array_hash
 from fastllmload.settings import RunSettings
 
@@ -67,7 +68,10 @@ def redrawn(arrivals: ArrivalProcess, count: int) -> Numbers | None:
         on, off = (1 if value is None else value for value in (arrivals.on_s, arrivals.off_s))
         name = f"onoff:{on},{off}"
     shape = known(arrivals.burstiness)
-    process = choose_arrivals(name, rate, 1.0 if shape is None else shape)
+    try:
+        process = choose_arrivals(name, rate, 1.0 if shape is None else shape)
+    except InputError:  # a description that no option can give: it was changed
+        return None
     return draw_schedule(process, rate, random.Random(arrivals.stream), count=min(count, ENOUGH))
 
 
