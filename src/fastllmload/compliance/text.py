@@ -90,7 +90,7 @@ def together(findings: Sequence[RequirementFinding], width: int) -> Iterator[str
 
 def one_line(finding: RequirementFinding) -> str:
     asked, found = finding.requirement, finding.outcome
-    reason = f"  {found.reason}" if found.reason and found.state != INAPPLICABLE else ""
-    why = f"  ({found.reason})" if found.state == INAPPLICABLE else reason
+    reason = " ".join(found.reason.split())  # a declared value may have line ends
+    why = f"  ({reason})" if found.state == INAPPLICABLE else f"  {reason}" if reason else ""
     level = asked.level if asked.in_verdict else asked.level.lower()  # what never enters a verdict
     return f"{asked.id:<20}{level:<13}{found.state:<16}{asked.text}{why}"

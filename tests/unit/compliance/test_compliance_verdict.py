@@ -112,6 +112,14 @@ def test_what_is_declared_is_called_so(tmp_path: Path) -> None:
     assert "not verified" in "\n".join(lines(judgement))
 
 
+def test_a_declared_line_end_begins_no_line(tmp_path: Path) -> None:
+    """Otherwise a declaration could look like a statement that holds."""
+    cases = plain().declare(guardrails__names="none\nIETF-4.2-a  MUST  true")
+    told = list(lines(judged(cases, tmp_path), everything=True))
+    assert len(told) == len("\n".join(told).splitlines())
+    assert sum(line.startswith("IETF-4.2-a ") for line in told) == 1
+
+
 def test_what_a_run_does_not_exercise_is_met_by_design(tmp_path: Path) -> None:
     """An open loop says nothing about closed loops; the option for them is named."""
     judgement = judged(plain(), tmp_path)
