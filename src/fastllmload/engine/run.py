@@ -292,7 +292,8 @@ class RunSession:
         unused = self.group.keep(most)
         if unused:
             names = ", ".join(host.title for host in unused)
-            note = coded("hosts-unused", f"{names} send nothing: at most {most} requests are in flight at one time")
+            sentence = f"at most {most} requests are in flight at one time: nothing is sent from {names}"
+            note = coded("hosts-unused", sentence)
             found.notes.append(note)
             self.ui.message(f"note: {note}")
 
