@@ -74,6 +74,12 @@ def test_every_host_is_shown_with_its_verdict(folder: Path, shown: Call, form: s
     assert "host 2 (node-2):" in " ".join(text.split())
 
 
+def test_the_clock_of_several_hosts_is_not_a_single_one(folder: Path, shown: Call) -> None:
+    bound_ns = max(host.clock.bound_ns for host in load(folder).document.hosts if host.clock is not None)  # type: ignore[type-var]
+    (line,) = [line for line in shown("report", folder, "--as", "full").splitlines() if line.startswith("| Clock |")]
+    assert "CLOCK_MONOTONIC of each host" in line and f"at most {bound_ns / 1e3:.4g} us" in line
+
+
 def test_a_run_of_one_host_has_no_such_part(tmp_path: Path, shown: Call) -> None:
     one_host(tmp_path)
     assert host_table(load(tmp_path).document) is None

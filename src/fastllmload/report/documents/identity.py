@@ -260,7 +260,7 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     source = event_tokens_text(document)
     if source is not None:
         yield "Source of tokens per event", source
-    yield "Clock", declarations.get("clock.method", "single client clock, CLOCK_MONOTONIC")
+    yield "Clock", declarations.get("clock.method") or _clock(document)
     yield "Timestamps", (document.certificate or Certificate()).timestamp_source or NOT_KNOWN
     yield (
         "Round trip to the target",
@@ -268,6 +268,15 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     )
     adjusted = document.config.output.ttft_net_adjusted
     yield "Adjustments", "TTFT less the median round trip, in addition to the unadjusted TTFT" if adjusted else "none"
+
+
+def _clock(document: RunDocument) -> str:
+    if not document.hosts:
+        return "single client clock, CLOCK_MONOTONIC"
+    bounds = [known(host.clock.bound_ns) for host in document.judged_hosts if host.clock is not None]
+    within = max((bound for bound in bounds if bound is not None), default=None)
+    error = NOT_KNOWN if within is None else f"{quantity(within / 1e3)} us"
+    return f"CLOCK_MONOTONIC of each host; instants in that of the driver, error at most {error}"
 
 
 def _protocol(document: RunDocument) -> str:
