@@ -15,7 +15,7 @@ from fastllmload._ext.record.hiccup import HiccupMeter
 from fastllmload._ext.record.histogram import COUNTS, WORDS
 from fastllmload.arrays import Numbers
 from fastllmload.certificate.ceiling import stored_ceiling
-from fastllmload.documents import run as documents
+from fastllmload.documents.run import CeilingFacts, HostEntry, InterfaceUse, WatchFacts
 from fastllmload.errors import RunFolderError
 from fastllmload.host.cpu import TICKS_NS, CpuUse, competitors, throttled_ns, used_cpu
 from fastllmload.host.interfaces import Traffic, link_speed
@@ -146,7 +146,7 @@ class Watch:
     def _take_steal(self, now_ns: int) -> None:
         self._steal.append((now_ns, cpu_ticks().steal * TICKS_NS))
 
-    def stop(self, folder: Path) -> documents.Watch | None:
+    def stop(self, folder: Path) -> WatchFacts | None:
         """Write the histograms, the stalls and their intervals; returns `watch` of run.json.
 
         A watch that was not started (workers died before the phase began) writes nothing and returns None.
@@ -165,7 +165,7 @@ class Watch:
         low, high = port_range()
         before, after = self._throttled, throttled_ns()
         ceiling = stored_ceiling()
-        return documents.Watch(
+        return WatchFacts(
             steal_share=steal_share(self._ticks, cpu_ticks()),
             steal_samples=tuple(self._steal),
             throttled_ns=None if before is None or after is None else after - before,
@@ -174,17 +174,17 @@ class Watch:
             fd_limit=file_limit().soft,
             ceiling=None
             if ceiling is None
-            else documents.Ceiling(events_per_s=ceiling.events_per_s, requests_per_s=ceiling.requests_per_s),
+            else CeilingFacts(events_per_s=ceiling.events_per_s, requests_per_s=ceiling.requests_per_s),
             interfaces=interfaces,
         )
 
 
-def interface_use(traffic: Traffic) -> tuple[documents.InterfaceUse, ...]:
+def interface_use(traffic: Traffic) -> tuple[InterfaceUse, ...]:
     """What the interfaces of *traffic* have carried until now."""
     grown = traffic.stop(time.monotonic_ns())
     peaks = {name: traffic.peaks.get(name, {}) for name in grown}
     return tuple(
-        documents.InterfaceUse(
+        InterfaceUse(
             name=name,
             speed_bits_per_s=link_speed(name),
             peak_rx_bytes_per_s=peaks[name].get("rx_bytes"),
@@ -195,7 +195,7 @@ def interface_use(traffic: Traffic) -> tuple[documents.InterfaceUse, ...]:
     )
 
 
-def stalls_of_host(folder: Path, host: documents.HostEntry, clocks: Clocks) -> Numbers:
+def stalls_of_host(folder: Path, host: HostEntry, clocks: Clocks) -> Numbers:
     """stalls.npy of *host* in the driver's clock; empty without one."""
     found = read_of_host(folder, host, STALLS, INT64, (None, 2))
     if found is None or host.host not in clocks:

@@ -38,7 +38,7 @@ from fastllmload.documents.event_summary import StampCounts
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import LoadDescription, PlanDescription
 from fastllmload.documents.read import convert
-from fastllmload.documents.run import HostEntry, Watch
+from fastllmload.documents.run import HostEntry, WatchFacts
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.bounds import earliest
@@ -314,7 +314,7 @@ def stamp_classes(run: Run, selected: npt.NDArray[np.intp], unread: Times) -> tu
 
 
 def worker_records(
-    run: Run, window: MeasuredWindow, per_worker: list[dict[str, Times]], facts: Watch
+    run: Run, window: MeasuredWindow, per_worker: list[dict[str, Times]], facts: WatchFacts
 ) -> tuple[WorkerRecord, ...]:
     """One record per worker that appears in the samples, or that died according to run.json."""
     samples = run.samples
@@ -344,7 +344,7 @@ def worker_stalls(run: Run, number: int) -> Times | None:
     return found if phase is None else found[found[:, 1] > phase.start_ns]
 
 
-def with_samples(record: WorkerRecord, samples: Rows, window: MeasuredWindow, facts: Watch) -> WorkerRecord:
+def with_samples(record: WorkerRecord, samples: Rows, window: MeasuredWindow, facts: WatchFacts) -> WorkerRecord:
     """*record* with its samples; unchanged without any."""
     every = samples[(samples["worker"] == record.number) & (samples["rss_bytes"] > 0)]  # 0: the process had ended
     inside, around = in_window(every, window), about_window(every, window)
@@ -398,7 +398,7 @@ def histograms(run: Run) -> list[dict[str, Times]]:
     return [] if found is None else [dict(zip(monitor.WATCHED, worker, strict=True)) for worker in found]
 
 
-def throttled(run: Run, facts: Watch) -> bool:
+def throttled(run: Run, facts: WatchFacts) -> bool:
     """Whether the CPU quota of the client's cgroup caused at least a third of the time that workers waited for a processor.
 
     A third is enough: a thread that the quota releases then also waits for the other threads that it had stopped.
@@ -413,7 +413,7 @@ def throttled(run: Run, facts: Watch) -> bool:
     return bool(3 * int(taken) >= waited)
 
 
-def host_record(run: Run, facts: Watch, host: HostEntry | None) -> HostRecord:
+def host_record(run: Run, facts: WatchFacts, host: HostEntry | None) -> HostRecord:
     """What was watched of the machine; *host*: of a run over many."""
     if host is None:
         hiccups, stalls = run.array(monitor.HICCUP, INT64, (WORDS,)), run.array(monitor.STALLS, INT64, (None, 2))

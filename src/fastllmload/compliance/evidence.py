@@ -19,7 +19,7 @@ from fastllmload.declarations import simulated_declarations, strings
 from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.plan import ArrivalProcess, PlanDescription, PlanDocument, WorkloadDescription
+from fastllmload.documents.plan import ArrivalFacts, PlanDescription, PlanDocument, WorkloadDescription
 from fastllmload.documents.procedure import ProcedureDocument, experiment_document
 from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import RunDocument
@@ -86,9 +86,9 @@ class MeasuredRun:
         return self.document.plan.description
 
     @property
-    def arrivals(self) -> ArrivalProcess:
+    def arrivals(self) -> ArrivalFacts:
         """The arrival process; without a name in a closed loop."""
-        return self.description.load.arrivals or ArrivalProcess()
+        return self.description.load.arrivals or ArrivalFacts()
 
     @property
     def workloads(self) -> tuple[WorkloadDescription, ...]:

@@ -21,14 +21,14 @@ from fastllmload.documents.fields import (
 Ends = tuple[Number, ...]  # lower and upper; None: open, or not estimable
 
 
-class NotEstimable(Document, frozen=True, kw_only=True):
+class NotEstimableFacts(Document, frozen=True, kw_only=True):
     """Why a statistic has no interval."""
 
     reason: Sentence = None
     requests_needed: Count = None
 
 
-Reason = Annotated[NotEstimable | int | str | None, field("", Reveals.SENTENCE)]
+Reason = Annotated[NotEstimableFacts | int | str | None, field("", Reveals.SENTENCE)]
 
 
 class Bounds(Document, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class Metric(Document, frozen=True, kw_only=True):
     p999: Plain = None
     method: str | None = None  # which connects rtt_ms is of
     ci95: dict[str, Ends | None] | Ends | None = None  # 95 % intervals by statistic; of a value its own
-    not_estimable: dict[str, Reason] = {}  # by statistic; of a value the two fields of NotEstimable themselves
+    not_estimable: dict[str, Reason] = {}  # by statistic; of a value the two fields of NotEstimableFacts themselves
     insufficient: tuple[str, ...] = ()  # percentiles with too few samples
     generator_limited: bool | None = None  # the client was slower than what it measured
     fluidity_index_at_least: Ratio = None
@@ -160,15 +160,15 @@ class Metric(Document, frozen=True, kw_only=True):
         found = self.ci95.get(name) if isinstance(self.ci95, dict) else self.ci95
         return None if not found else (known(found[0]), known(found[1]))
 
-    def why_not_estimable(self, name: str) -> NotEstimable | None:
+    def why_not_estimable(self, name: str) -> NotEstimableFacts | None:
         """Why *name* has no interval; None where it has one."""
         found, reason = self.not_estimable.get(name), self.not_estimable.get("reason")
-        if isinstance(found, NotEstimable):
+        if isinstance(found, NotEstimableFacts):
             return found
         if not isinstance(reason, str):
-            return NotEstimable(reason=found) if isinstance(found, str) else None
+            return NotEstimableFacts(reason=found) if isinstance(found, str) else None
         needed = self.not_estimable.get("requests_needed")
-        return NotEstimable(reason=reason, requests_needed=needed if isinstance(needed, int) else None)
+        return NotEstimableFacts(reason=reason, requests_needed=needed if isinstance(needed, int) else None)
 
 
 class Value(Metric, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class Curve(Document, frozen=True, kw_only=True):
     rate: Annotated[tuple[Any, ...], field("requests/s", Reveals.LOAD)] = ()
 
 
-class ArrivalProcess(Document, frozen=True, kw_only=True):
+class ArrivalFacts(Document, frozen=True, kw_only=True):
     """An arrival process with its parameters."""
 
     name: str | None = None
@@ -51,7 +51,7 @@ class LoadDescription(Document, frozen=True, kw_only=True):
     concurrency: Load = None
     cycles: bool | None = None  # the plan starts again at its end
     duration_s: Seconds = None
-    arrivals: ArrivalProcess | None = None
+    arrivals: ArrivalFacts | None = None
 
     @property
     def is_withheld(self) -> bool:
@@ -182,7 +182,7 @@ class ClassDescription(PlanDescription, frozen=True, kw_only=True):
     settings: TrafficClass | None = None
 
 
-class Counting(Document, frozen=True, kw_only=True):
+class CountingFacts(Document, frozen=True, kw_only=True):
     """How tokens are counted (IETF 4.4)."""
 
     option: str | None = None
@@ -210,7 +210,7 @@ class PlanSummary(Document, frozen=True, kw_only=True):
     description: PlanDescription = PlanDescription()
     classes: tuple[str, ...] = ()  # names by number
     deviations: tuple[str, ...] = ()  # from the standard workload
-    counting: Counting = Counting()
+    counting: CountingFacts = CountingFacts()
     warmup: WarmupPlan = WarmupPlan()
 
 

@@ -41,7 +41,7 @@ TokenRates = Annotated[dict[str, float | None], field("tokens/s", Reveals.LOAD)]
 Shares = Annotated[dict[str, float | None], field("share", Reveals.SHARE)]
 
 
-class Parameters(Document, frozen=True, kw_only=True):
+class TestParameters(Document, frozen=True, kw_only=True):
     """The parameters of a test. Each test has some of them."""
 
     capacity: Load = None
@@ -73,7 +73,7 @@ class Parameters(Document, frozen=True, kw_only=True):
 class ProcedureParameters(Document, frozen=True, kw_only=True):
     """The parameters of a procedure and the settings of its runs."""
 
-    test: Parameters | None = None
+    test: TestParameters | None = None
     quick: bool = False
     run: RunSettings = RunSettings()
 
@@ -226,7 +226,7 @@ class MemoryPressureFindings(FindingValues, frozen=True, kw_only=True):
     first_preemption_at: Annotated[float | None, field("share of the capacity", Reveals.ENGINE)] = None
 
 
-class Fit(Document, frozen=True, kw_only=True):
+class FittedCurve(Document, frozen=True, kw_only=True):
     """A model of TTFT by context length."""
 
     model: str | None = None
@@ -246,7 +246,7 @@ class LongContextFindings(FindingValues, frozen=True, kw_only=True):
     exponent: Plain = None
     r2_log: Plain = None
     slope_us_per_token: Plain = None
-    fits: tuple[Fit, ...] = ()
+    fits: tuple[FittedCurve, ...] = ()
 
 
 class GuardrailFindings(FindingValues, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from fastllmload.documents.fields import WITHHELD, Reveals
 from fastllmload.documents.metric import THROUGHPUTS, Metric, reveals
 from fastllmload.documents.procedure import FINDINGS, ProcedureDocument
 from fastllmload.documents.read import fields, members
-from fastllmload.documents.run import HostEntry, RunDocument, ServerFigure, TelemetrySeries
+from fastllmload.documents.run import HostEntry, RunDocument, ServerFigure, TelemetryEntry
 from fastllmload.settings import Hosts, Load, Output, Target, Telemetry, TrafficClass, Workload
 
 HIDDEN = WITHHELD.value
@@ -165,7 +165,7 @@ class Redaction:
 
     def special(self, found: dict[str, Any], kind: type) -> dict[str, Any]:
         """Parts whose fields reveal something only together."""
-        if kind is TelemetrySeries and Reveals.ENGINE in self.hidden:
+        if kind is TelemetryEntry and Reveals.ENGINE in self.hidden:
             named_by_user = found.get("name") in self.series  # which may be the server's memory under its own name
             if named_by_user or reveals(str(found.get("name")), "") in self.hidden:
                 found = {name: HIDDEN if isinstance(each, float) else each for name, each in found.items()}

@@ -43,7 +43,7 @@ class Tool(Document, frozen=True, kw_only=True):
     version: str | None = None
 
 
-class Engine(Document, frozen=True, kw_only=True):
+class EngineFacts(Document, frozen=True, kw_only=True):
     """What the server reports about itself."""
 
     name: str | None = None
@@ -68,7 +68,7 @@ class Environment(Document, frozen=True, kw_only=True):
     tcp_congestion_control: str | None = None
     python: str | None = None
     libraries: dict[str, str] = {}  # versions
-    engine: Engine | None = None
+    engine: EngineFacts | None = None
 
 
 class Phase(Document, frozen=True, kw_only=True):
@@ -169,7 +169,7 @@ class Tap(Document, frozen=True, kw_only=True):
     against_kernel_stamps_us: TapError | None = None
 
 
-class Ceiling(Document, frozen=True, kw_only=True):
+class CeilingFacts(Document, frozen=True, kw_only=True):
     """This host's ceiling, by `fastllmload calibrate`."""
 
     events_per_s: Plain
@@ -203,7 +203,7 @@ class InterfaceUse(Document, frozen=True, kw_only=True):
     peak_tx_bytes_per_s: CarriedRate = None
 
 
-class Watch(Document, frozen=True, kw_only=True):
+class WatchFacts(Document, frozen=True, kw_only=True):
     """This host while the run lasted."""
 
     steal_share: Ratio = None
@@ -212,7 +212,7 @@ class Watch(Document, frozen=True, kw_only=True):
     competitors: Names = ()  # processes outside of the run that used most CPU meanwhile
     ports: Plain = None
     fd_limit: Plain = None
-    ceiling: Ceiling | None = None
+    ceiling: CeilingFacts | None = None
     interfaces: tuple[InterfaceUse, ...] = ()
 
 
@@ -239,7 +239,7 @@ class HostEntry(Document, frozen=True, kw_only=True):
     timestamps: str | None = None  # the source of its stamps: tap, kernel, user
     tap: Tap | None = None  # its own packet ring; that of the run has the sums of all
     clock: ClockFacts | None = None  # null: not compared
-    watch: Watch = Watch()
+    watch: WatchFacts = WatchFacts()
     events: Events = None  # this and the following: of events that stay in its folder (`--collect summary`)
     last_event_ns: Ns = None
     dispatched: Count = None  # measured requests
@@ -248,7 +248,7 @@ class HostEntry(Document, frozen=True, kw_only=True):
     certificate: Certificate | None = None  # by its own evidence; its workers are in the certificate of the run
 
 
-class ErrorText(Document, frozen=True, kw_only=True):
+class ErrorTextEntry(Document, frozen=True, kw_only=True):
     """A text of failed responses, without secrets and control characters."""
 
     http_status: int | None = None  # None: before any head
@@ -264,10 +264,10 @@ class FinishWord(Document, frozen=True, kw_only=True):
     requests: Count = None
 
 
-class ErrorTexts(Document, frozen=True, kw_only=True):
+class ErrorTextEntries(Document, frozen=True, kw_only=True):
     """What the server said: the 32 most frequent texts of failed responses."""
 
-    texts: Annotated[tuple[ErrorText, ...], field("", Reveals.NAME)] = ()
+    texts: Annotated[tuple[ErrorTextEntry, ...], field("", Reveals.NAME)] = ()
     left_out: Count = None  # failed requests with other texts
     finish_reasons: tuple[FinishWord, ...] = ()
 
@@ -514,7 +514,7 @@ class Users(Document, frozen=True, kw_only=True):
     denominators: Any = None  # which figures they count in
 
 
-class Drift(Document, frozen=True, kw_only=True):
+class DriftFacts(Document, frozen=True, kw_only=True):
     """A level of a metric over the window, ms, and the likeliest step in it."""
 
     first_half: Plain = None
@@ -561,7 +561,7 @@ class Steadiness(Document, frozen=True, kw_only=True):
 
     transient: dict[str, Transient | None] = {}
     littles_law: LittlesLaw | None = None
-    drift: dict[str, Drift | None] = {}  # by metric
+    drift: dict[str, DriftFacts | None] = {}  # by metric
     in_flight: InFlightTrend | None = None  # None for a closed loop
     steady: bool | None = None  # false: a level drifts or the queue grows
 
@@ -578,7 +578,7 @@ class TelemetrySource(Document, frozen=True, kw_only=True):
     problems: Annotated[dict[str, int], field("", Reveals.NAME)] = {}  # how often, by sentence
 
 
-class TelemetrySeries(Document, frozen=True, kw_only=True):
+class TelemetryEntry(Document, frozen=True, kw_only=True):
     """A series: of a gauge mean, min and max; of a counter first, last and delta."""
 
     name: str | None = None
@@ -611,7 +611,7 @@ class TelemetryFacts(Document, frozen=True, kw_only=True):
     absent: dict[str, Name] = {}  # why a sensor is missing
     cpu_share: Ratio = None  # of the sampler
     warnings: Names = ()
-    series: tuple[TelemetrySeries, ...] = ()
+    series: tuple[TelemetryEntry, ...] = ()
 
 
 class ServerFigure(Document, frozen=True, kw_only=True):
@@ -683,7 +683,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     workers: tuple[WorkerEntry, ...] = ()
     incidents: Names = ()
     tap: Tap | None = None
-    watch: Watch = Watch()
+    watch: WatchFacts = WatchFacts()
     hosts: tuple[HostEntry, ...] = ()  # of a run over many hosts
     excluded_hosts: tuple[int, ...] = ()  # hosts whose requests are in no figure, by `report --exclude-host`
     disk_full: bool | None = None
@@ -693,7 +693,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     counts: Counts = Counts()
     errors: tuple[ErrorCount, ...] = ()
     by_target: tuple[TargetCounts, ...] = ()
-    error_texts: ErrorTexts = ErrorTexts()
+    error_texts: ErrorTextEntries = ErrorTextEntries()
     slo: Objectives | None = None  # None without objectives
     fairness: Fairness | None = None  # None with one class
     classes: dict[str, ClassResult] | None = None

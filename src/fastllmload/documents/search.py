@@ -18,7 +18,7 @@ Figures = Annotated[dict[str, float | None], field("", Reveals.LOAD)]  # of the 
 PEAK = "smooth-goodput"  # the objective
 
 
-class Parameters(Document, frozen=True, kw_only=True):
+class RequestedSearch(Document, frozen=True, kw_only=True):
     """What was asked for."""
 
     objective: str | None = None
@@ -38,11 +38,11 @@ class Parameters(Document, frozen=True, kw_only=True):
 class SearchSettings(Document, frozen=True, kw_only=True):
     """The parameters of a search and the settings of its runs."""
 
-    search: Parameters = Parameters()
+    search: RequestedSearch = RequestedSearch()
     run: RunSettings = RunSettings()
 
 
-class Criterion(Document, frozen=True, kw_only=True):
+class CriterionEntry(Document, frozen=True, kw_only=True):
     """One criterion of a level's decision."""
 
     name: str | None = None
@@ -63,7 +63,7 @@ class LevelDecision(Document, frozen=True, kw_only=True):
     level: Annotated[int | float, field("requests/s or requests in flight", Reveals.LOAD)] = 0.0
     decision: str = ""
     reason: Annotated[str, field("", Reveals.SENTENCE)] = ""
-    tests: tuple[Criterion, ...] = ()
+    tests: tuple[CriterionEntry, ...] = ()
     smooth_goodput: Value = None  # of a search for a peak
     half_width: Value = None  # of the interval of smooth goodput
     looks: Annotated[int, field("trials")] = 0  # how many were run; prose: allow, a key of the document

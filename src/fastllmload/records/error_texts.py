@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from fastllmload.documents import run as documents
 from fastllmload.documents.fields import known
+from fastllmload.documents.run import ErrorTextEntries, ErrorTextEntry, FinishWord
 from fastllmload.errors import RunFolderError
 from fastllmload.files import read_regular
 from fastllmload.records import layout
@@ -52,7 +52,7 @@ def encode_texts(taken: Iterable[tuple[int, int, bytes, int]], left_out: int, re
     return msgspec.json.encode(ErrorTexts(texts, left_out))
 
 
-def read_texts(directory: Path) -> documents.ErrorTexts:
+def read_texts(directory: Path) -> ErrorTextEntries:
     """Of all workers of a run folder, the most frequent first, equal ones together. RunFolderError for a damaged file."""
     together: dict[tuple[int | None, str, str], int] = {}
     left_out = 0
@@ -66,22 +66,22 @@ def read_texts(directory: Path) -> documents.ErrorTexts:
             key = (each.http_status, each.error, each.text)
             together[key] = together.get(key, 0) + each.requests
     texts = sorted(together.items(), key=lambda each: -each[1])
-    return documents.ErrorTexts(
+    return ErrorTextEntries(
         texts=tuple(
-            documents.ErrorText(http_status=http_status, error=error, text=text, requests=requests)
+            ErrorTextEntry(http_status=http_status, error=error, text=text, requests=requests)
             for (http_status, error, text), requests in texts
             if error != layout.ERROR_NAMES[0]
         ),
         left_out=left_out,
         finish_reasons=tuple(
-            documents.FinishWord(word=text.removeprefix(REASON), requests=requests)
+            FinishWord(word=text.removeprefix(REASON), requests=requests)
             for (_, error, text), requests in texts
             if error == layout.ERROR_NAMES[0]
         ),
     )
 
 
-def remaining_texts(directory: Path, merged: documents.ErrorTexts) -> ErrorTexts:
+def remaining_texts(directory: Path, merged: ErrorTextEntries) -> ErrorTexts:
     """Of the *merged* texts of a run those that are not of the workers whose files are there again. How many of a text were
     theirs when it was merged is not known: as many as they have now are taken away.
     """
@@ -92,7 +92,7 @@ def remaining_texts(directory: Path, merged: documents.ErrorTexts) -> ErrorTexts
     return ErrorTexts([ErrorText(*each) for each in left if each[-1] > 0], max(0, left_out))
 
 
-def counted(texts: documents.ErrorTexts) -> list[tuple[int | None, str, str, int]]:
+def counted(texts: ErrorTextEntries) -> list[tuple[int | None, str, str, int]]:
     """HTTP status, error, text and requests, as in a worker's file."""
     failed = [(one.http_status, str(one.error), str(one.text), int(known(one.requests) or 0)) for one in texts.texts]
     words = [

@@ -10,7 +10,7 @@ import msgspec
 
 from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.fields import known
-from fastllmload.documents.search import Answer, Criterion, LevelDecision, SearchDocument
+from fastllmload.documents.search import Answer, CriterionEntry, LevelDecision, SearchDocument
 from fastllmload.experiment.report.findings import in_percent
 from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state
 from fastllmload.experiment.saved_report import SavedReport
@@ -105,7 +105,7 @@ def interval_rows(found: Interval, runner: TrialRunner) -> tuple[LevelDecision, 
     for level, decision in sorted(found.decisions.items()):
         implied, by = decision is Decision.UNDECIDED and level < best, runner.judgements[level]
         reason = (f"holds if {best:g} does; " if implied else "") + by.reason
-        tests = tuple(Criterion(**msgspec.to_builtins(part), words=criterion_text(part)) for part in by.parts)
+        tests = tuple(CriterionEntry(**msgspec.to_builtins(part), words=criterion_text(part)) for part in by.parts)
         name = IMPLIED if implied else str(decision)
         rows.append(row(runner, level, found.trials[level], decision=name, reason=reason, tests=tests))
     return tuple(rows)

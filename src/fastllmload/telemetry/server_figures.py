@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from fastllmload.documents import run as documents
-from fastllmload.documents.run import ServerFigure
+from fastllmload.documents.run import ServerFigure, TelemetryEntry
 from fastllmload.metrics.run.window import Window
 from fastllmload.telemetry.sensors.sensor import COUNTER
 from fastllmload.telemetry.series import TelemetryRecord, TelemetrySeries
@@ -42,11 +41,11 @@ class Spans:
         grown = np.where(steps >= 0, steps, value[first + 1 : last + 1]).sum()
         return float(value[first]), float(value[last]), float(grown), float(t[last] - t[first]) / 1e9
 
-    def summary(self, series: TelemetrySeries) -> documents.TelemetrySeries:
+    def summary(self, series: TelemetrySeries) -> TelemetryEntry:
         """One entry of run.json `telemetry.series`; null where nothing was seen."""
         inside = np.zeros(0, np.bool_) if self._window is None else self._window.holds(series.t_ns)
         gaps = int(np.isnan(series.value[inside]).sum()) if len(inside) else 0
-        entry = documents.TelemetrySeries(
+        entry = TelemetryEntry(
             name=series.name,
             source=series.source_name,
             origin=series.origin,

@@ -15,7 +15,7 @@ from fastllmload.certificate import monitor
 from fastllmload.certificate.evidence import bracket_class
 from fastllmload.certificate.judge import judge
 from fastllmload.certificate.run_evidence import from_run, throttled
-from fastllmload.documents.run import Watch
+from fastllmload.documents.run import WatchFacts
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 from fastllmload.records.samples import SAMPLE
@@ -252,5 +252,5 @@ def test_a_quota_is_the_cause_from_a_third_of_the_waits(withheld_ms: int, expect
     samples["worker"] = [-1, 0, 1, -1, 0, 1]
     samples["run_delay_ns"] = np.array([0, 10, 20, 900, 110, 100]) * MS
     run = cast(Run, SimpleNamespace(samples=samples))
-    assert throttled(run, Watch(throttled_ns=withheld_ms * MS)) is expected
-    assert not throttled(run, Watch())
+    assert throttled(run, WatchFacts(throttled_ns=withheld_ms * MS)) is expected
+    assert not throttled(run, WatchFacts())

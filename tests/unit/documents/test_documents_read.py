@@ -12,7 +12,7 @@ from golden_file import GOLDEN
 
 from fastllmload.documents.fields import WITHHELD
 from fastllmload.documents.read import DocumentError, convert, fitted
-from fastllmload.documents.run import Phase, RunDocument, TelemetrySeries
+from fastllmload.documents.run import Phase, RunDocument, TelemetryEntry
 from fastllmload.documents.write import plain
 
 DOCUMENT: dict[str, Any] = json.loads((GOLDEN / "report" / "run.json").read_text())
@@ -136,7 +136,7 @@ def test_a_bool_is_not_a_number() -> None:
 
 def test_a_series_with_labels_is_read_as_it_was_written() -> None:
     """The labels of a server's own series are one text."""
-    series = TelemetrySeries(name="queue", kind="gauge", labels="model='a'", mean=2.0)
+    series = TelemetryEntry(name="queue", kind="gauge", labels="model='a'", mean=2.0)
     found = convert({"telemetry": {"series": [plain(series)]}}, RunDocument)
     assert found.telemetry is not None and found.telemetry.series == (series,)
     assert list(plain(series)) == [

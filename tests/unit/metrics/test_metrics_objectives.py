@@ -20,6 +20,7 @@ from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.report.blocks import Stacked
 from fastllmload.report.documents.headlines import headline_table
+from fastllmload.report.terminal.summary import objectives
 
 
 def slo(requests: list[dict[str, Any]], goodput: list[tuple[str, float]], **manifest: Any) -> dict[str, Any]:
@@ -197,6 +198,8 @@ def test_a_metric_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None
     rows = {cells[0].text: cells for cells in headline_table(document).rows if isinstance(cells[0], Stacked)}
     assert rows["Pauses over 100 ms"][0].short == "long_pauses (count)"
     assert str(rows["Pauses over 100 ms"][-1].text).startswith("2")
+    (goodput,) = [fact for fact in objectives(document) if fact.label == "goodput"]
+    assert str(goodput).count("long_pauses 0") == 1 and "0 count" not in str(goodput)
 
 
 @pytest.mark.parametrize("text", ["long_pauses:-1", "long_pauses:2ms"])

@@ -1,11 +1,11 @@
 from libc.string cimport memcmp
 
-from fastllmload._ext.bytes.jsonscan cimport Body, json_blanks, json_skip, json_string, json_take
+from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_blanks, json_skip, json_string, json_take
 
 
 cdef bint json_member(Cursor* object, const char* name, size_t size, Cursor* value) noexcept nogil:
     cdef Cursor c = object[0]
-    cdef Body key
+    cdef StringSpan key
     cdef const unsigned char* begin
     value.at = value.end = NULL
     if not json_take(&c, c'{'):

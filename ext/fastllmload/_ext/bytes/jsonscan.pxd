@@ -35,12 +35,12 @@ cdef enum:
     JSON_DEPTH = 64             # containers inside each other; deeper is unusual
     NUMBER_LONGEST = 300        # bytes of a number; longer is unusual
 
-cdef struct Body:               # what stands between the quotes of a string, still escaped; valid UTF-8
+cdef struct StringSpan:         # what is between the quotes of a string, still escaped; valid UTF-8
     const unsigned char* at     # borrowed from the cursor's buffer; NULL: no string, or null
     size_t size
     uint8_t escaped             # has a backslash
 
-cdef bint json_string(Cursor* c, Body* body) noexcept nogil     # the cursor is after the opening quote
+cdef bint json_string(Cursor* c, StringSpan* body) noexcept nogil     # the cursor is after the opening quote
 cdef bint json_number(Cursor* c) noexcept nogil                 # the cursor stands at its first byte
 cdef bint json_skip(Cursor* c, int depth) noexcept nogil        # any value, blanks before it included
 cdef bint json_count(Cursor* c, int32_t* value) noexcept nogil  # an integer from 0 to 999,999,999

@@ -9,7 +9,7 @@ cdef enum:
     BEHIND_SURROGATES = 0xE000
 
 
-cdef bint json_string(Cursor* c, Body* body) noexcept nogil:
+cdef bint json_string(Cursor* c, StringSpan* body) noexcept nogil:
     cdef unsigned char byte
     body.at = c.at
     body.escaped = False
@@ -152,7 +152,7 @@ cdef bint json_digits(Cursor* c, int64_t* value, int most) noexcept nogil:
 
 
 cdef bint json_skip(Cursor* c, int depth) noexcept nogil:
-    cdef Body body
+    cdef StringSpan body
     cdef int byte = json_peek(c)
     if byte == c'"':
         c.at += 1
@@ -169,7 +169,7 @@ cdef bint json_skip(Cursor* c, int depth) noexcept nogil:
 
 
 cdef bint container(Cursor* c, bint keyed, int depth) noexcept nogil:
-    cdef Body key
+    cdef StringSpan key
     cdef int close = c'}' if keyed else c']'
     c.at += 1
     if json_take(c, close):

@@ -18,15 +18,15 @@ from libc.string cimport memcmp, memcpy, memmove, memset
 from fastllmload._ext.bytes.carry cimport carry_reset
 from fastllmload._ext.bytes.cursor cimport over
 from fastllmload._ext.bytes.jsonfind cimport json_item, json_member
-from fastllmload._ext.bytes.jsonscan cimport Body, json_count, json_string, json_take
+from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_count, json_string, json_take
 from fastllmload._ext.events.facts cimport CARRIED_BY_DELTA, CARRIED_BY_MESSAGE, CARRIED_BY_OLLAMA_CHAT
 
 cdef struct Fragment:           # what one entry of tool_calls says; at is NULL for what it does not
     bint has_index
     int32_t index
-    Body id
-    Body name
-    Body arguments
+    StringSpan id
+    StringSpan name
+    StringSpan arguments
     bint value                  # *arguments* is a JSON value
 
 
@@ -56,7 +56,7 @@ cdef void calls_free(Calls* calls) noexcept nogil:
     free(calls)
 
 
-cdef bint text_is(Text* t, Body* body) noexcept nogil:
+cdef bint text_is(Text* t, StringSpan* body) noexcept nogil:
     return t.size == body.size and memcmp(t.at, body.at, t.size) == 0
 
 
@@ -114,10 +114,10 @@ cdef int note(Calls* calls, Fragment* f, bint alone) except -1:
     return 0
 
 
-cdef bint text_member(Cursor* object, const char* name, size_t size, Body* body) noexcept nogil:
+cdef bint text_member(Cursor* object, const char* name, size_t size, StringSpan* body) noexcept nogil:
     """Its inside; size 0 where it is not a text."""
     cdef Cursor value
-    memset(body, 0, sizeof(Body))
+    memset(body, 0, sizeof(StringSpan))
     if not json_member(object, name, size, &value):
         return False
     return value.at == NULL or not json_take(&value, c'"') or json_string(&value, body)

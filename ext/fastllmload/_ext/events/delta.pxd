@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
-from fastllmload._ext.bytes.jsonscan cimport Body, json_string, to_special
+from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_string, to_special
 from fastllmload._ext.events.facts cimport Facts
 from fastllmload._ext.events.tree cimport EventTree
 
@@ -79,7 +79,7 @@ cdef bint template_takes_numbers(Template* t, Cursor* c, int32_t* completion_tok
 
 # Takes an event that equals the template in all but its numbers and its text, which is not empty and becomes *text*; behind
 # it anything may stand. *completion_tokens*: -1 if the template has none. False, and nothing is taken, for all else.
-cdef inline bint template_takes(Template* t, Cursor* c, Body* text, int32_t* completion_tokens) noexcept nogil:
+cdef inline bint template_takes(Template* t, Cursor* c, StringSpan* text, int32_t* completion_tokens) noexcept nogil:
     cdef Cursor at
     if t.prefix == 0 or left(c) < <size_t>t.prefix + t.suffix or memcmp(c.at, t.bytes, t.prefix) != 0:
         return False

@@ -73,7 +73,7 @@ cdef void template_free(Template* t) noexcept nogil:
 
 cdef bint template_read(Template* t, const unsigned char* data, size_t size, Meaning* m) noexcept nogil:
     cdef Cursor c
-    cdef Body text
+    cdef StringSpan text
     cdef int32_t completion_tokens
     over(&c, data, size)
     if not template_takes(t, &c, &text, &completion_tokens) or c.at != c.end:
@@ -247,7 +247,7 @@ cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
 
 
 cdef bint judge_text(Facts* f, Meaning* m) noexcept nogil:
-    cdef Body* text
+    cdef StringSpan* text
     cdef bint blank = f.content.size > 0 and blank_text(f.content.at, f.content.size)
     if f.content.size > 0 and not (blank and f.tool):
         m.kind = EVENT_WHITESPACE if blank else EVENT_CONTENT

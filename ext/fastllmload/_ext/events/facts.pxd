@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from fastllmload._ext.bytes.cursor cimport Cursor
-from fastllmload._ext.bytes.jsonscan cimport Body
+from fastllmload._ext.bytes.jsonscan cimport StringSpan
 
 cdef enum Carrier:              # what carries the generated text; of OpenAI's, a key of a choice
     CARRIED_BY_DELTA = 0        # chat, streamed: an object
@@ -50,16 +50,16 @@ cdef struct Facts:
     const unsigned char* completion_at      # first digit of completion_tokens, of total_tokens; NULL: not said, or found by
     const unsigned char* total_at           # msgspec
     int64_t[DURATIONS] server_ns    # 0: not said, as Ollama itself leaves a zero out
-    Body content                # size 0: none, empty or null
-    Body reasoning_content
-    Body reasoning
-    Body refusal
-    Body arguments              # the first that is not empty, of any tool call
-    Body name                   # likewise
+    StringSpan content                # size 0: none, empty or null
+    StringSpan reasoning_content
+    StringSpan reasoning
+    StringSpan refusal
+    StringSpan arguments              # the first that is not empty, of any tool call
+    StringSpan name                   # likewise
 
 cdef void facts_clear(Facts* f, uint8_t carrier) noexcept nogil
 # True: *data* is one valid JSON text and *f* holds all of it that matters. False: ask msgspec; *f* is half
 # filled then.
 cdef bint facts_scan(Facts* f, const unsigned char* data, size_t size) noexcept nogil
-cdef uint8_t finish_of(Body* name) noexcept nogil     # FinishReason of a finish_reason
-cdef uint8_t done_reason_of(Body* name) noexcept nogil          # the same of Ollama's done_reason
+cdef uint8_t finish_of(StringSpan* name) noexcept nogil     # FinishReason of a finish_reason
+cdef uint8_t done_reason_of(StringSpan* name) noexcept nogil          # the same of Ollama's done_reason

@@ -188,7 +188,7 @@ cdef bint facts_scan(Facts* f, const unsigned char* data, size_t size) noexcept 
 
 cdef bint members(Facts* f, Cursor* c, int level, int depth) noexcept nogil:
     # The members of an object after its opening brace, up to and with its closing one.
-    cdef Body key
+    cdef StringSpan key
     cdef uint64_t seen = 0
     cdef int field
     FLL_STATIC_ASSERT(FIELDS <= 8 * sizeof(seen))
@@ -211,7 +211,7 @@ cdef bint members(Facts* f, Cursor* c, int level, int depth) noexcept nogil:
             return False
 
 
-cdef inline int field_of(int level, Body* key) noexcept nogil:
+cdef inline int field_of(int level, StringSpan* key) noexcept nogil:
     cdef int i
     cdef Key* k
     for i in range(KEYS_OF[level]):
@@ -243,7 +243,7 @@ cdef bint value(Facts* f, Cursor* c, int field, int depth) noexcept nogil:
 
 cdef bint string(Facts* f, Cursor* c, int field) noexcept nogil:
     # After the opening quote of the value.
-    cdef Body body
+    cdef StringSpan body
     if not json_string(c, &body):
         return False
     if field == F_CONTENT or field == F_TEXT:
@@ -273,7 +273,7 @@ cdef bint string(Facts* f, Cursor* c, int field) noexcept nogil:
     return True
 
 
-cdef inline void first(Facts* f, Body* slot, Body* body) noexcept nogil:
+cdef inline void first(Facts* f, StringSpan* slot, StringSpan* body) noexcept nogil:
     f.tool |= body.size > 0
     if slot.size == 0:
         slot[0] = body[0]
@@ -368,11 +368,11 @@ cdef bint number(Facts* f, Cursor* c, int field) noexcept nogil:
     return False
 
 
-cdef inline bint named(Body* name, const char* other, size_t size) noexcept nogil:
+cdef inline bint named(StringSpan* name, const char* other, size_t size) noexcept nogil:
     return name.size == size and memcmp(name.at, other, size) == 0
 
 
-cdef uint8_t finish_of(Body* name) noexcept nogil:
+cdef uint8_t finish_of(StringSpan* name) noexcept nogil:
     cdef int i
     if name.size == 0:
         return FINISH_NONE
@@ -382,7 +382,7 @@ cdef uint8_t finish_of(Body* name) noexcept nogil:
     return FINISH_OTHER
 
 
-cdef uint8_t done_reason_of(Body* name) noexcept nogil:
+cdef uint8_t done_reason_of(StringSpan* name) noexcept nogil:
     # Ollama's words; it says stop also after a tool call.
     if named(name, b"load", 4):
         return FINISH_LOAD

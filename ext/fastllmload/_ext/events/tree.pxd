@@ -2,7 +2,7 @@
 # strict.
 from libc.stdint cimport int32_t
 
-from fastllmload._ext.bytes.jsonscan cimport Body
+from fastllmload._ext.bytes.jsonscan cimport StringSpan
 from fastllmload._ext.events.facts cimport Facts
 
 cdef class EventTree:
@@ -18,6 +18,6 @@ cdef class EventTree:
     cdef int _ollama(self, dict event, Facts* f) except -1
     cdef int _choice(self, int number, dict choice, Facts* f) except -1
     cdef int _carried(self, tuple path, dict carrier, Facts* f) except -1
-    cdef int _text(self, tuple path, dict carrier, str key, Body* body) except -1
+    cdef int _text(self, tuple path, dict carrier, str key, StringSpan* body) except -1
     cdef int _tool(self, tuple path, dict function, Facts* f) except -1
-    cdef int _body(self, tuple path, str text, Body* body) except -1
+    cdef int _body(self, tuple path, str text, StringSpan* body) except -1

@@ -84,7 +84,7 @@ cdef class EventTree:
 
     cdef int _ollama(self, dict event, Facts* f) except -1:
         cdef bytes reason
-        cdef Body name
+        cdef StringSpan name
         cdef int i
         chat = f.carrier == CARRIED_BY_OLLAMA_CHAT
         error = event.get("error")
@@ -118,7 +118,7 @@ cdef class EventTree:
 
     cdef int _choice(self, int number, dict choice, Facts* f) except -1:
         cdef bytes finish = need(str, choice.get("finish_reason")).encode()
-        cdef Body name
+        cdef StringSpan name
         name.at = finish
         name.size = <size_t>len(finish)
         f.finish = finish_of(&name)
@@ -144,7 +144,7 @@ cdef class EventTree:
                     self._tool(path + (key, i, "function"), need(dict, need(dict, call).get("function")), f)
         return 0
 
-    cdef int _text(self, tuple path, dict carrier, str key, Body* body) except -1:
+    cdef int _text(self, tuple path, dict carrier, str key, StringSpan* body) except -1:
         return self._body(path + (key,), need(str, carrier.get(key)), body)
 
     cdef int _tool(self, tuple path, dict function, Facts* f) except -1:
@@ -158,7 +158,7 @@ cdef class EventTree:
             self._body(path + ("arguments",), text, &f.arguments)
         return 0
 
-    cdef int _body(self, tuple path, str text, Body* body) except -1:
+    cdef int _body(self, tuple path, str text, StringSpan* body) except -1:
         """The escaped form of the string at *path*; without a backslash anywhere, the string itself."""
         cdef bytes escaped
         if not text:

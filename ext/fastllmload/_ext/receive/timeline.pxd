@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.cursor cimport Cursor
-from fastllmload._ext.bytes.jsonscan cimport Body
+from fastllmload._ext.bytes.jsonscan cimport StringSpan
 from fastllmload._ext.events.calls cimport CallReader
 from fastllmload._ext.events.delta cimport EVENT_CONTENT, Classifier, Meaning, template_takes
 from fastllmload._ext.events.sse cimport Arrival, SseEvent, arrived_with, sse_rests, sse_takes_data, sse_takes_end
@@ -125,7 +125,7 @@ cdef class Timeline:
         cdef int64_t t
         cdef const unsigned char* newline
         cdef Cursor at
-        cdef Body text
+        cdef StringSpan text
         cdef int32_t completion
         cdef uint16_t tokens
         if (x.content != CONTENT_SSE or row.t_first == 0 or x.template.kind != EVENT_CONTENT

@@ -17,7 +17,7 @@ from fastllmload.compliance.checks.runs import with_arguments
 from fastllmload.compliance.evidence import SCHEDULE, ComplianceEvidence, MeasuredRun
 from fastllmload.compliance.outcome import DECLARED, RequirementOutcome, false, judged, true, undeclared
 from fastllmload.declarations import by_key
-from fastllmload.documents.plan import ArrivalProcess, LoadDescription
+from fastllmload.documents.plan import ArrivalFacts, LoadDescription
 from fastllmload.settings import RunSettings
 
 RUNS = 3
@@ -137,7 +137,7 @@ def load_text(run: MeasuredRun) -> str:
     described = run.description.load
     if described.concurrency is not None:
         return f"{described.concurrency} slots"
-    arrivals = described.arrivals or ArrivalProcess()
+    arrivals = described.arrivals or ArrivalFacts()
     stream = f" ({arrivals.stream})" if arrivals.stream else ""
     return f"{arrivals.rate} requests/s {arrivals.name}{stream}"
 

@@ -13,7 +13,7 @@ from fastllmload.compliance.checks.runs import per_level, per_run, with_argument
 from fastllmload.compliance.evidence import MeasuredRun
 from fastllmload.compliance.outcome import RequirementOutcome, false, inapplicable, judged
 from fastllmload.documents.fields import known
-from fastllmload.documents.plan import ArrivalProcess
+from fastllmload.documents.plan import ArrivalFacts
 from fastllmload.errors import InputError
 from fastllmload.plan.plan import array_hash
 from fastllmload.settings import RunSettings
@@ -58,7 +58,7 @@ def arrivals_redrawn(run: MeasuredRun, *names: str) -> RequirementOutcome:
     return judged(same, reason, "measure again: the instants are not those of the named process")
 
 
-def redrawn(arrivals: ArrivalProcess, count: int) -> Numbers | None:
+def redrawn(arrivals: ArrivalFacts, count: int) -> Numbers | None:
     """The first instants of an arrival process; None where its description is insufficient or nothing is due."""
     rate = known(arrivals.rate)
     if not count or rate is None or arrivals.stream is None:

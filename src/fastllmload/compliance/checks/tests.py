@@ -18,8 +18,8 @@ from fastllmload.documents.procedure import (
     FairnessFindings,
     GuardrailFindings,
     ItlFindings,
-    Parameters,
     ProcedureDocument,
+    TestParameters,
     TradeoffFindings,
     TtftFindings,
 )
@@ -38,8 +38,8 @@ def document(evidence: ComplianceEvidence) -> ProcedureDocument:
     return evidence.procedure or ProcedureDocument()
 
 
-def parameters(evidence: ComplianceEvidence) -> Parameters:
-    return document(evidence).parameters.test or Parameters()
+def parameters(evidence: ComplianceEvidence) -> TestParameters:
+    return document(evidence).parameters.test or TestParameters()
 
 
 # Loads and durations

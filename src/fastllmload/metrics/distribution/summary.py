@@ -8,8 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fastllmload.arrays import Mask, Numbers, Values
-from fastllmload.documents import metric
-from fastllmload.documents.metric import Distribution, EstimatedValue, Value
+from fastllmload.documents.metric import Distribution, EstimatedValue, NotEstimableFacts, Reason, Value
 from fastllmload.documents.write import plain
 from fastllmload.errors import coded
 from fastllmload.metrics.distribution.percentiles import NAMED, ends, insufficient, percentile, ranks_of
@@ -80,7 +79,7 @@ def distribution(
         max=scaled(float(ordered[-1])) if n else None,
         ci95=None if found is None else {name: ends(each, scale) for name, each in found.items()},
         not_estimable={
-            name: metric.NotEstimable(reason=each.reason, requests_needed=each.needed) for name, each in missing.items()
+            name: NotEstimableFacts(reason=each.reason, requests_needed=each.needed) for name, each in missing.items()
         },
         insufficient=insufficient(n),
         note=MERGED if isinstance(kept, HdrSample) and n else None,
@@ -109,7 +108,7 @@ def estimated(
     value: float | None, unit: str, estimate: Estimate | None, input_counting: str | None = None
 ) -> EstimatedValue:
     """`metrics.<name>` of a single number with its `ci95`, or the reason why it has none."""
-    missing: dict[str, metric.Reason] = {}
+    missing: dict[str, Reason] = {}
     if isinstance(estimate, NotEstimable):
         missing = {"reason": estimate.reason, "requests_needed": estimate.needed}
     return EstimatedValue(

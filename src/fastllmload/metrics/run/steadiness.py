@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastllmload.arrays import Floats, Numbers, Rows
-from fastllmload.documents import run as documents
+from fastllmload.documents.run import DriftFacts, InFlightTrend, LittlesLaw, Steadiness, Transient
 from fastllmload.metrics.distribution.summary import without_nulls
 from fastllmload.metrics.request.durations import NULL, e2e, ttft, ttft_any
 from fastllmload.metrics.request.latencies import in_time
@@ -30,7 +30,7 @@ TOLERANCE = 0.01  # of Little's law; with a larger residual requests were lost o
 LEAST_IN_FLIGHT = 100.0  # summed over the samples; below it one request more or less exceeds the tolerance
 
 
-def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: PooledGaps) -> documents.Steadiness:
+def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: PooledGaps) -> Steadiness:
     """`steadiness` of run.json: the transient and the drift by metric, the queue, Little's law, and `steady`: False where
     a level drifts or the queue grows, None where neither could be judged. MSER-5 does not decide it, because it calls too
     many steady runs unsteady (docs/statistics.md).
@@ -40,7 +40,7 @@ def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: Poole
     decisions += [not in_flight.growing] if in_flight is not None else []
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["status"] == layout.OK)]
     rows = rows[np.argsort(rows["t_sched"], kind="stable")]
-    return documents.Steadiness(
+    return Steadiness(
         transient={name: transient(rows, of(rows), window) for name, of in MEASURED.items()},
         littles_law=little(run, window),
         drift=drifting,
@@ -49,7 +49,7 @@ def steadiness(run: Run, window: Window | None, chosen: Populations, gaps: Poole
     )
 
 
-def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, documents.Drift | None]:
+def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, DriftFacts | None]:
     """By metric: the drift of the level over STRETCHES of equally many requests of the window. TTFT any is included only
     where answers reason, because it equals TTFT elsewhere.
     """
@@ -60,7 +60,7 @@ def drifts(run: Run, chosen: Populations, gaps: PooledGaps) -> dict[str, documen
     return {**found, "itl": drifted_gaps(gaps.gaps)}
 
 
-def drifted_gaps(gaps: TokenGaps) -> documents.Drift | None:
+def drifted_gaps(gaps: TokenGaps) -> DriftFacts | None:
     """`drifted` of gaps, of which only the sum of each request need be known."""
     if gaps.known is None:
         return drifted(Sample(gaps.each, gaps.each, gaps.first))
@@ -71,7 +71,7 @@ def drifted_gaps(gaps: TokenGaps) -> documents.Drift | None:
     return between_stretches(sums.astype(np.float64), np.diff(gaps.first[borders]))
 
 
-def drifted(sample: Sample) -> documents.Drift | None:
+def drifted(sample: Sample) -> DriftFacts | None:
     """ms of both halves, and on both sides of the most likely step; None for too few requests or an empty stretch."""
     if sample.units < LEAST_REQUESTS:
         return None
@@ -80,12 +80,12 @@ def drifted(sample: Sample) -> documents.Drift | None:
     return between_stretches(np.array(sums), np.diff(edges))
 
 
-def between_stretches(sums: Floats, sizes: Numbers) -> documents.Drift | None:
+def between_stretches(sums: Floats, sizes: Numbers) -> DriftFacts | None:
     """The drift of stretches with as many values as in *sizes*, and these *sums* in ns."""
     if not sizes.all():
         return None
     found = drift(sums / sizes / 1e6)
-    return documents.Drift(
+    return DriftFacts(
         first_half=found.first,
         second_half=found.second,
         p=found.p,
@@ -97,7 +97,7 @@ def between_stretches(sums: Floats, sizes: Numbers) -> documents.Drift | None:
     )
 
 
-def queue(run: Run, window: Window | None, chosen: Populations) -> documents.InFlightTrend | None:
+def queue(run: Run, window: Window | None, chosen: Populations) -> InFlightTrend | None:
     """Requests in flight over the window of an open loop: `growing` where each fifth has more than the one before, and the
     second half significantly more than the first, by LEAST_GROWTH and LEAST_RISE. None for a closed loop, where slots fix
     the number, and for too few requests.
@@ -113,10 +113,10 @@ def queue(run: Run, window: Window | None, chosen: Populations) -> documents.InF
     found, rising = drift(means), bool((np.diff(means.reshape(5, -1).mean(axis=1)) > 0).all())
     rise = found.second - found.first
     grown = rising and found.p < DRIFTED and rise >= max(LEAST_RISE, LEAST_GROWTH * found.first)
-    return documents.InFlightTrend(first_half=found.first, second_half=found.second, p=found.p, growing=grown)
+    return InFlightTrend(first_half=found.first, second_half=found.second, p=found.p, growing=grown)
 
 
-def transient(rows: Rows, values: Numbers, window: Window | None) -> documents.Transient | None:
+def transient(rows: Rows, values: Numbers, window: Window | None) -> Transient | None:
     """Where MSER-5 would begin to measure in the measure phase, and where the window begins, for comparison.
 
     *rows* in order of t_sched. None for too few requests. `steady` false: the best cut leaves less than half.
@@ -127,7 +127,7 @@ def transient(rows: Rows, values: Numbers, window: Window | None) -> documents.T
         return None
     at = rows["t_sched"][known]
     begin = int(at[0])
-    return documents.Transient(
+    return Transient(
         cut_requests=found.cut,
         cut_share=found.share,
         cut_seconds=float(at[min(found.cut, len(at) - 1)] - begin) / 1e9,
@@ -146,13 +146,13 @@ class Counted:
     ended: Numbers
 
 
-def little(run: Run, window: Window | None) -> documents.LittlesLaw | None:
+def little(run: Run, window: Window | None) -> LittlesLaw | None:
     """Requests in flight as the workers counted them against those computed from the rows; None without counts."""
     counted = in_flight_counted(run)
     return None if window is None or not counted else littles_law(counted, window.w0_ns, window.w1_ns)
 
 
-def littles_law(workers: Sequence[Counted], w0_ns: int, w1_ns: int) -> documents.LittlesLaw | None:
+def littles_law(workers: Sequence[Counted], w0_ns: int, w1_ns: int) -> LittlesLaw | None:
     """Mean number in flight = arrival rate x mean time in flight. None without a count or a request in the window.
 
     The rate and the time are of requests that began in the window. Their product differs from the number by requests that
@@ -177,7 +177,7 @@ def littles_law(workers: Sequence[Counted], w0_ns: int, w1_ns: int) -> documents
     if not inside or not seen_any:
         return None
     residual = abs(there - total) / total if total >= LEAST_IN_FLIGHT else None
-    return documents.LittlesLaw(
+    return LittlesLaw(
         in_flight=mean,
         rate_per_s=inside / ((w1_ns - w0_ns) / 1e9),
         time_s=spent_ns / inside / 1e9,

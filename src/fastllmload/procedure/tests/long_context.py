@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fastllmload.documents.experiment import FindingPlot, FindingSeries
-from fastllmload.documents.procedure import Fit, LongContextFindings
+from fastllmload.documents.procedure import FittedCurve, LongContextFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import LevelFinding
 from fastllmload.experiment.level.settings import at_concurrency, changed, own_requests
@@ -139,7 +139,7 @@ def fits(fitted: Scaling, ends: tuple[int, int], values: LongContextFindings, fo
         exponent=exponent.k,
         r2_log=exponent.r2_log,
         slope_us_per_token=None if linear is None else 1000 * linear[1],
-        fits=tuple(Fit(model=fit.model, r2=fit.r2, coefficients=fit.coefficients) for fit in fitted.fits),
+        fits=tuple(FittedCurve(model=fit.model, r2=fit.r2, coefficients=fit.coefficients) for fit in fitted.fits),
     )
     found.sentences = [text for text in found.sentences if not text.startswith(("Best fit", "Exponent"))]
     many = len(fitted.lengths)

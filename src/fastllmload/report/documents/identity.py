@@ -13,8 +13,8 @@ import msgspec
 
 from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.fields import Number, known
-from fastllmload.documents.plan import ArrivalProcess, TokenizerFacts
-from fastllmload.documents.run import Engine, RunDocument
+from fastllmload.documents.plan import ArrivalFacts, TokenizerFacts
+from fastllmload.documents.run import EngineFacts, RunDocument
 from fastllmload.report.blocks import Table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, quantity, some
@@ -62,7 +62,7 @@ def hardware(subject: Subject) -> str:
 
 def software(subject: Subject) -> str:
     given = declared(subject).get("software.engine")
-    engine = run_document(subject).environment.engine or Engine()
+    engine = run_document(subject).environment.engine or EngineFacts()
     observed = " ".join(text for text in (engine.name, engine.version) if text)
     if given and observed and given.casefold() != observed.casefold():
         return f"{given} (declared; the server reports {observed})"
@@ -91,7 +91,7 @@ def load_model(document: RunDocument) -> str:
         return f"{'open-loop' if slots is None else 'closed-loop'}, load withheld"
     if slots is not None:
         return f"closed-loop {count(slots)} in flight"
-    arrivals = load.arrivals or ArrivalProcess()
+    arrivals = load.arrivals or ArrivalFacts()
     rate = arrivals.rate or asked.rate
     if rate is None:
         return NOT_KNOWN

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastllmload.documents.experiment import Criteria, LevelEntry
 from fastllmload.documents.fields import known
-from fastllmload.documents.procedure import Parameters, ProcedureDocument
+from fastllmload.documents.procedure import ProcedureDocument, TestParameters
 from fastllmload.records.run import DONE
 
 SWEEPS = ("throughput", "tradeoff", "capacity")  # tests whose levels differ only in their load
@@ -103,7 +103,7 @@ def finding(document: ProcedureDocument, name: str) -> Any:
 
 def objectives(document: ProcedureDocument) -> dict[str, float]:
     """Limit of P99 in ms by metric: from the findings, or from the parameters of a test that was stopped early."""
-    test = document.parameters.test or Parameters()
+    test = document.parameters.test or TestParameters()
     asked = {"ttft": test.slo_ttft_p99_ms, "tpot": test.slo_tpot_p99_ms}
     found = finding(document, "limits")
     limits = asked if document.status != DONE or found is None else found

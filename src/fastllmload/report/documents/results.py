@@ -274,7 +274,7 @@ def objective_table(document: RunDocument, title: str = "") -> Table | None:
 
 
 def _objective_row(each: ObjectiveResult) -> list[Cell]:
-    unit = "" if each.unit in (None, "share") else f" {each.unit}"
+    unit = "" if each.unit in (None, "share", "count") else f" {each.unit}"
     excess = each.excess
     over = [f"{quantity(value)}{unit}" if some(excess.n) else NOT_KNOWN for value in (excess.p50, excess.max)]
     found = known(each.limit)

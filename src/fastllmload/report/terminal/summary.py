@@ -236,7 +236,7 @@ def _limit(document: RunDocument, name: str, limit: Number) -> str:
     units = {} if document.slo is None else {each.objective: each.unit for each in document.slo.objectives}
     found, unit = known(limit), units.get(name)
     shown = NOT_KNOWN if found is None else f"{found:,.10g}"
-    return f"{name} {shown} {unit}" if unit not in (None, "share") else f"{name} {shown}"
+    return f"{name} {shown} {unit}" if unit not in (None, "share", "count") else f"{name} {shown}"
 
 
 def hosts(document: RunDocument) -> Iterator[Fact]:

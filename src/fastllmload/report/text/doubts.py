@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from fastllmload.documents.fields import WITHHELD, known
 from fastllmload.documents.metric import Metric, WithUnfinished
-from fastllmload.documents.run import Drift, RunDocument
+from fastllmload.documents.run import DriftFacts, RunDocument
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
 
 LEVELS = {"ttft": "TTFT", "ttft_any": "TTFT (first token of any kind)", "itl": "ITL", "e2e": "End-to-End"}
@@ -105,7 +105,7 @@ def all_texts(document: RunDocument) -> list[str]:
     return [*doubt_texts(document), *([cut] if cut is not None else [])]
 
 
-def _drift_text(drift: Drift) -> str:
+def _drift_text(drift: DriftFacts) -> str:
     """`40.10 ms in the first half of the window, 63.20 ms in the second`, or around a step where that fits better."""
     if not (known(drift.p_step) or 0.0) < (known(drift.p) or 0.0):
         before, after = quantity(drift.first_half), quantity(drift.second_half)

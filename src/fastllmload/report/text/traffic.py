@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from fastllmload.documents.fields import WITHHELD, Number, known
-from fastllmload.documents.plan import ArrivalProcess
+from fastllmload.documents.plan import ArrivalFacts
 from fastllmload.documents.run import ClassObjectives, ClassResult, Conversations, RunDocument, Users
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import BELOW, Fact
@@ -32,7 +32,7 @@ def load_text(document: RunDocument) -> str:
         return f"{'open' if load.concurrency is None else 'closed'} loop, load withheld"
     if slots is not None:
         return f"closed loop, {count(slots)} in flight"
-    arrivals = load.arrivals or ArrivalProcess(name=None if settings.rate is None else settings.arrival)
+    arrivals = load.arrivals or ArrivalFacts(name=None if settings.rate is None else settings.arrival)
     rate, name, classes = arrivals.rate or settings.rate, arrivals.name or "", document.plan.classes
     shown = asked_rate(rate)
     if name == "trace":
