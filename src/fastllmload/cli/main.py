@@ -53,7 +53,9 @@ fastllmload = LazyGroup(
             "fastllmload.cli.commands.compliance:compliance", "judge a run or procedure by the IETF draft"
         ),
         "compare": LazyCommand("fastllmload.cli.commands.compare:compare", "compare runs, with tests and gates"),
-        "export": LazyCommand("fastllmload.cli.commands.export:export", "write a run's requests as JSONL or CSV"),
+        "export": LazyCommand(
+            "fastllmload.cli.commands.export:export", "write a run's rows as JSON lines, CSV, Parquet or interval logs"
+        ),
         "calibrate": LazyCommand("fastllmload.cli.commands.run:calibrate", "measure this host's ceiling"),
         "explain": LazyCommand("fastllmload.cli.commands.explain:explain", "cause and remedy of a message's code"),
         "doctor": LazyCommand("fastllmload.cli.commands.doctor:doctor", "check this host and say what to change"),

@@ -212,7 +212,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         switch("--fresh-connections", "client.fresh_connections", "A new connection for every request.",
                no="--connection-reuse"),
         value("--record-text", "client.record_text", read.one_of("auto", "on", "off"), "MODE",
-              "Keeps the answers' text; auto: only when the target reports no usage."),
+              "Whether to keep the answers' text: on, off, auto (default): only when the target reports no usage."),
         value("--spin-budget", "client.spin_budget", read.share, "SHARE",
               "Share of a core that pacing may spin. Default 0.15."),
         value("--seed --random-seed", "client.seed", read.count_from_zero, "NUMBER", "Default 42; 0 is a seed."),
