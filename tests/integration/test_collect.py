@@ -221,6 +221,43 @@ def test_events_that_stayed_on_hosts_are_collected_from_all_of_them(tmp_path: Pa
     assert not list(scratch.iterdir())
 
 
+def test_hosts_that_keep_their_events_are_collected_without_one_that_never_returns(
+    killed: Path, recorded: Path, scratch: Path
+) -> None:
+    """The driver was killed, so the run has no figures that could be lost. The rows of the host that is away had come home,
+    and no event: all its requests are lost. When it returns after all, the run is complete.
+    """
+    found = document(killed)
+    found["config"]["hosts"]["collect"] = "summary"
+    (killed / "run.json").write_text(json.dumps(found))
+    for events in killed.glob("workers/*/tokens.npy"):
+        events.unlink()
+    address, before = found["hosts"][1]["address"], load(killed).rows
+    change(killed, 1, address=ELSEWHERE)
+    view = Watching()
+    assert collect(killed, None, False, view) == 2
+    assert codes(view.lines).count("host-away") == 1 and "events-elsewhere" not in codes(view.lines)
+    run = load(killed)
+    assert [each["status"] for each in run.manifest["hosts"]] == ["alone", "lost"]
+    assert run.manifest["hosts"][1]["folder"] == str(*scratch.iterdir())
+    assert (run.manifest["status"], run.verdict) == ("partial", "invalid") and not run.damaged
+    there = run.rows["worker"] == 1
+    assert set(before["request"][before["worker"] == 1]) <= set(
+        run.rows["request"][there & (run.rows["t_dispatch"] > 0)]
+    )
+    assert (run.rows["status"][there] == layout.HOST_LOST).all() and not there[run.events["row"]].any()
+    here = run.rows[~there & (run.rows["status"] == layout.OK)]
+    assert len(here) > 20 and (here["events"] >= 8).all()
+    assert run.document.counts.ok == np.count_nonzero(here["phase"] == layout.MEASURE)
+    assert run.document.metric("itl").n
+    change(killed, 1, address=address)
+    assert main(["collect", str(killed)]) == 0
+    run = check_rows(killed, recorded / "truth.log")
+    assert [each["status"] for each in run.manifest["hosts"]] == ["alone", "alone"]
+    assert not np.isin(run.rows["status"], (layout.IN_FLIGHT, layout.HOST_LOST)).any()
+    assert run.verdict == "invalid" and not list(scratch.iterdir())
+
+
 def test_folders_that_are_kept_on_hosts_can_be_collected_again(killed: Path, recorded: Path, scratch: Path) -> None:
     assert main(["collect", str(killed), "--keep"]) == 0
     once = check_rows(killed, recorded / "truth.log")

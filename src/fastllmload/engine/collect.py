@@ -40,6 +40,7 @@ from fastllmload.plan.plan import Plan
 from fastllmload.records import layout
 from fastllmload.records.error_texts import NAME as TEXTS
 from fastllmload.records.error_texts import remaining_texts
+from fastllmload.records.event_totals import TOTALS
 from fastllmload.records.hosts import ALONE, LOST, host_folder, read_clocks
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
 from fastllmload.records.run import DONE, hosts_of, read_manifest
@@ -163,8 +164,7 @@ class Collection:
         self._receive()
         for sentence in self.away.values():
             self.ui.message(sentence)
-        # Figures of the events of some hosts would be those of no run.
-        if self.away and self.document.config.hosts.collect == "summary":
+        if self._figures_would_be_lost():
             apart = f"{self.path} has no events (--collect summary): they are collected from all hosts, or from none"
             self.ui.message(coded("events-elsewhere", apart))
         elif self.arrived or self.complete:
@@ -172,6 +172,11 @@ class Collection:
             self._release()
             self.ui.finish(document, folder=str(self.path))
         return HOST_LIMIT if self.away else 0
+
+    def _figures_would_be_lost(self) -> bool:
+        """Whether a host that is away has reported on its events: with those of the others only, less would be known."""
+        known = (self.path / TOTALS).exists() and self.folder.manifest["status"] in CONCLUDED
+        return known and any(self.entries[number].status != LOST for number in self.away)
 
     # -- what comes from hosts -----------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.run_plans import RunPhase
 from fastllmload.errors import HostLimitError, coded
 from fastllmload.plan.plan import FOLLOWS
+from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.run import DONE
 
 if TYPE_CHECKING:
@@ -111,10 +112,13 @@ def finalize(
 
 
 def remove_empty_workers(folder: Folder) -> None:
-    """Remove folders of workers that died before they created their files; the incidents contain their last message."""
-    for rows in (folder.path / "workers").iterdir():
-        if rows.name.isdecimal() and not ((rows / "requests.npy").exists() and (rows / "tokens.npy").exists()):
-            shutil.rmtree(rows)
+    """Remove folders of workers that died before they created their files; the incidents contain their last message. Of a
+    worker on another host the rows may have come home without the events.
+    """
+    needed = (ROWS,) if folder.manifest.get("hosts") else (ROWS, EVENTS)
+    for worker in (folder.path / "workers").iterdir():
+        if worker.name.isdecimal() and not all((worker / name).exists() for name in needed):
+            shutil.rmtree(worker)
 
 
 def planned_phases(begun: Sequence[Mapping[str, Any]], phases: Sequence[RunPhase]) -> list[PlannedPhase]:

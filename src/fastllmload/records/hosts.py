@@ -146,6 +146,13 @@ def to_driver_clock(rows: Rows, events: Rows, hosts: HostEntries, clocks: Clocks
         part["t_ns"] += shifts[part["row"]]
 
 
-def mark_lost(rows: Rows, hosts: HostEntries) -> None:
-    """Give requests that were in flight on a host that was lost the status `host_lost`."""
-    rows["status"][(rows["status"] == layout.IN_FLIGHT) & of_lost(hosts, rows["worker"])] = layout.HOST_LOST
+def mark_lost(rows: Rows, hosts: HostEntries, events: Numbers) -> None:
+    """Give the status `host_lost` to requests on a host that was lost: to those that were in flight or have fewer *events*
+    here than were recorded; to all of a host of which rows have come home and no event (`--collect summary`).
+    """
+    at = positions(hosts, rows["worker"])
+    for position in (position for position, host in enumerate(hosts) if host.status == LOST):
+        mine = np.flatnonzero(at == position)
+        recorded, here = rows["events"][mine], events[mine]
+        missing = (here < recorded) | (rows["status"][mine] == layout.IN_FLIGHT)
+        rows["status"][mine if recorded.any() and not here.any() else mine[missing]] = layout.HOST_LOST

@@ -131,7 +131,7 @@ def merge_parts(
         for files, place in zip(parts, places, strict=False):
             moved[place] = files.merged
         to_driver_clock(rows, events, hosts, read_clocks(folder, hosts), moved)
-        mark_lost(rows, hosts)
+        mark_lost(rows, hosts, np.diff(first_event))
         for each in planned:
             keep_schedule(rows, each)
     regroup.describe_stamps(as_bytes(rows), as_bytes(events), first_event)

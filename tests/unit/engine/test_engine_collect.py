@@ -17,6 +17,8 @@ from fastllmload import __version__
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import HostEntry, RunDocument
 from fastllmload.engine.collect import Collection, collect, node_of, rows_by_worker
+from fastllmload.engine.hosts.kept.folder import write_finished
+from fastllmload.engine.hosts.link.messages import Finished
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.records.run import load
 
@@ -153,4 +155,39 @@ def test_a_merge_that_was_cut_is_done_again(folder: Path, tmp_path: Path) -> Non
     found = collection(folder)
     found._reopen()
     assert (load(folder).rows == expected.rows).all() and (load(folder).events == expected.events).all()
+    found.folder.clean()
+
+
+@pytest.mark.parametrize("known", [{"opened": True, "segments": 41}, None])
+def test_what_an_agent_said_of_its_packet_ring_is_in_the_run(folder: Path, known: dict[str, object] | None) -> None:
+    """It comes home in the last report of the agent; without one what is known stays."""
+    found = collection(folder)
+    entry = found.folder.manifest["hosts"][1]
+    entry["tap"] = {"opened": True}
+    own = folder / "hosts" / "1"
+    own.mkdir(parents=True, exist_ok=True)
+    write_finished(own, Finished(missing={"events": 3}, write_failed=False, tap=known))
+    finished = found._describe(entry, driver_lost=False)
+    assert finished is not None and finished.missing == {"events": 3}
+    assert entry["tap"] == (known or {"opened": True})
+    found.folder.clean()
+
+
+@pytest.mark.parametrize(
+    ("status", "totals", "of_host", "kept"),
+    [("done", True, "ended", True), ("done", True, "lost", False), ("done", False, "ended", False),
+     ("running", True, "ended", False), ("killed", False, "ended", False)],
+)  # fmt: skip
+def test_a_host_that_has_reported_on_its_events_is_not_left_out(
+    folder: Path, status: str, totals: bool, of_host: str, kept: bool
+) -> None:
+    """Figures of a concluded run would be lost; of one whose driver died, or a host that was lost, there are none."""
+    change(folder, status=status)
+    change_host(folder, 1, status=of_host)
+    if totals:
+        (folder / "event_totals.npy").touch()
+    found = collection(folder)
+    assert not found._figures_would_be_lost()
+    found.away[1] = "it is away"
+    assert found._figures_would_be_lost() == kept
     found.folder.clean()
