@@ -16,6 +16,7 @@ import stat
 import sys
 import time
 import tomllib
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -64,6 +65,15 @@ def read_bounded(path: str | Path, most: int = LARGEST_OPTION) -> bytes:
             return read_open(file, most, first)
     finally:
         os.close(descriptor)
+
+
+def checksum(path: Path) -> int:
+    """Its CRC-32."""
+    found = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(AT_ONCE):
+            found = zlib.crc32(piece, found)
+    return found
 
 
 def first_bytes(pipe: int, path: str | Path) -> bytes:

@@ -30,7 +30,9 @@ def say(**facts: object) -> None:
 def again(wanted: Hosts) -> str:
     """The code of the refusal."""
     try:
-        cluster.place(wanted, patience_s=2.0).close()
+        found = cluster.RayPlacement(wanted, patience_s=2.0)
+        found.find()
+        found.close()
     except InputError as refused:
         return refused.code
     return ""
@@ -39,7 +41,8 @@ def again(wanted: Hosts) -> str:
 def main() -> None:
     address, hosts, key_file, *program = sys.argv[1:]
     wanted = Hosts(address=address, hosts=int(hosts))
-    placed = cluster.place(wanted)
+    placed = cluster.RayPlacement(wanted)
+    placed.find()
     say(hosts=msgspec.to_builtins(placed.hosts()), driver=placed.driver_address, warnings=placed.warnings)
     key = Path(key_file).read_text()
     agents = placed.start([Config(key, number) for number in range(len(placed.hosts()))], program)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,9 +18,8 @@ from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.engine import banner
 from fastllmload.engine.finalize import exit_code, finalize
 from fastllmload.engine.hosts.fleet import HostFleet
-from fastllmload.engine.hosts.group import HostGroup, plan_files
-from fastllmload.engine.hosts.kept.summary import Questions
-from fastllmload.engine.hosts.placement.cluster import place
+from fastllmload.engine.hosts.group import HostGroup, StartingAgents, plan_files
+from fastllmload.engine.hosts.placement.cluster import RayPlacement
 from fastllmload.engine.hosts.placement.local import PlacedHost, Placement
 from fastllmload.engine.interrupts import Interrupts
 from fastllmload.engine.manifest import command_line, environment, plan_facts, target_facts
@@ -54,8 +54,11 @@ from fastllmload.plan.plan import Plan
 from fastllmload.records.run import DONE
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.report.terminal.view import Ui
-from fastllmload.settings import Client, Hosts, RunSettings, Secret
+from fastllmload.settings import Client, RunSettings, Secret
 from fastllmload.simulator.process import SimulatorProcess
+
+if TYPE_CHECKING:
+    from fastllmload.engine.hosts.kept.events import Questions
 
 
 def execute(
@@ -68,27 +71,25 @@ def execute(
     """Do one run and return its exit code. FastLLMLoadError before anything is sent. *simulator*: an engine that runs.
     *placement*: the hosts that send the load, instead of those of the settings; it is closed at the end.
     """
-    if placement is None and settings.hosts.address is None:
+    if placement is None and settings.hosts.address is not None:
+        placement = RayPlacement(settings.hosts)
+    if placement is None:
         check_pinned_cpus(settings.client.pin)
-    with Interrupts() as interrupts, agents(settings.hosts, placement, ui) as group:
-        return run_in(Folder.create(settings.output.directory), settings, secret, ui, interrupts, simulator, group)
+    with Interrupts() as interrupts, agents(placement) as starting:
+        return run_in(Folder.create(settings.output.directory), settings, secret, ui, interrupts, simulator, starting)
 
 
 @contextlib.contextmanager
-def agents(wanted: Hosts, placement: Placement | None, ui: Ui) -> Iterator[HostGroup | None]:
+def agents(placement: Placement | None) -> Iterator[StartingAgents | None]:
     """Start the agents of a run over many hosts; they have ended when the block has. None: this host sends the load."""
-    if placement is None and wanted.address is not None:
-        placement = place(wanted)
-        for warning in placement.warnings:
-            ui.message(f"warning: {warning}")
     if placement is None:
         yield None
         return
-    group = HostGroup(placement)
+    starting = StartingAgents(placement)
     try:
-        yield group
+        yield starting
     finally:
-        group.close()
+        starting.close()
 
 
 def run_in(
@@ -98,7 +99,7 @@ def run_in(
     ui: Ui,
     interrupts: Interrupts,
     simulator: SimulatorProcess | None,
-    group: HostGroup | None = None,
+    starting: StartingAgents | None = None,
 ) -> int:
     """Do the run in its *folder*, which is cleaned up however the run ends."""
     try:
@@ -107,7 +108,7 @@ def run_in(
         with serving(settings.telemetry.prometheus, totals):
             ui.banner(banner.opening(needs_engine(replayed.settings.target)))
             with simulated_target(replayed.settings.target, simulator) as (urls, engine):
-                session = RunSession(replayed, secret, ui, folder, interrupts, urls, engine, totals, group)
+                session = RunSession(replayed, secret, ui, folder, interrupts, urls, engine, totals, starting)
                 return session.run()
     except OSError as problem:
         if problem.errno not in DISK_FULL:
@@ -134,7 +135,8 @@ class RunSession:
     urls: tuple[str, ...]
     simulator: SimulatorProcess | None
     totals: Totals
-    group: HostGroup | None = None  # the hosts that send the load; None: this one
+    starting: StartingAgents | None = None  # on the hosts that send the load; None: this one does
+    group: HostGroup | None = None  # these hosts, when their agents are started
     fleet: HostFleet | None = None  # their workers
 
     def __post_init__(self) -> None:
@@ -145,7 +147,7 @@ class RunSession:
             pinned=client.pin, source=next(iter(target.source_addresses), None),
             gaps="tbc" if self.settings.output.itl_option == "B" else "itl",  # the counters know no tokens of a chunk
         )  # fmt: skip
-        if self.group is not None:
+        if self.starting is not None:
             self.controller.start = self._start_on_hosts
 
     @property
@@ -167,8 +169,10 @@ class RunSession:
         telemetry = discovery.find(self.urls, found.class_urls)
         found.notes.extend(telemetry.notes)
         self.ui.banner(banner.target_lines(target.endpoint_type, asked.classes, found))
-        if self.group is None:
+        if self.starting is None:
             sizing.check_slots_fit_files(asked.load, asked.client, cores=own_cores())
+        else:
+            self.starting.refuse_failed()
         plans = build_plans(replayed, found.model, self.folder.work)
         self.replayed = replace(self.replayed, loaded=())  # frees the memory of their files
         refuse_unknown(settings.output.goodput, plans.measure.classes, set(plans.measure.request_class.tolist()))
@@ -179,7 +183,7 @@ class RunSession:
             self.controller.run(specs, phases, (sampler, reader))
         self._refuse_empty()
         self._round_trips_after(found)
-        keeps_events = self.group is not None and settings.hosts.collect == "summary"
+        keeps_events = self.starting is not None and settings.hosts.collect == "summary"
         document = finalize(self.folder, phases, self.controller.run_status, self._ask if keeps_events else None)
         for entry in document.get("hosts", ()) if keeps_events else ():
             if entry["folder"] is not None:
@@ -260,7 +264,7 @@ class RunSession:
             sizing.check_run_fits_host, plan, found=found,
             timeout_s=load.timeout, sources=sources, fresh=client.fresh_connections,
         )  # fmt: skip
-        if self.group is None:
+        if self.starting is None:
             simulated = self.simulator is not None
             workers = sizing.worker_count(
                 client, plan, wanted, stored_ceiling(), own_cores(), simulated=simulated, cap=load.max_concurrency
@@ -273,6 +277,7 @@ class RunSession:
                 "--collect summary: tokens would be counted in the recorded text, which stays on the hosts; use "
                 "--collect rows, or --record-text off with --counting A",
             )
+        self.group = self.starting.wait(self.ui.message)
         self.group.gather()
         self._leave_out(plan, found)
         refuse_local_target(found, [host.place for host in self.group.hosts])

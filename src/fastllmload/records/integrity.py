@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fastllmload.errors import coded
-from fastllmload.files import NOT_REGULAR
+from fastllmload.files import NOT_REGULAR, checksum
 from fastllmload.records.npy import read_head, size_text
 
 WORK, OWNER = ".work", "owner"  # folder of working files of a running run; the file in it that its supervisor locks
@@ -22,7 +21,6 @@ FILES = (
     ROWS, EVENTS, TEXT, "event_totals.npy", "samples.npy", "hiccup.npy", "hiccup_intervals.npy", "stalls.npy",
     "histograms.npy", "worker_stalls.npy", "telemetry.npy", "telemetry.json", "plan/plan.json", "plan/schedule.npy",
 )  # fmt: skip
-AT_ONCE = 1 << 22  # bytes
 
 
 def inventory(folder: Path) -> dict[str, dict[str, int]]:
@@ -45,14 +43,6 @@ def missing_checksums(manifest: Mapping[str, Any]) -> str | None:
         "run.json has no checksums of the run's files (it did not finish, or an earlier version wrote it): files that "
         "were cut are found, bytes that were changed are not",
     )
-
-
-def checksum(path: Path) -> int:
-    found = 0
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(AT_ONCE):
-            found = zlib.crc32(piece, found)
-    return found
 
 
 def find_damage(folder: Path, manifest: Mapping[str, Any], contents: bool = True) -> dict[str, str]:

@@ -57,7 +57,7 @@ from fastllmload.engine.hosts.link.messages import (
     Summarized,
     WorkersStarted,
 )
-from fastllmload.engine.hosts.link.sender import SenderSpec
+from fastllmload.engine.hosts.link.sender import NICE, SenderSpec
 from fastllmload.engine.recording.tap import TapProcess, open_tap, refusal, stamp_source
 from fastllmload.engine.workers.affinity import check_pinned_cpus
 from fastllmload.engine.workers.fleet import LocalFleet, environment
@@ -284,6 +284,7 @@ class Agent:
         self.sender = subprocess.Popen(
             SENDER, stdin=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0, env=environment()
         )
+        os.setpriority(os.PRIO_PROCESS, self.sender.pid, NICE)
         assert self.sender.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died at once: `_finish` reports that
             self.sender.stdin.write(msgspec.json.encode(spec) + b"\n")

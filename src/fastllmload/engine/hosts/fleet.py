@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fastllmload._ext.record import counters as k
 from fastllmload.engine.hosts.group import HostGroup, RemoteHost, listen_at
-from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS, Questions
+from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS
 from fastllmload.engine.hosts.link.beats import SummedHistograms, apply
 from fastllmload.engine.hosts.link.connection import LinkError
 from fastllmload.engine.hosts.link.messages import (
@@ -39,6 +39,9 @@ from fastllmload.engine.workers.fleet import LASTING, WORDS, Fleet, HostState, M
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.host.cpu import ProcessFigures
 from fastllmload.records.samples import PROCESS, SAMPLE, SLOTS
+
+if TYPE_CHECKING:
+    from fastllmload.engine.hosts.kept.events import Questions
 
 RECEIVER = (sys.executable, "-m", "fastllmload.engine.hosts.link.receiver")
 LEAD_NS = 300_000_000  # for an instant to reach all hosts

@@ -11,6 +11,7 @@ import contextlib
 import secrets
 import select
 import socket
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -43,9 +44,9 @@ from fastllmload.engine.workers.fleet import environment
 from fastllmload.engine.workers.sizing import HostLimits
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InputError
+from fastllmload.files import checksum
 from fastllmload.host.limits import FileLimit
 from fastllmload.plan.plan import Plan
-from fastllmload.records.integrity import checksum
 
 CONNECTING_S = 60.0  # for all agents to start and connect
 STARTING_S = 120.0  # for agents to check their plans and start workers
@@ -329,6 +330,46 @@ class HostGroup:
         self._epoll.close()
         self.placement.close()
         self.responder.stop()
+
+
+class StartingAgents:
+    """The agents of a run, which a thread starts while the driver checks its target and builds its plans."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._group: HostGroup | None = None
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._start, name="agents")
+        self._thread.start()
+
+    def _start(self) -> None:
+        try:
+            self._placement.find()
+            self._group = HostGroup(self._placement)
+        except BaseException as problem:  # noqa: BLE001 - raised in the other thread
+            self._problem = problem
+
+    def refuse_failed(self) -> None:
+        """Raise what has prevented the start so far."""
+        if self._problem is not None:
+            raise self._problem
+
+    def wait(self, warn: Callable[[str], object]) -> HostGroup:
+        """All agents, as soon as they are started. *warn* gets each warning about their hosts."""
+        self._thread.join()
+        self.refuse_failed()
+        assert self._group is not None
+        for warning in self._placement.warnings:
+            warn(f"warning: {warning}")
+        return self._group
+
+    def close(self) -> None:
+        """End the agents, also those that are still being started."""
+        if self._thread.is_alive():
+            self._placement.interrupt()
+        self._thread.join()
+        if self._group is not None:
+            self._group.close()
 
 
 def listen_at(address: str) -> socket.socket:

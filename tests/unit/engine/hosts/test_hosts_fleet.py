@@ -24,7 +24,7 @@ from fastllmload.engine import phases
 from fastllmload.engine.hosts import group as groups
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.group import HostGroup, plan_files
-from fastllmload.engine.hosts.kept.summary import Questions
+from fastllmload.engine.hosts.kept.events import Questions
 from fastllmload.engine.hosts.link.beats import Growing, SummedHistograms
 from fastllmload.engine.hosts.link.messages import Beat, Changes, Increments, WorkerEnd
 from fastllmload.engine.hosts.placement import local

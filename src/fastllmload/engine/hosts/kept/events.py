@@ -13,12 +13,25 @@ import numpy as np
 from fastllmload.certificate.evidence import AmongHosts
 from fastllmload.certificate.hosts import distances
 from fastllmload.certificate.run_evidence import all_unread
-from fastllmload.engine.hosts.kept.summary import Questions
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.records.hosts import LOST
 from fastllmload.records.merge import PlannedPhase, join_totals, merge_home
 from fastllmload.records.run import Run, hosts_of, load
+
+
+class Questions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host cannot know of the run: its *window* (begin, end, whether that belongs to it), the *unread* intervals, in
+    which any worker did not read, how many answers *reasoned*, whether the run is *incomplete*, and the *distances* of
+    the host from the others.
+    """
+
+    window: tuple[int, int, bool] | None
+    unread: list[tuple[int, int]] = []
+    reasoned: int = 0
+    incomplete: bool = False
+    distances: AmongHosts = AmongHosts()
+
 
 # Asks each host; returns why the others did not answer, as clauses by number of the host.
 Ask = Callable[[Mapping[int, Questions]], Mapping[int, str]]

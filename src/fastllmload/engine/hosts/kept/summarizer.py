@@ -23,7 +23,8 @@ from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
 from fastllmload.documents.write import plain, values
 from fastllmload.engine.finalize import planned_phases
-from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS, MergedHost, Questions, SummarySpec
+from fastllmload.engine.hosts.kept.events import Questions
+from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS, MergedHost, SummarySpec
 from fastllmload.engine.run_plans import MEASURE, PHASES, RunPhase
 from fastllmload.errors import FastLLMLoadError
 from fastllmload.metrics.run.measure import measure

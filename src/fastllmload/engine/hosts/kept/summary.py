@@ -8,7 +8,6 @@ import sys
 
 import msgspec
 
-from fastllmload.certificate.evidence import AmongHosts
 from fastllmload.engine.workers.fleet import environment
 
 PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.kept.summarizer")
@@ -26,19 +25,6 @@ class MergedHost(msgspec.Struct, frozen=True, kw_only=True):
     events: int | None = None
     last_event_ns: int | None = None
     tap: dict[str, object] = {}
-
-
-class Questions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host cannot know of the run: its *window* (begin, end, whether that belongs to it), the *unread* intervals, in
-    which any worker did not read, how many answers *reasoned*, whether the run is *incomplete*, and the *distances* of
-    the host from the others.
-    """
-
-    window: tuple[int, int, bool] | None
-    unread: list[tuple[int, int]] = []
-    reasoned: int = 0
-    incomplete: bool = False
-    distances: AmongHosts = AmongHosts()
 
 
 class SummaryProcess:

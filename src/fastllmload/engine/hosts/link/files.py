@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fastllmload.engine.hosts.link.messages import CHUNK_BYTES, Chunk, FileEnd, FilesChecked
-from fastllmload.records.integrity import checksum
+from fastllmload.files import checksum
 
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 LONGEST = 1 << 44  # bytes of a file

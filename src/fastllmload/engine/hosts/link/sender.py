@@ -20,7 +20,7 @@ from fastllmload.engine.hosts.link.connection import Link, LinkError, connect
 from fastllmload.engine.hosts.link.files import Outgoing, below
 from fastllmload.engine.hosts.link.messages import Chunk, FilesChecked, FilesEnd
 
-NICE = 19
+NICE = 19  # which the agent gives it at once: while it starts, so do the workers
 STDIN = 0
 PASS_S = 1.0
 RECENT = 5  # blocks at the end of a file that may still change at any time: those of the newest events
@@ -131,7 +131,6 @@ class Sender:
 
 def main() -> int:
     spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=SenderSpec)
-    os.nice(NICE)
     problem = Sender(spec).run()
     if problem is not None:
         print(problem, file=sys.stderr)

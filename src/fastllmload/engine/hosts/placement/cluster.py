@@ -1,6 +1,7 @@
 """Finds the hosts of a run in a Ray cluster and starts an agent on each.
 
-    placement = place(settings.hosts)
+    placement = RayPlacement(settings.hosts)    # Ray begins to look for hosts, which takes seconds
+    placement.find()              # waits until it has them
     placement.hosts()             # a HostFacts of each
     placement.start(configs)      # an AgentHandle of each, in the same order: poll(), kill(), node
     placement.close()             # ends agents that still run, and leaves the cluster
@@ -144,13 +145,16 @@ class AgentHandle:
 
 
 class RayPlacement:
-    """Hosts that Ray has given to this run, until `close`. *warnings*: sentences about them, each with its code."""
+    """Hosts that Ray has given to this run, until `close`. *warnings*: sentences about them, each with its code.
 
-    def __init__(self, wanted: Hosts) -> None:
+    *reserve*: reserve all their CPUs, and refuse hosts that have other software than this one.
+    """
+
+    def __init__(self, wanted: Hosts, reserve: bool = True, patience_s: float = FOUND_S) -> None:
         require_ray()
         self.warnings: list[str] = []
         self.driver_address = ""  # of this process's host, at which the others reach it
-        self._wanted = wanted
+        self._wanted, self._reserve = wanted, reserve
         self._facts: list[HostFacts] = []
         self._ends: dict[str, str] = {}  # by node
         self._gone = False
@@ -163,11 +167,24 @@ class RayPlacement:
                 env=environment(wanted.address), pass_fds=(theirs.fileno(),),
             )  # fmt: skip
         self._messages = Messages(ours, Answer)
+        self.send(Find(wanted, reserve, patience_s))
 
-    def find(self, reserve: bool, patience_s: float) -> None:
-        """Find the hosts, and reserve their CPUs or not. InputError."""
-        found = self._ask(Find(self._wanted, reserve, patience_s), Found)
+    def find(self) -> None:
+        """Wait until the hosts are found. InputError, and this is closed."""
+        try:
+            self._know(self._answer(Found))
+        except BaseException:
+            self.abandon()
+            raise
+
+    def interrupt(self) -> None:
+        """Let `find` and `start` of another thread end soon."""
+        self._process.terminate()
+
+    def _know(self, found: Found) -> None:
         self._facts, self.driver_address = distinct(found.hosts), found.driver
+        if self._reserve:
+            refuse_differences(facts_here("", ""), self._facts)
         if found.without and self._wanted.hosts is None:
             what = f"Ray uses CPUs of {', '.join(found.without)} for something else: these hosts send nothing"
             self.warnings.append(coded("hosts-busy", what))
@@ -187,13 +204,15 @@ class RayPlacement:
         """Start an agent on each host, with its config in the order of `hosts`."""
         lines = [msgspec.json.encode(config).decode() + "\n" for config in configs]
         nodes = [facts.node for facts in self._facts]
-        self._ask(StartAgents(tuple(program), dict(zip(nodes, lines, strict=True))), AgentsStarted)
+        self.send(StartAgents(tuple(program), dict(zip(nodes, lines, strict=True))))
+        self._answer(AgentsStarted)
         return [AgentHandle(facts, self) for facts in self._facts]
 
     def everywhere(self, function: Callable[[str | None], Value], argument: str | None, kind: Any) -> list[Value]:
         """What *function* of a module of this package returns on each host: a value of *kind*, in the order of `hosts`."""
         name = f"{function.__module__}:{function.__qualname__}"
-        results = self._ask(Call(name, (argument,)), Results).of_hosts
+        self.send(Call(name, (argument,)))
+        results = self._answer(Results).of_hosts
         return [msgspec.json.decode(results[facts.node], type=kind) for facts in self._facts]
 
     def ends(self) -> dict[str, str]:
@@ -219,7 +238,7 @@ class RayPlacement:
 
     def abandon(self) -> None:
         """Disconnect at once, whatever Ray is doing for this run. No agent has been started."""
-        self._process.terminate()
+        self.interrupt()
         self._end(TERMINATED_S)
 
     def _end(self, seconds: float) -> None:
@@ -231,9 +250,8 @@ class RayPlacement:
         self._messages.close()
         self._errors.close()
 
-    def _ask(self, request: Request, kind: type[Value]) -> Value:
-        """The answer of *kind*. InputError for a refusal."""
-        self.send(request)
+    def _answer(self, kind: type[Value]) -> Value:
+        """The answer of *kind* to the last request. InputError for a refusal."""
         while True:
             answer = None if self._gone else self._receive(None)
             if isinstance(answer, kind):
@@ -288,26 +306,10 @@ def distinct(hosts: Sequence[HostFacts]) -> list[HostFacts]:
     return sorted(named, key=lambda host: (host.name, host.address))
 
 
-def place(wanted: Hosts, patience_s: float = FOUND_S) -> RayPlacement:
-    """Reserve the hosts that *wanted* describes and check that they run this version. InputError."""
-    placement = RayPlacement(wanted)
-    try:
-        placement.find(reserve=True, patience_s=patience_s)
-        refuse_differences(facts_here("", ""), placement.hosts())
-    except BaseException:
-        placement.abandon()
-        raise
-    return placement
-
-
 def inspect(wanted: Hosts) -> RayPlacement:
     """The hosts that *wanted* describes, also those that Ray uses for something else, whatever version they run."""
-    placement = RayPlacement(wanted)
-    try:
-        placement.find(reserve=False, patience_s=FOUND_S)
-    except BaseException:
-        placement.abandon()
-        raise
+    placement = RayPlacement(wanted, reserve=False)
+    placement.find()
     return placement
 
 

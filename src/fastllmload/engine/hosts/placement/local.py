@@ -49,6 +49,16 @@ class Placement(Protocol):
     def driver_address(self) -> str:
         """Address of this machine, at which agents reach the driver."""
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Sentences about the hosts, each with its code."""
+
+    def find(self) -> None:
+        """Wait until the hosts are known; the rest of this is so only then. InputError, and it is closed."""
+
+    def interrupt(self) -> None:
+        """Let `find` and `start` of another thread end soon."""
+
     def hosts(self) -> Sequence[PlacedHost]: ...
 
     def start(self, configs: Sequence[AgentConfig]) -> Sequence[Handle]:
@@ -105,6 +115,13 @@ class LocalPlacement:
     places: Sequence[LocalHost] = ()
     handles: list[LocalHandle] = field(default_factory=list)
     driver_address: str = "127.0.0.1"
+    warnings: Sequence[str] = ()
+
+    def find(self) -> None:
+        """They are known."""
+
+    def interrupt(self) -> None:
+        """Neither takes long."""
 
     def hosts(self) -> Sequence[LocalHost]:
         return self.places or [

@@ -23,9 +23,8 @@ from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
 from fastllmload.documents.write import values
 from fastllmload.engine.finalize import planned_phases
-from fastllmload.engine.hosts.kept.events import gather
+from fastllmload.engine.hosts.kept.events import Questions, gather
 from fastllmload.engine.hosts.kept.summarizer import HostFolder
-from fastllmload.engine.hosts.kept.summary import Questions
 from fastllmload.engine.run_plans import RunPhase
 from fastllmload.metrics.objectives.report import slo_ok
 from fastllmload.metrics.run.measure import measure

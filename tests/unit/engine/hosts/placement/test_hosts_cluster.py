@@ -15,6 +15,8 @@ import msgspec
 import pytest
 from refusals import codes, raises_code
 
+from fastllmload.cli.commands.run import placement_of
+from fastllmload.engine.hosts.group import StartingAgents
 from fastllmload.engine.hosts.placement import cluster, host_actor
 from fastllmload.engine.hosts.placement.cluster import differences, distinct, refuse_differences
 from fastllmload.engine.hosts.placement.host_actor import HostActor, HostFacts, facts_here
@@ -116,7 +118,7 @@ def test_an_agent_remains_when_the_actor_has_died_with_its_children(actor: HostA
 def test_without_ray_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda name: None)
     with raises_code("ray-missing", "`ray`"):
-        cluster.place(Hosts(address="auto"))
+        placed_on(Hosts(address="auto"))
 
 
 def test_the_process_that_uses_ray_has_no_key_and_a_token_of_its_own_for_a_ray_that_it_starts(
@@ -172,9 +174,15 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "RAY_PROCESS", (sys.executable, "-c", ANSWERING))
 
 
+def placed_on(wanted: Hosts) -> cluster.RayPlacement:
+    placed = cluster.RayPlacement(wanted)
+    placed.find()
+    return placed
+
+
 @pytest.mark.usefixtures("answering")
 def test_agents_are_in_the_order_of_their_hosts_and_their_ends_are_polled() -> None:
-    placed = cluster.place(Hosts(address="auto"))
+    placed = placed_on(Hosts(address="auto"))
     try:
         assert [host.name for host in placed.hosts()] == [
             "10.0.0.1",
@@ -196,7 +204,7 @@ def test_agents_are_in_the_order_of_their_hosts_and_their_ends_are_polled() -> N
 )
 def test_a_refusal_and_an_end_of_that_process_are_one_sentence(hosts: int, code: str, value: str) -> None:
     with raises_code(code, value):
-        cluster.place(Hosts(address="auto", hosts=hosts))
+        placed_on(Hosts(address="auto", hosts=hosts))
 
 
 SILENT = """
@@ -235,13 +243,41 @@ def test_an_interrupt_does_not_wait_for_ray(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(cluster.RayPlacement, "_end", ending)
     monkeypatch.setattr(cluster.Messages, "receive", interrupted)
     with raises_code("interrupted"):
-        cluster.place(Hosts(address="auto", hosts=7))
+        placed_on(Hosts(address="auto", hosts=7))
     assert ended == [-signal.SIGTERM]
 
 
 @pytest.mark.usefixtures("answering")
+def test_a_run_that_ends_before_ray_has_its_hosts_does_not_wait_for_them() -> None:
+    placed = cluster.RayPlacement(Hosts(address="auto", hosts=7))
+    starting = StartingAgents(placed)
+    starting.refuse_failed()
+    starting.close()
+    assert placed._process.returncode == -signal.SIGTERM
+    with raises_code("ray-unreachable"):
+        starting.refuse_failed()
+
+
+@pytest.mark.usefixtures("answering")
+def test_a_refusal_of_hosts_is_raised_where_they_are_needed() -> None:
+    starting = StartingAgents(cluster.RayPlacement(Hosts(address="auto", hosts=9)))
+    with raises_code("hosts-missing", "9"):
+        starting.wait(print)
+    starting.close()
+
+
+def test_ray_looks_for_hosts_while_the_program_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Hosts] = []
+    monkeypatch.setattr(cluster, "RayPlacement", made.append)
+    wanted = Hosts(address="10.0.0.1:6379")
+    assert placement_of(Hosts()) is None and made == []
+    placement_of(wanted)
+    assert made == [wanted]
+
+
+@pytest.mark.usefixtures("answering")
 def test_agents_are_not_ended_where_ray_is_lost() -> None:
-    placed = cluster.place(Hosts(address="auto"))
+    placed = placed_on(Hosts(address="auto"))
     first, _ = placed.start([Config("one"), Config("two")])
     placed._process.kill()
     wait_until(lambda: placed.lost() is not None)
