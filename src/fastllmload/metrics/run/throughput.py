@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from fastllmload.arrays import Floats, Mask, Numbers, Rows, Values
 from fastllmload.documents.metric import Metric
+from fastllmload.errors import coded
 from fastllmload.metrics.distribution.summary import estimated, scalar
 from fastllmload.metrics.run.window import Populations, Window, gave_up, left_by_plan
 from fastllmload.metrics.tokens.counts import TokenCounts
@@ -25,6 +27,7 @@ WINDOWED = {
     "input_tok_s_cache_misses": "tokens/s",  # null where the target does not report cached tokens
     "failed_output_tok_s": "tokens/s",
 }
+UNKNOWN = coded("events-elsewhere", "it needs events of unfinished answers, which stayed on a lost host")
 COUNTING = {"input_tok_s": "all", "input_tok_s_cache_misses": "cache_misses_only"}
 
 
@@ -163,12 +166,13 @@ def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tok
     span = makespan_s(run.rows["t_dispatch"][ok], run.rows["t_last"][ok])
     generated = float(np.maximum(tokens.output[ok], 0).sum())
     cached = ok & (run.rows["cached_tokens"] >= 0)
+    uncounted = run.elsewhere is not None and not run.elsewhere.counted[failed & (run.rows["t_any"] > 0)].all()
     inside: dict[str, float | None] = dict.fromkeys(WINDOWED)
     estimates: dict[str, Estimate | None] = dict.fromkeys(WINDOWED)
     if window is not None:
         inside["req_s"] = req_s(run, window, ok)
         inside["output_tok_s"] = output_tok_s(run, window, tokens, ok)
-        if run.elsewhere is None or run.elsewhere.counted[failed & (run.rows["t_any"] > 0)].all():
+        if not uncounted:
             inside["failed_output_tok_s"] = output_tok_s(run, window, tokens, failed)
         inside["input_tok_s"] = input_tok_s(run, window, tokens.input, ok)
         missed = tokens.input - np.maximum(run.rows["cached_tokens"], 0)
@@ -177,7 +181,7 @@ def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tok
         varying = stretches(run, window, ok, failed, tokens, missed) if window.seconds > 0 else {}
         lasting = mean_time_s(run.rows[ok])
         estimates = {name: rate_estimate(inside[name], amounts, window, lasting) for name, amounts in varying.items()}
-    return {
+    found: dict[str, Metric] = {
         **{
             name: estimated(value, WINDOWED[name], estimates.get(name), COUNTING.get(name))
             for name, value in inside.items()
@@ -185,3 +189,6 @@ def throughput_metrics(run: Run, window: Window | None, chosen: Populations, tok
         "req_s_makespan": scalar(per_second(float(np.count_nonzero(ok)), span), "requests/s"),
         "output_tok_s_makespan": scalar(per_second(generated, span), "tokens/s"),
     }
+    if uncounted:
+        found["failed_output_tok_s"] = replace(found["failed_output_tok_s"], note=UNKNOWN)
+    return found

@@ -180,6 +180,8 @@ def test_a_host_that_does_not_answer_is_lost_with_all_its_requests(tmp_path: Pat
     assert not (populations(kept, window_of(kept)).submitted & there).any()
     assert metrics("itl").n and metrics("tokens_in_flight").value is None
     assert "[events-elsewhere]" in str(metrics("tokens_in_flight").note)
+    failed = metrics("failed_output_tok_s")
+    assert failed.value is None and "[events-elsewhere]" in str(failed.note)
     full = made_run.conclude()
     expected = [full.document.hosts[number].certificate for number in (0, 1)]
     assert [kept.document.hosts[number].certificate for number in (0, 1)] == expected
