@@ -5,8 +5,8 @@ The runs alternate, each with one warm-up request, after one run that is not cou
 what it prints: `opening` the first line, `preflight` the target, `plan` the load, and `start` is the rest, up to the
 dispatch of the first request. `hosts` is the time of three hosts over that of one.
 
-Target: three hosts send their first request at most 5 s after the command, preflight not counted. What the machine had to do
-beside it, its load average, is printed too. Needs Ray and the permission to make network namespaces.
+Target: three hosts send their first request at most 5 s after the command, preflight not counted. The load average of the machine
+is printed too. Needs Ray and the permission to make network namespaces.
 
     PYTHONPATH=src python bench/first_request.py [--rounds 5]
 """

@@ -170,7 +170,8 @@ def test_a_host_whose_ray_was_killed_is_reported(cluster: RayHosts, tmp_path: Pa
         (raylet,) = [pid for pid in cluster.processes(2) if "/raylet/raylet" in of_process(pid, "cmdline")]
         os.kill(raylet, signal.SIGKILL)
         line = driver.line()
-        assert (line["host"], line["address"]) == (number, cluster.addresses[2]) and "node" in line["ended"]
+        assert (line["host"], line["address"]) == (number, cluster.addresses[2])
+        assert "node" in line["ended"] or "killed" in line["ended"]  # the end of its agent may be known first
         driver.close()
 
 

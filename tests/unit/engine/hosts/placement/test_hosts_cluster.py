@@ -224,7 +224,7 @@ def test_a_ray_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(cluster, "find_spec", lambda name: True)
     monkeypatch.setattr(cluster, "RAY_PROCESS", (sys.executable, "-c", SILENT))
     with raises_code("ray-unreachable", "--ray auto", "0.1 s"):
-        cluster.place(Hosts(address="auto"))
+        cluster.RayPlacement(Hosts(address="auto")).find()
 
 
 @pytest.mark.usefixtures("answering")
