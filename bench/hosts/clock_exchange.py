@@ -1,7 +1,7 @@
 """CPU that a host's clock costs: the responder's per exchange, at 100 hosts with 8 exchanges per second each, and the fit's.
 
-Run it as ``python bench/clock_exchange.py [--hosts N] [--seconds S]``. The hosts are threads of one process, each with a
-socket of its own. CPU of the responder is the time that it ran, system calls included.
+Run it as ``python bench/hosts/clock_exchange.py [--hosts N] [--seconds S]``. The hosts are threads of one process, each
+with a socket of its own. CPU of the responder is the time that it ran, system calls included.
 """
 
 from __future__ import annotations

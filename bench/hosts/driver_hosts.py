@@ -5,7 +5,7 @@ histograms by the values of RECORDED. The driver runs a phase as in a run: sampl
 the live view once a second. Its other process answers the clocks of the hosts, which compare them as agents do. CPU of both
 together is what has a target; `clock_bound_us` is the median bound of all hosts' clocks.
 
-    python bench/driver_hosts.py [--hosts 100] [--workers 16] [--seconds 20]
+    python bench/hosts/driver_hosts.py [--hosts 100] [--workers 16] [--seconds 20]
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from pair import CLIENT_CPU, TIMEOUT_S, Cost, alternate, arguments, cost_of, finish, median, paired_ratio, server
 from total_cpu import AFTER_FIRST_NS, BEFORE_LAST_NS, Looks
 

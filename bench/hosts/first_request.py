@@ -5,10 +5,10 @@ The runs alternate, each with one warm-up request, after one run that is not cou
 what it prints: `opening` the first line, `preflight` the target, `plan` the load, and `start` is the rest, up to the
 dispatch of the first request. `hosts` is the time of three hosts over that of one.
 
-Target: three hosts send their first request at most 5 s after the command, preflight not counted. The load average of the machine
-is printed too. Needs Ray and the permission to make network namespaces.
+Target: three hosts send their first request at most 5 s after the command, preflight not counted. The load average of the
+machine is printed too. Needs Ray and the permission to make network namespaces.
 
-    PYTHONPATH=src python bench/first_request.py [--rounds 5]
+    PYTHONPATH=src python bench/hosts/first_request.py [--rounds 5]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from integration.ray_hosts import BRIDGE, NETWORK, RayHosts
 
