@@ -146,3 +146,33 @@ def test_no_two_modules_import_each_other() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         raise AssertionError(f"these import each other: {' <- '.join(error.args[1])}") from None
+
+
+RENDERERS = ("report.render", "report.html")
+PRODUCERS = (
+    "report.blocks",
+    "report.charts",
+    "report.documents",
+    "report.run_page",
+    "report.series",
+    "report.text",
+    "compare.report",
+)
+JOINS = "report.documents.forms"  # chooses the renderer of each form
+
+
+def inside(module: str, rooms: tuple[str, ...]) -> bool:
+    return any(module == room or module.startswith(f"{room}.") for room in rooms)
+
+
+def test_what_produces_a_report_knows_no_renderer() -> None:
+    produce = [module for module in modules() if inside(module, PRODUCERS) and module != JOINS]
+    assert len(produce) > 40
+    assert [(each, found) for each in produce for found in imported(each) if inside(found, RENDERERS)] == []
+
+
+def test_a_renderer_knows_no_run() -> None:
+    render = [module for module in modules() if inside(module, RENDERERS)]
+    of_runs = ("documents", "records", "metrics", "certificate", "settings", "plan", "compare", "engine")
+    assert len(render) > 5
+    assert [(each, found) for each in render for found in imported(each) if package_of(found) in of_runs] == []

@@ -12,9 +12,10 @@ from typed_documents import typed
 
 from fastllmload.compare.change import Change
 from fastllmload.compare.comparison import Comparison, compare, on_this_host
-from fastllmload.compare.report.blocks import lines
+from fastllmload.compare.report.blocks import for_terminal
 from fastllmload.compare.report.json import document
 from fastllmload.compare.side import read_side
+from fastllmload.report.render import text
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def test_a_difference_that_the_times_leave_open_is_not_claimed(tmp_path: Path) -
     assert results(found) == {"mean_ttft_ms": "not shown", "mean_e2e_ms": "worse"}
     change = found.rows[0].change
     assert change.open_by_clocks and change.p == 1.0 and change.interval is not None and change.interval[0] < 0
-    assert "a difference: mean_ttft_ms +" in " ".join(lines(found, [], 300))
+    assert "a difference: mean_ttft_ms +" in " ".join(text.lines(for_terminal(found, [], 300), 300))
     assert document(found, [])["figures"]["mean_ttft_ms"]["clocks"][0] > 0
 
 

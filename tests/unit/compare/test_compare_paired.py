@@ -25,9 +25,10 @@ from fastllmload.compare.paired import (
     effective_blocks,
     pairs_of_requests,
 )
-from fastllmload.compare.report.blocks import lines
+from fastllmload.compare.report.blocks import for_terminal
 from fastllmload.compare.report.json import document
 from fastllmload.compare.side import read_side
+from fastllmload.report.render import text
 from fastllmload.statistics.interval import Sample
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "statistical"))
@@ -200,7 +201,7 @@ def test_the_comparison_says_that_requests_were_paired_and_by_what(tmp_path: Pat
     pairs = rows["mean_e2e_ms"].change.pairs
     assert f"plan {'d' * 12}" in written["paired"]["by"]
     assert written["paired"]["pairs"]["mean_e2e_ms"] == written["figures"]["mean_e2e_ms"]["pairs"] == pairs
-    told = " ".join(" ".join(lines(found, [], 80)).split())
+    told = " ".join(" ".join(text.lines(for_terminal(found, [], 80), 80)).split())
     assert f"{'d' * 12}: {pairs:,} pairs in 20 blocks" in told
     assert "0.5 % standard error" in told
 

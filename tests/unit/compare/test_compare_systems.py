@@ -12,9 +12,10 @@ from refusals import raises_code, says
 
 from fastllmload.cli.main import main
 from fastllmload.compare.checklist import DECLARED, NO, NOT_DECLARED, YES, checklist
-from fastllmload.compare.report.systems import lines
+from fastllmload.compare.report.systems import for_terminal
 from fastllmload.compare.side import RunRecord, Side
 from fastllmload.compare.systems import compare_systems
+from fastllmload.report.render import text
 
 pytestmark = pytest.mark.slow
 
@@ -72,10 +73,10 @@ def test_the_test_that_judged_a_figure_is_named() -> None:
     """
     one = paired("a", FAST, [1000.0, 1001.0, 1003.0])
     alike = compare_systems([one, paired("b", SLOW, [1000.5, 1001.5, 1003.5])], ["p99_ttft_ms", "output_tok_s"])
-    head = next(line for line in lines(alike, 100) if line.startswith("b against a"))
+    head = next(line for line in text.lines(for_terminal(alike), 100) if line.startswith("b against a"))
     assert "Welch's t" in head and head.endswith(": output_tok_s):")
     other = compare_systems([one, paired("b", SLOW, [1000.5, 1001.0, 1003.5])], ["p99_ttft_ms", "output_tok_s"])
-    assert "Welch" not in "\n".join(lines(other, 100))
+    assert "Welch" not in "\n".join(text.lines(for_terminal(other), 100))
 
 
 def test_two_runs_carry_no_claim_however_far_apart() -> None:
@@ -220,5 +221,5 @@ def test_runs_at_the_same_arrivals_are_not_independent(digests: list[str], proce
     assert len(found.claims()) == claims
     told = [note for note in found.notes if "does not cover other arrivals" in note]
     assert len(told) == (0 if claims else 2)
-    last = lines(found, 200)[-1]
+    last = list(text.lines(for_terminal(found), 200))[-1]
     assert last.startswith("- claim: a is") if claims else "too few" in last

@@ -14,7 +14,6 @@ from fastllmload.errors import RunFolderError
 from fastllmload.records.run import load
 from fastllmload.report.documents import forms as files
 from fastllmload.report.documents.subject import document_of
-from fastllmload.report.run_page import page as html
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_a_failed_report_does_not_affect_the_others(killed: Path, monkeypatch: p
     def damaged(*_: object) -> None:
         raise RunFolderError("run-file-damaged", "x.npy is truncated")
 
-    monkeypatch.setattr(html, "write", damaged)
+    monkeypatch.setitem(files.WRITERS, "report.html", damaged)
     run = load(killed)
     problems = files.write_again(lambda: run, document_of(killed))
     (problem,) = problems

@@ -20,7 +20,8 @@ from fastllmload.documents.redaction import OTHERS, withheld
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import load
 from fastllmload.report.blocks import Table
-from fastllmload.report.documents import asiai, blog, forms, full, markdown, minimum
+from fastllmload.report.documents import forms, full
+from fastllmload.report.documents.forms import text_of
 from fastllmload.report.documents.subject import Subject, subject_of
 from fastllmload.report.render.markdown import escaped
 from fastllmload.report.render.markdown import table_lines as table_markdown
@@ -80,11 +81,11 @@ def procedure(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("redacted", [False, True])
 @pytest.mark.parametrize("form", TEXTS)
 def test_a_run(form: str, redacted: bool) -> None:
-    same_as_golden(f"report/{form}{'-redacted' if redacted else ''}.md", forms.text_of(of_run(redacted), form))
+    same_as_golden(f"report/{form}{'-redacted' if redacted else ''}.md", text_of(of_run(redacted), form))
 
 
 def test_the_minimum_report_has_the_lines_of_the_template_in_order() -> None:
-    lines = minimum.render(of_run()).splitlines()
+    lines = text_of(of_run(), "minimum").splitlines()
     places = [next(k for k, line in enumerate(lines) if line.startswith(head)) for head in TEMPLATE]
     assert places == sorted(places)
     assert places[: TEMPLATE.index("Notes:") + 1] == list(range(TEMPLATE.index("Notes:") + 1))
@@ -94,14 +95,14 @@ def test_the_minimum_report_has_the_lines_of_the_template_in_order() -> None:
 
 
 def test_the_full_report_has_the_six_sections_in_order() -> None:
-    heads = [line for line in full.render(of_run()).splitlines() if line.startswith("## ")]
+    heads = [line for line in text_of(of_run(), "full").splitlines() if line.startswith("## ")]
     assert heads == [f"## {number}. {name}" for number, name in enumerate(full.SECTIONS, 1)]
 
 
 @pytest.mark.parametrize("form", ["markdown", "full"])
 def test_no_latency_table_without_its_sample_and_success_rate(form: str) -> None:
     """n, n_null and success rate are in or below every latency table."""
-    lines = forms.text_of(of_run(), form).splitlines()
+    lines = text_of(of_run(), form).splitlines()
     tables = [k for k, line in enumerate(lines) if line.startswith("| ms | n | null |")]
     assert tables
     for start in tables:
@@ -126,20 +127,20 @@ def test_any_part_may_be_null(form: str) -> None:
             inner = inner[key]
         kept = inner[path[-1]]
         inner[path[-1]] = None
-        shown = forms.text_of(Subject(FOLDER, whole), form)
+        shown = text_of(Subject(FOLDER, whole), form)
         inner[path[-1]] = kept
         assert "None" not in shown.replace("None is known", ""), path
 
 
 @pytest.mark.parametrize("form", TEXTS)
 def test_a_run_without_data(form: str) -> None:
-    shown = forms.text_of(Subject(FOLDER, {"schema_version": 1, "status": "killed"}), form)
+    shown = text_of(Subject(FOLDER, {"schema_version": 1, "status": "killed"}), form)
     assert "INCOMPLETE (killed)" in shown
     assert "None" not in shown.replace("None is known", "")
 
 
 def test_an_incomplete_run_is_named_first() -> None:
-    lines = markdown.render(of_run(status="interrupted")).splitlines()
+    lines = text_of(of_run(status="interrupted"), "markdown").splitlines()
     assert lines[2].startswith("> **INCOMPLETE (interrupted)**")
 
 
@@ -147,25 +148,25 @@ def test_a_cold_start_is_reported_before_any_figure() -> None:
     """spec/procedures 0.8."""
     cold = of_run(declarations={"cold_start": "yes"})
     cold.raw["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
-    lines = markdown.render(cold).splitlines()
+    lines = text_of(cold, "markdown").splitlines()
     assert lines[2].startswith("> **COLD START (first token after 8,123 ms)**")
-    assert "COLD START" not in markdown.render(of_run())
+    assert "COLD START" not in text_of(of_run(), "markdown")
 
 
 def test_a_closed_loop() -> None:
     found = document()
     found["plan"]["description"]["load"] = {"loop": "closed", "arrivals": None, "concurrency": 64}
     found["config"]["load"].update(rate=None, concurrency=64)
-    assert "- Load Model: closed-loop 64 in flight" in minimum.render(Subject(FOLDER, found))
-    assert "| Output (tok/s) | withheld |" in full.render(Subject(FOLDER, withheld(found), True))
+    assert "- Load Model: closed-loop 64 in flight" in text_of(Subject(FOLDER, found), "minimum")
+    assert "| Output (tok/s) | withheld |" in text_of(Subject(FOLDER, withheld(found), True), "full")
 
 
 def test_report_md_is_what_the_form_prints(tmp_path: Path) -> None:
     write_workers(tmp_path, draw_requests(3, Shape(requests=20)))
     (tmp_path / "run.json").write_text(json.dumps(document()))
     run = load(tmp_path)
-    markdown.write(run, run.manifest)
-    assert (tmp_path / markdown.NAME).read_text() == markdown.render(subject_of(tmp_path))
+    forms.write_markdown(run, run.manifest)
+    assert (tmp_path / "report.md").read_text() == text_of(subject_of(tmp_path), "markdown")
 
 
 # -- forms that read the rows -----------------------------------------------------------------------------------------
@@ -184,21 +185,21 @@ def rows(tmp_path: Path) -> Subject:
 
 
 def test_the_blog_s_table(rows: Subject) -> None:
-    same_as_golden("report/blog.txt", blog.render(rows))
+    same_as_golden("report/blog.txt", text_of(rows, "blog"))
 
 
 def test_asiai_s_block(rows: Subject) -> None:
-    same_as_golden("report/asiai.txt", asiai.render(rows))
+    same_as_golden("report/asiai.txt", text_of(rows, "asiai"))
 
 
 def test_json_is_the_document(rows: Subject) -> None:
-    assert json.loads(forms.text_of(rows, "json")) == rows.raw
+    assert json.loads(text_of(rows, "json")) == rows.raw
 
 
 def test_html_is_a_page_of_a_run_alone(rows: Subject, procedure: Path) -> None:
-    assert forms.text_of(rows, "html").startswith("<!doctype html>")
+    assert text_of(rows, "html").startswith("<!doctype html>")
     with raises_code("redaction-unsupported", "--as"):
-        forms.text_of(Subject(rows.folder, rows.raw, True), "html")
+        text_of(Subject(rows.folder, rows.raw, True), "html")
 
 
 # -- a procedure ------------------------------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ def test_html_is_a_page_of_a_run_alone(rows: Subject, procedure: Path) -> None:
 @pytest.mark.parametrize("redacted", [False, True])
 @pytest.mark.parametrize("form", TEXTS)
 def test_a_procedure(procedure: Path, form: str, redacted: bool) -> None:
-    shown = forms.text_of(subject_of(procedure, redacted), form).replace(str(procedure), "FOLDER")
+    shown = text_of(subject_of(procedure, redacted), form).replace(str(procedure), "FOLDER")
     same_as_golden(f"report/procedure-{form}{'-redacted' if redacted else ''}.md", shown)
 
 
@@ -222,10 +223,10 @@ def test_a_procedure_without_a_level(tmp_path: Path) -> None:
     found = {**document("procedure"), "levels": [], "findings": {}, "tables": [], "status": "interrupted"}
     (tmp_path / "procedure.json").write_text(json.dumps(found))
     for form in TEXTS:
-        shown = forms.text_of(subject_of(tmp_path), form)
+        shown = text_of(subject_of(tmp_path), form)
         assert "INCOMPLETE (interrupted)" in shown
     with raises_code("run-not-begun", "no finished level"):
-        blog.render(subject_of(tmp_path))
+        text_of(subject_of(tmp_path), "blog")
 
 
 @pytest.mark.parametrize(
@@ -253,21 +254,21 @@ NAMES = ("gpu-17", "example.test", "10.1.2.3", "bench-07", "alice", "/home")
 @pytest.mark.parametrize("form", [*TEXTS, "json"])
 def test_a_redacted_report_has_no_names(form: str, procedure: Path) -> None:
     for subject in (of_run(True), subject_of(procedure, True)):
-        shown = forms.text_of(subject, form).replace(str(procedure), "")
+        shown = text_of(subject, form).replace(str(procedure), "")
         assert [name for name in NAMES if name in shown] == []
 
 
 def test_without_redact_names_are_present() -> None:
-    shown = forms.text_of(of_run(), "json")
+    shown = text_of(of_run(), "json")
     assert [name for name in NAMES if name not in shown] == []
 
 
 @pytest.mark.parametrize("form", [*TEXTS, "json"])
 def test_no_capacity_is_left_of_a_test_of_capacity(form: str, procedure: Path) -> None:
     figures = ("2,847", "2847", "14.25", "4,670", "31.4")
-    plain_text = forms.text_of(subject_of(procedure), form)
+    plain_text = text_of(subject_of(procedure), form)
     assert any(figure in plain_text for figure in figures)
-    assert [figure for figure in figures if figure in forms.text_of(subject_of(procedure, True), form)] == []
+    assert [figure for figure in figures if figure in text_of(subject_of(procedure, True), form)] == []
 
 
 def test_a_timeout_is_a_setting_and_not_a_count() -> None:
@@ -275,7 +276,7 @@ def test_a_timeout_is_a_setting_and_not_a_count() -> None:
     found = document()
     found["config"]["load"]["timeout"], found["counts"]["timeout"] = 90.0, 17
     kept = withheld(found, limit=True)
-    assert "| Request time-out | 90 s |" in full.render(Subject(FOLDER, kept, True))
+    assert "| Request time-out | 90 s |" in text_of(Subject(FOLDER, kept, True), "full")
     assert kept["counts"]["timeout"] == kept["counts"]["planned"] == "withheld"
 
 
@@ -373,14 +374,14 @@ def test_a_quick_test_is_marked_in_every_form(rows: Subject, procedure: Path, fo
     both = ["--quick scales the test down", *found["deviations"]]
     found["compliance"] = {**(found.get("compliance") or {}), "deviations": both}
     subject = Subject(procedure, found, best=rows.folder)
-    shown = forms.text_of(subject, form)
+    shown = text_of(subject, form)
     assert "quick" in shown.lower()
     assert not ("--quick: durations" in shown and "--quick scales" in shown)
 
 
 @pytest.mark.parametrize("form", ["full", "blog", "asiai"])
 def test_an_interrupted_run_is_marked_in_every_form(rows: Subject, form: str) -> None:
-    assert "INCOMPLETE (running)" in forms.text_of(Subject(rows.folder, {**rows.raw, "status": "running"}), form)
+    assert "INCOMPLETE (running)" in text_of(Subject(rows.folder, {**rows.raw, "status": "running"}), form)
 
 
 def doubtful(rows: Subject) -> Subject:
@@ -402,18 +403,18 @@ def doubtful(rows: Subject) -> Subject:
 
 @pytest.mark.parametrize("form", ["full", "blog", "asiai", "minimum", "markdown", "html"])
 def test_every_form_reports_doubts(rows: Subject, form: str) -> None:
-    text = forms.text_of(doubtful(rows), form)
+    text = text_of(doubtful(rows), form)
     assert "queue was growing: 12.00 requests" in text and "window, 30.00 in" in text
     assert "217 of 656 requests " in text
-    assert "queue was growing" not in forms.text_of(rows, form)
+    assert "queue was growing" not in text_of(rows, form)
 
 
 def test_short_reports_have_bounds_in_place_of_figures(rows: Subject) -> None:
     subject = doubtful(rows)
-    assert "- TTFT P99: >=4,129 ms\n" in minimum.render(subject)
-    row = next(line for line in blog.render(subject).splitlines() if line.startswith("Time to First Token"))
+    assert "- TTFT P99: >=4,129 ms\n" in text_of(subject, "minimum")
+    row = next(line for line in text_of(subject, "blog").splitlines() if line.startswith("Time to First Token"))
     assert ">=4,129" in row and "3,000-3,100" in row
-    block = asiai.render(subject)
+    block = text_of(subject, "asiai")
     assert "217 of 656 requests" in block and "lower bounds" in block and "too low" not in block
     total = next(line for line in block.splitlines() if line.startswith("Total duration"))
     assert ">=5,200 ms median" in total
@@ -427,6 +428,6 @@ def test_requirements_without_a_key_word_are_listed_without_capacity(test: str) 
     reasons = ("331 completions of 2 in 3.0 s", "the warm-up is not described")
     found["compliance"] = {"verdict": "not compliant", "beside": [{**beside, "reason": reason} for reason in reasons]}
     for redacted, document_ in ((False, found), (True, withheld(found))):
-        text = full.render(Subject(FOLDER, document_, redacted))
+        text = text_of(Subject(FOLDER, document_, redacted), "full")
         assert "without a key word" in text and "IETF-5.5.3-f" in text
         assert ("331" in text) == (reasons[1] in text) == (not redacted)

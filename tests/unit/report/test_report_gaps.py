@@ -17,7 +17,7 @@ from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.documents.write import values
 from fastllmload.metrics.run.measure import measure
-from fastllmload.report.documents import minimum
+from fastllmload.report.documents.forms import text_of
 from fastllmload.report.documents.results import client_table, latency_table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.html.render import render
@@ -108,6 +108,6 @@ def test_the_end_of_an_answer_that_is_all_reasoning_is_explained() -> None:
     ],
 )
 def test_the_minimum_report_describes_its_ttft(requests: Any, said: str) -> None:
-    text = minimum.render(Subject(Path("run"), made(*requests).raw))
+    text = text_of(Subject(Path("run"), made(*requests).raw), "minimum")
     assert f"- {said}" in text
     assert ("reasoning" in text) == (requests != (SINGLE, SINGLE))

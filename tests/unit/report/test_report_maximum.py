@@ -11,7 +11,7 @@ from golden_file import GOLDEN
 from typed_documents import typed_procedure
 
 from fastllmload.documents.fields import Number
-from fastllmload.report.documents import minimum
+from fastllmload.report.documents.forms import text_of
 from fastllmload.report.documents.maximum import below, maximum
 from fastllmload.report.documents.subject import subject_of
 
@@ -140,12 +140,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_minimum_report_has_one_scope_and_names_it(folder: Path) -> None:
-    text = minimum.render(subject_of(folder))
+    text = text_of(subject_of(folder), "minimum")
     assert "- Request Count: 101\n" in text
     assert "- Max Throughput: 570.00 tok/s\n- Throughput at P99 TTFT < 500ms: 570.00 tok/s (from sweep)\n" in text
     assert "levels/001, " in text and "3 levels with 30 requests" in text
     assert "(not saturated, steady)" in text
-    public = minimum.render(subject_of(folder, redacted=True))
+    public = text_of(subject_of(folder, redacted=True), "minimum")
     assert "Request Count: withheld" in public and " in all" not in public and "570" not in public
 
 
@@ -154,7 +154,7 @@ def test_without_an_eligible_level_there_is_no_maximum(folder: Path) -> None:
     for one in found["levels"]:
         one["saturated"] = True
     (folder / "procedure.json").write_text(json.dumps(found))
-    text = minimum.render(subject_of(folder))
+    text = text_of(subject_of(folder), "minimum")
     assert "- Max Throughput: not measured\n" in text and "P99 TTFT < 500ms: not measured\n" in text
     assert "system sustained" in text
 
@@ -162,6 +162,6 @@ def test_without_an_eligible_level_there_is_no_maximum(folder: Path) -> None:
 def test_other_tests_do_not_search_for_a_maximum(folder: Path) -> None:
     found = json.loads((folder / "procedure.json").read_text()) | {"procedure": "fairness"}
     (folder / "procedure.json").write_text(json.dumps(found))
-    text = minimum.render(subject_of(folder))
+    text = text_of(subject_of(folder), "minimum")
     assert "- Max Throughput is that " in text
     assert "< 500ms: not measured" in text

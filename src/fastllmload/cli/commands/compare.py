@@ -124,15 +124,17 @@ def compare_two(
 ) -> int:
     from fastllmload.compare.comparison import compare as compared
     from fastllmload.compare.gate import FAILED, UNDECIDED, judge_gates, parse_gate
-    from fastllmload.compare.report.blocks import lines, markdown
+    from fastllmload.compare.report.blocks import for_markdown, for_terminal
     from fastllmload.compare.report.json import document
+    from fastllmload.report.render import markdown, text
 
     rules = [parse_gate(gate) for gate in gates]
     found = compared(base, new, list(figures), test, different_workload, [rule.figure for rule in rules])
     results = judge_gates(rules, found, mode)
-    click.echo("\n".join(lines(found, results, width_of_terminal())))
+    width = width_of_terminal()
+    click.echo("\n".join(text.lines(for_terminal(found, results, width), width)))
     write(json_file, "--json", lambda: json_text(document(found, results)))
-    write(markdown_file, "--markdown", lambda: markdown(found, results))
+    write(markdown_file, "--markdown", lambda: markdown.render(for_markdown(found, results)))
     if html_file is not None:
         from fastllmload.compare.report.page import page
         from fastllmload.report.html.page import render
@@ -156,17 +158,18 @@ def compare_many(
     **_: Any,
 ) -> int:
     from fastllmload.compare.report.json import systems_document
-    from fastllmload.compare.report.systems import lines, markdown
+    from fastllmload.compare.report.systems import for_markdown, for_terminal
     from fastllmload.compare.systems import compare_systems
+    from fastllmload.report.render import markdown, text
 
     if html_file is not None:
         raise InputError("options-conflict", "--html shows two sides without --systems; leave one of the two out")
     if gates:
         raise InputError("options-conflict", "--fail-if compares two sides without --systems; leave one of the two out")
     found = compare_systems(sides, list(figures), test, different_workload)
-    click.echo("\n".join(lines(found, width_of_terminal())))
+    click.echo("\n".join(text.lines(for_terminal(found), width_of_terminal())))
     write(json_file, "--json", lambda: json_text(systems_document(found)))
-    write(markdown_file, "--markdown", lambda: markdown(found))
+    write(markdown_file, "--markdown", lambda: markdown.render(for_markdown(found)))
     return int(strict and any(run.verdict != "valid" for side in sides for run in side.runs))
 
 

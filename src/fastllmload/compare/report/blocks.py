@@ -10,8 +10,6 @@ from fastllmload.compare.comparison import Comparison, Row
 from fastllmload.compare.gate import FAILED, PASSED, UNDECIDED, GateResult
 from fastllmload.compare.side import Side
 from fastllmload.report.blocks import Bar, Block, Cell, Code, Facts, Heading, Items, Paragraph, Stacked, Strong, Table
-from fastllmload.report.render import markdown as as_markdown
-from fastllmload.report.render import text as as_text
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity
 from fastllmload.statistics.batches import BATCHES
 
@@ -29,21 +27,23 @@ TESTS = {
 EFFECTS = {"superiority": "P(new > base)", "hedges_g": "Hedges' g", "standard_deviations": "std. deviations"}
 
 
-def lines(comparison: Comparison, gates: Sequence[GateResult], width: int) -> list[str]:
-    """For a terminal of *width* columns, 80 at least."""
+def for_terminal(comparison: Comparison, gates: Sequence[GateResult], width: int) -> Iterator[Block]:
+    """The comparison for a terminal of *width* columns, 80 at least."""
     sides, *rest = blocks(comparison, gates, width >= WIDE)
-    return list(as_text.lines([sides, *differences_in_brief(comparison.manifest), *rest], width))
+    yield from (sides, *differences_in_brief(comparison.manifest), *rest)
 
 
-def markdown(comparison: Comparison, gates: Sequence[GateResult]) -> str:
-    """Text for a pull request: the table, the differences, the gates."""
-    head: list[Block] = [Heading(f"{comparison.new.name} against {comparison.base.name}")]
+def for_markdown(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[Block]:
+    """For a pull request: the table, the differences, the gates."""
+    yield Heading(f"{comparison.new.name} against {comparison.base.name}")
     if gates:
         outcomes = [each.outcome for each in gates]
         counts = [f"{outcomes.count(name)} {name.lower()}" for name in (FAILED, UNDECIDED, PASSED)]
-        head.append(Paragraph(Strong(f"Gates: {', '.join(counts)}.")))
-    setup: list[Block] = [Heading("Differences in set-up", 3), setup_table(comparison.manifest, ["base", "new"])]
-    return as_markdown.render([*head, *blocks(comparison, gates, True), *(setup if comparison.manifest else [])])
+        yield Paragraph(Strong(f"Gates: {', '.join(counts)}."))
+    yield from blocks(comparison, gates, True)
+    if comparison.manifest:
+        yield Heading("Differences in set-up", 3)
+        yield setup_table(comparison.manifest, ["base", "new"])
 
 
 def blocks(comparison: Comparison, gates: Sequence[GateResult], wide: bool) -> Iterator[Block]:

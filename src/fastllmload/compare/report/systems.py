@@ -16,24 +16,23 @@ from fastllmload.compare.report.blocks import (
 )
 from fastllmload.compare.systems import NORMALISATION, Systems, middle
 from fastllmload.report.blocks import Block, Facts, Heading, Items, Paragraph, Table
-from fastllmload.report.render import markdown as as_markdown
-from fastllmload.report.render import text as as_text
 
 PAIR = ["figure", "change", "95 % interval", "p Holm", "effect", "result"]
 
 
-def lines(found: Systems, width: int) -> list[str]:
-    """For a terminal of *width* columns."""
+def for_terminal(found: Systems) -> Iterator[Block]:
     sides, *rest = blocks(found)
-    return list(as_text.lines([sides, *differences_in_brief(found.manifest), *rest], width))
+    yield from (sides, *differences_in_brief(found.manifest), *rest)
 
 
-def markdown(found: Systems) -> str:
+def for_markdown(found: Systems) -> Iterator[Block]:
     """Everything that a published comparison must contain."""
     names = [side.name for side in found.sides]
-    setup: list[Block] = [Heading("Differences in configuration", 3), setup_table(found.manifest, names)]
-    title = Heading(" against ".join(names))
-    return as_markdown.render([title, *blocks(found), *(setup if found.manifest else [])])
+    yield Heading(" against ".join(names))
+    yield from blocks(found)
+    if found.manifest:
+        yield Heading("Differences in configuration", 3)
+        yield setup_table(found.manifest, names)
 
 
 def blocks(found: Systems) -> Iterator[Block]:

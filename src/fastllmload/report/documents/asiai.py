@@ -24,7 +24,6 @@ from fastllmload.records.run import RowNames
 from fastllmload.report.blocks import Block, Facts, Heading, Paragraph, Table
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.render import text
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import bound, doubt_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, count, quantity, some
@@ -36,10 +35,6 @@ SERVER_DURATIONS = (
     ("server_eval_duration", "Generation", "eval_duration"),
     ("server_total_duration", "Total duration", "total_duration"),
 )
-
-
-def render(subject: Subject) -> str:
-    return text.render(blocks(subject))
 
 
 def blocks(subject: Subject) -> Iterator[Block]:

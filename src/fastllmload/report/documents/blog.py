@@ -19,7 +19,6 @@ from fastllmload.report.blocks import Block, Paragraph, Table
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.results import success_note
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.render import text
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.numbers import count, two_decimals
@@ -41,10 +40,6 @@ NOTES = (
     "Inter-Token Latency is one mean per request here (our tpot)",
     "input and output lengths are the server's counts where it gives them",
 )
-
-
-def render(subject: Subject) -> str:
-    return text.render(blocks(subject))
 
 
 def blocks(subject: Subject) -> Iterator[Block]:

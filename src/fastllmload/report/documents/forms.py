@@ -1,31 +1,34 @@
-"""The forms of `fastllmload report`, and the files that some of them are written to in a run folder."""
+"""The forms of `fastllmload report`, each with its renderer, and the files that some are written to in a run folder."""
 
 from __future__ import annotations
 
 import errno
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, RunFolderError, coded
+from fastllmload.files import replace_with
 from fastllmload.records.run import Run
 from fastllmload.report.documents.subject import Subject
+from fastllmload.report.render import markdown, text
 from fastllmload.report.render.terminal import screen_lines
 from fastllmload.report.terminal.summary import summary
 
-DOCUMENTS = ("markdown", "minimum", "full", "blog", "asiai")  # modules of this package
-TERMINAL, JSON, HTML = "terminal", "json", "html"
-FORMS = (TERMINAL, *DOCUMENTS, HTML, JSON)
-# Module of `report` -> file name; each module has `write(run, document) -> None`, which writes into run.directory.
-WRITERS: dict[str, str] = {
-    "run_page.page": "report.html",
-    "documents.markdown": "report.md",
-    "documents.hlog": "latency.hlog",
+# Of modules of this package, which have `blocks(subject)`.
+RENDERERS = {
+    "markdown": markdown.render,
+    "minimum": text.render,
+    "full": markdown.render,
+    "blog": text.render,
+    "asiai": text.render,
 }
+TERMINAL, JSON, HTML = "terminal", "json", "html"
+FORMS = (TERMINAL, *RENDERERS, HTML, JSON)
 
 
 def text_of(subject: Subject, form: str) -> str:
@@ -37,8 +40,7 @@ def text_of(subject: Subject, form: str) -> str:
         return msgspec.json.format(msgspec.json.encode(subject.raw), indent=2).decode() + "\n"
     if form == HTML:
         return html(subject)
-    found: str = importlib.import_module(f"{__package__}.{form}").render(subject)
-    return found
+    return RENDERERS[form](importlib.import_module(f"{__package__}.{form}").blocks(subject))
 
 
 def html(subject: Subject) -> str:
@@ -48,20 +50,50 @@ def html(subject: Subject) -> str:
             "redaction-unsupported",
             "--redact is not available with --as html, whose plots show the load; use --as full, markdown or minimum",
         )
-    from fastllmload.report.run_page.page import render
-
-    return render(subject.run, subject.raw)
+    return page_of(subject.run, subject.raw)
 
 
-def write_reports(run: Run, document: Mapping[str, Any], writers: Mapping[str, str] = WRITERS) -> list[str]:
-    """Write all report files of a measured run, or those of *writers*; *document* is its run.json.
+def page_of(run: Run, document: Mapping[str, Any]) -> str:
+    """The HTML text, also of a run that is incomplete: killed, without a successful request, without samples."""
+    from fastllmload.report.html import page as html
+    from fastllmload.report.run_page.context import ReportContext
+    from fastllmload.report.run_page.page import page
+
+    return html.render(page(ReportContext(run, document)))
+
+
+def write_page(run: Run, document: Mapping[str, Any]) -> None:
+    replace_with(run.directory / "report.html", page_of(run, document))
+
+
+def write_markdown(run: Run, document: Mapping[str, Any]) -> None:
+    replace_with(run.directory / "report.md", text_of(Subject(run.directory, document), "markdown"))
+
+
+def write_intervals(run: Run, document: Mapping[str, Any]) -> None:
+    from fastllmload.report.documents import hlog
+
+    hlog.write(run, document)
+
+
+# Each writes its file into run.directory, completely or not at all; OSError when the disk is full, RunFolderError for a
+# damaged file of the run.
+WRITERS: dict[str, Callable[[Run, Mapping[str, Any]], None]] = {
+    "report.html": write_page,
+    "report.md": write_markdown,
+    "latency.hlog": write_intervals,
+}
+
+
+def write_reports(run: Run, document: Mapping[str, Any], names: Collection[str] = tuple(WRITERS)) -> list[str]:
+    """Write the report files *names* of a measured run; *document* is its run.json.
 
     Returns a sentence for each file that could not be written; run.json already holds the measurement.
     """
     problems = []
-    for module, what in writers.items():
+    for what in names:
         try:
-            importlib.import_module(f"fastllmload.report.{module}").write(run, document)
+            WRITERS[what](run, document)
         except OSError as problem:
             way = "move it away" if problem.errno == errno.EINVAL else "make room"
             unwritten = f"{what} could not be written: {problem.strerror}; {way} and run `fastllmload report`"
@@ -76,9 +108,9 @@ def write_again(load: Callable[[], Run], document: Mapping[str, Any]) -> list[st
     try:
         run = load()
     except RunFolderError as problem:
-        return [f"{' and '.join(WRITERS.values())} could not be written: {problem}"]
+        return [f"{' and '.join(WRITERS)} could not be written: {problem}"]
     if not os.access(run.directory, os.W_OK):
-        unwritten = f"{' and '.join(WRITERS.values())} were not written: {run.directory} is not writable"
+        unwritten = f"{' and '.join(WRITERS)} were not written: {run.directory} is not writable"
         return [coded("report-not-written", unwritten)]
     if run.damaged:
         return write_missing(run, document)
@@ -87,8 +119,8 @@ def write_again(load: Callable[[], Run], document: Mapping[str, Any]) -> list[st
 
 def write_missing(run: Run, document: Mapping[str, Any]) -> list[str]:
     """Write only the missing reports of a damaged folder: existing ones were written before the damage and are kept."""
-    missing = {module: what for module, what in WRITERS.items() if not (run.directory / what).is_file()}
-    kept = [what for what in WRITERS.values() if what not in missing.values()]
+    missing = [what for what in WRITERS if not (run.directory / what).is_file()]
+    kept = [what for what in WRITERS if what not in missing]
     unchanged = [coded("report-kept", f"{' and '.join(kept)} were kept as written before")] if kept else []
     damage = [coded("run-file-damaged", f"{problem}; the report shows the rest of the run") for problem in run.damage]
     return [*damage, *unchanged, *write_reports(run, document, missing)]

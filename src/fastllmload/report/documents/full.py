@@ -11,7 +11,6 @@ from fastllmload.report.documents import identity, results
 from fastllmload.report.documents.compliance import section as compliance
 from fastllmload.report.documents.hosts import host_table, interface_table
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.render import markdown
 from fastllmload.report.text.deviations import headlines
 from fastllmload.report.text.doubts import doubt_texts
 from fastllmload.report.text.numbers import NOT_KNOWN, quantity, unknown
@@ -26,10 +25,6 @@ SECTIONS = (
     "Methodology Compliance",
     "Reproduction Information",
 )
-
-
-def render(subject: Subject) -> str:
-    return markdown.render(blocks(subject))
 
 
 def blocks(subject: Subject) -> Iterator[Block]:

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from fastllmload.documents.run import RunDocument
-from fastllmload.files import replace_with
-from fastllmload.records.run import Run
 from fastllmload.report.blocks import Block, Folded, Heading, Items, Table
 from fastllmload.report.documents import full, identity, results, traffic
 from fastllmload.report.documents.hosts import host_table
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.render import markdown
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
 from fastllmload.report.text.verdict import verdict
-
-NAME = "report.md"
-
-
-def write(run: Run, document: Mapping[str, Any]) -> None:
-    """Write report.md into the run folder."""
-    subject = Subject(run.directory, document)
-    replace_with(run.directory / NAME, render(subject))
-
-
-def render(subject: Subject) -> str:
-    return markdown.render(blocks(subject))
 
 
 def blocks(subject: Subject) -> Iterator[Block]:

@@ -11,7 +11,6 @@ from fastllmload.report.blocks import Block, Heading, Items
 from fastllmload.report.documents import identity
 from fastllmload.report.documents.maximum import SWEEPS, below, maximum
 from fastllmload.report.documents.subject import Subject
-from fastllmload.report.render import text
 from fastllmload.report.text.deviations import deviations
 from fastllmload.report.text.doubts import all_texts, bound
 from fastllmload.report.text.numbers import (
@@ -31,10 +30,6 @@ ELIGIBLE = {
     "capacity": "passed the test's own criteria",
 }
 LIMIT_MS = 500.0  # of "Throughput at P99 TTFT < 500ms"
-
-
-def render(subject: Subject) -> str:
-    return text.render(blocks(subject))
 
 
 def blocks(subject: Subject) -> Iterator[Block]:

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from fastllmload.documents.run import Compliance
-from fastllmload.files import replace_with
-from fastllmload.records.run import Run
 from fastllmload.report.blocks import Block, Folded, Page, Section, Table
 from fastllmload.report.documents import compliance, traffic
 from fastllmload.report.documents.results import objective_table
-from fastllmload.report.html import page as html
 from fastllmload.report.run_page import client, latency, over_time, overview, requests, setup, telemetry
 from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.text.verdict import BANNER, simulated, verdict
-
-NAME = "report.html"
-
-
-def write(run: Run, document: Mapping[str, Any]) -> None:
-    """Write report.html into the run folder atomically; *document* is its run.json.
-
-    OSError when the disk is full; RunFolderError for a damaged file of the run.
-    """
-    replace_with(run.directory / NAME, render(run, document))
-
-
-def render(run: Run, document: Mapping[str, Any]) -> str:
-    """The HTML text, also of a run that is incomplete: killed, without a successful request, without samples."""
-    return html.render(page(ReportContext(run, document)))
 
 
 def page(context: ReportContext) -> Page:

@@ -15,7 +15,7 @@ from fastllmload.certificate.monitor import STALLS, WORKER_STALLS
 from fastllmload.documents.write import plain
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import Run, load
-from fastllmload.report.run_page import page as html
+from fastllmload.report.documents.forms import write_page
 
 SECONDS = 5.0
 LOAD = {"loop": "open", "arrivals": {"name": "poisson", "rate": 50.0}, "concurrency": None, "duration_s": SECONDS}
@@ -35,7 +35,7 @@ class Written:
 
     @property
     def file(self) -> Path:
-        return self.run.directory / html.NAME
+        return self.run.directory / "report.html"
 
     @property
     def source(self) -> str:
@@ -71,5 +71,5 @@ def write(folder: Path, shape: Shape | None = None, status: str = "done", **more
     np.save(folder / WORKER_STALLS, np.array([[0, ORIGIN_NS + int(s * 1e9), ns] for s, ns in stalls], np.int64))
     run = load(folder)
     document = {**run.manifest, **measure(run), "certificate": plain(judge(run))}
-    html.write(run, document)
+    write_page(run, document)
     return Written(run, document)

@@ -18,7 +18,7 @@ from typed_documents import typed_metric
 
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.records import layout
-from fastllmload.report.run_page import page as html
+from fastllmload.report.documents.forms import page_of, write_page
 from fastllmload.report.text.doubts import bound
 from fastllmload.report.text.numbers import quantity
 
@@ -40,7 +40,7 @@ def page(run: Written) -> Page:
 
 def rendered(run: Written, **more: Any) -> Page:
     """The page with other entries in run.json."""
-    return Page(html.render(run.run, {**run.document, **more}))
+    return Page(page_of(run.run, {**run.document, **more}))
 
 
 def test_the_page_is_one_document_that_loads_nothing(page: Page) -> None:
@@ -255,9 +255,7 @@ def test_users_who_left_are_not_failures(tmp_path: Path) -> None:
     left = (rows["status"] > layout.OK) | (np.arange(len(rows)) < 20)
     rows["status"][left], rows["error"][left] = layout.CANCELLED, layout.CLIENT_CANCELLED
     counts = {**found.document["counts"], "left": int(left.sum())}
-    page = Page(
-        html.render(dataclasses.replace(found.run, rows=rows), {**found.document, "errors": [], "counts": counts})
-    )
+    page = Page(page_of(dataclasses.replace(found.run, rows=rows), {**found.document, "errors": [], "counts": counts}))
     assert f"failed, {left.sum()} left" in page.text()
     assert "failures-time" not in page.ids()
     assert sum(v or 0 for v in page.column("rate", "left")) > 0
@@ -268,7 +266,7 @@ def test_external_text_is_escaped(run: Written) -> None:
     evil: dict[str, Any] = poisoned(run.document)
     evil["run_id"], evil["metadata"], evil["incidents"] = EVIL, {EVIL: EVIL}, [EVIL]
     evil["certificate"]["reasons"] = [{"severity": EVIL, "text": EVIL, "code": EVIL}]
-    source = html.render(run.run, evil)
+    source = page_of(run.run, evil)
     page = Page(source)
     assert page.unbalanced == []
     assert [tag for tag, _ in page.elements].count("script") == 2
@@ -299,8 +297,8 @@ def test_secrets_are_not_on_the_page(run: Written) -> None:
 def test_missing_parts_do_not_affect_the_rest(tmp_path: Path) -> None:
     run = write(tmp_path / "run", Shape(requests=20))
     for key in run.document:
-        assert Page(html.render(run.run, {**run.document, key: None})).unbalanced == [], key
-    assert "NOT JUDGED" in Page(html.render(run.run, {})).text().upper()
+        assert Page(page_of(run.run, {**run.document, key: None})).unbalanced == [], key
+    assert "NOT JUDGED" in Page(page_of(run.run, {})).text().upper()
 
 
 @pytest.mark.parametrize(
@@ -323,7 +321,7 @@ def test_pages_of_runs_with_little_data(tmp_path: Path, shape: Shape | None, sai
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     found = write(tmp_path / "run", Shape(requests=20))
     (found.run.directory / "telemetry.json").write_text("{")
-    page = Page(html.render(found.run, found.document))
+    page = Page(page_of(found.run, found.document))
     assert says(page.text("telemetry"), "run-file-damaged", "telemetry")
 
 
@@ -336,7 +334,7 @@ def test_the_file_is_written_atomically(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        html.write(found.run, found.document)
+        write_page(found.run, found.document)
     assert found.source == before
     assert not list(found.run.directory.glob("*.part"))
 
@@ -345,7 +343,7 @@ def test_the_page_hardly_grows_with_the_run(run: Written) -> None:
     """With thirty times the requests the page has about the same size."""
     large = repeated(run, 30)
     assert len(large.rows) == 30 * len(run.run.rows)
-    source = html.render(large, {**run.document, "phases": large.manifest["phases"]})
+    source = page_of(large, {**run.document, "phases": large.manifest["phases"]})
     assert len(source.encode()) < LIMIT_BYTES / 4
     assert Page(source).unbalanced == []
 
