@@ -16,10 +16,15 @@ def main() -> int:
     try:
         from fastllmload.cli.main import main as command
 
-        return command()
+        code = command()
     except KeyboardInterrupt:
         print("fastllmload: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        code = INTERRUPTED
+    for number in ENDING:
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # by default a signal would end Python while it closes, with another exit code
+    return code
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""A signal that arrives while the command still imports its modules ends it normally."""
+"""A signal that arrives while the command still imports its modules ends it normally; at its end one does nothing."""
 
 from __future__ import annotations
 
@@ -48,3 +48,16 @@ def test_an_ignored_hang_up_stays_ignored() -> None:
     """`nohup fastllmload ...` continues without its terminal."""
     done = loaded(signal.SIGHUP, "SIG_IGN")
     assert done.returncode == 0 and done.stdout.startswith("fastllmload ")
+
+
+def test_a_signal_at_the_end_does_not_change_the_exit_code() -> None:
+    """As a second Ctrl-C while Python closes."""
+    code = (
+        "import atexit, os, signal, sys\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        "from fastllmload.__main__ import main\n"
+        "sys.argv = ['fastllmload', '--version']\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -49,7 +49,7 @@ from fastllmload.cli.main import main
 
 class Run:
     @staticmethod
-    def execute(settings, secret, ui):
+    def execute(settings, secret, ui, placement=None):
         print(secret.reveal() if secret is not None else "no key", *sys.argv, *sys.orig_argv, flush=True)
         sys.stdin.readline()
         return 0

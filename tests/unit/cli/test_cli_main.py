@@ -37,7 +37,7 @@ def engine(monkeypatch):
     module = types.ModuleType("fastllmload.engine.run")
     module.calls = []
 
-    def execute(settings, secret, ui):
+    def execute(settings, secret, ui, placement=None):
         module.calls.append((settings, secret))
         return 0
 
@@ -47,7 +47,7 @@ def engine(monkeypatch):
 
 
 def ends_with(engine, error):
-    def execute(settings, secret, ui):
+    def execute(settings, secret, ui, placement=None):
         raise error
 
     engine.execute = execute
@@ -62,7 +62,7 @@ def test_options_alone_are_a_run(engine):
 
 @pytest.mark.parametrize("code", [0, 1, 3, 4])
 def test_the_runs_code_is_the_exit_code(engine, code):
-    engine.execute = lambda settings, secret, ui: code
+    engine.execute = lambda settings, secret, ui, placement: code
     assert entry.main(["--rate", "5"]) == code
 
 
@@ -133,7 +133,7 @@ def test_a_trace_shows_the_key_in_no_form(engine, capsys, monkeypatch, tmp_path,
         json.dumps(KEY)[1:-1],
     ]
 
-    def execute(settings, secret, ui):
+    def execute(settings, secret, ui, placement=None):
         ui.message(f"{settings} {secret.reveal()} {secret}")
         raise RuntimeError(" ".join([secret.reveal(), *forms]))
 
