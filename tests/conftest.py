@@ -1,4 +1,7 @@
-"""Property tests draw the same examples in every run; FASTLLMLOAD_EXPLORE=1 draws others, to look for more."""
+"""Property tests draw the same examples in every run; FASTLLMLOAD_EXPLORE=1 draws others, to look for more.
+
+FASTLLMLOAD_EXAMPLES is how many a test draws that asks for no number.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 
 from hypothesis import settings
 
-settings.register_profile("steady", derandomize=True, deadline=None)
-settings.register_profile("explore", deadline=None)
+examples = int(os.environ.get("FASTLLMLOAD_EXAMPLES", "100"))
+settings.register_profile("steady", derandomize=True, deadline=None, max_examples=examples)
+settings.register_profile("explore", deadline=None, max_examples=examples)
 settings.load_profile("explore" if os.environ.get("FASTLLMLOAD_EXPLORE") else "steady")

@@ -31,17 +31,17 @@ def uniform(p_values):
 @pytest.mark.parametrize(
     ("arrival", "burstiness", "expected"),
     [
-        ("poisson", 1.0, scipy.stats.expon(scale=0.01)),
-        ("gamma", 1.0, scipy.stats.expon(scale=0.01)),
-        ("gamma", 4.0, scipy.stats.gamma(4.0, scale=0.0025)),
-        ("bursty", 1.0, scipy.stats.gamma(0.25, scale=0.04)),
-        ("uniform", 1.0, scipy.stats.uniform(0, 0.02)),
+        ("poisson", 1.0, lambda: scipy.stats.expon(scale=0.01)),
+        ("gamma", 1.0, lambda: scipy.stats.expon(scale=0.01)),
+        ("gamma", 4.0, lambda: scipy.stats.gamma(4.0, scale=0.0025)),
+        ("bursty", 1.0, lambda: scipy.stats.gamma(0.25, scale=0.04)),
+        ("uniform", 1.0, lambda: scipy.stats.uniform(0, 0.02)),
     ],
 )
 def test_gaps_follow_their_distribution(arrival, burstiness, expected):
     """Kolmogorov-Smirnov of the gaps against the known distribution, p-values over all seeds."""
     p = [
-        scipy.stats.kstest(np.diff(t[:400], prepend=0.0), expected.cdf, method="asymp").pvalue
+        scipy.stats.kstest(np.diff(t[:400], prepend=0.0), expected().cdf, method="asymp").pvalue
         for t in schedules(arrival, burstiness=burstiness)
     ]
     assert uniform(p)

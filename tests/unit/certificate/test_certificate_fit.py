@@ -11,6 +11,7 @@ import scipy
 from fastllmload.certificate import distribution_fit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [100, 1_000, 50_000])
 def test_kolmogorov_smirnov_is_scipys(n: int) -> None:
     """D exactly; p within 2 % of scipy's exact one wherever a p matters."""
@@ -23,6 +24,7 @@ def test_kolmogorov_smirnov_is_scipys(n: int) -> None:
         assert p == pytest.approx(known.pvalue, rel=0.03, abs=0.005)
 
 
+@pytest.mark.slow
 def test_kolmogorovs_tail_is_scipys() -> None:
     for x in (0.1, 0.3, 0.5, 0.99, 1.0, 1.36, 2.0, 4.0):
         assert distribution_fit.kolmogorov_tail(x) == pytest.approx(scipy.special.kolmogorov(x), rel=1e-9, abs=1e-14)
@@ -56,6 +58,7 @@ def test_anderson_darlings_tail_is_one_curve() -> None:
     assert all(a > b for a, b in itertools.pairwise(p) if a < 0.999999)
 
 
+@pytest.mark.slow
 def test_anderson_darling_statistic_is_scipys() -> None:
     rng = np.random.default_rng(3)
     sample = rng.exponential(2.0, 200)
@@ -80,12 +83,14 @@ def test_p_values_are_uniform_under_the_null() -> None:
     assert scipy.stats.kstest(p[:, 1], "uniform").pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [0.05, 0.25, 1.0, 4.0, 100.0, 2_500.0])
 def test_gamma_is_scipys(shape: float) -> None:
     x = np.concatenate([[0.0], np.geomspace(1e-6, 20, 300) * shape])
     assert distribution_fit.gamma_cdf(x, shape) == pytest.approx(scipy.special.gammainc(shape, x), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_two_sample_distance_is_scipys() -> None:
     rng = np.random.default_rng(5)
     a, b = rng.random(300), rng.random(500) ** 1.2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -30,11 +31,25 @@ def checked(tmp_path: Path, name: str, text: str) -> tuple[int, str]:
         ("a.pyx", "cdef int x  # counted anew\n", 'a.pyx:1: "anew"'),
         ("a.toml", 'cause = "nobody answers"\n', 'a.toml:1: "nobody"'),
         ("a", "#!/usr/bin/env bash\n# goes on\n", 'a:2: "goes on"'),
+        ("a.py", "def test_it_stands_in_a_file() -> None: ...\n", 'a.py:1: "stands in"'),
     ],
 )
 def test_a_word_is_reported_with_its_place(tmp_path: Path, name: str, text: str, line: str) -> None:
     code, output = checked(tmp_path, name, text)
     assert code == 1 and output.startswith(line)
+
+
+def test_each_pattern_finds_only_what_has_one_of_the_parts() -> None:
+    """A Python file without any of them is not split into its tokens."""
+    tool = runpy.run_path(str(ROOT / "tools" / "prose"))
+    matches = ["spoilt", "look", "behind it", "beside", "was told", "stand for", "stands in", "anew", "is no row"]
+    matches += ["are no rows", "in vain"]
+    matches += ["so many", "nobody", "somebody", "whoever", "rung", "rungs", "ladders", "befalls", "befell"]
+    matches += ["goes on", "went on"]
+    found = {pattern for pattern in tool["COMPILED"] if any(pattern.search(text) for text in matches)}
+    assert found == set(tool["COMPILED"])
+    assert [text for text in matches if not any(part in text for part in tool["PARTS"])] == []
+    assert [part for part in tool["PARTS"] if not any(part.strip() in text for text in matches)] == []
 
 
 @pytest.mark.parametrize(

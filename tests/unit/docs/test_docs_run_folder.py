@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -42,6 +41,7 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"`([^`]+)`", text))
 
 
+@pytest.mark.slow
 def test_every_file_is_there_and_every_file_of_a_run_is_named() -> None:
     named = set().union(*(words(row[0]) for row in rows("Files")))
     left = {str(path.relative_to(real_run())) for path in real_run().rglob("*") if path.is_file()}
@@ -57,6 +57,7 @@ def test_row_fields_are_those_of_the_layout(title: str, dtype: Any) -> None:
     assert documented == [(name, kind.lstrip("<|")) for name, kind in dtype.descr]
 
 
+@pytest.mark.slow
 def test_columns_of_the_other_arrays_are_those_that_are_written() -> None:
     documented = {row[0].strip("`"): words(row[1]) for row in rows("samples.npy, hiccup_intervals.npy, telemetry.npy")}
     for name, columns in documented.items():
@@ -86,6 +87,7 @@ def undeclared(found: Any, kind: Any, place: str = "") -> Iterator[str]:
             yield from undeclared(value, items[0], f"{place}[]")
 
 
+@pytest.mark.slow
 def test_every_key_of_run_json_has_a_type() -> None:
     """A key without one would be lost to every reader, and to a redacted document."""
     document = json.loads((real_run() / "run.json").read_text())
@@ -93,12 +95,10 @@ def test_every_key_of_run_json_has_a_type() -> None:
     assert list(undeclared({"counts": {"ok": 1, "new": 2}}, RunDocument)) == [".counts.new"]
 
 
-def test_the_pages_of_keys_are_current() -> None:
+def test_the_pages_of_keys_are_current(capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(__file__).parents[3]
-    done = subprocess.run(
-        [sys.executable, str(root / "tools" / "document_keys"), "--check"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    main = runpy.run_path(str(root / "tools" / "document_keys"))["main"]
+    assert (main(["--check"]), "".join(capsys.readouterr())) == (0, "")
 
 
 def flat_keys() -> set[str]:
@@ -110,6 +110,7 @@ def flat_keys() -> set[str]:
     return {word for word in text if "_X_" not in word} | filled
 
 
+@pytest.mark.slow
 def test_every_metric_and_each_of_its_keys_is_described() -> None:
     text = section("Metrics")
     known = words(text)

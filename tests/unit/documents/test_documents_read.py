@@ -86,6 +86,7 @@ def test_the_path_has_the_keys_of_tables_with_free_names(path: tuple[Any, ...], 
     assert str(caught.value).startswith(f"`{'.'.join(map(str, path))}`: expected ")
 
 
+@pytest.mark.slow
 def test_every_part_of_another_type_is_named() -> None:
     checked = 0
     known = fitted(DOCUMENT, RunDocument)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 
 from unit.repository.linters import ROOT
 
@@ -16,8 +16,7 @@ SHARED = {
 def test_class_names_are_defined_once() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted((ROOT / "src" / "fastllmload").rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+        for name in re.findall(r"^class (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            places.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
     assert len(places) > 300
     assert {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED} == {}

@@ -15,6 +15,7 @@ from fastllmload.statistics.trend import mann_kendall, mser5, slope
 S = 1_000_000_000
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 30), min_size=5, max_size=40))
 def test_mann_kendall_is_kendalls_tau_against_time(series: list[int]) -> None:
     """S by pairs; the variance with ties as for one variable without ties (time) in the other."""
@@ -101,6 +102,7 @@ def test_survival_without_unfinished_requests_is_the_sample_itself() -> None:
     assert [curve.percentile(q) for q in (0.5, 0.9, 0.99)] == [50, 90, 99]
 
 
+@pytest.mark.slow
 def test_survival_is_scipys() -> None:
     rng = np.random.default_rng(5)
     times, ended = rng.integers(1, 60, 200), rng.random(200) < 0.7
