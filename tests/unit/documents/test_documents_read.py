@@ -11,9 +11,10 @@ import pytest
 from golden_file import GOLDEN
 
 from fastllmload.documents.fields import WITHHELD
-from fastllmload.documents.read import DocumentError, convert, fitted
+from fastllmload.documents.read import DocumentError, convert, fields, fitted
 from fastllmload.documents.run import Phase, RunDocument, TelemetryEntry
 from fastllmload.documents.write import plain
+from fastllmload.metrics.run.measure import FLAT, REASONING, VLLM
 
 DOCUMENT: dict[str, Any] = json.loads((GOLDEN / "report" / "run.json").read_text())
 # Facts of a plan's classes, deadlines and parts of `not_estimable` have several shapes; metadata is the user's.
@@ -50,6 +51,14 @@ def test_a_complete_document_keeps_its_values() -> None:
     assert found.metric("ttft").p99 == DOCUMENT["metrics"]["ttft"]["p99"]
     assert found.phases[0].start_ns == DOCUMENT["phases"][0]["start_ns"]
     assert found.config.target.endpoint_type == DOCUMENT["config"]["target"]["endpoint_type"]
+
+
+def test_every_key_of_a_document_is_declared() -> None:
+    """Redaction leaves out what is not: so were vLLM's latencies. A null is not read where the type has another default."""
+    written = {path for path in places(DOCUMENT) if at(path) is not None}
+    assert written - set(places(fitted(DOCUMENT, RunDocument))) == set()
+    names = [f"{key}_{name}_ms" for name in VLLM | REASONING for key in FLAT]
+    assert len(names) == 42 and set(names) <= set(fields(RunDocument))
 
 
 def test_an_empty_document_has_a_default_for_every_part() -> None:

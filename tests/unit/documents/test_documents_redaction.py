@@ -157,6 +157,13 @@ def test_no_load_and_no_sentence_is_left_where_the_load_is_a_capacity() -> None:
     assert leaked(document, True) == []
 
 
+@pytest.mark.parametrize("limit", [False, True])
+def test_latencies_under_the_names_of_vllm_are_kept(limit: bool) -> None:
+    found = redacted({**OPEN, "p99_ttft_ms": 12.5, "median_tpot_any_ms": 8.0, "request_throughput": 5.0}, limit)
+    assert (found["p99_ttft_ms"], found["median_tpot_any_ms"]) == (12.5, 8.0)
+    assert found["request_throughput"] == ("withheld" if limit else 5.0)
+
+
 def test_a_declared_rate_keeps_its_counts() -> None:
     document = example(RunDocument, Reveals.NOTHING, frozenset((Reveals.LOAD,)))
     document["config"]["load"] = {"rate": 5.0, "max_concurrency": None}
