@@ -11,6 +11,8 @@ import click
 from fastllmload.cli.options.parsers import nearest
 from fastllmload.redact import Redactor
 
+WIDTH = 100  # of help, at most
+
 
 @dataclass(frozen=True)
 class LazyCommand:
@@ -34,7 +36,9 @@ class LazyGroup(click.Group):
     def __init__(
         self, name: str, table: dict[str, LazyCommand], help: str, default: str | None = None, noun: str = "command"
     ) -> None:
-        super().__init__(name, help=help, context_settings={"help_option_names": ["-h", "--help"]})
+        super().__init__(
+            name, help=help, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
+        )
         self.table = table
         self.default = default
         self.noun = noun

@@ -34,20 +34,24 @@ MESSAGE_CHARACTERS = 2000  # printed of a message that is too long
 fastllmload = LazyGroup(
     "fastllmload",
     {
-        "run": LazyCommand("fastllmload.cli.commands.run:run", "one run (the default)"),
-        "quick": LazyCommand("fastllmload.cli.commands.quick:quick", "asiai's short benchmark, one request at a time"),
+        "run": LazyCommand("fastllmload.cli.commands.run:run", "run once (the default)"),
+        "quick": LazyCommand(
+            "fastllmload.cli.commands.quick:quick", "run asiai's short benchmark, one request at a time"
+        ),
         "simulate": LazyCommand("fastllmload.simulator.__main__:main", "serve the simulated engine"),
         "plan": LazyCommand("fastllmload.cli.commands.plan:plan", "build, describe, save or verify a plan"),
         "procedure": LazyCommand(
-            "fastllmload.cli.commands.procedure:procedure", "one of the ten tests of the IETF draft"
+            "fastllmload.cli.commands.procedure:procedure", "run one of the ten tests of the IETF draft"
         ),
         "search": LazyCommand(
-            "fastllmload.cli.commands.search:search", "the highest rate or concurrency at which objectives hold"
+            "fastllmload.cli.commands.search:search", "find the highest rate or concurrency at which objectives hold"
         ),
-        "sweep": LazyCommand("fastllmload.cli.commands.sweep:sweep", "one run for each combination of options"),
-        "report": LazyCommand("fastllmload.cli.commands.report:report", "show a run again"),
+        "sweep": LazyCommand("fastllmload.cli.commands.sweep:sweep", "run each combination of options"),
+        "report": LazyCommand(
+            "fastllmload.cli.commands.report:report", "report again on a run, procedure, search or sweep"
+        ),
         "collect": LazyCommand(
-            "fastllmload.cli.commands.collect:collect", "bring home what the hosts of a run have kept"
+            "fastllmload.cli.commands.collect:collect", "copy the files that hosts of a run have kept"
         ),
         "compliance": LazyCommand(
             "fastllmload.cli.commands.compliance:compliance", "judge a run or procedure by the IETF draft"
@@ -56,8 +60,10 @@ fastllmload = LazyGroup(
         "export": LazyCommand(
             "fastllmload.cli.commands.export:export", "write a run's rows as JSON lines, CSV, Parquet or interval logs"
         ),
-        "calibrate": LazyCommand("fastllmload.cli.commands.run:calibrate", "measure this host's ceiling"),
-        "explain": LazyCommand("fastllmload.cli.commands.explain:explain", "cause and remedy of a message's code"),
+        "calibrate": LazyCommand(
+            "fastllmload.cli.commands.run:calibrate", "measure how much load this host can generate"
+        ),
+        "explain": LazyCommand("fastllmload.cli.commands.explain:explain", "explain a code at the end of a message"),
         "doctor": LazyCommand("fastllmload.cli.commands.doctor:doctor", "check this host and say what to change"),
     },
     default="run",

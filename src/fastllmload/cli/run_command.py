@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 import click
@@ -13,7 +13,8 @@ from fastllmload.cli.options.table import OPTIONS, SECTIONS, RunOption
 class RunCommand(click.Command):
     """A command with all options of a run and help in sections; `--goodput` and labels take several words.
 
-    *params*: its own parameters; *own*: its own options of the same kind as those of a run, by section of the help.
+    *params*: its own parameters; *own*: its own options of the same kind as those of a run, by section of the help;
+    *refused*: parameters of a run that it does not accept, which the help leaves out.
     """
 
     def __init__(
@@ -24,22 +25,24 @@ class RunCommand(click.Command):
         help: str,
         params: Iterable[click.Parameter] = (),
         own: Mapping[str, Sequence[RunOption]] | None = None,
+        refused: Collection[str] = (),
     ) -> None:
-        self.own_params, self.own = list(params), own or {}
+        self.own_params, self.own, self.refused = list(params), own or {}, refused
         options = (*chain(*self.own.values()), *OPTIONS)
         super().__init__(
             name,
             callback=callback,
             help=help,
             params=[*self.own_params, *map(click_option, options)],
-            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+            context_settings={"help_option_names": ["-h", "--help"]},
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, one_flag_per_word(args))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = [record for parameter in self.own_params if (record := parameter.get_help_record(ctx)) is not None]
+        listed = [parameter for parameter in self.own_params if isinstance(parameter, click.Option)]
+        records = [record for option in listed if (record := option.get_help_record(ctx)) is not None]
         if records:
             with formatter.section((self.name or "").capitalize()):
                 formatter.write_dl(records)
@@ -48,8 +51,10 @@ class RunCommand(click.Command):
                 with formatter.section(section):
                     formatter.write_dl([(f"{option.flag} {option.metavar}".strip(), option.help) for option in own])
         for section, options in SECTIONS.items():
-            with formatter.section(section):
-                formatter.write_dl([(_left(option), _right(option)) for option in options])
+            accepted = [option for option in options if option.parameter not in self.refused]
+            if accepted:
+                with formatter.section(section):
+                    formatter.write_dl([(_left(option), _right(option)) for option in accepted])
 
 
 def click_option(option: RunOption) -> click.Option:

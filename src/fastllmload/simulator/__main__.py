@@ -32,7 +32,7 @@ class Bytes(click.IntRange):
         return super().convert(int(found), param, ctx)
 
 
-FAULT_HELP = "repeatable: this share of the replies goes wrong; `--list-faults` has the names and what ARG is"
+FAULT_HELP = "This share of the replies has the fault NAME, repeatable; `--list-faults` explains names and ARG."
 
 
 def pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -52,28 +52,45 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     context.exit()
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=0, show_default="a free one", type=click.IntRange(0, 65535))
-@click.option("--unix-socket", metavar="PATH", help="listen there in place of a port")
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=0, show_default="a free one", type=click.IntRange(0, 65535), help="Port to listen on.")
+@click.option("--unix-socket", metavar="PATH", help="Listens on this socket instead of a port.")
 @click.option(
-    "--processes", default=1, show_default=True, type=click.IntRange(1, 256), help="share the port (SO_REUSEPORT)"
+    "--processes",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 256),
+    help="Processes that share the port (SO_REUSEPORT).",
 )
-@click.option("--profile", default="default", show_default=True, help=f"{', '.join(profile_names())}, or a .toml file")
 @click.option(
-    "--set", "overrides", multiple=True, callback=pairs, metavar="FIELD=VALUE", help="replace a profile's field"
+    "--profile", default="default", show_default=True, help=f"Engine: {', '.join(profile_names())}, or a .toml file."
 )
-@click.option("--ttft-ms", type=Milliseconds(), help="constant time to first token; no engine model")
-@click.option("--itl-ms", type=Milliseconds(), help="constant time between tokens; no engine model")
-@click.option("--phase", type=click.Choice(["spread", "lockstep"]), help="each stream at its own time, or all at once")
-@click.option("--null", is_flag=True, help="answer as fast as possible")
-@click.option("--model", default="simulated", show_default=True)
-@click.option("--any-model", is_flag=True, help="accept every model name")
-@click.option("--api-key", envvar="FASTLLMLOAD_SIMULATOR_KEY", help="ask for this key")
-@click.option("--coalesce", default=1, show_default=True, type=click.IntRange(1, 256), help="events per write")
-@click.option("--chunk-bytes", default=250, show_default=True, type=Bytes(0, 16384), help="pad events to this size")
-@click.option("--early-head", is_flag=True, help="send the response head before the first token")
-@click.option("--truth", metavar="FILE", help="log what was written when")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    callback=pairs,
+    metavar="FIELD=VALUE",
+    help="Replaces a field of the profile, repeatable.",
+)
+@click.option("--ttft-ms", type=Milliseconds(), help="Constant time to first token, without the engine model.")
+@click.option("--itl-ms", type=Milliseconds(), help="Constant time between tokens, without the engine model.")
+@click.option(
+    "--phase",
+    type=click.Choice(["spread", "lockstep"]),
+    help="With constant times: tokens of each stream at instants of its own, or of all streams at once.",
+)
+@click.option("--null", is_flag=True, help="Answers as fast as possible.")
+@click.option("--model", default="simulated", show_default=True, help="Name of the model.")
+@click.option("--any-model", is_flag=True, help="Accepts every model name.")
+@click.option("--api-key", envvar="FASTLLMLOAD_SIMULATOR_KEY", help="Key that requests must have.")
+@click.option("--coalesce", default=1, show_default=True, type=click.IntRange(1, 256), help="Events per write.")
+@click.option(
+    "--chunk-bytes", default=250, show_default=True, type=Bytes(0, 16384), help="Bytes to which events are padded."
+)
+@click.option("--early-head", is_flag=True, help="Sends the response head before the first token.")
+@click.option("--truth", metavar="FILE", help="Logs what was written when.")
 @click.option("--fault", "faults", multiple=True, metavar="NAME:SHARE[:ARG]", help=FAULT_HELP)
 @click.option(
     "--list-faults",
@@ -81,13 +98,13 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
     is_eager=True,
     expose_value=False,
     callback=list_faults,
-    help="print the faults and exit",
+    help="Prints the faults and exits.",
 )
-@click.option("--seed", default=42, show_default=True, type=click.IntRange(0, 2**63 - 1))
-@click.option("--cpu", type=click.IntRange(0, 4095), help="run on this CPU only")
+@click.option("--seed", default=42, show_default=True, type=click.IntRange(0, 2**63 - 1), help="Seed of all draws.")
+@click.option("--cpu", type=click.IntRange(0, 4095), help="Runs on this CPU only.")
 @click.option("--die-with-parent", type=int, hidden=True)
 def main(**options: object) -> None:
-    """Serve the OpenAI protocol from a simulated LLM engine."""
+    """Serve the OpenAI and Ollama APIs from a simulated LLM engine."""
     from fastllmload.simulator.serve import serve
 
     try:

@@ -207,6 +207,19 @@ def test_help_names_every_option_of_a_run(capsys, arguments):
     assert [flag for option in OPTIONS for flag in option.flags if flag not in shown] == []
 
 
+@pytest.mark.parametrize("command", ["quick", "search", "procedure ttft"])
+def test_help_names_no_option_that_the_command_refuses(capsys, command):
+    refused = {"quick": ("--rate", "--class"), "search": ("--concurrency", "--class"), "procedure ttft": ("--class",)}[
+        command
+    ]
+    for flag in refused:
+        assert entry.main([*command.split(), flag, "a rate=5" if flag == "--class" else "5"]) == 2
+        assert capsys.readouterr().err.rstrip().endswith(("[option-prescribed]", "[option-not-applicable]"))
+    assert entry.main([*command.split(), "--help"]) == 0
+    first = [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
+    assert [flag for flag in refused for words in first if flag in words[:2]] == []
+
+
 SPY = """
 import sys
 from fastllmload.cli.main import main

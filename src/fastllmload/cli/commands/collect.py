@@ -1,4 +1,4 @@
-"""`collect`: brings home what the hosts of a run have kept, and concludes the run with it."""
+"""`collect`: copies the files that hosts of a run have kept, and concludes the run with them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from fastllmload.cli.options.sources import from_command_line, parse_options
 
 @click.command("collect")
 @click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--ray", metavar="ADDRESS", help="Address of the Ray cluster, if it is not that of the run.")
 @click.option(
-    "--ray", metavar="ADDRESS", help="The Ray cluster of the hosts, if it has another address now than during the run."
-)
-@click.option(
-    "--keep", is_flag=True, help="Leave the folders on the hosts; without it they are removed once all is here."
+    "--keep", is_flag=True, help="Leaves the folders on the hosts; without it they are removed once all files are here."
 )
 def collect(folder: Path, ray: str | None, keep: bool) -> int:
-    """Bring home what hosts of the run in folder RUN have kept, and measure and judge the run again with it.
+    """Copy the files that hosts have kept to the run in folder RUN, and measure and judge it again.
 
     Hosts keep their files when the driver died or lost them, or when files could not be copied. Exit code 2 when a host
     cannot be reached; its files stay there, and the command may be repeated.

@@ -45,8 +45,14 @@ class CompareCommand(click.Command):
 
 @click.command("compare", cls=CompareCommand)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--against", metavar="RUN...", help="Runs of the other side; again for a further side.")
-@click.option("--figure", "figures", multiple=True, metavar="NAME", help="Figure to compare instead of the usual ones.")
+@click.option("--against", metavar="RUN...", help="Runs of the other side; repeatable, each for one more side.")
+@click.option(
+    "--figure",
+    "figures",
+    multiple=True,
+    metavar="NAME",
+    help="Figure to compare instead of the usual ones, repeatable.",
+)
 @click.option(
     "--test", type=click.Choice(TESTS), default="auto", show_default=True, help="Test for several runs a side."
 )
@@ -66,17 +72,30 @@ class CompareCommand(click.Command):
     type=click.Choice(("fail", "pass")),
     default="fail",
     show_default=True,
-    help="Outcome of a gate whose limit is broken by runs too short to tell a difference from chance.",
+    help="Outcome of a gate whose limit is exceeded, if the runs are too short to tell that from chance.",
 )
-@click.option("--different-workload", is_flag=True, help="Compare although the requests differ.")
-@click.option("--systems", is_flag=True, help="Compare as systems (IETF 6), also two: checklist, claims.")
+@click.option("--different-workload", is_flag=True, help="Compares although the requests differ.")
+@click.option(
+    "--systems", is_flag=True, help="Compares two sides as systems, as three or more are (IETF 6): checklist, claims."
+)
 @click.option("--strict", is_flag=True, help="Exit code 1 also when a client's certificate is not valid.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all of it as JSON.")
 @click.option(
-    "--markdown", "markdown_file", type=click.Path(path_type=Path), metavar="FILE", help="Write a page for a review."
+    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Writes the comparison as JSON."
 )
 @click.option(
-    "-o", "--html", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write one page with plots."
+    "--markdown",
+    "markdown_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Writes it as Markdown, for a review.",
+)
+@click.option(
+    "-o",
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Writes it as one page with plots.",
 )
 def compare(runs: tuple[str, ...], against: str | None, **options: Any) -> int:
     """Compare runs: each figure's difference with interval, test and effect size.

@@ -28,13 +28,13 @@ WIDEST = 120
     multiple=True,
     help="Another system's run or procedure; adds what the draft asks of comparisons. Repeatable.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--all", "everything", is_flag=True, help="Every requirement, not only those that do not hold.")
+@click.option("--json", "as_json", is_flag=True, help="Prints one JSON document.")
+@click.option("--all", "everything", is_flag=True, help="Lists every requirement, not only those that are not met.")
 def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everything: bool) -> int:
     """Judge the run or procedure in FOLDER by the requirements of the IETF draft on benchmarking LLM serving.
 
-    A requirement is met when the recorded rows and figures show it, or when it is declared; a declaration is not
-    checked. Exit code 1 when the run is not compliant.
+    A requirement is met if the recorded rows and figures show it, or if it is declared; a declaration is not checked.
+    Exit code 1 when the run is not compliant.
     """
     from dataclasses import replace
 

@@ -30,7 +30,7 @@ FORMATS = ("jsonl", "csv", "parquet", "hlog")
     type=click.Choice(FORMATS),
     default="jsonl",
     show_default=True,
-    help="jsonl, csv: one row per request; parquet: tables of requests and events; hlog: HdrHistogram intervals.",
+    help="jsonl, csv: one row per request; parquet: tables of requests and events; hlog: HdrHistogram interval log.",
 )
 @click.option(
     "-o",
@@ -38,9 +38,9 @@ FORMATS = ("jsonl", "csv", "parquet", "hlog")
     type=click.Path(path_type=Path),
     help="File to write (a folder for parquet); standard output when absent.",
 )
-@click.option("--redact", is_flag=True, help="Leave out host names, URLs and paths.")
+@click.option("--redact", is_flag=True, help="Leaves out host names, URLs and paths.")
 def export(folder: Path, form: str, output: Path | None, redact: bool) -> int:
-    """Write the requests of the run in folder RUN, one per line with all their times."""
+    """Write the rows of the run in folder RUN for other programs."""
     from fastllmload.documents.redaction import without_names
     from fastllmload.records.folder_lock import describe_leftover_files
     from fastllmload.records.integrity import EVENTS, ROWS, TEXT, missing_checksums

@@ -123,7 +123,7 @@ def _show(plan: Plan, ramp_share: float = 0.1) -> None:
 
 
 FILE = click.Argument(["file"], type=click.Path(path_type=Path))
-SHOW = click.Option(["--show"], is_flag=True, help="Draws rate over time, gaps and lengths.")
+SHOW = click.Option(["--show"], is_flag=True, help="Draws charts of rate, gaps and lengths.")
 SEQUENCE = click.Option(
     ["--sequence"],
     type=click.Path(path_type=Path),
@@ -149,7 +149,7 @@ def describe_saved(file: Path, show: bool, sequence: Path | None) -> int:
 
 @click.command("verify", params=[FILE])
 def verify(file: Path) -> int:
-    """Hash every member of the plan in FILE again and compare with its digest."""
+    """Check the plan in FILE: hash every member and compare with its digest."""
     return verify_file(file)
 
 
@@ -178,11 +178,11 @@ save = RunCommand(
 plan = LazyGroup(
     "plan",
     {
-        "build": LazyCommand("fastllmload.cli.commands.plan:build", "build and describe (the default)"),
-        "save": LazyCommand("fastllmload.cli.commands.plan:save", "build, and write to a file"),
+        "build": LazyCommand("fastllmload.cli.commands.plan:build", "build a plan and describe it (the default)"),
+        "save": LazyCommand("fastllmload.cli.commands.plan:save", "build a plan and write it to a file"),
         "describe": LazyCommand("fastllmload.cli.commands.plan:describe_saved", "describe a saved plan"),
         "verify": LazyCommand("fastllmload.cli.commands.plan:verify", "check a saved plan against its digest"),
     },
     default="build",
-    help="Plan a run without sending anything. OPTIONS are those of a run.",
+    help="Plan a run without sending anything. Without a command, build.",
 )

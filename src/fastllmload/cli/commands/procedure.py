@@ -23,7 +23,7 @@ ABOUT = {
     "throughput": "The highest output token throughput (IETF 5.2).",
     "tradeoff": "Latency against throughput over levels of load (IETF 5.3).",
     "itl": "Inter-token latency: its distribution at shares of the capacity (IETF 5.4).",
-    "capacity": "How many requests at once meet the criteria (IETF 5.5).",
+    "capacity": "The highest concurrency that meets the criteria (IETF 5.5).",
     "fairness": "Whether short and long requests are served alike (IETF 5.6).",
     "prefix-cache": "What a prefix cache saves (IETF 5.7).",
     "memory-pressure": "What happens beyond the capacity (IETF 5.8).",
@@ -40,16 +40,18 @@ def command(name: str) -> RunCommand:
     return RunCommand(
         name,
         lambda **parameters: start(name, parameters),
-        help=ABOUT[name] + "\n\nThe options of a run say what is sent where; the target is the simulated engine "
-        "when there is no --url. The same command with the same --output continues where it was stopped.",
+        help=ABOUT[name]
+        + "\n\nOptions of a run set target and workload; without --url the target is the simulated engine. "
+        "The same command with the same --output continues where it was stopped.",
         own={"This test": TESTS[name], "Any procedure": COMMON},
+        refused=("class",),
     )
 
 
 procedure = LazyGroup(
     "procedure",
     {name: LazyCommand(partial(command, name), about) for name, about in ABOUT.items()},
-    help="One of the ten tests of the IETF draft on benchmarking LLM serving, from declarations to report.",
+    help="Run one of the ten tests of the IETF draft on benchmarking LLM serving, from declarations to report.",
     noun="test",
 )
 

@@ -16,7 +16,7 @@ from fastllmload.errors import InputError
 
 OWN = (value("--runs --repeats", "runs", count, "COUNT", "Measured requests of each prompt type. Default 3."),)
 DECIDED = frozenset(PLANNED) - {"osl"} | {
-    "classes", "ignore_eos", "image", "max_concurrency", "num_prefixes", "plan", "prefix_len", "prefix_share",
+    "class", "ignore_eos", "image", "max_concurrency", "num_prefixes", "plan", "prefix_len", "prefix_share",
     "prefix_zipf", "prompt_form", "save_plan", "temperature", "think_time", "turns", "warmup", "workers",
 }  # fmt: skip
 
@@ -42,7 +42,8 @@ def start(**parameters: object) -> int:
 quick = RunCommand(
     "quick",
     start,
-    help="asiai's short benchmark: one warm-up request, a few requests of each prompt type, one at a time, at "
+    help="Run asiai's short benchmark: one warm-up request, a few requests of each prompt type, one at a time, at "
     "temperature 0; reports median tokens/s, then power. Several --url are measured one after another.",
     params=[click_option(option) for option in OWN],
+    refused=DECIDED,
 )

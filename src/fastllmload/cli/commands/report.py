@@ -32,7 +32,8 @@ FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "js
     type=click.Choice(FORMS),
     default="terminal",
     show_default=True,
-    help="minimum, full: the methodology's reports (IETF C.1, C.2); blog, asiai: the tables of these documents.",
+    help='minimum, full: reports of the IETF draft (C.1, C.2); blog: the table of "LLM Inference '
+    "Performance Benchmarking from Scratch\"; asiai: that of asiai's benchmark.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output when absent.")
 @click.option(
@@ -47,11 +48,11 @@ FORMS = ("terminal", "markdown", "minimum", "full", "blog", "asiai", "html", "js
     "excluded",
     metavar="NAME",
     multiple=True,
-    help="Measure and judge a run over many hosts again without this host, by name or number; repeatable. The folder keeps "
-    "its figures.",
+    help="Measures and judges a run over many hosts again without this host, by name or number; repeatable. The folder "
+    "keeps its figures.",
 )
 def report(folder: Path, form: str, output: Path | None, redact: bool, excluded: tuple[str, ...]) -> int:
-    """Report again on the run, or the procedure, in folder RUN; also on one that did not finish."""
+    """Report again on the run, procedure, search or sweep in folder RUN, also if it did not finish."""
     from fastllmload.procedure.reshow import saved_report
     from fastllmload.records.folder_lock import clean_up_killed
     from fastllmload.report.documents.subject import subject_of, subject_without

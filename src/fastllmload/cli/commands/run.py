@@ -44,12 +44,12 @@ def placement_of(hosts: Hosts) -> RayPlacement | None:
     return RayPlacement(hosts)
 
 
-run = RunCommand("run", run_once, help="One run: offer the load, measure, judge the client, report.")
+run = RunCommand("run", run_once, help="Run once: send the load, measure, judge the load generator, report.")
 
 
 @click.command("calibrate")
 def calibrate() -> int:
-    """Measure how much this host's client can do, against the bundled null server, and remember it."""
+    """Measure how many events and requests per second one worker can take on this host, and store the result."""
     from fastllmload.certificate.calibration import calibrate as measure
 
     for line in measure():

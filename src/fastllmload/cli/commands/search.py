@@ -54,18 +54,18 @@ OWN: tuple[RunOption, ...] = (
     value("--level-duration", "level_s", read.seconds, "TIME", "Length of the first trial of a level. Default 60s."),
     value("--runs", "looks", trial_count, "COUNT",  # prose: allow, the field of SearchParameters
           "Most trials of a level that noise leaves undecided, each twice as long as the one before. Default 3."),
-    value("--max-levels", "levels", levels, "COUNT", "Default 12."),
+    value("--max-levels", "levels", levels, "COUNT", "Most levels to measure. Default 12."),
     value("--confidence", "confidence", confidence, "SHARE", "Confidence of the interval. Default 0.95."),
     switch("--interleave", "interleave",
            "Measures the ends of the bracket again between two trials of a level, in random order."),
-    value("--preset", "preset", read.text, "NAME", "Of smooth goodput: sg-default or sg-fig6."),
+    value("--preset", "preset", read.text, "NAME", "Parameters of smooth goodput: sg-default or sg-fig6."),
 )  # fmt: skip
 GENERAL: tuple[RunOption, ...] = (
     value("--settle", "settle_s", pause, "TIME", "Pause between two levels. Default 5s."),
 )
 NOT_IN_A_SEARCH = (
     "rate", "concurrency", "num_requests", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps",
-    "plan", "save_plan", "repetition", "trace_speed", "trace_from", "trace_to", "trace_loop",
+    "class", "plan", "save_plan", "repetition", "trace_speed", "trace_from", "trace_to", "trace_loop",
 )  # fmt: skip
 
 OPEN_LOOP = ("arrival", "burstiness", "max_concurrency")
@@ -130,9 +130,10 @@ def validate_load_options(given: Mapping[str, object], closed: bool) -> None:
 search = RunCommand(
     "search",
     start,
-    help="The highest rate or concurrency at which objectives hold, as an interval.\n\n"
-    "Levels are measured for --level-duration each; one that noise leaves undecided is measured again, longer. The "
-    "best level is measured again at the end. A level at which the client was the limit never counts against the "
-    "system. The same command with the same --output continues where it was stopped.",
+    help="Find the highest rate or concurrency at which objectives hold, as an interval.\n\n"
+    "Each level is measured for --level-duration, and again, longer, while noise leaves it undecided. The best level is "
+    "measured again at the end. A level at which the load generator was the limit never counts against the system. The "
+    "same command with the same --output continues where it was stopped.",
     own={"Search": (*OWN, *GENERAL)},
+    refused=NOT_IN_A_SEARCH,
 )

@@ -24,7 +24,7 @@ TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "of
 
 OWN: tuple[RunOption, ...] = (
     several("--vary", "vary", read.axis, "NAME=V1,V2,...",
-            "Any option of a run with its values; repeat for a grid. Values that contain a comma are separated by ';': "
+            "Option of a run and its values; repeatable, for a grid. Values that contain a comma are separated by ';': "
             "isl='uniform:128,512;256'."),
     value("--runs", "runs", count_of_runs, "COUNT", "Runs of each combination, at other instants. Default 1."),
     switch("--interleave", "interleave", "Runs all combinations once before any is run again."),
@@ -126,8 +126,8 @@ def start(**parameters: object) -> int:
 sweep = RunCommand(
     "sweep",
     start,
-    help="One run for every combination of the varied options, with one table and one page for all of them.\n\n"
-    "fastllmload sweep --vary rate=10,20,40 --vary osl=128,512 --duration 60. The same command with the same --output "
-    "continues where it was stopped.",
+    help="Run every combination of the varied options, with one table and one page for all runs.\n\n"
+    "Example: fastllmload sweep --vary rate=10,20,40 --vary osl=128,512 --duration 60. The same command with the same "
+    "--output continues where it was stopped.",
     own={"Sweep": OWN},
 )

@@ -20,7 +20,9 @@ RANGE = (
 )
 CAPACITY = value("--capacity", "capacity", read.positive, "LOAD",
                  "Capacity of the system, if known; measured first when it is not given.")  # fmt: skip
-CAPACITY_SOURCE = value("--capacity-source", "capacity_source", read.text, "TEXT", "Where that figure is from.")
+CAPACITY_SOURCE = value(
+    "--capacity-source", "capacity_source", read.text, "TEXT", "Source of that capacity, for the report."
+)
 
 
 def pause(text: str) -> float:
@@ -56,9 +58,9 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
     ),
     "fairness": (
         CAPACITY, CAPACITY_SOURCE,
-        value("--load", "share_of_capacity", read.factor, "SHARE", "Of the capacity. Default 0.8."),
+        value("--load", "share_of_capacity", read.factor, "SHARE", "Load as a share of the capacity. Default 0.8."),
         value("--baseline", "baseline", read.one_of("same_tokens", "same_rate", "own_rate"), "NAME",
-              "Load of the isolated classes: same_tokens (default), same_rate, own_rate."),
+              "Load of each class when it runs alone: same_tokens (default), same_rate, own_rate."),
     ),
     "prefix-cache": (
         value("--throughput", "throughput", read.one_of("none", "closed", "search"), "HOW",
@@ -79,17 +81,19 @@ TESTS: dict[str, tuple[RunOption, ...]] = {
     "guardrail": (
         CAPACITY, CAPACITY_SOURCE, levels("Shares of the baseline's capacity.", "0.25,0.5,0.75"),
         several("--configuration", "configurations", read.one_of("baseline", "input", "output", "full"), "NAME",
-                "Which to measure; default all four."),
+                "Configuration to measure, repeatable: baseline, input, output, full. Default: all."),
         switch("--no-throughput", "throughput", "Leaves out the search of the highest throughput.", on=False, off=True),
     ),
 }  # fmt: skip
 
 COMMON = (
-    switch("--quick", "quick", "Scales durations and counts down for a trial; the result does not conform."),
-    several("--hook", "hooks", read.hook, "NAME=COMMAND", "Shell command for a change of the server between phases."),
-    value("--hook-timeout", "hook_s", read.seconds, "TIME", "Longest that a hook's command may take. Default 15m."),
+    switch("--quick", "quick",
+           "Scales durations and counts down, to try the test out; the result does not conform to the draft."),
+    several("--hook", "hooks", read.hook, "NAME=COMMAND",
+            "Shell command that changes the server between phases: restart=COMMAND."),
+    value("--hook-timeout", "hook_s", read.seconds, "TIME", "Limit of a hook's command. Default 15m."),
     value("--runs", "runs", count_of_runs, "COUNT",
           "Repeats the test COUNT times, each with its own arrival instants: median, mean and interval over runs."),
     value("--settle", "settle_s", pause, "TIME", "Pause between two levels. Default 5s."),
-    switch("--allow-nonconforming", "allow_nonconforming", "Runs without declarations that the draft demands."),
+    switch("--allow-nonconforming", "allow_nonconforming", "Runs although declarations that the draft demands are missing."),
 )  # fmt: skip

@@ -85,7 +85,7 @@ def read_settings(
     if complete:
         _complete(raw_options, fields)
     elif "class" in raw_options:
-        raise InputError("option-not-applicable", "--class belongs to a run; a procedure has its own traffic")
+        raise InputError("option-not-applicable", "--class belongs to a run; a procedure sets its own load")
     if "plan" in raw_options and "class" in raw_options:
         fields["output.plan_urls"] = replayed_urls(raw_options["class"])
     settings = _settings(fields)
