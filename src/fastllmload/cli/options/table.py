@@ -225,7 +225,7 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--ray", "hosts.address", read.ray_address, "ADDRESS",
               "Sends from hosts of a Ray cluster: HOST:PORT of its head, auto (the cluster that this host belongs to), or "
               "local (a Ray of one node, started here)."),
-        value("--hosts", "hosts.hosts", read.count, "COUNT", "Number of hosts. Default: all that have room."),
+        value("--hosts", "hosts.hosts", read.count, "COUNT", "Number of hosts. Default: all whose CPUs are free in Ray."),
         value("--ray-resource", "hosts.resource", read.text, "NAME", "Only hosts that have this resource in Ray."),
         value("--collect", "hosts.collect", read.one_of("rows", "summary"), "WHAT",
               "rows (default): requests and events come here during the run; summary: requests do, events stay on their "
