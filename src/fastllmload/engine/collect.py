@@ -297,7 +297,9 @@ class Collection:
         ]
         for worker in host.workers:
             if here[worker] > there[worker]:
-                few = f"{title(host)} has {there[worker]:,} rows of worker {worker}, and {here[worker]:,} had come home"
+                few = (
+                    f"{title(host)} has {there[worker]:,} rows of worker {worker}, and {here[worker]:,} had been copied"
+                )
                 self.incident("host-rows-missing", f"{few} during the run: these were kept")
         for number, part in enumerate(parts):
             if (self.staged / part).is_dir():

@@ -113,7 +113,7 @@ def finalize(
 
 def remove_empty_workers(folder: Folder) -> None:
     """Remove folders of workers that died before they created their files; the incidents contain their last message. Of a
-    worker on another host the rows may have come home without the events.
+    worker on another host the rows may have been copied without the events.
     """
     needed = (ROWS,) if folder.manifest.get("hosts") else (ROWS, EVENTS)
     for worker in (folder.path / "workers").iterdir():

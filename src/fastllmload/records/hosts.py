@@ -45,7 +45,7 @@ def read_of_host(
     dtype: np.dtype[Any] | None = None,
     shape: tuple[int | None, ...] | None = None,
 ) -> Values | None:
-    """A .npy file of *host*; None where it is missing, or did not come home completely (`incomplete`)."""
+    """A .npy file of *host*; None where it is missing, or was not copied completely (`incomplete`)."""
     path = host_folder(folder, host) / name
     return None if broken(path) is not None else read_array(path, dtype, shape)
 
@@ -148,7 +148,7 @@ def to_driver_clock(rows: Rows, events: Rows, hosts: HostEntries, clocks: Clocks
 
 def mark_lost(rows: Rows, hosts: HostEntries, events: Numbers) -> None:
     """Give the status `host_lost` to requests on a host that was lost: to those that were in flight or have fewer *events*
-    here than were recorded; to all of a host of which rows have come home and no event (`--collect summary`).
+    here than were recorded; to all of a host of which rows have been copied and no event (`--collect summary`).
     """
     at = positions(hosts, rows["worker"])
     for position in (position for position, host in enumerate(hosts) if host.status == LOST):
