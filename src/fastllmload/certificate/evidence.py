@@ -100,7 +100,7 @@ class WorkerRecord:
 
     *histograms*: HDR histograms of the window in ns by name (`lag`, `socket_to_user`, `beat`). *stalls*: rows (begin, end)
     of intervals of the measure phase in which it polled neither its sockets nor the clock: the longest, and the newest
-    above 5 ms; None: not known. *stall_ready*: of each stall, the ns for which the thread was ready to run.
+    of 0.5 ms or more; None: not known. *stall_ready*: of each stall, the ns for which the thread was ready to run.
     """
 
     number: int

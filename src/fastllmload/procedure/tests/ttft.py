@@ -27,7 +27,7 @@ RESULTS: tuple[Column[Level], ...] = (
     Column("Requests", lambda level: samples(level), LOAD),
     *(figure("ttft", key, f"TTFT {name} (ms)") for key, name in STATISTICS.items()),
     success("Success rate", reveals=SHARE),
-    figure("ttft_sched", "p99", "TTFT P99 from the intended instant (ms)"),
+    figure("ttft_sched", "p99", "TTFT P99 from the scheduled instant (ms)"),
 )
 Bucket = tuple[str, npt.NDArray[np.float64]]  # range of input lengths, TTFT in ms, ascending
 BY_LENGTH: tuple[Column[Bucket], ...] = (
