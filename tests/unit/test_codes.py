@@ -15,6 +15,7 @@ import pytest
 from fastllmload import errors
 from fastllmload.cli.commands.explain import explanations
 from fastllmload.errors import InputError, InvalidValue, coded
+from fastllmload.report.text.verdict import REMEDIES
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fastllmload"
@@ -91,6 +92,10 @@ def test_codes_are_words_joined_by_hyphens_with_a_cause_and_a_remedy_of_one_sent
             assert re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)*", one.code), (title, one.code)
             assert one.cause.endswith("."), one.code
             assert one.remedy.endswith("."), one.code
+
+
+def test_every_reason_of_a_certificate_is_listed() -> None:
+    assert set(REMEDIES) == {one.code for one in explanations()["Reasons of the certificate"]}
 
 
 def test_no_code_is_listed_twice() -> None:

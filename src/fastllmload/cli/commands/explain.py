@@ -10,6 +10,8 @@ import click
 
 from fastllmload.errors import InputError
 
+UNCERTAIN = "uncertain_figure"  # the one reason that is not about a criterion
+
 
 class Explanation(NamedTuple):
     code: str
@@ -27,7 +29,8 @@ def explanations() -> dict[str, list[Explanation]]:
         title = section.pop("title")
         found[title] = [Explanation(code, each["cause"], each["remedy"]) for code, each in section.items()]
     found["Reasons of the certificate"] = [
-        Explanation(one.code, sentence(one.text.format(value="N", limit="N")), remedy(one.code)) for one in CRITERIA
+        Explanation(UNCERTAIN, "A headline figure may be off by more than a valid one.", remedy(UNCERTAIN)),
+        *(Explanation(one.code, sentence(one.text.format(value="N", limit="N")), remedy(one.code)) for one in CRITERIA),
     ]
     return found
 

@@ -46,7 +46,7 @@ REMEDIES = {
     "quantised_sends": "Leave --spin-budget at its default and give the client its own core.",
     "clumped_sends": "Give the client its own core (--pin) so that it wakes in time.",
     "dispersion": "Give the client its own core (--pin) and stop other programs on this host.",
-    "worker_died": "See the incidents below for what ended it, and run again.",
+    "worker_died": "See the incidents for what ended it, and run again.",
     "gc": "Report this as a bug: garbage collection is off during a run.",
     "cpu": "Add workers (--workers) or hosts: this one had no capacity left.",
     "worker_stall": "Give the client its own cores (--pin) and run again.",
