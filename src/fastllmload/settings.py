@@ -37,19 +37,19 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """When requests are sent: open loop (*rate*) or closed loop (*concurrency*), with its bounds."""
 
-    rate: float | None = None  # requests/s; math.inf sends all at once; the mean where rate_curve is given
+    rate: float | None = None  # of an open loop, the mean where rate_curve is given; math.inf sends all at once
     rate_curve: str | None = None  # a rate that changes: "ramp:10,100", "steps:10x60,20x60", "series:FILE" ...
     arrival: str = "poisson"  # poisson, constant, uniform, gamma, bursty
     burstiness: float = 1.0  # gamma shape, 1 = Poisson
-    concurrency: int | None = None
-    max_concurrency: int | None = None  # a cap under open loop
-    duration: float | None = None
-    num_requests: int | None = None
-    warmup_requests: int | None = None  # None: methodology default (100 requests and 10,000 output tokens)
-    warmup_tokens: int | None = None
-    warmup_seconds: float | None = None
+    concurrency: int | None = None  # of a closed loop
+    max_concurrency: int | None = None  # most in flight of an open loop
+    duration: float | None = None  # of sending; None: bounded by num_requests
+    num_requests: int | None = None  # that are sent at most; None: bounded by duration
+    warmup_requests: int | None = None  # None, and no other warmup: 100 requests and 10,000 output tokens (IETF 4.5.1)
+    warmup_tokens: int | None = None  # output tokens that the warm-up needs
+    warmup_seconds: float | None = None  # that the warm-up lasts
     ramp_share: float = 0.1  # of the duration, left out of the window at its start (IETF 5.2.3.2)
-    timeout: float = 600.0  # per request, declared
+    timeout: float = 600.0  # of a request
     grace: float | None = None  # drain time-out; None: max(60 s, 5 x P99 e2e so far)
     repetition: int = 0  # each has its own arrival instants for the same requests (spec/procedures 0.13); 0: the first
     stop_on_failures: float | None = None  # share of the last 100 requests above which sending stops (IETF 7.4)
@@ -62,24 +62,24 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent. Length specifications: "256", "uniform:128,512", "normal:550,150", "lognormal:5.5,1.0,32,4096"."""
 
-    name: str = "synthetic-uniform"
-    isl: str | None = None
-    osl: str | None = None
-    tokenizer: str = "cl100k_base"
+    name: str = "synthetic-uniform"  # standard workload, trace or data set
+    isl: str | None = None  # tokens of prompts; None: the workload's own
+    osl: str | None = None  # tokens of answers; None: the workload's own
+    tokenizer: str = "cl100k_base"  # that counts prompts
     prompt_form: str = "words"  # words, text, ids (completions endpoint only), native
-    streaming: bool = True
-    ignore_eos: bool = True
-    temperature: float | None = 0.0
+    streaming: bool = True  # answers are asked for as streams
+    ignore_eos: bool = True  # the full output length is asked for
+    temperature: float | None = 0.0  # None: left out of the request
     continuous_usage: str = "auto"  # token counts in events: on (usage), token-ids, off, auto (what is supported)
     extra_body: str | None = None  # JSON object text, merged into every body
-    dataset_path: str | None = None  # the file of a trace
+    dataset_path: str | None = None  # the file of a trace or data set
     dataset_class: str | None = None  # only the data set's entries of this class; None: all of them
-    trace_speed: float = 1.0  # 2: twice as fast as it was recorded
-    trace_from: float = 0.0  # seconds of the trace
-    trace_to: float | None = None
+    trace_speed: float = 1.0  # factor; 2: twice as fast as it was recorded
+    trace_from: float = 0.0  # where in the trace to start
+    trace_to: float | None = None  # where in the trace to end; None: at its end
     trace_loop: bool = False
-    prefix_len: int = 0
-    num_prefixes: int = 1
+    prefix_len: int = 0  # of the shared prefix of prompts; 0: none
+    num_prefixes: int = 1  # different shared prefixes
     prefix_share: float = 1.0  # share of the requests that start with a shared prefix; the others have their own
     prefix_zipf: float = 0.0  # exponent of the choice among shared prefixes; 0: equally likely
     counting: str = "A"  # IETF 4.4.2: A the server's own counts first, B the reference tokenizer's
@@ -89,7 +89,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     think_time: str = "0"  # seconds between a reply and the next turn: "2", "uniform:1,5", "exponential:3"
     history: str = "real"  # which earlier answers later turns contain: real (as received) or planned
     tool_turns: float = 0.0  # share of later turns that contain a tool's result
-    least_output: int = 0  # tokens; smaller output lengths are raised to it (IETF 5.4.2 needs 50 gaps)
+    least_output: int = 0  # smaller output lengths are raised to it (IETF 5.4.2 needs 50 gaps)
     stream: str = ""  # another random stream of the seed, whose requests share nothing with the run's own
     prefix_stream: str | None = None  # random stream of the shared prefixes; None: the same
 
@@ -105,10 +105,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 class UserBehavior(msgspec.Struct, frozen=True, kw_only=True):
     """How simulated users cancel, read slowly and abandon; `workload.user_behavior` parses the texts."""
 
-    cancel_share: float = 0.0
-    cancel_after: str | None = None  # "20tok", "2s"
-    slow_readers: str | None = None  # "0.05:20tok/s", "0.05:2kB/s"
-    abandon: str | None = None  # "ttft:5s", "e2e:30s"
+    cancel_share: float = 0.0  # of users, who cancel by plan
+    cancel_after: str | None = None  # when they cancel: "20tok", "2s"
+    slow_readers: str | None = None  # share and speed of slow readers: "0.05:20tok/s", "0.05:2kB/s"
+    abandon: str | None = None  # deadline at which users give up: "ttft:5s", "e2e:30s"
 
 
 class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,13 +117,13 @@ class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
     *headers* come on top of the run's; *model* and *endpoint_type* None are the run's, *urls* empty the run's targets.
     """
 
-    name: str
+    name: str  # of the class
     load: Load
     workload: Workload
     behaviour: UserBehavior = UserBehavior()
     model: str | None = None
-    endpoint_path: str | None = None
-    headers: tuple[tuple[str, str], ...] = ()
+    endpoint_path: str | None = None  # path of its requests; None: the run's, or the protocol's
+    headers: tuple[tuple[str, str], ...] = ()  # on top of the run's
     endpoint_type: str | None = None
     urls: tuple[str, ...] = ()
 
@@ -131,13 +131,13 @@ class TrafficClass(msgspec.Struct, frozen=True, kw_only=True):
 class Client(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the load generator itself."""
 
-    workers: int | None = None  # None: auto
+    workers: int | None = None  # processes that send; None: auto
     pin: tuple[int, ...] = ()  # one CPU per worker
     timestamps: str = "auto"  # tap, kernel, user; auto: tap where it is permitted and worth it, else kernel
     transport: str = "auto"  # reactor, asyncio; auto: reactor, asyncio for TLS
-    decode: str = "fast"  # or strict
+    decode: str = "fast"  # fast, strict: a JSON decoder on every event
     fresh_connections: bool = False
-    seed: int = 42
+    seed: int = 42  # of all random choices; 0 is one
     record_text: str = "auto"  # auto: only when the target reports no usage; on; off
     spin_budget: float = 0.15  # share of a core that pacing may spin
 
@@ -145,20 +145,20 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 class Output(msgspec.Struct, frozen=True, kw_only=True):
     """What a run writes and prints, and what its figures are judged by."""
 
-    directory: str | None = None  # None: runs/<time>-<digest>
+    directory: str | None = None  # run folder; None: runs/<time>-<digest>
     ui: str = "auto"  # auto, live, plain, none
-    strict: bool = False
-    goodput: tuple[tuple[str, float], ...] = ()  # ([class/]name, limit in the unit of its metric)
+    strict: bool = False  # exit code 1 for any verdict but valid
+    goodput: tuple[tuple[str, float], ...] = ()  # objectives: [class/]name, limit in the unit of its metric
     itl_option: str = "auto"  # auto, A, B (IETF B.2.1)
-    prefill_deadline: tuple[tuple[float, float], ...] | None = None  # (input tokens, ms); None: 100 ms
-    decode_deadline: float | None = None  # ms; None: 50
-    reading_speed: float | None = None  # tokens/s; None: 20
+    prefill_deadline: tuple[tuple[float, float], ...] | None = None  # first token's: input tokens, ms; None: 100 ms
+    decode_deadline: float | None = None  # of each further token of fluidity; None: 50
+    reading_speed: float | None = None  # for idle latency; None: 20
     ttft_net_adjusted: bool = False
-    metadata: tuple[tuple[str, str], ...] = ()
-    declare: tuple[tuple[str, str], ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()  # labels
+    declare: tuple[tuple[str, str], ...] = ()  # declarations that the draft asks for (IETF 4.1)
     gpus: int | None = None  # of the target, as declared
     price_per_hour: float | None = None  # of the complete target, as declared, in any currency
-    save_plan: str | None = None
+    save_plan: str | None = None  # file that the plan is written to
     plan: str | None = None  # replay this plan file
     plan_urls: tuple[tuple[str, tuple[str, ...]], ...] = ()  # targets of that plan's classes: name, URLs
 
@@ -166,10 +166,10 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """What is sampled during the run. *urls* empty: each target's own metrics page, if it has one."""
 
-    enabled: bool = True
-    urls: tuple[str, ...] = ()
+    enabled: bool = True  # whether anything is sampled
+    urls: tuple[str, ...] = ()  # metrics pages in Prometheus text; empty: /metrics of each target
     metrics: tuple[str, ...] = ()  # further series, by the server's names
-    interval: float = 1.0
+    interval: float = 1.0  # between samples
     power: str = "auto"  # auto, none, nvml, rapl, powermetrics, command
     power_command: str | None = None  # a shell command that prints watts, once or repeatedly
     gpus: tuple[int, ...] = ()  # of NVML; empty: all
@@ -179,11 +179,11 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 class Hosts(msgspec.Struct, frozen=True, kw_only=True):
     """Which hosts send the load: this one, or those of a Ray cluster (docs/many-hosts.md)."""
 
-    address: str | None = None  # of the cluster: HOST:PORT, auto, local; None: this host alone
-    hosts: int | None = None  # None: all that have room
+    address: str | None = None  # of the Ray cluster: HOST:PORT, auto, local; None: this host alone
+    hosts: int | None = None  # number of hosts; None: all that have room
     resource: str | None = None  # only hosts with this resource of Ray
     collect: str = "rows"  # rows: requests and events come to the driver; summary: events stay on their hosts
-    on_host_loss: str = "continue"  # or stop
+    on_host_loss: str = "continue"  # what the others do when one is lost: continue, stop
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,7 +197,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: Telemetry = Telemetry()
     behaviour: UserBehavior = UserBehavior()
     hosts: Hosts = Hosts()
-    classes: tuple[TrafficClass, ...] = ()  # empty: no request classes
+    classes: tuple[TrafficClass, ...] = ()  # request classes; empty: none
 
 
 class Secret:

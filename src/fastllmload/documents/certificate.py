@@ -9,6 +9,8 @@ from fastllmload.documents.fields import (
     Count,
     Document,
     Events,
+    Figure,
+    Ms,
     Names,
     Number,
     Plain,
@@ -42,15 +44,15 @@ class ErrorBar(Document, frozen=True, kw_only=True):
 class ScheduleLag(Document, frozen=True, kw_only=True):
     """How late requests were sent, us; of the requests of the window."""
 
-    n: Samples = None
+    n: Samples = None  # requests
     min: Us = None
     p50: Us = None
     p99: Us = None
     p999: Us = None
     max: Us = None
-    early_share: Ratio = None
-    drift_us_per_s: Us = None
-    drift_us: Us = None
+    early_share: Ratio = None  # sent more than 1 us early
+    drift_us_per_s: Annotated[Number, field("us/s")] = None  # how the lag grows: Theil-Sen slope over 50 sections
+    drift_us: Us = None  # the same over the window
 
     def optional(self) -> tuple[str, ...]:
         """Without a request there is only their number."""
@@ -60,10 +62,10 @@ class ScheduleLag(Document, frozen=True, kw_only=True):
 class StatisticBounds(Document, frozen=True, kw_only=True):
     """A statistic with the bounds of its error, ms."""
 
-    value: Plain = None
-    low: Plain = None
-    high: Plain = None
-    error_share: Ratio = None
+    value: Ms = None  # as reported
+    low: Ms = None
+    high: Ms = None
+    error_share: Ratio = None  # the largest possible error, of *value*
 
 
 class FigureVerdict(Document, frozen=True, kw_only=True):
@@ -72,25 +74,25 @@ class FigureVerdict(Document, frozen=True, kw_only=True):
     OPTIONAL: ClassVar[tuple[str, ...]] = ("p50", "p99")
 
     verdict: str | None = None  # valid, suspect, invalid
-    p50: StatisticBounds | None = None
-    p99: StatisticBounds | None = None
+    p50: StatisticBounds | None = None  # of its median
+    p99: StatisticBounds | None = None  # of its P99
 
 
 class Second(Document, frozen=True, kw_only=True):
     """One second of the window; None where nothing was sent, received or sampled in it."""
 
     at_s: Annotated[Number, field("s")] = None  # from the start of the window
-    lag_p99_us: Us = None
-    bracket_p99_us: Us = None
-    coalesced_share: Ratio = None
+    lag_p99_us: Us = None  # P99 of the lag of requests due in it
+    bracket_p99_us: Us = None  # P99 of the brackets of its events
+    coalesced_share: Ratio = None  # events that were read with a later segment
     cpu_share: Ratio = None  # of the busiest worker
 
 
 class SecondsJudged(Document, frozen=True, kw_only=True):
     """The seconds of the window, one by one."""
 
-    n: Plain = None
-    bad: Plain = None
+    n: Annotated[Number, field("seconds")] = None  # full seconds of the window
+    bad: Annotated[Number, field("seconds")] = None  # lag or bracket P99 above 1 ms, or a worker above 80 % of a core
     worst: tuple[Second, ...] = ()  # ten at most
 
 
@@ -99,13 +101,13 @@ class Reason(Document, frozen=True, kw_only=True):
 
     OPTIONAL: ClassVar[tuple[str, ...]] = ("hosts",)
 
-    code: str = ""
+    code: str = ""  # of docs/codes.md
     severity: str = ""  # suspect, invalid, note
-    figure: str | None = None
-    value: Plain = None
-    limit: Plain = None
+    figure: str | None = None  # that it is about
+    value: Figure = None  # measured
+    limit: Figure = None  # that the value exceeds, or falls below
     unit: str | None = None
-    text: str | None = None  # redacted by unit: what is in requests or events reveals the load
+    text: str | None = None  # the reason in a sentence; redacted by unit
     # generator; host; timestamps: reads without exact stamps; path: the server, or what is between it and the client; plan
     cause: str | None = None  # generator, host, timestamps, path, plan
     limits_generator: bool | None = None  # the generator may have been the limit
@@ -115,18 +117,18 @@ class Reason(Document, frozen=True, kw_only=True):
 class GapTests(Document, frozen=True, kw_only=True):
     """Tests of the gaps between arrivals against the arrival process; of a mixed workload those of its *classes* only."""
 
-    gaps: Samples = None
-    short_gap_share: Ratio = None
-    ks_d: Plain = None
-    ks_p: Plain = None
-    ad_a2: Plain = None
-    ad_p: Plain = None
-    gap_error_us: Us = None
-    autocorrelation: Plain = None
-    autocorrelation_z: Plain = None
-    dispersion: dict[str, Plain] = {}  # by width of the interval, s
-    dispersion_z: Plain = None
-    classes: dict[str, GapTests] = {}
+    gaps: Samples = None  # tested gaps
+    short_gap_share: Ratio = None  # gaps below 20 us
+    ks_d: Plain = None  # Kolmogorov-Smirnov distance from the process; None: constant or recorded gaps
+    ks_p: Plain = None  # its p
+    ad_a2: Plain = None  # Anderson-Darling statistic
+    ad_p: Plain = None  # its p
+    gap_error_us: Us = None  # largest error of a constant gap; None: gaps are not constant
+    autocorrelation: Plain = None  # of neighbouring gaps
+    autocorrelation_z: Plain = None  # its z
+    dispersion: dict[str, Plain] = {}  # variance over mean of counts, by width of the interval in s
+    dispersion_z: Plain = None  # largest z of it against Poisson; None: another process
+    classes: dict[str, GapTests] = {}  # by class, each against its own process
 
     def optional(self) -> tuple[str, ...]:
         """Either the tests or the classes."""
@@ -136,13 +138,13 @@ class GapTests(Document, frozen=True, kw_only=True):
 class ArrivalTests(Document, frozen=True, kw_only=True):
     """Of the planned and of the actual arrivals; empty with fewer than 100 gaps."""
 
-    tested: Samples = None
+    tested: Samples = None  # requests whose instants were drawn
     follow_replies: Samples = None  # requests whose instant follows a reply
-    schedule: GapTests | None = None
-    sends: GapTests | None = None
-    gap_distance: Plain = None
-    clumped: Ratio = None
-    dispersion_ratio: Plain = None
+    schedule: GapTests | None = None  # of the planned instants
+    sends: GapTests | None = None  # of the actual instants
+    gap_distance: Plain = None  # largest distance of the gaps' distributions, sent and planned
+    clumped: Ratio = None  # gaps below 20 us as sent, less those planned
+    dispersion_ratio: Plain = None  # dispersion as sent over planned, worst of 10 ms, 100 ms, 1 s
 
     def optional(self) -> tuple[str, ...]:
         """All or none."""
@@ -154,48 +156,48 @@ class WorkerUsage(Document, frozen=True, kw_only=True):
 
     worker: int | None = None
     died: bool | None = None
-    cpu_s: Seconds = None
-    cpu_share: Ratio = None
-    spin_share: Ratio = None
-    run_delay_share: Ratio = None
-    involuntary_switches: Annotated[Number, field("", Reveals.LOAD)] = None
-    rss_bytes: Bytes = None
-    rss_growth_bytes: Bytes = None
-    gc_runs: Annotated[Number, field("", Reveals.LOAD)] = None
+    cpu_s: Seconds = None  # CPU time
+    cpu_share: Ratio = None  # of a core
+    spin_share: Ratio = None  # of the time, that pacing spun
+    run_delay_share: Ratio = None  # of the time, that it waited for a processor
+    involuntary_switches: Annotated[Number, field("", Reveals.LOAD)] = None  # when the kernel took its processor away
+    rss_bytes: Bytes = None  # resident memory at the end
+    rss_growth_bytes: Bytes = None  # of resident memory
+    gc_runs: Annotated[Number, field("", Reveals.LOAD)] = None  # Python's garbage collections
     page_faults: Annotated[Number, field("", Reveals.LOAD)] = None  # from the first 100 ms of the phase on
-    batch_max_us: Us = None
-    stall_max_us: Us = None
-    socket_to_user_us: Percentiles = Percentiles()
-    clock_steps: Annotated[Number, field("", Reveals.LOAD)] = None
-    connections_max: Annotated[Number, field("connections", Reveals.LOAD)] = None
-    fd_limit: Plain = None
+    batch_max_us: Us = None  # longest batch of sends or reads, if it was in the window
+    stall_max_us: Us = None  # longest time without a poll of sockets and clock
+    socket_to_user_us: Percentiles = Percentiles()  # how long received data waited for the process
+    clock_steps: Annotated[Number, field("", Reveals.LOAD)] = None  # jumps of the wall clock
+    connections_max: Annotated[Number, field("connections", Reveals.LOAD)] = None  # most at once
+    fd_limit: Annotated[Number, field("files")] = None  # open files that it may have
 
 
 class HostDelays(Document, frozen=True, kw_only=True):
     """How late the host woke a waiting thread, and what else took its processors."""
 
-    hiccup_p50_us: Us = None
-    hiccup_p99_us: Us = None
-    hiccup_p999_us: Us = None
-    hiccup_max_us: Us = None
-    stalls: Plain = None
-    stall_max_us: Us = None
-    steal_share: Ratio = None
-    late_intervals: Plain = None
-    late_explained: Plain = None
+    hiccup_p50_us: Us = None  # median lateness of a thread that only sleeps
+    hiccup_p99_us: Us = None  # P99 of it
+    hiccup_p999_us: Us = None  # P99.9 of it
+    hiccup_max_us: Us = None  # largest of it
+    stalls: Annotated[Number, field("stalls")] = None  # hiccups above 5 ms in the window
+    stall_max_us: Us = None  # longest of these
+    steal_share: Ratio = None  # CPU time that the hypervisor gave to others
+    late_intervals: Annotated[Number, field("intervals")] = None  # sends and reads that were more than 1 ms late
+    late_explained: Annotated[Number, field("intervals")] = None  # those that a stall of the host explains
     competitors: Names = ()  # processes outside of the run that used most CPU meanwhile
 
 
 class PortUsage(Document, frozen=True, kw_only=True):
     """Connections and local ports."""
 
-    connections_max: Annotated[Number, field("connections", Reveals.LOAD)] = None
-    fd_headroom: Annotated[Number, field("", Reveals.LOAD)] = None
-    ports: Plain = None
-    port_headroom: Annotated[Number, field("", Reveals.LOAD)] = None
-    no_fd: Count = None
-    no_port: Count = None
-    no_memory: Count = None  # for unfinished responses
+    connections_max: Annotated[Number, field("connections", Reveals.LOAD)] = None  # most at once, of all workers
+    fd_headroom: Annotated[Number, field("", Reveals.LOAD)] = None  # open-file limit over connections, of the worst one
+    ports: Annotated[Number, field("ports")] = None  # local ports for the run's connections
+    port_headroom: Annotated[Number, field("", Reveals.LOAD)] = None  # these over connections
+    no_fd: Count = None  # failed for want of a file descriptor
+    no_port: Count = None  # failed for want of a local port
+    no_memory: Count = None  # failed for want of memory for unfinished responses
 
 
 class NetworkUse(Document, frozen=True, kw_only=True):
@@ -211,29 +213,29 @@ class Certificate(Document, frozen=True, kw_only=True):
     verdict: str | None = None  # valid, suspect, invalid
     reasons: tuple[Reason, ...] = ()
     generator_limited: bool | None = None
-    figures: dict[str, FigureVerdict] = {}  # by metric
+    figures: dict[str, FigureVerdict] = {}  # how certain each headline figure is, by metric
     seconds: SecondsJudged = SecondsJudged()
     schedule_lag_us: ScheduleLag | None = None
-    first_fill_us: Us = None
-    plan_lead_s: Seconds = None
-    planned_rate: Rate = None
-    offered_rate: Rate = None
-    rate_error: Ratio = None
+    first_fill_us: Us = None  # first to last dispatch of requests due at once: first fill, `--rate inf`
+    plan_lead_s: Seconds = None  # from the complete plan to the first request
+    planned_rate: Rate = None  # in the window; None: not planned, as in a closed loop
+    offered_rate: Rate = None  # dispatched in the window
+    rate_error: Ratio = None  # of the planned rate
     arrival_tests: ArrivalTests = ArrivalTests()
     workers: tuple[WorkerUsage, ...] = ()
-    socket_to_user_us: Percentiles = Percentiles()
-    timestamp_source: str | None = None
-    events: Events = None
-    kernel_share: Ratio = None
-    bounded_share: Ratio = None
-    coalesced_read_share: Ratio = None
-    batched_share: Ratio = None
-    clamped: Events = None
-    clamped_share: Ratio = None
+    socket_to_user_us: Percentiles = Percentiles()  # how long received data waited for the process
+    timestamp_source: str | None = None  # of most events: tap, kernel, user, mixed, none
+    events: Events = None  # in the window, with text
+    kernel_share: Ratio = None  # with a stamp of the kernel, of those not coalesced
+    bounded_share: Ratio = None  # of events, with an exact stamp or a bracket
+    coalesced_read_share: Ratio = None  # of events, read with a later segment
+    batched_share: Ratio = None  # of events, sent with the one before
+    clamped: Count = None  # stamped before their request was sent, moved up to it
+    clamped_share: Ratio = None  # of requests
     host: HostDelays = HostDelays()
     ports: PortUsage = PortUsage()
     network: NetworkUse = NetworkUse()
-    headroom: Plain = None  # this host's ceiling over the load
-    peak_events_per_s: Annotated[Number, field("events/s", Reveals.LOAD)] = None
-    peak_requests_per_s: Rate = None
-    latency_error_bar_us: dict[str, ErrorBar] = {}  # by metric
+    headroom: Plain = None  # this host's ceiling over the load; None: not calibrated
+    peak_events_per_s: Annotated[Number, field("events/s", Reveals.LOAD)] = None  # in a second, of the busiest worker
+    peak_requests_per_s: Rate = None  # in the same second
+    latency_error_bar_us: dict[str, ErrorBar] = {}  # error that the stamps allow, by metric

@@ -73,12 +73,16 @@ Seconds = Annotated[Number, field("s")]
 Plain = Annotated[Number, field()]
 Ratio = Annotated[Number, field("share")]
 Bytes = Annotated[Number, field("bytes")]
+Length = Annotated[Number, field("tokens")]  # of one request
+TokenSpeed = Annotated[Number, field("tokens/s")]  # of one request
+Figure = Annotated[Number, field("see `unit`")]  # of a table with the key `unit`
 # Numbers of the load
 Count = Annotated[Number, field("requests", Reveals.LOAD)]
 Tokens = Annotated[Number, field("tokens", Reveals.LOAD)]
 Events = Annotated[Number, field("events", Reveals.LOAD)]
 Samples = Annotated[Number, field("samples", Reveals.LOAD)]
 Load = Annotated[Number, field("requests/s or requests in flight", Reveals.LOAD)]
+InFlight = Annotated[Number, field("requests in flight", Reveals.LOAD)]
 Rate = Annotated[Number, field("requests/s", Reveals.LOAD)]
 TokenRate = Annotated[Number, field("tokens/s", Reveals.LOAD)]
 RequestShare = Annotated[Number, field("share", Reveals.SHARE)]

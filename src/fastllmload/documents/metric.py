@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from fastllmload.documents.fields import (
     Count,
     Document,
+    Figure,
     Ms,
     Number,
     Plain,
@@ -14,6 +15,7 @@ from fastllmload.documents.fields import (
     Reveals,
     Samples,
     Sentence,
+    TokenSpeed,
     field,
     known,
 )
@@ -24,8 +26,8 @@ Ends = tuple[Number, ...]  # lower and upper; None: open, or not estimable
 class NotEstimableFacts(Document, frozen=True, kw_only=True):
     """Why a statistic has no interval."""
 
-    reason: Sentence = None
-    requests_needed: Count = None
+    reason: Sentence = None  # why, as a clause
+    requests_needed: Count = None  # that would probably be enough; None: more do not help
 
 
 Reason = Annotated[NotEstimableFacts | int | str | None, field("", Reveals.SENTENCE)]
@@ -34,23 +36,23 @@ Reason = Annotated[NotEstimableFacts | int | str | None, field("", Reveals.SENTE
 class Bounds(Document, frozen=True, kw_only=True):
     """What replaces a figure where requests did not end. None: open."""
 
-    low: Plain = None
-    high: Plain = None
+    low: Ms = None
+    high: Ms = None
 
 
 class WithUnfinished(Document, frozen=True, kw_only=True):
     """Percentiles of a metric that count requests which did not end (Kaplan and Meier), ms; None: too few ended."""
 
-    n: Samples = None
-    n_unfinished: Samples = None
-    p50: Plain = None
-    p75: Plain = None
-    p90: Plain = None
-    p95: Plain = None
-    p99: Plain = None
-    p999: Plain = None
-    at_least: dict[str, Plain] = {}  # by statistic: had they ended when they were last observed
-    at_most: dict[str, Plain] = {}  # by statistic: had they never ended
+    n: Samples = None  # requests that ended
+    n_unfinished: Samples = None  # requests that were cut off
+    p50: Ms = None
+    p75: Ms = None
+    p90: Ms = None
+    p95: Ms = None
+    p99: Ms = None
+    p999: Ms = None
+    at_least: dict[str, Ms] = {}  # by statistic: had they ended when they were last observed
+    at_most: dict[str, Ms] = {}  # by statistic: had they never ended
 
 
 class Metric(Document, frozen=True, kw_only=True):
@@ -61,67 +63,67 @@ class Metric(Document, frozen=True, kw_only=True):
 
     WRITTEN: ClassVar[tuple[str, ...]] = ("unit",)  # also as null
 
-    unit: str = ""
-    title: str | None = None  # of one that the headline table has in a row after the latencies
-    value: Plain = None
-    time_base: str | None = None
-    input_counting: str | None = None
+    unit: str = ""  # of all its figures
+    title: str | None = None  # of the headline table's row, of a metric of an objective
+    value: Figure = None  # of a metric with a single number
+    time_base: str | None = None  # of a rate: window, makespan (spec/metrics 6.4)
+    input_counting: str | None = None  # input tokens that count: all, cache_misses_only
     label: str | None = None  # of a shape: multimodal, heavy ...
-    peaks_ms: tuple[float, ...] | None = None
-    bandwidth_ln: Plain = None
-    gaps_at_least_ms: Ms = None
-    peak_share: Ratio = None
-    valley_share: Ratio = None
-    standard_error: Plain = None
-    k: Samples = None
-    tail_share: Ratio = None
-    light_below: Plain = None
-    heavy_above: Plain = None
-    itl_option: str | None = None  # A, B (IETF B.2.1)
-    pooled_as: str | None = None  # itl, tbc, itl_b
-    itl_option_asked: str | None = None
-    gpus: Annotated[Number, field("GPUs")] = None
-    price_per_hour: Annotated[Number, field("per hour")] = None
-    source: str | None = None
-    n: Samples = None
+    peaks_ms: Annotated[tuple[float, ...] | None, field("ms")] = None  # gaps at which the density has its modes
+    bandwidth_ln: Plain = None  # of the density, over ln(gap)
+    gaps_at_least_ms: Ms = None  # shorter gaps do not count as a mode
+    peak_share: Ratio = None  # of the highest peak, that a mode must exceed
+    valley_share: Ratio = None  # of the lower of two modes, below which the density falls between them
+    standard_error: Figure = None  # of *value*, asymptotic
+    k: Samples = None  # the largest gaps, from which the tail index is estimated
+    tail_share: Ratio = None  # of the gaps, that *k* is
+    light_below: Plain = None  # tail indices below it are light
+    heavy_above: Plain = None  # tail indices above it are heavy
+    itl_option: str | None = None  # by which gaps were taken: direct, A, B (IETF B.2.1)
+    pooled_as: str | None = None  # metric with the gaps: itl, tbc, itl_b
+    itl_option_asked: str | None = None  # option of `--itl-option`
+    gpus: Annotated[Number, field("GPUs")] = None  # as declared
+    price_per_hour: Annotated[Number, field("per hour")] = None  # as declared
+    source: str | None = None  # sensor of the power
+    n: Samples = None  # values
     n_null: Samples = None  # requests without a value
     n_carrying: Samples = None  # chunks without text that may carry a token
     n_said: Samples = None  # chunks without text that carry a token
     itl_mean_least: Ms = None  # the mean gap if n_carrying chunks carry a token
     n_unknown: Samples = None  # answers whose chunks are of unknown size
     token_times_source: dict[str, Samples] = {}  # answers by where the times of their tokens come from
-    enough: bool | None = None  # values for a shape
-    mean: Plain = None
-    std: Plain = None
-    min: Plain = None
-    max: Plain = None
-    p50: Plain = None
-    p75: Plain = None
-    p90: Plain = None
-    p95: Plain = None
-    p99: Plain = None
-    p999: Plain = None
+    enough: bool | None = None  # 5,000 gaps or more (IETF 5.4.2)
+    mean: Figure = None
+    std: Figure = None
+    min: Figure = None
+    max: Figure = None
+    p50: Figure = None
+    p75: Figure = None
+    p90: Figure = None
+    p95: Figure = None
+    p99: Figure = None
+    p999: Figure = None
     method: str | None = None  # which connects rtt_ms is of
     ci95: dict[str, Ends | None] | Ends | None = None  # 95 % intervals by statistic; of a value its own
     not_estimable: dict[str, Reason] = {}  # by statistic; of a value the two fields of NotEstimableFacts themselves
     insufficient: tuple[str, ...] = ()  # percentiles with too few samples
     generator_limited: bool | None = None  # the client was slower than what it measured
-    fluidity_index_at_least: Ratio = None
-    d_p_ms: Any = None  # deadline of the first token, one number or pairs (input tokens, ms)
+    fluidity_index_at_least: Ratio = None  # that a fluid request has
+    d_p_ms: Annotated[Any, field("ms")] = None  # deadline of the first token, one number or pairs (input tokens, ms)
     d_d_ms: Ms = None  # deadline of each further token
-    miss_rate_at_most: Ratio = None
-    to_ms: Ms = None
-    rtt_p50_ms: Ms = None
+    miss_rate_at_most: Ratio = None  # of deadlines, that the deadline must meet
+    to_ms: Ms = None  # precision of the deadline
+    rtt_p50_ms: Ms = None  # median round trip that was subtracted
     preset: str | None = None  # of smooth goodput
-    alpha: Plain = None
-    speed_tok_s: Plain = None  # reading speed
+    alpha: Annotated[Number, field("tokens/s")] = None  # what a second of idling costs (spec/metrics 5.11)
+    speed_tok_s: TokenSpeed = None  # reading speed
     d1_ms: Ms = None
-    f: str | None = None
-    n_censored: Samples = None
-    degenerate: Samples = None
-    n_degenerate: Samples = None
-    caveat: str | None = None
-    note: str | None = None
+    f: str | None = None  # how idle time counts: seconds (spec/metrics 5.11)
+    n_censored: Samples = None  # requests that were cut off: their values are lower bounds
+    degenerate: Samples = None  # requests of less than 10 ms of generation, left out (spec/metrics 5.6)
+    n_degenerate: Samples = None  # the same by the server's own times
+    caveat: str | None = None  # what to keep in mind with the figures
+    note: str | None = None  # on how the figures were taken, or why they are missing
     with_unfinished: WithUnfinished | None = None  # where requests did not end: the figures that count them
     unfinished_bounds: dict[str, Bounds | None] = {}  # by statistic, to be stated in place of the figure
     bounds: dict[str, Ends] = {}  # by statistic, ms: the figure of all lower and of all upper ends of its events

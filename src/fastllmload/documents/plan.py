@@ -9,9 +9,11 @@ from fastllmload.documents.fields import (
     Count,
     Document,
     File,
-    Load,
+    InFlight,
+    Length,
     Model,
     Ns,
+    Number,
     Plain,
     Ratio,
     Reveals,
@@ -26,32 +28,32 @@ from fastllmload.settings import TrafficClass
 class Curve(Document, frozen=True, kw_only=True):
     """A rate over time, between points."""
 
-    kind: str | None = None
-    t_s: tuple[float, ...] = ()
-    rate: Annotated[tuple[Any, ...], field("requests/s", Reveals.LOAD)] = ()
+    kind: str | None = None  # linear, exponential
+    t_s: Annotated[tuple[float, ...], field("s")] = ()  # of the points, from time zero
+    rate: Annotated[tuple[Any, ...], field("requests/s", Reveals.LOAD)] = ()  # at the points
 
 
 class ArrivalFacts(Document, frozen=True, kw_only=True):
     """An arrival process with its parameters."""
 
-    name: str | None = None
+    name: str | None = None  # poisson, constant, uniform, gamma, bursty, trace, inf ...
     rate: Annotated[float | str | None, field("requests/s", Reveals.LOAD)] = None  # "inf": all at once
     stream: Annotated[str | None, field("", Reveals.LOAD)] = None  # of random numbers; its name may contain the rate
-    burstiness: Plain = None
-    on_s: Seconds = None
-    off_s: Seconds = None
+    burstiness: Plain = None  # shape of the gamma distribution of the gaps; 1: Poisson
+    on_s: Seconds = None  # of each period with arrivals
+    off_s: Seconds = None  # of each period without
     changes: Annotated[str | None, field("", Reveals.CURVE)] = None  # the curve as it was written
-    curve: Curve | None = None
+    curve: Curve | None = None  # the same as points; None: the rate is constant
 
 
 class LoadDescription(Document, frozen=True, kw_only=True):
     """The load model. A closed loop has *concurrency* and no arrivals."""
 
     loop: str | None = None  # open, closed
-    concurrency: Load = None
+    concurrency: InFlight = None  # of a closed loop
     cycles: bool | None = None  # the plan starts again at its end
-    duration_s: Seconds = None
-    arrivals: ArrivalFacts | None = None
+    duration_s: Seconds = None  # of sending; None: bounded by count
+    arrivals: ArrivalFacts | None = None  # the arrival process; None: a closed loop
 
     @property
     def is_withheld(self) -> bool:
@@ -63,108 +65,108 @@ class LoadDescription(Document, frozen=True, kw_only=True):
 class ExactPrompts(Document, frozen=True, kw_only=True):
     """Prompts whose token count is exactly what was asked."""
 
-    prompts: Count = None
-    checked: Count = None
-    exact: Count = None
-    share: Ratio = None
+    prompts: Count = None  # in the plan
+    checked: Count = None  # whose tokens were counted
+    exact: Count = None  # that have exactly the drawn length
+    share: Ratio = None  # exact of checked; None: no tokenizer
 
 
 class TokenizerFacts(Document, frozen=True, kw_only=True):
     """A tokenizer with its source."""
 
-    name: File = None
-    source: str | None = None
-    version: str | None = None
-    vocabulary: Plain = None
+    name: File = None  # as given by `--tokenizer`
+    source: str | None = None  # quicktok, tiktoken, tokenizer.json
+    version: str | None = None  # of the library that counts
+    vocabulary: Annotated[Number, field("tokens")] = None  # size, special tokens included
 
 
 class DatasetFacts(Document, frozen=True, kw_only=True):
     """What of a data set or trace was used."""
 
-    classes: tuple[str, ...] = ()
-    left_out: Count = None
-    order: str | None = None
-    preprocessing: str | None = None
-    requests: Count = None
-    rounds: Plain = None
-    sha256: str | None = None
-    subset: str | None = None
-    used: Count = None
-    version: str | None = None
+    classes: tuple[str, ...] = ()  # names of the classes of its entries
+    left_out: Count = None  # entries without a usable request
+    order: str | None = None  # in which entries are sent
+    preprocessing: str | None = None  # of the data set; this version writes none
+    requests: Count = None  # in the file
+    rounds: Annotated[Number, field("rounds")] = None  # how often the file was used
+    sha256: str | None = None  # of the file
+    subset: str | None = None  # entries that were used
+    used: Count = None  # entries of which requests were made
+    version: str | None = None  # of the data set; this version writes none
 
 
 class SharedText(Document, frozen=True, kw_only=True):
     """A system prompt or contexts that requests of a standard workload share."""
 
     share: Ratio = None  # of the requests
-    tokens: int | tuple[int, ...] | None = None
+    tokens: Annotated[int | tuple[int, ...] | None, field("tokens")] = None  # length of the text, or of each of them
 
 
 class WorkloadDescription(Document, frozen=True, kw_only=True):
     """What is sent. Sources of prompts add facts of their own."""
 
-    name: str | None = None
-    isl: str | None = None
-    osl: str | None = None
-    tokenizer: File = None
-    prompt: str | None = None
-    prompt_form: str | None = None
-    counting: str | None = None
-    num_prefixes: Plain = None
-    prefix_len: Plain = None
-    prefix_share: Ratio = None
-    prefix_zipf: Plain = None
-    prefix_hit_rate: Ratio = None
-    shared_token_share: Ratio = None
-    image: str | None = None
-    special_tokens: str | None = None
-    deviations: tuple[str, ...] = ()
+    name: str | None = None  # of the workload
+    isl: str | None = None  # lengths of prompts
+    osl: str | None = None  # lengths of answers
+    tokenizer: File = None  # that counts prompts
+    prompt: str | None = None  # what prompts are made of
+    prompt_form: str | None = None  # as given by `--prompt-form`
+    counting: str | None = None  # option of IETF 4.4.2: A, B
+    num_prefixes: Plain = None  # different shared prefixes
+    prefix_len: Length = None  # of a shared prefix
+    prefix_share: Ratio = None  # of the requests, that have one
+    prefix_zipf: Plain = None  # exponent of the choice among prefixes
+    prefix_hit_rate: Ratio = None  # of the prompt tokens, that an unlimited prefix cache would find
+    shared_token_share: Ratio = None  # of the prompt tokens, that are in other prompts too
+    image: str | None = None  # WIDTHxHEIGHT:COUNT of images in each prompt
+    special_tokens: str | None = None  # how these are counted
+    deviations: tuple[str, ...] = ()  # from the standard workload
     exact: ExactPrompts | None = None
     tokenizer_facts: TokenizerFacts | None = None
     dataset: DatasetFacts | None = None
-    system_prompt: SharedText | None = None
-    contexts: SharedText | None = None
+    system_prompt: SharedText | None = None  # that requests share
+    contexts: SharedText | None = None  # that requests share
 
 
 class ConversationsDescription(Document, frozen=True, kw_only=True):
     """Conversations of a plan."""
 
-    conversations: Count = None
-    requests: Count = None
-    turns: str | None = None
-    turns_mean: Plain = None
-    turns_max: Plain = None
-    think_time: str | None = None
-    think_time_mean_s: Seconds = None
-    history: str | None = None
-    tool_turns: Ratio = None
+    conversations: Annotated[Number, field("conversations", Reveals.LOAD)] = None  # in the plan
+    requests: Annotated[Number, field("turns", Reveals.LOAD)] = None  # turns in the plan
+    turns: str | None = None  # of a conversation, as given by `--turns`
+    turns_mean: Annotated[Number, field("turns")] = None  # of a conversation
+    turns_max: Annotated[Number, field("turns")] = None  # of a conversation
+    think_time: str | None = None  # from a reply to the next turn, as given by `--think-time`
+    think_time_mean_s: Seconds = None  # of the turns that follow a reply
+    history: str | None = None  # earlier answers that turns contain: real, planned
+    tool_turns: Ratio = None  # of the later turns, that bring a tool's result
 
 
 class UserBehaviorDescription(Document, frozen=True, kw_only=True):
     """Users who do not wait."""
 
-    cancel_share: Ratio = None
-    cancel_after: str | None = None
-    slow_readers: str | None = None
-    abandon: str | None = None
-    cancelling: Count = None
-    reading_slowly: Count = None
+    cancel_share: Ratio = None  # of users, who cancel by plan
+    cancel_after: str | None = None  # when they do
+    slow_readers: str | None = None  # share and speed of slow readers
+    abandon: str | None = None  # deadline at which users give up
+    cancelling: Count = None  # that users will cancel by plan
+    reading_slowly: Count = None  # of slow readers
 
 
 class PlanDescription(Document, frozen=True, kw_only=True):
     """What a plan contains; with several classes of traffic *classes* describes each."""
 
-    endpoint: str | None = None
+    endpoint: str | None = None  # wire protocol
     model: Model = None
-    phase: str | None = None
-    requests: Count = None
+    phase: str | None = None  # warmup, measure
+    requests: Count = None  # in the plan
     seed: int | None = None
-    streaming: bool | None = None
+    streaming: bool | None = None  # answers are asked for as streams
     continuous_usage: bool | None = None  # every event is asked to report its usage
     token_ids: bool | None = None  # every event is asked for the ids of its tokens
     load: LoadDescription = LoadDescription()
     workload: WorkloadDescription = WorkloadDescription()
-    classes: tuple[ClassDescription, ...] = ()
+    classes: tuple[ClassDescription, ...] = ()  # of traffic, in the order of their numbers
     conversations: ConversationsDescription | None = None
     behaviour: UserBehaviorDescription | None = None
     joint: tuple[str, ...] | None = None  # the pieces between the turns of a conversation
@@ -173,27 +175,27 @@ class PlanDescription(Document, frozen=True, kw_only=True):
 class ClassDescription(PlanDescription, frozen=True, kw_only=True):
     """One class of traffic of a plan."""
 
-    name: str | None = None
-    digest: str | None = None
-    input_tokens: Tokens = None
-    output_tokens: Tokens = None
-    own_targets: bool | None = None
+    name: str | None = None  # of the class
+    digest: str | None = None  # of its own plan
+    input_tokens: Tokens = None  # of its requests
+    output_tokens: Tokens = None  # that its requests ask for
+    own_targets: bool | None = None  # it has URLs of its own
     starts: Count = None  # requests that follow no reply
-    settings: TrafficClass | None = None
+    settings: TrafficClass | None = None  # of the class
 
 
 class CountingFacts(Document, frozen=True, kw_only=True):
     """How tokens are counted (IETF 4.4)."""
 
-    option: str | None = None
+    option: str | None = None  # of IETF 4.4.2: A the server's counts, B the tokenizer's
     tokenizer: TokenizerFacts = TokenizerFacts()
-    special_tokens: str | None = None
+    special_tokens: str | None = None  # how these are counted
 
 
 class WarmupPlan(Document, frozen=True, kw_only=True):
     """The plan of the warm-up."""
 
-    digest: str | None = None
+    digest: str | None = None  # SHA-256 of everything that was sent
     requests: Count = None
     description: PlanDescription = PlanDescription()
     deviation: Sentence = None  # from IETF 4.5.1
@@ -203,10 +205,10 @@ class PlanSummary(Document, frozen=True, kw_only=True):
     """The plan of the measured phase."""
 
     digest: str | None = None  # SHA-256 of everything that was sent
-    schedule_hash: str | None = None
+    schedule_hash: str | None = None  # SHA-256 of the planned instants; None: a closed loop
     model: Model = None
-    requests: Count = None
-    whole_ns: Ns = None  # CLOCK_MONOTONIC when it was complete
+    requests: Count = None  # in the plan; None: a closed loop that repeats it
+    whole_ns: Ns = None  # CLOCK_MONOTONIC when the plan was complete
     description: PlanDescription = PlanDescription()
     classes: tuple[str, ...] = ()  # names by number
     deviations: tuple[str, ...] = ()  # from the standard workload
