@@ -14,7 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from fastllmload.engine.hosts.clock.exchange import ClockExchanger, ClockResponder
+from fastllmload.engine.hosts.clock.exchange import ClockResponder
+from fastllmload.engine.hosts.clock.exchanger import ClockExchanger
 from fastllmload.records.host_clock import fit
 
 TARGET_US = 100.0  # 0.8 ms per host and second

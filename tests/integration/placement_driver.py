@@ -41,11 +41,11 @@ def again(wanted: Hosts) -> str:
 def main() -> None:
     address, hosts, key_file, *program = sys.argv[1:]
     wanted = Hosts(address=address, hosts=int(hosts))
-    placed = cluster.RayPlacement(wanted)
+    placed = cluster.RayPlacement(wanted, program=program)
     placed.find()
     say(hosts=msgspec.to_builtins(placed.hosts()), driver=placed.driver_address, warnings=placed.warnings)
     key = Path(key_file).read_text()
-    agents = placed.start([Config(key, number) for number in range(len(placed.hosts()))], program)
+    agents = placed.start([Config(key, number) for number in range(len(placed.hosts()))])
     say(started=len(agents))
     ended: set[int] = set()
     while True:

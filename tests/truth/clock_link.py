@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fastllmload.engine.hosts.clock.exchange import ClockExchanger, ClockResponder
+from fastllmload.engine.hosts.clock.exchange import ClockResponder
+from fastllmload.engine.hosts.clock.exchanger import ClockExchanger
 from fastllmload.records.host_clock import fit
 
 CLONE_NEWNET = 0x40000000

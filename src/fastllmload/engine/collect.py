@@ -28,7 +28,7 @@ from fastllmload.engine.hosts.fleet import ReceiverProcess
 from fastllmload.engine.hosts.group import CONNECTING_S, HostGroup, RemoteHost
 from fastllmload.engine.hosts.kept.folder import read_finished
 from fastllmload.engine.hosts.link.messages import AgentFacts, Collect, Failed, Finished, Message, Release
-from fastllmload.engine.hosts.placement.cluster import LOCAL, inspect, refuse_differences
+from fastllmload.engine.hosts.placement.cluster import AGENT, LOCAL, inspect, refuse_differences
 from fastllmload.engine.hosts.placement.host_actor import HostFacts, facts_here
 from fastllmload.engine.hosts.placement.local import LocalHost, LocalPlacement, Placement
 from fastllmload.engine.recording.folder import Folder
@@ -121,7 +121,7 @@ def reached(hosts: Sequence[HostEntry], address: str | None) -> tuple[Placement,
             raise InputError("option-missing", f"{title(hosts[0])} is another machine: name its Ray cluster with --ray")
         places = [LocalHost(str(host.name), str(host.address)) for host in here]
         return LocalPlacement(len(places), places), here
-    placement = inspect(Hosts(address=address))
+    placement = inspect(Hosts(address=address), AGENT)
     try:
         nodes = placement.hosts()
         found = [(host, node) for host in hosts if (node := node_of(host, nodes)) is not None]
@@ -183,6 +183,7 @@ class Collection:
     def _receive(self) -> None:
         self.staged.mkdir(mode=0o700)
         receiver = ReceiverProcess(self.group, self.staged)
+        receiver.start()
         until = time.monotonic() + CONNECTING_S
         try:
             while self.group.running:

@@ -112,7 +112,7 @@ class PhaseRun:
             return None
         self.ready()
         self.live.begin()
-        self.start_ns = time.monotonic_ns() + LEAD_NS + self.fleet.lead_ns
+        self.start_ns = time.monotonic_ns() + LEAD_NS + (0 if self.prepares else self.fleet.lead_ns)
         self.started(self.start_ns)
         self.fleet.start_clock(self.start_ns)
         self._update_until_ended()

@@ -43,6 +43,7 @@ def offset_ns() -> tuple[int, int]:
 
 
 SO_TIMESTAMPNS = 35  # Linux, asm-generic; also the type of the control message
+LARGEST_RATE = 1e-3  # ns per ns, by which two clocks of hosts may drift apart (records/host_clock.py)
 PROBE_BYTES = 32 << 20
 PROBE_SLEEPS = 200
 SLEEP_NS = 1_000_000

@@ -31,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrays import Floats, Mask, Numbers
+from fastllmload.host.probe import LARGEST_RATE
 
-LARGEST_RATE = 1e-3  # ns per ns
 BAND = 100e-6
 WINDOW_NS = 5_000_000_000
 BIN_NS = 250_000_000

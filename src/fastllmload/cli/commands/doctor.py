@@ -188,7 +188,7 @@ def ray_access() -> HostFinding:
 
 def driver_clock(asked: str | None) -> HostFinding:
     """Compare this host's clock with that of the driver, at the address in *asked*, an AgentConfig as JSON."""
-    from fastllmload.engine.hosts.clock.exchange import ClockExchanger
+    from fastllmload.engine.hosts.clock.exchanger import ClockExchanger
     from fastllmload.engine.hosts.link.messages import AgentConfig
     from fastllmload.records.host_clock import fit
 

@@ -78,8 +78,9 @@ WAITING_S = 1.0  # between beats before there are workers
 DRIVER_S = 3600.0  # for the driver to check the target and build its plans, before it answers agents
 SILENT_NS = 60_000_000_000  # a worker without a heartbeat for this long hangs
 LOST_STOP_S, ENDING_S = 1.0, 10.0  # for workers after the loss of the driver; for the driver to close the link
+ROWS = ("workers", "hosts")  # folders whose files go to the driver
 KEPT = (EVENTS, TEXT, SEGMENTS, WATCHED)  # names of files that stay here with --collect summary
-LATE_NS = 5_000_000  # an instant of the start must be known this long before
+LATE_NS = 5_000_000  # the instant at which the measurement starts must be known this long before
 FOLLOW_S = 1.0  # between corrections of the schedule
 BYTES_PER_S = 32e6  # of files while the clock runs
 Task = StartWorkers | Stop | Finish | Summarize | Collect | Release
@@ -178,7 +179,9 @@ class Agent:
             at_ns = self.clock.start(wanted.start_ns)
             left_ns = at_ns - time.monotonic_ns()
             fleet.start_clock(at_ns)
-            if left_ns < LATE_NS:
+            if self.sender is None:  # until now the workers needed the CPUs to start
+                self._start_sender(self.folder, ROWS)
+            if left_ns < LATE_NS and wanted.phase == fleet.members[0].spec.phases[-1].number:
                 when = f"{abs(left_ns) / 1e6:.1f} ms {'before' if left_ns >= 0 else 'after'} it"
                 fleet.incident("host-late", f"it got the instant of the start {when}: its first requests are late")
         if wanted.command != known.command:
@@ -252,9 +255,7 @@ class Agent:
         self.files_port = start.files_port
         self.beats.begin(start.count)
         self.log = SampleLog(self.own / "samples.npy")
-        self._start_sender(self.folder, ("workers", "hosts"), start.files_port)
-        assert self.sender is not None
-        cpus = self.isolation.enter_context(self.fleet.isolated(None, (self.sender.pid, reader), start.pinned))
+        cpus = self.isolation.enter_context(self.fleet.isolated(None, (reader,), start.pinned))
         pids = tuple(member.pid for member in self.fleet.members)
         own = tuple(cpus.get(start.first + number) for number in range(start.count))
         self.link.send(WorkersStarted(pids, own, stamp_source(start.spec.timestamps, reader is not None)))
@@ -270,10 +271,11 @@ class Agent:
             return None
         return self.tap.start(self.own)
 
-    def _start_sender(self, folder: Path, parts: tuple[str, ...], port: int) -> None:
+    def _start_sender(self, folder: Path, parts: tuple[str, ...]) -> None:
+        """It runs where this process may, since that is isolated from the workers."""
         spec = SenderSpec(
             address=self.config.address,
-            port=port,
+            port=self.files_port,
             key=self.config.key,
             host=self.config.host,
             folder=str(folder),
@@ -337,6 +339,8 @@ class Agent:
         finished = finished_of(fleet, found, tap)
         if unwritten is None:
             write_finished(self.own, finished)
+        if self.sender is None:  # no clock has run
+            self._start_sender(self.folder, ROWS)
         problem = self._send_rest() or unwritten
         merged = MergedHost()
         if self.keeps_events and problem is None:
@@ -384,7 +388,7 @@ class Agent:
         self.link.send(Summarized(problem))
 
     def _send_summary(self) -> str | None:
-        self._start_sender(self.folder, (f"hosts/{self.config.host}/{PART}",), self.files_port)
+        self._start_sender(self.folder, (f"hosts/{self.config.host}/{PART}",))
         return self._send_rest()
 
     def _stop_tap(self) -> dict[str, object] | None:
@@ -422,7 +426,8 @@ class Agent:
         except FastLLMLoadError as problem:
             self.link.send(Failed(problem.code, problem.message))
             return
-        self._start_sender(kept.path, ("workers", "hosts"), wanted.files_port)
+        self.files_port = wanted.files_port
+        self._start_sender(kept.path, ROWS)
         self.link.send(Finished(missing={}, write_failed=False, kept=wanted.folder, problem=self._send_rest()))
 
     def _release(self, remove: bool) -> None:
@@ -513,8 +518,11 @@ def own_cores() -> int:
 
 
 def main() -> int:
-    config = msgspec.json.decode(sys.stdin.buffer.readline(), type=AgentConfig)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles it
+    line = sys.stdin.buffer.readline()
+    if line == b"":  # the run does not need this host
+        return 0
+    config = msgspec.json.decode(line, type=AgentConfig)
     limits.raise_nofile()
     try:
         link = connect(config.address, config.tcp_port, bytes.fromhex(config.key), config.host, "agent", DRIVER_S)

@@ -99,7 +99,10 @@ class RemoteMember(Member):
 
 
 class ReceiverProcess:
-    """The driver's process that writes the files of all hosts into the run folder. It ends with this process."""
+    """The driver's process that writes the files of all hosts into the run folder. It ends with this process.
+
+    It is not needed before `start`: who connects earlier waits.
+    """
 
     def __init__(self, group: HostGroup, folder: Path) -> None:
         self._socket = listen_at(group.placement.driver_address)
@@ -109,12 +112,17 @@ class ReceiverProcess:
             folder=str(folder.absolute()),
             workers={host.number: (host.first, host.count) for host in group.hosts},
         )
-        self._process = self._launch()
+        self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
     @property
     def port(self) -> int:
         return int(self._socket.getsockname()[1])
+
+    def start(self) -> None:
+        """Nothing if it was started before."""
+        if self._process is None:
+            self._process = self._launch()
 
     def _launch(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
@@ -128,7 +136,7 @@ class ReceiverProcess:
 
     def restarted(self) -> str | None:
         """Start a new process if it has ended, and return how it ended; None while it runs."""
-        code = self._process.poll()
+        code = None if self._process is None else self._process.poll()
         if code is None or self._closed:
             return None
         self.close_input()
@@ -136,14 +144,15 @@ class ReceiverProcess:
         return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
     def close_input(self) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
 
     def close(self) -> None:
         self._closed = True
         self.close_input()
-        self._process.wait()
+        if self._process is not None:
+            self._process.wait()
         self._socket.close()
 
 
@@ -314,6 +323,7 @@ class HostFleet(Fleet):
     def start_clock(self, at_ns: int) -> None:
         super().start_clock(at_ns)
         self._command(start_ns=at_ns)
+        self.receiver.start()
 
     def begin_watch(self) -> None:
         self._command(watch=True)
@@ -347,6 +357,7 @@ class HostFleet(Fleet):
             document = (folder / DOCUMENT).read_bytes()
             for host in self.group.running:
                 self.group.send_document(host, document, DOCUMENT)
+        self.receiver.start()
         self._broadcast(Finish())
         while self.group.running:
             self.pump(WAIT_S)

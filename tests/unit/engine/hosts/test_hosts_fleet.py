@@ -203,6 +203,18 @@ def test_an_instant_that_has_passed_is_reported_as_late(hosts: Any, tmp_path: Pa
     assert [host["status"] for host in fleet.finish(tmp_path / "run")["hosts"]] == ["late", "late"]
 
 
+def test_a_late_start_of_the_warm_up_is_none_of_the_measurement(hosts: Any, phase: Any, tmp_path: Path) -> None:
+    fleet = hosts(numbers=(0, 1))
+    fleet.begin_phase(0)
+    wait(lambda: fleet.ready(0), fleet.pump)
+    fleet.start_clock(time.monotonic_ns() - 1_000_000)
+    wait(lambda: fleet.phase_ended(0), fleet.pump)
+    phase(fleet, 1).run()
+    fleet.join(UNTIL_S)
+    assert fleet.update() == []
+    assert [host["status"] for host in fleet.finish(tmp_path / "run")["hosts"]] == ["ended", "ended"]
+
+
 def test_workers_that_ignore_everything_are_killed(
     hosts: Any, phase: Any, ui: Any, signals: Any, monkeypatch: Any
 ) -> None:

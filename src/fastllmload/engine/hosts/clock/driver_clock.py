@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fastllmload.arrays import Numbers
-from fastllmload.engine.hosts.clock.exchange import ClockExchanger
+from fastllmload.engine.hosts.clock.exchanger import ClockExchanger
 from fastllmload.engine.hosts.link.messages import AgentConfig
 from fastllmload.errors import HostLimitError
 from fastllmload.records.host_clock import ClockFit, fit

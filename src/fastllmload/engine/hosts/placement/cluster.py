@@ -42,11 +42,15 @@ Value = TypeVar("Value")
 
 
 class Find(msgspec.Struct, frozen=True, tag="find"):
-    """Start an actor on each host that *wanted* describes, and reserve its CPUs. Answered by Found or Refusal."""
+    """Start an actor on each host that *wanted* describes, and reserve its CPUs. Answered by Found or Refusal.
+
+    *program*: the agent, which each actor starts; it waits for its config.
+    """
 
     wanted: Hosts
     reserve: bool
     patience_s: float
+    program: tuple[str, ...] | None
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):
@@ -57,9 +61,8 @@ class Call(msgspec.Struct, frozen=True, tag="call"):
 
 
 class StartAgents(msgspec.Struct, frozen=True, tag="start-agents"):
-    """Start an agent on each host. Answered by AgentsStarted or Refusal; an AgentEnded of each follows at some time."""
+    """Give the agents their configs. Answered by AgentsStarted or Refusal; an AgentEnded of each follows at some time."""
 
-    program: tuple[str, ...]
     configs: dict[str, str]  # by node
 
 
@@ -147,10 +150,17 @@ class AgentHandle:
 class RayPlacement:
     """Hosts that Ray has given to this run, until `close`. *warnings*: sentences about them, each with its code.
 
-    *reserve*: reserve all their CPUs, and refuse hosts that have other software than this one.
+    *reserve*: reserve all their CPUs, and refuse hosts that have other software than this one. *program*: arguments of a
+    host's Python that make it the agent; None: there are no agents.
     """
 
-    def __init__(self, wanted: Hosts, reserve: bool = True, patience_s: float = FOUND_S) -> None:
+    def __init__(
+        self,
+        wanted: Hosts,
+        reserve: bool = True,
+        patience_s: float = FOUND_S,
+        program: Sequence[str] | None = AGENT,
+    ) -> None:
         require_ray()
         self.warnings: list[str] = []
         self.driver_address = ""  # of this process's host, at which the others reach it
@@ -167,7 +177,7 @@ class RayPlacement:
                 env=environment(wanted.address), pass_fds=(theirs.fileno(),),
             )  # fmt: skip
         self._messages = Messages(ours, Answer)
-        self.send(Find(wanted, reserve, patience_s))
+        self.send(Find(wanted, reserve, patience_s, None if program is None else tuple(program)))
 
     def find(self) -> None:
         """Wait until the hosts are found. InputError, and this is closed."""
@@ -200,11 +210,11 @@ class RayPlacement:
         """Start agents on these of the hosts only, in this order."""
         self._facts = list(hosts)
 
-    def start(self, configs: Sequence[msgspec.Struct], program: Sequence[str] = AGENT) -> list[AgentHandle]:
-        """Start an agent on each host, with its config in the order of `hosts`."""
+    def start(self, configs: Sequence[msgspec.Struct]) -> list[AgentHandle]:
+        """Let the agent of each host begin, with its config in the order of `hosts`."""
         lines = [msgspec.json.encode(config).decode() + "\n" for config in configs]
         nodes = [facts.node for facts in self._facts]
-        self.send(StartAgents(tuple(program), dict(zip(nodes, lines, strict=True))))
+        self.send(StartAgents(dict(zip(nodes, lines, strict=True))))
         self._answer(AgentsStarted)
         return [AgentHandle(facts, self) for facts in self._facts]
 
@@ -306,9 +316,9 @@ def distinct(hosts: Sequence[HostFacts]) -> list[HostFacts]:
     return sorted(named, key=lambda host: (host.name, host.address))
 
 
-def inspect(wanted: Hosts) -> RayPlacement:
+def inspect(wanted: Hosts, program: Sequence[str] | None = None) -> RayPlacement:
     """The hosts that *wanted* describes, also those that Ray uses for something else, whatever version they run."""
-    placement = RayPlacement(wanted, reserve=False)
+    placement = RayPlacement(wanted, reserve=False, program=program)
     placement.find()
     return placement
 

@@ -1,4 +1,8 @@
-"""What Ray runs on a host of a run: it starts the agent in a session of its own, and waits for its end."""
+"""What Ray runs on a host of a run: it starts the agent in a session of its own, and waits for its end.
+
+The agent starts with its actor and imports what it needs while Ray asks the other hosts; it ends without a word when its
+standard input is closed before it has a config.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +66,17 @@ def normal_priority() -> int:
 class HostActor:
     """An actor of Ray, whose methods run in threads. Arguments of methods are in no file, log, table or process list."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Sequence[str] | None) -> None:
+        """*program*: arguments of this Python, which make it the agent; None where the run needs none."""
         self._agent: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the agent
+        if program is not None:
+            normal_priority()
+            self._agent = subprocess.Popen(
+                (*KEEPER, sys.executable, *program),
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, env=agent_environment(),
+                start_new_session=True,
+            )  # fmt: skip
 
     def facts(self, node: str, address: str) -> HostFacts:
         return facts_here(node, address)
@@ -74,16 +86,10 @@ class HostActor:
         module, _, function = name.partition(":")
         return msgspec.json.encode(getattr(import_module(module), function)(*arguments))
 
-    def start(self, program: Sequence[str], config: bytes) -> None:
-        """Start the agent, which is *program* of this Python, with *config* on its stdin."""
-        normal_priority()
-        self._agent = subprocess.Popen(
-            (*KEEPER, sys.executable, *program),
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, env=agent_environment(),
-            start_new_session=True,
-        )  # fmt: skip
-        assert self._agent.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died at once: `ended` says how
+    def start(self, config: bytes) -> None:
+        """Let the agent begin: *config* is what it reads from its stdin."""
+        assert self._agent is not None and self._agent.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has died: `ended` says how
             self._agent.stdin.write(config)
             self._agent.stdin.close()
 

@@ -77,7 +77,7 @@ class RayClient:
     def find(self, asked: Find) -> Found:
         wanted = asked.wanted
         nodes = self._nodes(wanted)
-        facts = {self._begin(node, wanted, asked.reserve): node for node in nodes}
+        facts = {self._begin(node, asked): node for node in nodes}
         enough = min(wanted.hosts or len(nodes), len(nodes))
         ready, _ = self._ray.wait(list(facts), num_returns=enough, timeout=asked.patience_s)
         hosts = tuple(self._results({facts[one]["NodeID"]: one for one in ready}).values())
@@ -101,10 +101,7 @@ class RayClient:
         return Results({node: msgspec.Raw(result) for node, result in self._results(begun).items()})
 
     def start(self, asked: StartAgents) -> AgentsStarted:
-        begun = {
-            node: self._actors[node].start.remote(asked.program, config.encode())
-            for node, config in asked.configs.items()
-        }
+        begun = {node: self._actors[node].start.remote(config.encode()) for node, config in asked.configs.items()}
         self._results(begun)  # methods run in threads: `ended` must not come before
         self._endings = {self._actors[node].ended.remote(): node for node in asked.configs}
         return AgentsStarted()
@@ -150,16 +147,17 @@ class RayClient:
             raise InputError("hosts-missing", f"Ray at {wanted.address} has no live node with a CPU{which}; start one")
         return nodes
 
-    def _begin(self, node: Node, wanted: Hosts, reserve: bool) -> Any:
+    def _begin(self, node: Node, asked: Find) -> Any:
         """Start the actor of *node* and ask it for its facts; returns the reference to them."""
+        wanted = asked.wanted
         pinned = import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
-        options: dict[str, Any] = {"num_cpus": node["Resources"]["CPU"] if reserve else 0, "num_gpus": 0}
+        options: dict[str, Any] = {"num_cpus": node["Resources"]["CPU"] if asked.reserve else 0, "num_gpus": 0}
         if wanted.resource is not None:
             options["resources"] = {wanted.resource: SHARE_OF_RESOURCE}
         actor = self._ray.remote(HostActor).options(
             max_restarts=0, max_task_retries=0, max_concurrency=4,
             scheduling_strategy=pinned(node_id=node["NodeID"], soft=False), **options,
-        ).remote()  # fmt: skip
+        ).remote(asked.program)  # fmt: skip
         self._actors[node["NodeID"]] = actor
         self._addresses[node["NodeID"]] = node["NodeManagerAddress"]
         return actor.facts.remote(node["NodeID"], node["NodeManagerAddress"])

@@ -22,11 +22,11 @@ from fastllmload.engine.hosts.clock.exchange import (
     ASKS,
     REPLY,
     REQUEST,
-    ClockExchanger,
     ClockResponder,
     ExchangeCounts,
     signed,
 )
+from fastllmload.engine.hosts.clock.exchanger import RECENT, ClockExchanger
 from fastllmload.records.host_clock import fit
 
 pytestmark = pytest.mark.slow
@@ -140,7 +140,7 @@ def test_exchanges_bound_the_offset(address: str) -> None:
     assert (t3 >= t2).all() and (t4 >= t1).all()
     found = fit(rows)
     assert np.abs(found.offset_ns(t1) - truth[0]).max() <= found.bound_ns(t1).max() + 2_000
-    assert len(recent) <= exchange.RECENT and (recent[0] == rows[max(0, len(recent) - exchange.RECENT)]).all()
+    assert len(recent) <= RECENT and (recent[0] == rows[max(0, len(recent) - RECENT)]).all()
     assert counts.answered >= len(rows) >= 40
     assert (counts.foreign, counts.forged, counts.replayed, counts.unsent) == (0, 0, 0, 0)
 
@@ -222,6 +222,12 @@ def test_the_responder_ends_with_its_parent() -> None:
         return True
 
     until(free)
+
+
+def test_the_responder_imports_no_numpy() -> None:
+    """It starts while the agents do, and numpy takes longer to import than all else."""
+    code = f"import sys, {exchange.__name__}; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_the_key_is_not_in_the_process_list() -> None:

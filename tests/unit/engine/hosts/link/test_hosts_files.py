@@ -191,6 +191,7 @@ def receiver(tmp_path: Path) -> Iterator[ReceiverProcess]:
     host = SimpleNamespace(number=0, first=0, count=1)
     group: Any = SimpleNamespace(key=KEY, hosts=[host], placement=SimpleNamespace(driver_address="127.0.0.1"))
     made = ReceiverProcess(group, tmp_path / "run")
+    made.start()
     yield made
     made.close()
 
@@ -225,8 +226,10 @@ def test_files_arrive_although_the_process_that_receives_them_is_killed(
     sender = start_sender(tmp_path / "host", receiver.port, bytes_per_s=1 << 20)
     arriving = tmp_path / "run" / "workers" / "0" / "requests.npy"
     wait(lambda: arriving.exists() and arriving.stat().st_size > 2 * CHUNK_BYTES)
-    receiver._process.kill()
-    wait(lambda: receiver._process.poll() is not None)
+    first = receiver._process
+    assert first is not None
+    first.kill()
+    wait(lambda: first.poll() is not None)
     assert "signal 9" in (receiver.restarted() or "")
     assert receiver.restarted() is None
     (rows / "tokens.npy").write_bytes(os.urandom(300_000))
@@ -254,4 +257,4 @@ def test_a_sender_without_the_key_writes_nothing(tmp_path: Path, receiver: Recei
 @pytest.mark.slow
 def test_the_process_that_receives_files_ends_with_the_driver(tmp_path: Path, receiver: ReceiverProcess) -> None:
     receiver.close_input()
-    assert receiver._process.wait(60) == 0
+    assert receiver._process is not None and receiver._process.wait(60) == 0

@@ -36,11 +36,18 @@ def other(**changed: object) -> HostFacts:
 
 
 @pytest.fixture
-def actor() -> Iterator[HostActor]:
-    found = HostActor()
-    yield found
-    found.kill()
-    found._errors.close()
+def agent_of(tmp_path: Path) -> Iterator[Callable[..., HostActor]]:
+    """Makes an actor whose agent is the stand-in, in the folder of the test."""
+    made: list[HostActor] = []
+
+    def make(*way: str) -> HostActor:
+        made.append(HostActor([str(STAND_IN), str(tmp_path), *way]))
+        return made[-1]
+
+    yield make
+    for actor in made:
+        actor.kill()
+        actor._errors.close()
 
 
 def test_the_facts_of_this_host_are_those_of_its_software() -> None:
@@ -79,11 +86,12 @@ def test_hosts_that_share_a_name_are_called_by_their_address() -> None:
 
 
 def test_an_agent_gets_its_config_on_stdin_and_nothing_of_it_is_in_its_arguments_or_environment(
-    actor: HostActor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent_of: Callable[..., HostActor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-51")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "sk-canary-51")
-    actor.start([str(STAND_IN), str(tmp_path)], CONFIG)
+    actor = agent_of()
+    actor.start(CONFIG)
     found = report(tmp_path)
     assert found["config"] == hashlib.sha256(CONFIG).hexdigest()
     assert found["session"] != os.getsid(0)
@@ -97,14 +105,27 @@ def test_an_agent_gets_its_config_on_stdin_and_nothing_of_it_is_in_its_arguments
     ("way", "clause"),
     [("0", "agent ended"), ("3", "code 3: the last words"), ("-15", "signal 15")],
 )
-def test_the_end_of_an_agent_is_described(actor: HostActor, tmp_path: Path, way: str, clause: str) -> None:
-    actor.start([str(STAND_IN), str(tmp_path), way], CONFIG)
+def test_the_end_of_an_agent_is_described(agent_of: Callable[..., HostActor], way: str, clause: str) -> None:
+    actor = agent_of(way)
+    actor.start(CONFIG)
     assert clause in actor.ended()
 
 
-def test_an_agent_remains_when_the_actor_has_died_with_its_children(actor: HostActor, tmp_path: Path) -> None:
+def test_an_agent_that_gets_no_config_ends_without_a_word() -> None:
+    """As that of a host which the run does not need, whose actor Ray ends."""
+    actor = HostActor(cluster.AGENT)
+    assert actor._agent is not None and actor._agent.stdin is not None
+    actor._agent.stdin.close()
+    assert actor.ended() == "the agent ended" and os.fstat(actor._errors.fileno()).st_size == 0
+    actor._errors.close()
+
+
+def test_an_agent_remains_when_the_actor_has_died_with_its_children(
+    agent_of: Callable[..., HostActor], tmp_path: Path
+) -> None:
     """As Ray kills them."""
-    actor.start([str(STAND_IN), str(tmp_path)], CONFIG)
+    actor = agent_of()
+    actor.start(CONFIG)
     found = report(tmp_path)
     child = actor._agent
     assert child is not None and found["parent"] == child.pid
