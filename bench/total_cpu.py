@@ -38,8 +38,8 @@ ROLES = {
     "recording.tap_reader": "tap",
     "fastllmload.telemetry": "telemetry",
     "hosts.agent": "agent",
-    "hosts.sender": "sender",
-    "hosts.receiver": "receiver",
+    "link.sender": "sender",
+    "link.receiver": "receiver",
     "hosts.clock": "clocks",
 }
 
