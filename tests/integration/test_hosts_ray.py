@@ -150,11 +150,14 @@ def test_doctor_checks_each_host(cluster: RayHosts) -> None:
     assert lines[-1].endswith("checks on 3 hosts")
 
 
-def test_without_the_token_one_sentence_says_that_there_is_no_connection(cluster: RayHosts) -> None:
+@pytest.mark.parametrize("token", [None, "0" * 64])
+def test_without_the_token_of_the_cluster_one_sentence_says_so(cluster: RayHosts, token: str | None) -> None:
     environment = {name: text for name, text in cluster.environment.items() if name != "RAY_AUTH_TOKEN"}
+    if token is not None:
+        environment["RAY_AUTH_TOKEN"] = token
     asked = cluster.python(0, "-m", "fastllmload", "doctor", "--ray", cluster.address, environment=environment)
     _, errors = asked.communicate(timeout=LONGEST_S)
-    assert asked.returncode == 2 and "[ray-unreachable]" in errors
+    assert asked.returncode == 2 and "[ray-token-refused]" in errors, errors
 
 
 def test_where_nothing_listens_one_sentence_says_so(cluster: RayHosts) -> None:

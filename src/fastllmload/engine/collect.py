@@ -322,6 +322,8 @@ class Collection:
             entry["folder"] = host.folder if self.keep and host.host in self.arrived else None
         if finished is not None and finished.watch is not None:
             entry["watch"] = finished.watch
+        if finished is not None and (finished.write_failed or any(finished.missing.values())):
+            entry["disk_full"] = True
         if finished is not None and finished.tap is not None:
             entry["tap"] = finished.tap
         if driver_lost or (host.status == LOST and host.host in self.arrived):

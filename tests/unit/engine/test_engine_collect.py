@@ -174,6 +174,23 @@ def test_what_an_agent_said_of_its_packet_ring_is_in_the_run(folder: Path, known
 
 
 @pytest.mark.parametrize(
+    ("missing", "failed", "full"), [({}, False, False), ({"rows": 0}, True, True), ({"rows": 0, "events": 7}, False, True)]
+)
+def test_a_host_that_could_not_write_has_a_full_disk_in_the_run(
+    folder: Path, missing: dict[str, int], failed: bool, full: bool
+) -> None:
+    """Its driver died before it could know that."""
+    found = collection(folder)
+    entry = found.folder.manifest["hosts"][1]
+    own = folder / "hosts" / "1"
+    own.mkdir(parents=True, exist_ok=True)
+    write_finished(own, Finished(missing=missing, write_failed=failed))
+    found._describe(entry, driver_lost=True)
+    assert entry.get("disk_full", False) is full
+    found.folder.clean()
+
+
+@pytest.mark.parametrize(
     ("status", "totals", "of_host", "kept"),
     [("done", True, "ended", True), ("done", True, "lost", False), ("done", False, "ended", False),
      ("running", True, "ended", False), ("killed", False, "ended", False)],

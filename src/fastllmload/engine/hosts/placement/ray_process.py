@@ -65,9 +65,17 @@ class RayClient:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address == LOCAL:
             options |= {"include_dashboard": False, "object_store_memory": STORE_BYTES}
+        refused = getattr(ray.exceptions, "AuthenticationError", ())  # a Ray that knows no tokens has none
         try:
             refuse_silent_address(address)
+            ask_head(ray, address)
             ray.init(address=address, **options)
+        except refused as problem:
+            raise InputError(
+                "ray-token-refused",
+                f"--ray {address}: the token of this host is missing or is not that of the cluster; copy ~/.ray/auth_token "
+                "of its head, or set RAY_AUTH_TOKEN",
+            ) from problem
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as problem:
             raise InputError(
                 "ray-unreachable", f"--ray {address}: no connection to Ray ({first_line(problem)})"
@@ -188,6 +196,15 @@ def refuse_silent_address(address: str) -> None:
     if address not in (AUTO, LOCAL):
         host, _, port = address.rpartition(":")
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+
+
+def ask_head(ray: Any, address: str) -> None:
+    """AuthenticationError of Ray where the head at *address* refuses the token. `ray.init` would try again for half a
+    minute and not say why; this part of Ray is not public, so a version without it does that.
+    """
+    client = getattr(getattr(ray, "_raylet", None), "GcsClient", None)
+    if client is not None and address not in (AUTO, LOCAL):
+        client(address=address)
 
 
 @contextlib.contextmanager
