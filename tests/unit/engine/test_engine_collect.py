@@ -174,7 +174,8 @@ def test_what_an_agent_said_of_its_packet_ring_is_in_the_run(folder: Path, known
 
 
 @pytest.mark.parametrize(
-    ("missing", "failed", "full"), [({}, False, False), ({"rows": 0}, True, True), ({"rows": 0, "events": 7}, False, True)]
+    ("missing", "failed", "full"),
+    [({}, False, False), ({"rows": 0}, True, True), ({"rows": 0, "events": 7}, False, True)],
 )
 def test_a_host_that_could_not_write_has_a_full_disk_in_the_run(
     folder: Path, missing: dict[str, int], failed: bool, full: bool
