@@ -37,7 +37,7 @@ PAIRED = "paired blocks of requests within one run a side"
 LEAST_PARTNERED = 0.9  # share of each side's requests; with fewer, the pairs do not represent the figures
 LEAST_DF = 3
 # Relative standard error between runs of one server, which no single run shows. Equal runs of the simulated engine
-# differ by 0.05 to 0.4 % in mean TPOT and E2E (docs/statistics.md).
+# differ by 0.05 to 0.4 % in mean TPOT and E2E (`bench/statistical/compare_runs.py` makes such runs).
 BETWEEN_RUNS = 0.005
 FEW = 8  # blocks; the correlation of neighbours cannot be estimated from fewer
 MERGED = (2, 4)  # blocks merged into one
