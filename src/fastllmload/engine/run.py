@@ -297,7 +297,8 @@ class RunSession:
         unused = self.group.keep(most)
         if unused:
             names = ", ".join(host.title for host in unused)
-            sentence = f"at most {most} requests are in flight at one time: nothing is sent from {names}"
+            requests = "1 request is" if most == 1 else f"{most} requests are"
+            sentence = f"at most {requests} in flight at one time: nothing is sent from {names}"
             note = coded("hosts-unused", sentence)
             found.notes.append(note)
             self.ui.message(f"note: {note}")
