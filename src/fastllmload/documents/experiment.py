@@ -8,11 +8,11 @@ from fastllmload.documents.fields import (
     Count,
     Document,
     File,
-    Limit,
     Load,
     Ms,
     Name,
     Names,
+    Number,
     Rate,
     Ratio,
     Reveals,
@@ -26,17 +26,18 @@ from fastllmload.documents.run import Compliance, Tool
 Cell = str | int | float | bool | None
 # "inf": all at once
 LoadOrAll = Annotated[int | float | str | None, field("requests/s or requests in flight", Reveals.LOAD)]
+LogLines = Annotated[dict[str, tuple[int, int | None]], field("lines", Reveals.ENGINE)]
 
 
 class Manifest(Document, frozen=True, kw_only=True):
     """What was declared of the system before the first request (IETF 4.1), and what the settings say of the requests."""
 
-    declarations: dict[str, str] = {}
+    declarations: dict[str, str] = {}  # by name
     simulated: bool = False  # the target was the simulated engine
-    workload: str | None = None
+    workload: str | None = None  # its name
     seed: int | None = None
-    tokenizer: File = None
-    streaming: bool | None = None
+    tokenizer: File = None  # that counts prompts
+    streaming: bool | None = None  # answers are asked for as streams
     endpoint_type: str | None = None
     urls: Names = ()
     goodput: Annotated[tuple[tuple[str, float], ...], field("ms")] = ()  # metric and limit of each objective
@@ -45,8 +46,8 @@ class Manifest(Document, frozen=True, kw_only=True):
 class Probe(Document, frozen=True, kw_only=True):
     """One request to the idle system."""
 
-    ttft_ms: Annotated[float | None, field("ms")] = None
-    e2e_ms: Annotated[float | None, field("ms")] = None
+    ttft_ms: Annotated[float | None, field("ms")] = None  # TTFT
+    e2e_ms: Annotated[float | None, field("ms")] = None  # from submission to the end
 
 
 class WarmUpEntry(Document, frozen=True, kw_only=True):
@@ -55,25 +56,25 @@ class WarmUpEntry(Document, frozen=True, kw_only=True):
     OPTIONAL: ClassVar[tuple[str, ...]] = ("before_level", "folders")
 
     before_level: int | None = None  # number of the level that was measured next
-    requests: Count = None
-    tokens: Tokens = None
-    rounds: int | None = None
-    probe_before: Probe | None = None
-    probes: tuple[Probe, ...] = ()
-    verified: bool | None = None  # None: no probe was sent
+    requests: Count = None  # that succeeded
+    tokens: Tokens = None  # output tokens that came
+    rounds: int | None = None  # of workload and probes
+    probe_before: Probe | None = None  # before the warm-up
+    probes: tuple[Probe, ...] = ()  # after the last round
+    verified: bool | None = None  # the probes were stable; None: no probe was sent
     folders: Names = ()  # in `preparation/`
 
 
 class HookEntry(Document, frozen=True, kw_only=True):
     """A hook that was run, or that the operator was asked for."""
 
-    name: str = ""
-    at_utc: str | None = None
+    name: str = ""  # of the hook
+    at_utc: str | None = None  # when it was begun
     how: str | None = None  # command, operator or simulated engine
-    seconds: Annotated[float | None, field("s")] = None
+    seconds: Annotated[float | None, field("s")] = None  # that it took
     status: int | None = None  # exit code
     ready_after_s: Annotated[float | None, field("s")] = None  # until the target answered after it
-    output: Name = None
+    output: Name = None  # end of what it printed
 
 
 class Criteria(Document, frozen=True, kw_only=True):
@@ -83,13 +84,13 @@ class Criteria(Document, frozen=True, kw_only=True):
     saturated: bool | None = None  # None: undecided
     fired: tuple[str, ...] = ()  # criteria that hold
     inapplicable: Annotated[tuple[tuple[str, str], ...], field("", Reveals.SENTENCE)] = ()  # criterion, reason
-    steady: bool | None = None
-    generator_limited: bool | None = None
+    steady: bool | None = None  # throughput does not drift and the queue does not grow; None: undecided
+    generator_limited: bool | None = None  # the client's lateness may decide whether the level holds
     limits: Sentences = ()  # how the client was late
-    offered_in_full: bool | None = None
-    cascading: bool | None = None
-    warnings: Sentences = ()
-    figures: Annotated[dict[str, float | None], field("", Reveals.LOAD)] = {}  # the compared values
+    offered_in_full: bool | None = None  # the planned load was offered
+    cascading: bool | None = None  # most of the last requests failed (IETF 7.4)
+    warnings: Sentences = ()  # that the level is too short, or nothing was measured
+    figures: Annotated[dict[str, float | None], field("", Reveals.LOAD)] = {}  # that were compared with limits
     queue: Name = None  # what the queue's growth was judged by
     in_question: tuple[str, ...] = ()  # criteria that the client's lateness may decide
 
@@ -103,35 +104,35 @@ class LevelEntry(Document, frozen=True, kw_only=True):
         "level_value", "cascading", "cell", "repetition",
     )  # fmt: skip
 
-    number: int | None = None
-    name: Annotated[str | None, field("", Reveals.LOAD)] = None
-    folder: Annotated[str | None, field("", Reveals.LOAD)] = None
-    phase: str | None = None
+    number: int | None = None  # from 1, in the order of measurement
+    name: Annotated[str | None, field("", Reveals.LOAD)] = None  # of the level
+    folder: Annotated[str | None, field("", Reveals.LOAD)] = None  # of its run, below the folder of the experiment
+    phase: str | None = None  # measure
     state: Names = ()  # preparation steps that hold during the level
     loop: str | None = None  # open or closed
-    load: LoadOrAll = None
-    certificate: str | None = None  # verdict
-    completed: Count = None
-    failed: Count = None
-    req_s: Rate = None
-    output_tok_s: TokenRate = None
-    ttft_p50_ms: Ms = None
-    ttft_p99_ms: Ms = None
-    tpot_p99_ms: Ms = None
+    load: LoadOrAll = None  # rate of an open loop, slots of a closed one; "inf": all at once
+    certificate: str | None = None  # verdict of its certificate: valid, suspect, invalid
+    completed: Count = None  # that succeeded
+    failed: Count = None  # that failed
+    req_s: Rate = None  # completed in the window
+    output_tok_s: TokenRate = None  # that came in the window
+    ttft_p50_ms: Ms = None  # median TTFT
+    ttft_p99_ms: Ms = None  # P99 of TTFT
+    tpot_p99_ms: Ms = None  # P99 of TPOT
     criteria: Criteria | None = None
-    saturated: bool | None = None
-    steady: bool | None = None
-    passes: bool | None = None  # of a concurrency search
-    oom: Limit = None  # out-of-memory errors
-    share_of_capacity: Ratio = None
-    aborted: bool | None = None
+    saturated: bool | None = None  # as in *criteria*
+    steady: bool | None = None  # as in *criteria*
+    passes: bool | None = None  # of a concurrency search: it meets the criteria; None: undecided
+    oom: Annotated[Number, field("errors", Reveals.ENGINE)] = None  # out-of-memory errors
+    share_of_capacity: Ratio = None  # its load
+    aborted: bool | None = None  # most requests failed, or the system did not answer after it
     died: bool | None = None  # the system did not answer after it
     recovered_s: Annotated[float | None, field("s")] = None  # how long the hook took to bring the system back
     look: str | None = None  # which trial of its level; prose: allow, a key of the document
     level_value: Load = None  # the level of a search
-    cascading: bool | None = None
+    cascading: bool | None = None  # sending was stopped by `--stop-on-failures` (IETF 7.4)
     cell: dict[str, str] | None = None  # the varied options of a sweep
-    repetition: int | None = None
+    repetition: int | None = None  # of the cell, from 0
 
     @property
     def counts(self) -> bool:
@@ -152,53 +153,53 @@ class FindingTable(Document, frozen=True, kw_only=False):
 
     OPTIONAL: ClassVar[tuple[str, ...]] = ("reveals", "column_reveals", "row_reveals", "public_columns")
 
-    id: str = ""
-    title: str = ""
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[Cell, ...], ...] = ()
-    notes: Sentences = ()
-    reveals: Reveals | None = None
-    column_reveals: tuple[Reveals, ...] = ()
-    row_reveals: tuple[Reveals, ...] = ()
+    id: str = ""  # that stays the same between versions
+    title: str = ""  # as in the draft, where it has the table
+    columns: tuple[str, ...] = ()  # headings
+    rows: tuple[tuple[Cell, ...], ...] = ()  # cells; None: n/a
+    notes: Sentences = ()  # sentences below the table
+    reveals: Reveals | None = None  # kind of all cells; None: not declared, as by earlier versions
+    column_reveals: tuple[Reveals, ...] = ()  # kind of each column; empty: nothing
+    row_reveals: tuple[Reveals, ...] = ()  # kind of each row; empty: nothing
     public_columns: tuple[str, ...] = ()  # titles that reveal nothing, where *columns* quote a load
 
 
 class FindingSeries(Document, frozen=True, kw_only=False):
     """*style*: "" for that of the plot's kind, else line, dash, step or points. For a cdf *y* holds the values."""
 
-    name: str = ""
-    y: tuple[float | None, ...] = ()
-    x: tuple[float, ...] = ()
-    style: Literal["", "line", "dash", "step", "points"] = ""
+    name: str = ""  # in the legend
+    y: tuple[float | None, ...] = ()  # values; None: no value
+    x: tuple[float, ...] = ()  # where they are; empty: no axis, as of a cdf
+    style: Literal["", "line", "dash", "step", "points"] = ""  # "": that of the plot's kind
 
 
 class FindingMark(Document, frozen=True, kw_only=False):
     """A limit, a knee: a line at *at* across *axis* ("x" or "y")."""
 
-    axis: Literal["x", "y"] = "x"
-    at: float = 0.0
-    label: str = ""
+    axis: Literal["x", "y"] = "x"  # that the line crosses
+    at: float = 0.0  # where on the axis
+    label: str = ""  # text at the line
 
 
 class FindingPlot(Document, frozen=True, kw_only=False):
     """*kind*: line, scatter, cdf or bars (one group for each of *names*). *x*, *y*: label, unit, logarithmic."""
 
-    id: str = ""
-    title: str = ""
-    kind: Literal["line", "scatter", "cdf", "bars"] = "line"
-    series: tuple[FindingSeries, ...] = ()
-    x: tuple[str, str, bool | None] = ("", "", None)
-    y: tuple[str, str, bool | None] = ("", "", None)
-    names: tuple[str, ...] = ()
-    marks: tuple[FindingMark, ...] = ()
-    note: str = ""
+    id: str = ""  # that stays the same between versions
+    title: str = ""  # heading
+    kind: Literal["line", "scatter", "cdf", "bars"] = "line"  # line, scatter, cdf, bars: one group for each of *names*
+    series: tuple[FindingSeries, ...] = ()  # what is drawn
+    x: tuple[str, str, bool | None] = ("", "", None)  # label, unit, whether logarithmic; None: by the values
+    y: tuple[str, str, bool | None] = ("", "", None)  # label, unit, whether logarithmic; None: by the values
+    names: tuple[str, ...] = ()  # of the groups of bars
+    marks: tuple[FindingMark, ...] = ()  # lines across the plot
+    note: str = ""  # below the plot
 
 
 class ColdStart(Document, frozen=True, kw_only=True):
     """What a cold start took (IETF 4.5.3)."""
 
-    model_load_time_s: Annotated[float | None, field("s")] = None
-    cold_start_latency_ms: Annotated[float | None, field("ms")] = None
+    model_load_time_s: Annotated[float | None, field("s")] = None  # from the restart, or as declared
+    cold_start_latency_ms: Annotated[float | None, field("ms")] = None  # TTFT of the first request (spec/metrics 7.11)
 
 
 class FindingValues(Document, frozen=True, kw_only=True):
@@ -215,28 +216,26 @@ class ExperimentDocument(Document, frozen=True, kw_only=True):
     procedure: str = ""  # name of the test; search or sweep
     status: str = ""  # running, done, interrupted or failed
     command: Annotated[tuple[str, ...] | str | None, field("", Reveals.NAME)] = None  # None: from Python
-    started_utc: str = ""
-    last_start_utc: str | None = None
-    ended_utc: str | None = None
-    starts: int = 1
+    started_utc: str = ""  # first start
+    last_start_utc: str | None = None  # last start
+    ended_utc: str | None = None  # end; None: not ended
+    starts: int = 1  # of the program; above 1: it was continued
     quick: bool = False  # durations and counts are below those of the methodology
     manifest: Manifest = Manifest()
-    warmup: WarmUpEntry | None = None
-    warmups: tuple[WarmUpEntry, ...] = ()
-    steps: tuple[HookEntry, ...] = ()
-    server_log: Annotated[
-        dict[str, tuple[int, int | None]], field("lines", Reveals.ENGINE)
-    ] = {}  # before, after a level
-    levels: tuple[LevelEntry, ...] = ()
-    findings: FindingValues = FindingValues()
-    tables: tuple[FindingTable, ...] = ()
-    plots: tuple[FindingPlot, ...] = ()
-    sentences: Sentences = ()
-    deviations: Sentences = ()
-    warnings: Sentences = ()
+    warmup: WarmUpEntry | None = None  # the last one; None: there was none
+    warmups: tuple[WarmUpEntry, ...] = ()  # of every start, also before later levels
+    steps: tuple[HookEntry, ...] = ()  # hooks, in the order in which they ran
+    server_log: LogLines = {}  # out-of-memory lines before and after each level
+    levels: tuple[LevelEntry, ...] = ()  # in the order of their numbers
+    findings: FindingValues = FindingValues()  # figures of the test, see `TtftFindings` and the others of a procedure
+    tables: tuple[FindingTable, ...] = ()  # of the report
+    plots: tuple[FindingPlot, ...] = ()  # of the report
+    sentences: Sentences = ()  # of the report
+    deviations: Sentences = ()  # from the method of the draft
+    warnings: Sentences = ()  # each with its code of docs/codes.md
     public: tuple[str, ...] = ()  # those of the sentences, deviations, warnings and notes that reveal nothing
-    compliance: Compliance | None = None
-    cold_start: ColdStart | None = None
+    compliance: Compliance | None = None  # the verdict by the draft; None: not judged
+    cold_start: ColdStart | None = None  # of a run that begins with a cold start (IETF 4.5.3)
     withheld: str | None = None  # what redaction took away
 
     def level(self, number: int | None) -> LevelEntry | None:

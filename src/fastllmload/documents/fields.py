@@ -85,6 +85,10 @@ Load = Annotated[Number, field("requests/s or requests in flight", Reveals.LOAD)
 InFlight = Annotated[Number, field("requests in flight", Reveals.LOAD)]
 Rate = Annotated[Number, field("requests/s", Reveals.LOAD)]
 TokenRate = Annotated[Number, field("tokens/s", Reveals.LOAD)]
+# A figure over runs, whose kind only its name tells: a load, if not known better
+OfFigure = Annotated[float | None, field("unit of the figure", Reveals.LOAD)]
+Interval = Annotated[tuple[float, float] | None, field("unit of the figure", Reveals.LOAD)]  # 95 %
+ByRun = Annotated[tuple[float, ...], field("unit of the figure", Reveals.LOAD)]
 RequestShare = Annotated[Number, field("share", Reveals.SHARE)]
 Limit = Annotated[Number, field("", Reveals.ENGINE)]
 # Texts

@@ -191,9 +191,7 @@ class InterfaceUse(Document, frozen=True, kw_only=True):
     """
 
     name: Name = None  # of the interface
-    speed_bits_per_s: Annotated[Number, field("bit/s")] = (
-        None  # of its link; null: not known, as of a virtual interface
-    )
+    speed_bits_per_s: Annotated[Number, field("bit/s")] = None  # of its link; None: not known, as of a virtual one
     rx_bytes: Carried = None  # received
     rx_packets: Packets = None  # received
     rx_errors: Packets = None  # that it received and could not read
@@ -321,9 +319,7 @@ class Counts(Document, frozen=True, kw_only=True):
     came_whole: Count = None  # of latency_population: answers in one body, not as streams
     input_tokens: Tokens = None  # of all that are ok
     output_tokens: Tokens = None  # of all that are ok, reasoning included
-    output_tokens_source: dict[
-        str, Count
-    ] = {}  # requests by where their count comes from: usage, tokenizer, estimate, none
+    output_tokens_source: dict[str, Count] = {}  # by where their count comes from: usage, tokenizer, estimate, none
     reasoned: Count = None  # answers of latency_population with streamed reasoning
     all_reasoning: Count = None  # of these, without an answer token
     reasoning_tokens: Tokens = None  # of all that are ok
@@ -359,6 +355,9 @@ class WorstRequest(Document, frozen=True, kw_only=True):
 
     request_id: str | None = None  # its X-Request-Id
     excess: Plain = None  # by which it missed the limit, in the unit of the limit; None: no value
+
+
+ShareBounds = Annotated[tuple[Number, ...] | None, field("share", Reveals.LOAD)]
 
 
 class ObjectiveResult(Document, frozen=True, kw_only=True, rename={"class_": "class"}):
@@ -412,9 +411,7 @@ class Objectives(Document, frozen=True, kw_only=True):
     objectives: tuple[ObjectiveResult, ...] = ()  # each objective on its own
     classes: dict[str, ClassObjectives] = {}
     unfinished: Count = None  # cut off before their end
-    slo_attainment_bounds: Annotated[tuple[Number, ...] | None, field("share", Reveals.LOAD)] = (
-        None  # had no request without an end met the objectives, had all
-    )
+    slo_attainment_bounds: ShareBounds = None  # had none of these met the objectives, had all
     problem: Sentence = None  # of an objective that this version does not know
 
     OPTIONAL: ClassVar[tuple[str, ...]] = ("unfinished", "slo_attainment_bounds", "problem")

@@ -21,18 +21,18 @@ PEAK = "smooth-goodput"  # the objective
 class RequestedSearch(Document, frozen=True, kw_only=True):
     """What was asked for."""
 
-    objective: str | None = None
+    objective: str | None = None  # that a level must meet, or smooth-goodput
     what: str = "rate"  # rate or concurrency
-    minimum: Level = None
-    maximum: Level = None
-    step: Level = None
+    minimum: Level = None  # lowest level
+    maximum: Level = None  # highest level
+    step: Level = None  # to which the interval narrows
     step_share: bool | None = None  # the step is a share of the level
-    level_s: Duration = None
+    level_s: Duration = None  # of a trial
     looks: int | None = None  # trials of a level after the short one; prose: allow, a key of the document
-    levels: int | None = None
-    confidence: Annotated[float, field("share")] = 0.95
-    interleave: bool | None = None
-    preset: str | None = None
+    levels: int | None = None  # that are measured at most
+    confidence: Annotated[float, field("share")] = 0.95  # of the answer
+    interleave: bool | None = None  # levels are measured in random order
+    preset: str | None = None  # of smooth goodput
 
 
 class SearchSettings(Document, frozen=True, kw_only=True):
@@ -45,49 +45,49 @@ class SearchSettings(Document, frozen=True, kw_only=True):
 class CriterionEntry(Document, frozen=True, kw_only=True):
     """One criterion of a level's decision."""
 
-    name: str | None = None
-    decision: str | None = None
+    name: str | None = None  # of the criterion
+    decision: str | None = None  # pass, fail, undecided, client limited
     value: Level = None  # in *unit*
-    low: Level = None  # one-sided bound
-    high: Level = None
+    low: Level = None  # one-sided lower bound
+    high: Level = None  # one-sided upper bound
     allowed: Annotated[float | None, field("", Reveals.LOAD)] = None  # what the bounds are compared with
-    unit: str | None = None
+    unit: str | None = None  # of its figures
     veto: bool | None = None  # it can fail a level, but need not pass
-    note: Sentence = None
-    words: Sentence = None
+    note: Sentence = None  # what else decided it
+    words: Sentence = None  # the criterion as a sentence
 
 
 class LevelDecision(Document, frozen=True, kw_only=True):
     """The decision on one level."""
 
-    level: Annotated[int | float, field("requests/s or requests in flight", Reveals.LOAD)] = 0.0
-    decision: str = ""
-    reason: Annotated[str, field("", Reveals.SENTENCE)] = ""
-    tests: tuple[CriterionEntry, ...] = ()
+    level: Annotated[int | float, field("requests/s or requests in flight", Reveals.LOAD)] = 0.0  # rate or concurrency
+    decision: str = ""  # pass, fail, undecided, client limited; implied: a higher level passes
+    reason: Annotated[str, field("", Reveals.SENTENCE)] = ""  # criteria that decided
+    tests: tuple[CriterionEntry, ...] = ()  # criteria of the level
     smooth_goodput: Value = None  # of a search for a peak
     half_width: Value = None  # of the interval of smooth goodput
     looks: Annotated[int, field("trials")] = 0  # how many were run; prose: allow, a key of the document
-    seconds: Duration = None
-    figures: Figures = {}
+    seconds: Duration = None  # of all its trials
+    figures: Figures = {}  # of its longest trial
 
 
 class Answer(Document, frozen=True, kw_only=True):
     """The answer of a search."""
 
     level: Level = None  # the highest that holds, or the peak
-    low: Level = None
-    high: Level = None
-    ended_by: str = ""
-    confirmed: bool | None = None
-    limited_by: Sentence = None
+    low: Level = None  # lower end of the interval in which the true answer lies
+    high: Level = None  # its upper end; None: no higher level fails
+    ended_by: str = ""  # bracket, levels, bound, minimum, undecided, client, changed, nothing
+    confirmed: bool | None = None  # the re-test of the level passed; false: undecided; None: there was none
+    limited_by: Sentence = None  # why the level above does not hold
     smooth_goodput: Value = None  # of a search for a peak
-    smooth_goodput_half_width: Value = None
+    smooth_goodput_half_width: Value = None  # of its interval
     contenders: Annotated[tuple[float, ...], field("", Reveals.LOAD)] = ()  # levels that may be the peak
-    at_level: Figures | None = None
-    best_output_tok_s: Value = None
+    at_level: Figures | None = None  # figures at *level*
+    best_output_tok_s: Value = None  # highest of the levels that hold
     looks: Annotated[int, field("trials")] = 0  # how many were run; prose: allow, a key of the document
-    levels: int | None = None
-    notes: Sentences = ()
+    levels: int | None = None  # that were decided
+    notes: Sentences = ()  # of the search
 
 
 class SearchDocument(ExperimentDocument, frozen=True, kw_only=True):
@@ -96,9 +96,9 @@ class SearchDocument(ExperimentDocument, frozen=True, kw_only=True):
     OPTIONAL: ClassVar[tuple[str, ...]] = (*ExperimentDocument.OPTIONAL, "objective", "sentence", "decisions", "answer")
 
     parameters: SearchSettings = SearchSettings()
-    objective: str = ""
+    objective: str = ""  # name; smooth-goodput: a search for a peak
     sentence: Annotated[str, field("", Reveals.SENTENCE)] = ""  # the objective in words
-    decisions: tuple[LevelDecision, ...] = ()
+    decisions: tuple[LevelDecision, ...] = ()  # on each level, ascending
     answer: Answer | None = None  # None: stopped before the first level
 
     @property

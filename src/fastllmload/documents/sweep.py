@@ -5,36 +5,34 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from fastllmload.documents.experiment import ExperimentDocument
-from fastllmload.documents.fields import Document, Names, Reveals, Sentence, field
+from fastllmload.documents.fields import ByRun, Document, Interval, Names, OfFigure, Reveals, Sentence, field
 from fastllmload.settings import RunSettings
 
 
 class SweepParameters(Document, frozen=True, kw_only=True):
     """What was asked for, and the settings of the runs."""
 
-    runs: int | None = None
-    order: str | None = None
-    same_requests: bool | None = None
-    cells: tuple[dict[str, str], ...] = ()
+    runs: int | None = None  # of each combination
+    order: str | None = None  # grid, interleaved, shuffled, interleaved and shuffled
+    same_requests: bool | None = None  # all runs send the same requests
+    cells: tuple[dict[str, str], ...] = ()  # varied options of each combination
     run: RunSettings = RunSettings()
 
 
 class CellFigure(Document, frozen=True, kw_only=True):
     """One figure of a combination, in the unit that its key names."""
 
-    mean: Annotated[float | None, field("", Reveals.LOAD)] = None
-    ci95: Annotated[tuple[float, float] | None, field("", Reveals.LOAD)] = (
-        None  # over runs, where there are two or more
-    )
-    runs: Annotated[tuple[float, ...], field("", Reveals.LOAD)] = ()
+    mean: OfFigure = None  # over the runs
+    ci95: Interval = None  # over runs, where there are two or more
+    runs: ByRun = ()  # value of each run
 
 
 class Cell(Document, frozen=True, kw_only=True):
     """One combination of the varied options."""
 
-    values: Annotated[dict[str, str], field("", Reveals.LOAD)] = {}
+    values: Annotated[dict[str, str], field("", Reveals.LOAD)] = {}  # of the varied options, by option
     runs: int = 0  # that were measured
-    folders: Names = ()
+    folders: Names = ()  # of its runs
     verdicts: tuple[str, ...] = ()  # of the certificates
     figures: dict[str, CellFigure] = {}
     refused: Sentence = None  # why it was not measured
