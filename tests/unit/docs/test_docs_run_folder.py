@@ -101,6 +101,49 @@ def test_the_pages_of_keys_are_current(capsys: pytest.CaptureFixture[str]) -> No
     assert (main(["--check"]), "".join(capsys.readouterr())) == (0, "")
 
 
+def keys_of_pages() -> Iterator[tuple[str, str, str, str]]:
+    """Place, type, unit and meaning of each key on the pages of keys."""
+    for page in sorted((Path(__file__).parents[3] / "docs" / "reference").glob("*.md")):
+        struct = ""
+        for line in page.read_text(encoding="utf-8").splitlines():
+            struct = line.removeprefix("## ") if line.startswith("## ") else struct
+            if line.startswith("| `"):
+                key, kind, unit, _, meaning = (cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1])
+                yield f"{page.stem} {struct}.{key.strip('`')}", kind, unit, meaning
+
+
+def test_every_key_has_a_meaning() -> None:
+    found = list(keys_of_pages())
+    assert len(found) > 1_000
+    assert [place for place, _, _, meaning in found if len(meaning) < 2] == []
+
+
+UNITS = {  # what a name ends in: what its unit contains
+    "tok_s": "tokens/s", "req_s": "requests/s", "per_s": "/s", "ns": "ns", "us": "us", "ms": "ms", "s": "s", "seconds": "s",
+    "percent": "%", "bytes": "bytes", "share": "share", "tok": "tokens", "tokens": "tokens", "tokens_mean": "tokens",
+}  # fmt: skip
+
+
+def test_every_number_whose_name_ends_in_a_unit_has_it() -> None:
+    lacking = [
+        place
+        for place, kind, unit, _ in keys_of_pages()
+        for end in [next((end for end in UNITS if place.split(".")[-1] == end or place.endswith(f"_{end}")), None)]
+        if end is not None and {"number", "integer"} & set(kind.split()) and UNITS[end] not in unit
+    ]
+    assert lacking == []
+
+
+def test_meanings_and_units_are_in_the_schemas() -> None:
+    path = Path(__file__).parents[3] / "docs" / "reference" / "run.schema.json"
+    parts = json.loads(path.read_text())["$defs"]
+    assert parts["WindowTimes"]["properties"]["w0_ns"]["unit"] == "ns"
+    assert parts["Load"]["properties"]["duration"]["unit"] == "s"
+    bare = [(name, key) for name, part in parts.items() for key, each in part.get("properties", {}).items()
+            if not each.get("description")]  # fmt: skip
+    assert bare == []
+
+
 def flat_keys() -> set[str]:
     """Plain keys of the section, and its pattern filled in."""
     text = words(section("vLLM's flat keys"))
