@@ -1,6 +1,6 @@
 """A host that is killed, cut off, stopped or has a full disk, and a driver that is killed, in the middle of a run.
 
-Each is reported with its code; nothing that had come home is lost, no process stays, the verdict is never VALID; and what
+Each is reported with its code; nothing that had been copied is lost, no process stays, the verdict is never VALID; and what
 the hosts have kept is collected: in the end each request that the server received has one row. FASTLLMLOAD_FAULTS is how
 often each is repeated, at different instants of the run; FASTLLMLOAD_FAULTS_FROM is the number of the first.
 """
@@ -49,19 +49,19 @@ class Case:
         self.at = 1.0 + number / 20
         options = SimulatorOptions(host=host, ttft_ms=20.0, itl_ms=5.0, any_model=True, truth=str(self.log))
         self.server = SimulatorProcess(options)
-        self.home: dict[int, int] = {}  # rows that had come home, by worker, when it was broken
+        self.copied: dict[int, int] = {}  # rows that had been copied, by worker, when it was broken
 
     def run(self, placement: LocalPlacement, break_: Callable[[], object], seconds: float, **load: Any) -> Watching:
         def watch(snapshot: Any) -> None:
-            if snapshot.phase == "measure" and snapshot.t > self.at and not self.home:
-                self.home = {worker: rows_of(self.folder, worker) for worker in range(4)}
+            if snapshot.phase == "measure" and snapshot.t > self.at and not self.copied:
+                self.copied = {worker: rows_of(self.folder, worker) for worker in range(4)}
                 break_()
 
         view = Watching(watch)
         with self.server as server:
             settings = asked(self.folder, server.url, rate=60.0, duration=seconds, timeout=3.0, **load)
             assert execute(settings, None, view, placement=placement) == 2
-        assert self.home and view.document["certificate"]["verdict"] != "valid"
+        assert self.copied and view.document["certificate"]["verdict"] != "valid"
         return view
 
     def check(self, code: str, statuses: list[str], collected: list[str]) -> Run:
@@ -86,13 +86,13 @@ class Case:
         assert measured["request"].tolist() == list(range(planned))
         sent = run.rows[run.rows["t_dispatch"] > 0]
         counted = np.bincount(sent["worker"], minlength=4)
-        assert all(counted[worker] >= count for worker, count in self.home.items()), (counted, self.home)
+        assert all(counted[worker] >= count for worker, count in self.copied.items()), (counted, self.copied)
         events = np.bincount(run.events["row"], minlength=len(run.rows))
         lost = [worker for each in run.document.hosts if each.status == "lost" for worker in each.workers]
         theirs = np.isin(run.rows["worker"], lost)
         unknown = run.rows["status"] == layout.HOST_LOST
         assert (events <= run.rows["events"]).all()
-        assert unwritten or ((events == run.rows["events"]) | unknown).all()  # a row can come home before its events
+        assert unwritten or ((events == run.rows["events"]) | unknown).all()  # a row can be copied before its events
         assert not (unknown & ~theirs).any() and not (run.rows["status"] == layout.IN_FLIGHT).any()
         assert not (theirs & (run.rows["status"] == layout.NOT_SENT)).any()
 
@@ -110,7 +110,7 @@ class Case:
 
 
 def rows_of(folder: Path, worker: int) -> int:
-    """Complete rows that have come home."""
+    """Complete rows that have been copied."""
     rows = folder / "workers" / str(worker) / "requests.npy"
     return (rows.stat().st_size - 4096) // layout.REQUEST.itemsize if rows.exists() else 0
 

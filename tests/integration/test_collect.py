@@ -1,4 +1,4 @@
-"""What hosts keep when their driver dies or loses them comes home later, and each request is in the result once."""
+"""What hosts keep when their driver dies or loses them is copied later, and each request is in the result once."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_a_host_that_was_lost_is_added_to_a_run_that_had_ended(tmp_path: Path, s
 
 
 def test_events_that_stayed_on_hosts_are_collected_from_all_of_them(tmp_path: Path, scratch: Path) -> None:
-    """The run is then one whose events came home; before that it stays as it is."""
+    """The run is then one whose events were copied; before that it stays as it is."""
     folder = tmp_path / "run"
     with serving(tmp_path / "truth.log") as server:
         settings = replace(asked(folder, server.url, rate=40.0, duration=2.0), hosts=Hosts(collect="summary"))
@@ -224,8 +224,8 @@ def test_events_that_stayed_on_hosts_are_collected_from_all_of_them(tmp_path: Pa
 def test_hosts_that_keep_their_events_are_collected_without_one_that_never_returns(
     killed: Path, recorded: Path, scratch: Path
 ) -> None:
-    """The driver was killed, so the run has no figures that could be lost. The rows of the host that is away had come home,
-    and no event: all its requests are lost. When it returns after all, the run is complete.
+    """The driver was killed, so the run has no figures that could be lost. The rows of the host that is away had been
+    copied, and no event: all its requests are lost. When it returns after all, the run is complete.
     """
     found = document(killed)
     found["config"]["hosts"]["collect"] = "summary"

@@ -249,7 +249,7 @@ def test_hosts_that_keep_their_events_give_the_figures_of_all_events(
 
 
 def measured_from(folder: Path, driver: Path) -> Run:
-    """The run in *folder*, with the files of all hosts, measured and judged as one whose events came home."""
+    """The run in *folder*, with the files of all hosts, measured and judged as one whose events were copied."""
     shutil.copytree(driver / "plan", folder / "plan")
     document = json.loads((driver / "run.json").read_text())
     known = document["metrics"]  # some are of telemetry, which has no part in this
@@ -434,7 +434,7 @@ def test_a_second_interrupt_cuts_what_the_first_one_lets_end(tmp_path: Path, scr
 
 
 def written(worker: Path) -> int:
-    """Rows of *worker* that have come home."""
+    """Rows of *worker* that have been copied."""
     rows = worker / "requests.npy"
     return (rows.stat().st_size - 4096) // layout.REQUEST.itemsize if rows.exists() else 0
 

@@ -1,6 +1,6 @@
 """Joins what several hosts recorded: each in its own clock, moved into the driver's.
 
-`hosts/<h>/` of a run folder has the files of host h as they came home. They stay as they are, in the host's clock;
+`hosts/<h>/` of a run folder has the files of host h as they were copied. They stay as they are, in the host's clock;
 `clock.npy` has the exchanges by which this clock is known in the driver's.
 """
 

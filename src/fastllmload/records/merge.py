@@ -241,7 +241,7 @@ def merge_in_memory(
     return merge_parts(directory, planned, lambda name, size: room(size, np.uint8, directory), hosts, workers)
 
 
-def merge_home(directory: Path, planned: Sequence[PlannedPhase], hosts: HostEntries) -> None:
+def merge_copied(directory: Path, planned: Sequence[PlannedPhase], hosts: HostEntries) -> None:
     """Write requests.npy of a run whose events stay on its *hosts*, and remove the worker files: of each host the rows that
     it has merged, in `hosts/<h>/summary`. Without these only rows of its workers are known, and no event of them: they get
     the status `host_lost`. tokens.npy has no event, event_totals.npy no total yet. HostLimitError for a full disk.

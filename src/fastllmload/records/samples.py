@@ -79,7 +79,7 @@ class SampleLog:
 
 
 def samples_of(folder: Path, hosts: HostEntries, clocks: Clocks) -> npt.NDArray[np.void] | None:
-    """The samples of a run in order of time: of each host its own in the driver's clock, where they came home; of all other
+    """The samples of a run in order of time: of each host its own in the driver's clock, if they were copied; of all other
     processes those in *folder*. None without any.
     """
     found = []

@@ -1,4 +1,4 @@
-"""What cannot be collected is refused before any agent starts; rows that had come home are never replaced by fewer."""
+"""What cannot be collected is refused before any agent starts; rows that had been copied are never replaced by fewer."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_merge_that_was_cut_is_done_again(folder: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("known", [{"opened": True, "segments": 41}, None])
 def test_what_an_agent_said_of_its_packet_ring_is_in_the_run(folder: Path, known: dict[str, object] | None) -> None:
-    """It comes home in the last report of the agent; without one what is known stays."""
+    """It is copied in the last report of the agent; without one what is known stays."""
     found = collection(folder)
     entry = found.folder.manifest["hosts"][1]
     entry["tap"] = {"opened": True}

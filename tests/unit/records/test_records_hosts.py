@@ -229,7 +229,7 @@ def generated(run: Run) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("again", [(), (1,), (1, 2), (0, 1, 2, 3)])
 def test_merged_rows_are_merged_once_more_with_files_of_workers(tmp_path: Path, again: tuple[int, ...]) -> None:
-    """Of the workers *again* only a part had come home before. The result is as if all had been there at once."""
+    """Of the workers *again* only a part had been copied before. The result is as if all had been there at once."""
     requests = draw_requests(5, Shape(requests=120, text=True))
     for name in ("once", "twice"):
         write_hosts(tmp_path / name, requests, HOSTS, text=True)

@@ -86,7 +86,7 @@ def alone_text(document: RunDocument) -> str | None:
 
 
 def notes(document: RunDocument) -> list[str]:
-    """Notes of a latency table; none for a run without reasoning whose events came home."""
+    """Notes of a latency table; none for a run without reasoning whose events were copied."""
     texts = (token_text(document), alone_text(document), merged_text(document))
     return [f"{text[0].upper()}{text[1:]}." for text in texts if text is not None]
 

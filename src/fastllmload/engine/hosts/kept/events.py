@@ -16,7 +16,7 @@ from fastllmload.certificate.run_evidence import all_unread
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.records.hosts import LOST
-from fastllmload.records.merge import PlannedPhase, join_totals, merge_home
+from fastllmload.records.merge import PlannedPhase, join_totals, merge_copied
 from fastllmload.records.run import Run, hosts_of, load
 
 
@@ -41,7 +41,7 @@ def gather(folder: Folder, planned: Sequence[PlannedPhase], incomplete: bool, as
     """Write requests.npy and event_totals.npy of the run. A host that does not answer is lost, with all its requests;
     returns how many workers are lost with such hosts.
     """
-    merge_home(folder.path, planned, hosts_of(folder.manifest))
+    merge_copied(folder.path, planned, hosts_of(folder.manifest))
     silent = ask(questions_of(replace(load(folder.path), manifest=folder.manifest, incomplete=incomplete)))
     lost = [entry for entry in folder.manifest["hosts"] if entry["host"] in silent and entry["status"] != LOST]
     for entry in lost:

@@ -1,7 +1,7 @@
 """The folder of an agent, as a later agent finds it: whose it is, which processes still write there, and its removal.
 
 An agent keeps its folder when its driver does not have all of it. `RECORD` identifies the folder; `FINISHED`, which comes
-home with the other files of the host, says that the agent has completed them.
+with the other files of the host, says that the agent has completed them.
 """
 
 from __future__ import annotations

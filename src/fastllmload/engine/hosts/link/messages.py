@@ -143,7 +143,7 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
 
 
 class Finish(msgspec.Struct, frozen=True, tag="finish"):
-    """All workers have ended or must end now: complete the files and send them home."""
+    """All workers have ended or must end now: complete the files and send them to the driver."""
 
 
 class Summarize(msgspec.Struct, frozen=True, tag="summarize"):

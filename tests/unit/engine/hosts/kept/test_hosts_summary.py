@@ -1,4 +1,4 @@
-"""Hosts that keep their events give the figures and the certificate of a run whose events came home: counts, sums, figures
+"""Hosts that keep their events give the figures and the certificate of a run whose events were copied: counts, sums, figures
 of requests and the certificates of hosts exactly, ranks of gaps to three digits.
 """
 
