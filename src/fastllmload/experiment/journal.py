@@ -195,7 +195,8 @@ def differences(before: dict[str, Any], asked: dict[str, Any]) -> str:
     """Values that differ, each as it was and as it is now: `run.load.rate 5.0, now 7.0`."""
     old, new = leaves(before), leaves(asked)
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    return "; ".join(f"{name} {old.get(name)}, now {new.get(name)}" for name in names) or "none"
+    lacks = "not recorded"  # a setting that the version which wrote the folder did not have
+    return "; ".join(f"{name} {old.get(name, lacks)}, now {new.get(name, lacks)}" for name in names) or "none"
 
 
 def leaves(tree: dict[str, Any], above: str = "") -> dict[str, str]:

@@ -207,9 +207,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         refuse_unbegun(directory, {})
         found = "it has no run.json" if directory.is_dir() else "it is a file"
         why = found if directory.exists() else "it does not exist"
-        raise RunFolderError(
-            "not-a-run-folder", f"{directory} is not a run folder: {why}; give the folder that a run named at its end"
-        ) from None
+        levels = directory / "levels"  # of a procedure, search or sweep
+        other = f"one of the runs in {levels}" if levels.is_dir() else "the folder that a run named at its end"
+        raise RunFolderError("not-a-run-folder", f"{directory} is not a run folder: {why}; give {other}") from None
     except OSError as problem:
         raise RunFolderError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
     except msgspec.DecodeError as problem:

@@ -107,6 +107,12 @@ def test_other_options_are_named_with_both_values(tmp_path: Path) -> None:
         journal.Journal(tmp_path, ProcedureDocument, "capacity", changed)
 
 
+def test_a_setting_of_a_later_version_is_not_recorded(tmp_path: Path) -> None:
+    journal.Journal(tmp_path, ProcedureDocument, "ttft", {"run": {"load": {"rate": 5.0}}}).save()
+    with raises_code("experiment-changed", "(run.load.grace not recorded, now null)"):
+        journal.Journal(tmp_path, ProcedureDocument, "ttft", {"run": {"load": {"rate": 5.0, "grace": None}}})
+
+
 def test_strict_may_be_added_when_it_is_started_again(tmp_path: Path) -> None:
     """It says what the exit code tells of the client, not what is measured; the declared GPUs enter figures."""
 

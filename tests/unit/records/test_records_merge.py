@@ -251,3 +251,9 @@ def test_what_was_copied_of_rows_that_had_not_come_is_left_out(tmp_path: Path) -
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with raises_code("not-a-run-folder", tmp_path / "nothing", "not exist"):
         load(tmp_path / "nothing")
+
+
+def test_the_folder_of_a_search_names_its_runs(tmp_path: Path) -> None:
+    (tmp_path / "levels").mkdir()
+    with raises_code("not-a-run-folder", f"give one of the runs in {tmp_path / 'levels'}"):
+        load(tmp_path)

@@ -7,7 +7,8 @@ After an intended change: FLL_GOLDEN=write python -m pytest tests/unit/report, t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,21 @@ pytestmark = pytest.mark.slow
 
 FOLDER = Path("runs/20261122-005638-83940c01")
 TEXTS = ("markdown", "minimum", "full")
+NUMBER = re.compile(r"\d[\d,.]*")
+ADDED = (  # keys that run folders of the first months do not have
+    *("all_reasoning", "answer_tokens", "batched_share", "bounds", "cached_prompt_share", "competitors"),
+    *("continuous_usage", "cut_after_end", "drift", "empty_chunks", "figures", "finish_reasons", "hosts", "in_flight"),
+    *("interfaces", "model_check", "network", "no_memory", "page_faults", "reasoned", "reasoning_tok_s"),
+    *(
+        "reasoning_tokens",
+        "reasoning_tokens_source",
+        "seconds",
+        "steady",
+        "throttled_ns",
+        "token_ids",
+        "unknown_finish",
+    ),
+)
 TEMPLATE = """=== LLM Benchmark Report (Minimum) ===
 System Identification:
 - Model:
@@ -130,6 +146,26 @@ def test_any_part_may_be_null(form: str) -> None:
         shown = text_of(Subject(FOLDER, whole), form)
         inner[path[-1]] = kept
         assert "None" not in shown.replace("None is known", ""), path
+
+
+def earlier(found: Any, lacks: Collection[str]) -> Any:
+    """*found* without the keys *lacks*, at any depth."""
+    if isinstance(found, dict):
+        return {key: earlier(value, lacks) for key, value in found.items() if key not in lacks}
+    return [earlier(value, lacks) for value in found] if isinstance(found, list) else found
+
+
+@pytest.mark.parametrize("redacted", [False, True])
+@pytest.mark.parametrize("form", [*TEXTS, "terminal"])
+def test_a_document_of_an_earlier_version(form: str, redacted: bool) -> None:
+    """It lacks the keys that were added since; every number that it shows is one of the complete document."""
+    whole, older = document(), earlier(document(), ADDED)
+    assert set(paths(whole)) - set(paths(older))
+    shown, lacking = (
+        text_of(Subject(FOLDER, withheld(each) if redacted else each, redacted), form) for each in (whole, older)
+    )
+    assert len(NUMBER.findall(lacking)) > 30 and "None" not in lacking.replace("None is known", "")
+    assert set(NUMBER.findall(lacking)) <= set(NUMBER.findall(shown))
 
 
 @pytest.mark.parametrize("form", TEXTS)
