@@ -181,7 +181,7 @@ def test_slots_of_a_closed_loop_are_those_of_all_hosts_together(
     assert all(len(set(rows["worker"][rows["session"] == each])) == 1 for each in range(31))
 
 
-def test_a_host_that_dies_is_reported_and_what_came_home_stays(
+def test_a_host_that_dies_is_reported_and_what_was_copied_stays(
     tmp_path: Path, server: SimulatorProcess, scratch: Path
 ) -> None:
     placement = LocalPlacement(2)

@@ -1,4 +1,4 @@
-"""What the driver has of events that stayed on their hosts (`--collect summary`): totals of requests, a summary of each host.
+"""What the driver knows of events that stay on hosts (`--collect summary`): totals of requests, a summary of each host.
 
 `event_totals.npy` has one record per row of `requests.npy`; `hosts/<h>/summary/event_summary.json` is a `HostSummary`.
 """

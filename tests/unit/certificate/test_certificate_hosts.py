@@ -148,7 +148,7 @@ def test_a_lost_host_makes_the_run_invalid(tmp_path: Path) -> None:
     assert run.document.metric("success_rate").value == 1
 
 
-def test_a_host_of_which_nothing_came_home_is_lost(tmp_path: Path) -> None:
+def test_a_host_of_which_nothing_was_copied_is_lost(tmp_path: Path) -> None:
     """Neither rows, nor a watch, nor an exchange of clocks."""
     made_run = made(tmp_path, (HOSTS[0], HOSTS[1], MadeHost((3,), status="lost")))
     gone = len(made_run.of(3))

@@ -112,7 +112,7 @@ def collection(folder: Path) -> Collection:
     return Collection(opened, document, SimpleNamespace(hosts=[]), {}, False, Lines())  # type: ignore[arg-type]
 
 
-def test_files_with_fewer_rows_than_had_come_home_do_not_replace_them(folder: Path, tmp_path: Path) -> None:
+def test_files_with_fewer_rows_than_were_copied_do_not_replace_them(folder: Path, tmp_path: Path) -> None:
     """As after a power failure of the host."""
     found = collection(folder)
     before = load(folder).rows

@@ -38,7 +38,7 @@ def test_levels_are_numbered_in_the_order_asked(runs: FakeRuns, tmp_path: Path) 
     assert [level["load"] for level in levels] == [1.0, 2.0, 3.0]
 
 
-def test_levels_need_events_that_come_home(tmp_path: Path) -> None:
+def test_levels_need_events_that_are_copied(tmp_path: Path) -> None:
     """They are judged by their events, so hosts that keep theirs are refused before anything is measured."""
     experiment = made(tmp_path / "p")
     experiment.base = changed(experiment.base, hosts={"address": "local", "collect": "summary"})

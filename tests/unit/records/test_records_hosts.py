@@ -185,7 +185,7 @@ def test_the_watches_of_all_hosts_are_one(tmp_path: Path) -> None:
         assert np.load(tmp_path / monitor.HICCUP_INTERVALS)["count"].sum() == 3_000
 
 
-def test_a_file_that_did_not_come_home_completely_counts_as_missing(tmp_path: Path) -> None:
+def test_a_file_that_was_not_copied_completely_counts_as_missing(tmp_path: Path) -> None:
     """A lost host's file may be cut, or lack its header; what the others recorded is kept."""
     requests = draw_requests(5, Shape(requests=20))
     write_hosts(tmp_path, requests, HOSTS)

@@ -144,7 +144,7 @@ def test_an_agent_removes_its_folder_when_the_driver_has_all_files(
     wait(lambda: not list(scratch.iterdir()))
 
 
-def test_rows_that_are_not_to_come_home_stay_in_the_folder_of_the_host(hosts: Any, phase: Any, tmp_path: Path) -> None:
+def test_rows_that_are_not_to_be_copied_stay_in_the_folder_of_the_host(hosts: Any, phase: Any, tmp_path: Path) -> None:
     fleet = hosts(per_host=(1,), collect="summary")
     phase(fleet).run()
     fleet.stop(1.0)
