@@ -16,8 +16,8 @@ from fastllmload.compliance.applies import why_not
 from fastllmload.compliance.coverage import how_met
 from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun, content_events
 from fastllmload.compliance.outcome import DECLARED, INAPPLICABLE, SHOWN, TRUE, UNCHECKED, RequirementOutcome
+from fastllmload.compliance.report import blocks
 from fastllmload.compliance.statement import Statement
-from fastllmload.compliance.text import lines
 from fastllmload.compliance.verdict import (
     CONDITIONAL,
     NOT,
@@ -32,6 +32,7 @@ from fastllmload.compliance.verdict import (
 )
 from fastllmload.documents.write import values
 from fastllmload.records import layout
+from fastllmload.report.render.text import lines
 
 pytestmark = pytest.mark.slow
 
@@ -109,13 +110,13 @@ def test_what_is_declared_is_called_so(tmp_path: Path) -> None:
     judgement = judged(plain(), tmp_path)
     assert state(judgement, "IETF-4.8.1-c") == DECLARED
     assert state(judgement, "IETF-4.2.6-b") == TRUE
-    assert "not verified" in "\n".join(lines(judgement))
+    assert "not verified" in "\n".join(lines(blocks(judgement)))
 
 
 def test_a_declared_line_end_begins_no_line(tmp_path: Path) -> None:
     """Otherwise a declaration could look like a statement that holds."""
     cases = plain().declare(guardrails__names="none\nIETF-4.2-a  MUST  true")
-    told = list(lines(judged(cases, tmp_path), everything=True))
+    told = list(lines(blocks(judged(cases, tmp_path), everything=True)))
     assert len(told) == len("\n".join(told).splitlines())
     assert sum(line.startswith("IETF-4.2-a ") for line in told) == 1
 
@@ -189,7 +190,7 @@ def test_the_text_names_what_to_do_and_stays_in_its_width(tmp_path: Path) -> Non
     cases = plain()
     for key in ("sut.boundary", "guardrails.names", "tokenizer.name"):
         cases.undeclare(key)
-    told = list(lines(judged(cases, tmp_path), width=80))
+    told = list(lines(blocks(judged(cases, tmp_path)), width=80))
     assert told[0].split() == ["verdict", "NOT", "COMPLIANT"]
     assert any(line.strip() == "--declare sut.boundary=model_engine" for line in told)
     assert all(len(line) <= 80 or "--declare" in line for line in told)

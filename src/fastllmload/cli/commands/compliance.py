@@ -41,10 +41,11 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
     import msgspec
 
     from fastllmload.compliance.evidence import read
-    from fastllmload.compliance.text import lines
+    from fastllmload.compliance.report import blocks
     from fastllmload.compliance.verdict import NOT, document, document_with_all, judge
     from fastllmload.documents.write import plain
     from fastllmload.records.folder_lock import describe_leftover_files
+    from fastllmload.report.render.text import lines
 
     evidence = replace(read(folder), others=tuple(read(other) for other in against))
     validate_same_test(evidence)
@@ -54,7 +55,8 @@ def compliance(folder: Path, against: tuple[Path, ...], as_json: bool, everythin
         found = document_with_all(judgement) if everything else plain(document(judgement))
         text = msgspec.json.format(msgspec.json.encode(found)).decode()
     else:
-        text = "\n".join(lines(judgement, everything, min(WIDEST, shutil.get_terminal_size((100, 24)).columns)))
+        width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
+        text = "\n".join(lines(blocks(judgement, everything), width))
     click.echo(on_screen(redact(text)))
     for one in (folder, *against):
         if (left := describe_leftover_files(one)) is not None:
