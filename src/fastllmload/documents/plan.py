@@ -44,6 +44,8 @@ class ArrivalFacts(Document, frozen=True, kw_only=True):
     off_s: Seconds = None  # of each period without
     changes: Annotated[str | None, field("", Reveals.CURVE)] = None  # the curve as it was written
     curve: Curve | None = None  # the same as points; None: the rate is constant
+    speed: Plain = None  # factor by which a trace is sent faster than it was recorded
+    loop: bool | None = None  # a trace starts again at its end
 
 
 class LoadDescription(Document, frozen=True, kw_only=True):
@@ -78,12 +80,14 @@ class TokenizerFacts(Document, frozen=True, kw_only=True):
     source: str | None = None  # quicktok, tiktoken, tokenizer.json
     version: str | None = None  # of the library that counts
     vocabulary: Annotated[Number, field("tokens")] = None  # size, special tokens included
+    sha256: str | None = None  # of the file; None: a tokenizer of a library
 
 
 class DatasetFacts(Document, frozen=True, kw_only=True):
     """What of a data set or trace was used."""
 
     classes: tuple[str, ...] = ()  # names of the classes of its entries
+    conversations: Annotated[Number, field("conversations", Reveals.LOAD)] = None  # in the file
     left_out: Count = None  # entries without a usable request
     order: str | None = None  # in which entries are sent
     preprocessing: str | None = None  # of the data set; this version writes none
@@ -100,6 +104,33 @@ class SharedText(Document, frozen=True, kw_only=True):
 
     share: Ratio = None  # of the requests
     tokens: Annotated[int | tuple[int, ...] | None, field("tokens")] = None  # length of the text, or of each of them
+    exponent: Plain = None  # of the Zipf choice among contexts
+    chosen: Annotated[tuple[int | str, ...], field("requests", Reveals.LOAD)] = ()  # requests with each context
+
+
+class TraceFacts(Document, frozen=True, kw_only=True):
+    """What of a trace was used."""
+
+    sha256: str | None = None  # of the file
+    rows: Count = None  # that were read
+    left_out: Count = None  # rows without a usable request
+    seconds: Seconds = None  # from the first request to the last
+    prefix_hit_rate: Ratio = None  # of the trace's tokens, that an unlimited prefix cache would find
+
+
+class SkippedLengths(Document, frozen=True, kw_only=True):
+    """Prompt lengths that the model's context does not allow."""
+
+    most_input: Length = None  # longest prompt that leaves room for the answer
+    lengths: Annotated[tuple[int, ...], field("tokens")] = ()  # that are left out of a mix
+    redrawn: Count = None  # lengths that were drawn again
+
+
+class LengthQuantiles(Document, frozen=True, kw_only=True):
+    """P50, P95 and P99 of lengths, as IETF A.3.2 publishes them."""
+
+    input: Annotated[tuple[int, ...], field("tokens")] = ()  # of questions
+    output: Annotated[tuple[int, ...], field("tokens")] = ()  # of answers
 
 
 class WorkloadDescription(Document, frozen=True, kw_only=True):
@@ -126,6 +157,15 @@ class WorkloadDescription(Document, frozen=True, kw_only=True):
     dataset: DatasetFacts | None = None
     system_prompt: SharedText | None = None  # that requests share
     contexts: SharedText | None = None  # that requests share
+    trace: TraceFacts | None = None  # whose requests are sent
+    classes: tuple[str, ...] = ()  # names of the parts of a mix
+    mix: dict[str, Ratio] = {}  # of the requests, by input and output length
+    skipped: SkippedLengths | None = None  # None: the model's context is not known
+    stand_in: bool | None = None  # generated texts replace the data set of the standard workload
+    independent: str | None = None  # what of a stand-in is drawn independently, unlike in the data set
+    reference: LengthQuantiles | None = None  # of IETF A.3.2
+    without_system_prompt: LengthQuantiles | None = None  # of the plan, to compare with *reference*
+    function_tokens: str | None = None  # lengths of the function in a code completion's prompt
 
 
 class ConversationsDescription(Document, frozen=True, kw_only=True):

@@ -7,14 +7,13 @@ import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import numpy as np
 import pytest
 from real_run import real_run
+from support.document_keys import undeclared
 
-from fastllmload.documents.read import fields, members
-from fastllmload.documents.redaction import struct_of
 from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.distribution.percentiles import NAMED
 from fastllmload.metrics.run.measure import FLAT, REASONING, VLLM
@@ -68,23 +67,6 @@ def test_names_of_numbers_are_those_of_the_layout() -> None:
     documented = {row[0]: tuple(re.findall(r"`([^`]+)`", row[1])) for row in rows("Names of the numbers")}
     expected = {name[:-6].lower(): getattr(layout, name) for name in dir(layout) if name.endswith("_NAMES")}
     assert documented == expected
-
-
-def undeclared(found: Any, kind: Any, place: str = "") -> Iterator[str]:
-    """Places of keys in a document that its types do not have."""
-    if isinstance(found, dict):
-        struct = struct_of(kind)
-        inner = [get_args(one)[1] for one in members(kind) if get_origin(one) is dict]
-        known = fields(struct) if struct is not None else dict.fromkeys(found, inner[0]) if inner else {}
-        for key, value in found.items():
-            if key not in known and (struct is not None or not inner) and Any not in members(kind):
-                yield f"{place}.{key}"
-            elif key in known:
-                yield from undeclared(value, known[key], f"{place}.{key}")
-    elif isinstance(found, list):
-        items = [get_args(one)[0] for one in members(kind) if get_origin(one) is tuple]
-        for value in found if items else ():
-            yield from undeclared(value, items[0], f"{place}[]")
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ import random
 
 import pytest
 from refusals import raises_code, says
+from support.document_keys import undeclared
 
+from fastllmload.documents.plan import PlanDescription
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan, check_context_limit
@@ -292,3 +294,34 @@ def test_hits_of_a_trace_are_those_of_the_requests_that_are_planned(tmp_path):
     twice = planned(tmp_path / "twice", 8, name="mooncake", dataset_path=str(file))
     assert twice.prefix_tokens.tolist() == [512, 512, 512, 0] * 2
     assert said(twice)["prefix_hit_rate"] == 1024 / 2912
+
+
+TRACE = [{"timestamp": 10 * n, "input_length": 600, "output_length": 2, "hash_ids": [1, n]} for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("workload", "entries"),
+    [
+        ({"name": "conversation"}, None),
+        ({"name": "conversation"}, SHAREGPT),
+        ({"name": "conversation", "turns": "2"}, SHAREGPT),
+        ({"name": "code-completion", "tokenizer": "o200k_base"}, None),
+        ({"name": "fairness", "context_limit": 9000}, None),
+        ({"name": "sharegpt", "turns": "all"}, SHAREGPT),
+        ({"name": "mooncake"}, TRACE),
+        ({"prefix_len": 10, "num_prefixes": 3, "image": (16, 16, 1)}, None),
+    ],
+)
+def test_every_key_of_a_description_has_a_type(tmp_path, workload, entries):
+    """A key without one would be lost to every reader, and to a redacted document."""
+    if entries is not None:
+        file = tmp_path / "data"
+        lines = "".join(json.dumps(entry) + "\n" for entry in entries)
+        file.write_text(lines if entries is TRACE else json.dumps(entries))
+        workload = {**workload, "dataset_path": str(file)}
+    load = Load(num_requests=20) if entries is TRACE else Load(rate=10.0, num_requests=20)
+    settings = RunSettings(load=load, workload=Workload(**workload))
+    plan = build_plan(
+        settings, phase="measure", endpoint=ENDPOINTS["openai-chat"], model="m", out_dir=tmp_path / "plan"
+    )
+    assert list(undeclared(plan.description, PlanDescription)) == []
