@@ -150,9 +150,14 @@ def test_doctor_checks_each_host(cluster: RayHosts) -> None:
     assert lines[-1].endswith("checks on 3 hosts")
 
 
-@pytest.mark.parametrize("token", [None, "0" * 64])
-def test_without_the_token_of_the_cluster_one_sentence_says_so(cluster: RayHosts, token: str | None) -> None:
-    environment = {name: text for name, text in cluster.environment.items() if name != "RAY_AUTH_TOKEN"}
+@pytest.mark.parametrize(
+    ("without", "token"),
+    [(["RAY_AUTH_TOKEN"], None), (["RAY_AUTH_TOKEN", "RAY_AUTH_MODE"], None), (["RAY_AUTH_TOKEN"], "0" * 64)],
+)
+def test_without_the_token_of_the_cluster_one_sentence_says_so(
+    cluster: RayHosts, without: list[str], token: str | None
+) -> None:
+    environment = {name: text for name, text in cluster.environment.items() if name not in without}
     if token is not None:
         environment["RAY_AUTH_TOKEN"] = token
     asked = cluster.python(0, "-m", "fastllmload", "doctor", "--ray", cluster.address, environment=environment)

@@ -11,8 +11,9 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -66,16 +67,19 @@ class RayClient:
         if address == LOCAL:
             options |= {"include_dashboard": False, "object_store_memory": STORE_BYTES}
         refused = getattr(ray.exceptions, "AuthenticationError", ())  # a Ray that knows no tokens has none
+        wrong_token = InputError(
+            "ray-token-refused",
+            f"--ray {address}: the token of this host is missing or is not that of the cluster; copy ~/.ray/auth_token "
+            "of its head, or set RAY_AUTH_TOKEN",
+        )
+        if address != LOCAL and lacks_token(os.environ):
+            raise wrong_token
         try:
             refuse_silent_address(address)
             ask_head(ray, address)
             ray.init(address=address, **options)
         except refused as problem:
-            raise InputError(
-                "ray-token-refused",
-                f"--ray {address}: the token of this host is missing or is not that of the cluster; copy ~/.ray/auth_token "
-                "of its head, or set RAY_AUTH_TOKEN",
-            ) from problem
+            raise wrong_token from problem
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as problem:
             raise InputError(
                 "ray-unreachable", f"--ray {address}: no connection to Ray ({first_line(problem)})"
@@ -196,6 +200,13 @@ def refuse_silent_address(address: str) -> None:
     if address not in (AUTO, LOCAL):
         host, _, port = address.rpartition(":")
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+
+
+def lacks_token(environment: Mapping[str, str]) -> bool:
+    """Whether tokens are on and this host has none: parts of Ray then end the process without a word."""
+    files = (environment.get("RAY_AUTH_TOKEN_PATH"), Path.home() / ".ray" / "auth_token")
+    given = environment.get("RAY_AUTH_TOKEN") or any(path is not None and Path(path).is_file() for path in files)
+    return environment.get("RAY_AUTH_MODE", "").lower() == "token" and not given
 
 
 def ask_head(ray: Any, address: str) -> None:
