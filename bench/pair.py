@@ -8,6 +8,7 @@ the measured phase and its last response (from the run's samples.npy). Start-up 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -15,7 +16,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,19 @@ def server(**options: Any) -> SimulatorProcess:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return SimulatorProcess(SimulatorOptions(cpu=SERVER_CPU, **options))
+
+
+@contextlib.contextmanager
+def meanwhile(follow: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run *follow* in a thread; its event is set, and the thread joined, at the end of the block."""
+    ended = threading.Event()
+    thread = threading.Thread(target=follow, args=(ended,))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def limit(mode: str, port: int, **options: Any) -> Cost:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pair import CLIENT_CPU, HERE, LIMIT_CLIENT, TIMEOUT_S, arguments, finish, server
+from pair import CLIENT_CPU, HERE, LIMIT_CLIENT, TIMEOUT_S, arguments, finish, meanwhile, server
 
 from fastllmload.simulator.truth import load as load_truth
 
@@ -115,14 +115,9 @@ def measured(client: str, command: Sequence[str], load: Load, folder: Path) -> d
     with server(itl_ms=1.0, ttft_ms=1.0, truth=str(truth)) as engine:
         words = [word.format(port=engine.port) for word in command]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        looks, ended = Looks(process.pid), threading.Event()
-        looking = threading.Thread(target=looks.follow, args=(ended,))
-        looking.start()
-        try:
+        looks = Looks(process.pid)
+        with meanwhile(looks.follow):
             told, wrong = process.communicate(timeout=TIMEOUT_S)
-        finally:
-            ended.set()
-            looking.join()
     if process.returncode not in (0, 1):
         raise SystemExit(f"{client} ended with {process.returncode}: {wrong[-1000:]}")
     requests = load_truth(truth).requests

@@ -12,14 +12,25 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from pair import CLIENT_CPU, TIMEOUT_S, Cost, alternate, arguments, cost_of, finish, median, paired_ratio, server
+from pair import (
+    CLIENT_CPU,
+    TIMEOUT_S,
+    Cost,
+    alternate,
+    arguments,
+    cost_of,
+    finish,
+    meanwhile,
+    median,
+    paired_ratio,
+    server,
+)
 from total_cpu import AFTER_FIRST_NS, BEFORE_LAST_NS, Looks
 
 from fastllmload.records.run import load
@@ -51,14 +62,9 @@ def measured(url: str, asked: Any, hosts: int) -> Cost:
         folder = Path(parent) / "run"
         words = [url, str(folder), str(asked.streams), str(asked.tokens), str(hosts)]
         process = subprocess.Popen([sys.executable, __file__, "drive", *words], stdout=subprocess.DEVNULL)
-        looks, ended = Looks(process.pid), threading.Event()
-        looking = threading.Thread(target=looks.follow, args=(ended,))
-        looking.start()
-        try:
+        looks = Looks(process.pid)
+        with meanwhile(looks.follow):
             code = process.wait(TIMEOUT_S)
-        finally:
-            ended.set()
-            looking.join()
         if code not in (0, 1):
             raise SystemExit(f"fastllmload ended with {code}")
         run = load(folder)

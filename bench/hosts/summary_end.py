@@ -1,14 +1,15 @@
 """CPU and memory that a host and the driver take at the end of a run with `--collect summary`.
 
-Three runs with one agent on this machine: some requests, as many with four times the tokens, and four times the requests.
-What a million events and a million requests cost in addition follows from the three; what every end costs, such as imports,
-is in neither. CPU is what the kernel counts of every thread of the process that summarises a host's events, and of the
-driver from the last event on, with its reports. Memory is the most that the process that summarises had of its own, as
-pages of files can be given back at any time; it works on a million events at once, so that smaller runs have less.
+Three runs with one agent on this machine: some requests, as many with thirty times the tokens, and thirty times as many
+requests. What a million events and a million requests cost in addition follows from the three; what every end costs, such
+as imports, is in neither. With few requests or tokens the differences are lost in the noise. CPU is what the kernel counts
+of every thread of the process that summarises a host's events, and of the driver from the last event on, with its reports.
+Memory is the most that the process that summarises had of its own, as pages of files can be given back at any time; it
+works on a million events at once, so that smaller runs have less.
 
 There is no target: the page on sizes (docs/many-hosts-sizes.md) calculates with these figures.
 
-    PYTHONPATH=src python bench/hosts/summary_end.py [--streams 1000] [--tokens 300] [--times 4]
+    PYTHONPATH=src python bench/hosts/summary_end.py [--streams 1000] [--tokens 40] [--times 30]
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from pair import TIMEOUT_S, arguments, finish, server
+from pair import TIMEOUT_S, arguments, finish, meanwhile, server
 
 from fastllmload.records import layout
 from fastllmload.records.run import load
 
 SUMMARIZER = "kept.summarizer"
-LOOK_S = 0.02
+READING_S = 0.02
 MILLION = 1e6
 
 
@@ -46,7 +47,7 @@ class Ends:
     summary_mib: float = 0.0
 
     def follow(self, ended: threading.Event) -> None:
-        while not ended.wait(LOOK_S):
+        while not ended.wait(READING_S):
             with contextlib.suppress(OSError):  # it has ended
                 self.cpu.append((time.monotonic_ns(), cpu_s(self.driver)))
             for process in descendants(self.driver):
@@ -104,14 +105,9 @@ def measured(url: str, streams: int, requests: int, tokens: int) -> dict[str, fl
         process = subprocess.Popen(
             [sys.executable, __file__, "drive", *words], stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": parent}
         )
-        ends, ended = Ends(process.pid), threading.Event()
-        looking = threading.Thread(target=ends.follow, args=(ended,))
-        looking.start()
-        try:
+        ends = Ends(process.pid)
+        with meanwhile(ends.follow):
             code = process.wait(TIMEOUT_S)
-        finally:
-            ended.set()
-            looking.join()
         if code not in (0, 1):
             raise SystemExit(f"fastllmload ended with {code}")
         run = load(folder)
@@ -126,7 +122,7 @@ def measured(url: str, streams: int, requests: int, tokens: int) -> dict[str, fl
 
 
 def main() -> None:
-    asked = arguments(__doc__, streams=1_000, tokens=300, itl_ms=25.0, times=4)
+    asked = arguments(__doc__, streams=1_000, tokens=40, itl_ms=25.0, times=30)
     streams, tokens, times = asked.streams, asked.tokens, asked.times
     with server(itl_ms=asked.itl_ms, ttft_ms=2 * asked.itl_ms, phase="spread") as engine:
         runs = [

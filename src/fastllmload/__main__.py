@@ -20,10 +20,8 @@ def main() -> int:
     except KeyboardInterrupt:
         print("fastllmload: interrupted", file=sys.stderr)
         code = INTERRUPTED
-    for number in ENDING:
-        signal.signal(
-            number, signal.SIG_IGN
-        )  # by default a signal would end Python while it closes, with another exit code
+    for number in ENDING:  # by default a signal would end Python while it closes, with another exit code
+        signal.signal(number, signal.SIG_IGN)
     return code
 
 

@@ -298,10 +298,8 @@ class Collection:
         ]
         for worker in host.workers:
             if here[worker] > there[worker]:
-                few = (
-                    f"{title(host)} has {there[worker]:,} rows of worker {worker}, and {here[worker]:,} had been copied"
-                )
-                self.incident("host-rows-missing", f"{few} during the run: these were kept")
+                few = f"{title(host)} has {there[worker]:,} rows of worker {worker}"
+                self.incident("host-rows-missing", f"{few}; {here[worker]:,} were copied during the run, and kept")
         for number, part in enumerate(parts):
             if (self.staged / part).is_dir():
                 replaced = self.folder.work / REPLACED / f"{host.host}-{number}"

@@ -42,14 +42,14 @@ def test_a_word_is_reported_with_its_place(tmp_path: Path, name: str, text: str,
 def test_each_pattern_finds_only_what_has_one_of_the_parts() -> None:
     """A Python file without any of them is not split into its tokens."""
     tool = runpy.run_path(str(ROOT / "tools" / "prose"))
-    matches = ["spoilt", "look", "behind it", "beside", "was told", "stand for", "stands in", "anew", "is no row"]
-    matches += ["are no rows", "in vain"]
-    matches += ["so many", "nobody", "somebody", "whoever", "rung", "rungs", "ladders", "befalls", "befell"]
-    matches += ["goes on", "went on", "came home", "brings home"]
-    found = {pattern for pattern in tool["COMPILED"] if any(pattern.search(text) for text in matches)}
+    matches = (
+        "spoilt,look,behind it,beside,was told,stand for,stands in,anew,is no row,are no rows,so many,nobody,somebody"
+    )
+    matches += ",whoever,rung,rungs,ladders,befalls,befell,in vain,goes on,went on,came home,brings home"
+    found = {pattern for pattern in tool["COMPILED"] if any(pattern.search(text) for text in matches.split(","))}
     assert found == set(tool["COMPILED"])
-    assert [text for text in matches if not any(part in text for part in tool["PARTS"])] == []
-    assert [part for part in tool["PARTS"] if not any(part.strip() in text for text in matches)] == []
+    assert [text for text in matches.split(",") if not any(part in text for part in tool["PARTS"])] == []
+    assert [part for part in tool["PARTS"] if part.strip() not in matches] == []
 
 
 @pytest.mark.parametrize(

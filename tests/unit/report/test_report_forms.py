@@ -37,15 +37,8 @@ ADDED = (  # keys that run folders of the first months do not have
     *("all_reasoning", "answer_tokens", "batched_share", "bounds", "cached_prompt_share", "competitors"),
     *("continuous_usage", "cut_after_end", "drift", "empty_chunks", "figures", "finish_reasons", "hosts", "in_flight"),
     *("interfaces", "model_check", "network", "no_memory", "page_faults", "reasoned", "reasoning_tok_s"),
-    *(
-        "reasoning_tokens",
-        "reasoning_tokens_source",
-        "seconds",
-        "steady",
-        "throttled_ns",
-        "token_ids",
-        "unknown_finish",
-    ),
+    *("reasoning_tokens", "reasoning_tokens_source", "seconds", "steady", "throttled_ns", "token_ids"),
+    "unknown_finish",
 )
 TEMPLATE = """=== LLM Benchmark Report (Minimum) ===
 System Identification:

@@ -203,7 +203,7 @@ def refuse_silent_address(address: str) -> None:
 
 
 def lacks_token(environment: Mapping[str, str]) -> bool:
-    """Whether tokens are on and this host has none: parts of Ray then end the process without a word."""
+    """Whether tokens are on and this host has none: Ray's client of the head would end this process."""
     files = (environment.get("RAY_AUTH_TOKEN_PATH"), Path.home() / ".ray" / "auth_token")
     given = environment.get("RAY_AUTH_TOKEN") or any(path is not None and Path(path).is_file() for path in files)
     return environment.get("RAY_AUTH_MODE", "").lower() == "token" and not given
