@@ -17,12 +17,13 @@ QUIET_US = 100.0
 
 
 def figures(run: Run) -> dict[str, Any]:
-    certificate = run.manifest["certificate"]
-    (worker,) = certificate["workers"]
-    lag = certificate["schedule_lag_us"]
+    certificate = run.document.certificate
+    assert certificate is not None
+    (worker,) = certificate.workers
+    lag = certificate.schedule_lag_us
     return {
-        **{f"lag_{name}_us": lag[name] for name in ("min", "p50", "p99", "p999", "max")},
-        "spin_share": worker["spin_share"],
+        **{f"lag_{name}_us": getattr(lag, name) for name in ("min", "p50", "p99", "p999", "max")},
+        "spin_share": worker.spin_share,
     }
 
 

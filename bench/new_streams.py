@@ -10,12 +10,13 @@ from fastllmload.records.run import Run
 
 
 def figures(run: Run) -> dict[str, Any]:
-    certificate = run.manifest["certificate"]
-    lag = certificate["schedule_lag_us"]
+    certificate = run.document.certificate
+    assert certificate is not None and certificate.schedule_lag_us is not None
+    lag = certificate.schedule_lag_us
     return {
-        "offered_rate": certificate["offered_rate"], "planned_rate": certificate["planned_rate"],
-        "rate_error": certificate["rate_error"],
-        "lag_p50_us": lag["p50"], "lag_p99_us": lag["p99"], "lag_max_us": lag["max"],
+        "offered_rate": certificate.offered_rate, "planned_rate": certificate.planned_rate,
+        "rate_error": certificate.rate_error,
+        "lag_p50_us": lag.p50, "lag_p99_us": lag.p99, "lag_max_us": lag.max,
     }  # fmt: skip
 
 

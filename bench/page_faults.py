@@ -21,7 +21,9 @@ FAULTS = ("status:0.1", "html:0.1", "reset:0.1", "close:0.1", "error_event:0.1",
 
 
 def faults(run: Run) -> dict[str, Any]:
-    return {"page_faults": run.manifest["certificate"]["workers"][0]["page_faults"]}
+    certificate = run.document.certificate
+    assert certificate is not None
+    return {"page_faults": certificate.workers[0].page_faults}
 
 
 def main() -> None:

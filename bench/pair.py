@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from fastllmload.documents.fields import known
 from fastllmload.records.run import Run, load
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
@@ -131,29 +132,30 @@ def ours(url: str, *options: str, usage: str = "off", keep: Callable[[Run], dict
 
 def cost_of(run: Run, more: dict[str, Any]) -> Cost:
     """CPU, wall and work of the measured phase of a run."""
-    document, phase = run.manifest, run.phase("measure")
+    document, phase = run.document, run.phase("measure")
     assert phase is not None and run.samples is not None
     mine = run.samples[run.samples["worker"] == 0]
     after = mine[mine["t_ns"] >= phase.start_ns]
     before = mine[mine["t_ns"] < phase.start_ns]
     begin = before[-1] if len(before) else after[0]
     rows = run.rows[run.rows["t_dispatch"] > 0]
-    certificate = document["certificate"]
+    certificate = document.certificate
+    assert certificate is not None
     return Cost(
         "fastllmload",
         int(rows["output_target"].sum()),
         len(rows),
         float(after["cpu_ns"][-1] - begin["cpu_ns"]) / 1e9,
         float(rows["t_end"].max() - rows["t_dispatch"].min()) / 1e9,
-        int(document["failed"]),
+        int(known(document.failed) or 0),
         {
-            "verdict": certificate["verdict"],
-            "reasons": [f"{reason['severity']}: {reason['text']}" for reason in certificate["reasons"]],
+            "verdict": certificate.verdict,
+            "reasons": [f"{reason.severity}: {reason.text}" for reason in certificate.reasons],
             "gc_runs": int(after["gc_runs"].max()),
             "rss_mib": float(mine["rss_bytes"].max()) / 2**20,
-            "stamps": certificate["timestamp_source"],
-            "coalesced": certificate["coalesced_read_share"],
-            "hiccup_p99_us": certificate["host"]["hiccup_p99_us"],
+            "stamps": certificate.timestamp_source,
+            "coalesced": certificate.coalesced_read_share,
+            "hiccup_p99_us": certificate.host.hiccup_p99_us,
             **more,
         },
     )

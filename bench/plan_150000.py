@@ -23,6 +23,8 @@ MOST_S, MOST_MB = 60.0, 1500.0
 def plan_one(form: str, requests: int) -> None:
     """Print what the plan of one form took."""
     began = time.perf_counter()
+    from fastllmload.documents.plan import ExactPrompts
+    from fastllmload.documents.write import plain
     from fastllmload.endpoint import ENDPOINTS
     from fastllmload.plan.build import build_plan
     from fastllmload.settings import Load, RunSettings, Workload
@@ -36,7 +38,7 @@ def plan_one(form: str, requests: int) -> None:
             "requests": plan.requests,
             "token_ids": int(plan.input_tokens.sum()),
             "body_mb": round(len(plan.bodies) / 1e6, 1),
-            "exact": plan.description["workload"]["exact"],
+            "exact": plain(plan.description.workload.exact or ExactPrompts()),
             "seconds": round(time.perf_counter() - began, 2),
             "cpu_s": round(usage.ru_utime + usage.ru_stime, 2),
             "peak_mb": round(usage.ru_maxrss / 1024, 1),

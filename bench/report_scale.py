@@ -24,13 +24,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 from pair import finish
 
 from fastllmload._ext.record import recorder
+from fastllmload.documents.write import encoded
 from fastllmload.records import layout
-from fastllmload.records.run import load
+from fastllmload.records.run import load, read_document
 
 TARGET_S = 1.0  # per million events
 TARGET_MIB = 2.0  # of anonymous memory per million events more
@@ -97,12 +98,12 @@ def make_folder(folder: Path, real: Path, requests: int, tokens: int) -> None:
             events["row"] = np.repeat(rows["request"], tokens)
             rows.tofile(rows_file)
             events[np.argsort(events["t_ns"], kind="stable")].tofile(events_file)  # as they came, streams mixed
-    manifest = msgspec.json.decode((folder / "run.json").read_bytes())
-    phase = next(entry for entry in manifest["phases"] if entry["name"] == "measure")
-    phase.update(start_ns=ORIGIN_NS, end_ns=ORIGIN_NS + round(requests / RATE * 1e9))
-    manifest["phases"] = [phase]
-    del manifest["files"]  # of the real run
-    (folder / "run.json").write_bytes(msgspec.json.encode(manifest))
+    document = read_document(folder)
+    phase = document.phase("measure")
+    assert phase is not None
+    phase = replace(phase, start_ns=ORIGIN_NS, end_ns=ORIGIN_NS + round(requests / RATE * 1e9))
+    document = replace(document, phases=(phase,), files=None)  # of the real run
+    (folder / "run.json").write_bytes(encoded(document))
 
 
 class Memory(threading.Thread):
@@ -123,8 +124,7 @@ class Memory(threading.Thread):
 
 def report(folder: Path) -> dict[str, Any]:
     """What the end of a run does with this folder: seconds of each step, and the peaks of memory in MiB."""
-    from fastllmload.certificate.judge import judge
-    from fastllmload.documents.write import plain
+    from fastllmload.certificate.judge import judged
     from fastllmload.metrics.run.measure import measure
     from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
@@ -137,18 +137,18 @@ def report(folder: Path) -> dict[str, Any]:
     if (folder / "workers").exists():
         merge_workers(folder)
     steps["merge"] = clock()
-    manifest = {**msgspec.json.decode((folder / "run.json").read_bytes()), "files": inventory(folder)}
-    (folder / "run.json").write_bytes(msgspec.json.encode(manifest))
+    document = replace(read_document(folder), files=inventory(folder))
+    (folder / "run.json").write_bytes(encoded(document))
     steps["inventory"] = clock()
     run = load(folder)
     steps["load"] = clock()
-    document = {**run.manifest, **measure(run)}
+    run = run.with_document(measure(run))
     steps["measure"] = clock()
-    document["certificate"] = plain(judge(run))
+    run = run.with_document(judged(run))
     steps["certificate"] = clock()
-    (folder / "run.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    (folder / "run.json").write_bytes(encoded(run.document))
     steps["run.json"] = clock()
-    problems = write_reports(run, document)
+    problems = write_reports(run)
     steps["reports"] = clock()
     if problems:
         raise SystemExit("\n".join(problems))

@@ -31,6 +31,7 @@ from disturbances import (
 )
 from pair import CLIENT_CPU, SERVER_CPU, arguments, finish, percentile_us, server
 
+from fastllmload.documents.write import plain
 from fastllmload.records import layout
 from fastllmload.records.run import Run, load
 
@@ -104,7 +105,7 @@ def report(asked: Namespace, run: Run, known: dict[int, tuple[np.ndarray, np.nda
     classes = np.bincount(events["stamp"] & layout.STAMP_CLASS_MASK, minlength=len(layout.STAMP_NAMES))
     more = {"events": len(events), "inside_share": float(within.mean()), "too_late": int((late < 0).sum())}
     more |= dict(zip(layout.STAMP_NAMES, classes.tolist(), strict=False))
-    bars = run.manifest["certificate"]["latency_error_bar_us"]
+    bars = plain(run.document)["certificate"]["latency_error_bar_us"]
     finish("tap_error", {**vars(asked), **more, **figures, "bars": bars, "verdict": run.verdict}, bool(met))
 
 

@@ -55,6 +55,9 @@ from disturbances import (
 from pair import CLIENT_CPU, SERVER_CPU
 
 from fastllmload.certificate.figures import LIMITS, STATISTICS
+from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.fields import known
+from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import Run, load
@@ -203,12 +206,12 @@ def with_true_times(run: Run, folder: Path) -> Run | None:
 
 def errors(run: Run, true: Run) -> dict[str, float]:
     """By figure: how far the stated one is from the true one, over what the rule allows of a valid one."""
-    stated, known = run.manifest["metrics"], measure(true)["metrics"]
+    truth = measure(true)
     share, least, _ = LIMITS[0]
     found = {}
     for name in FIGURES:
         for statistic in STATISTICS:
-            value, right = stated[name][statistic], known[name][statistic]
+            value, right = (known(each.metric(name).statistic(statistic)) for each in (run.document, truth))
             if value is not None and right is not None:
                 found[f"{name}_{statistic}"] = abs(value - right) / max(share * right, least)
     return found
@@ -223,13 +226,17 @@ class Outcome:
     cause_right: bool | None
 
 
-def judged(label: str, certificate: dict[str, Any], worst: float) -> Outcome:
+def lag_p99_us(certificate: Certificate) -> float | None:
+    return None if certificate.schedule_lag_us is None else known(certificate.schedule_lag_us.p99)
+
+
+def judged(label: str, certificate: Certificate, worst: float) -> Outcome:
     """*worst*: how far the worst headline figure is from the truth, over what the rule allows."""
-    valid = certificate["verdict"] == "valid"
-    lag = certificate["schedule_lag_us"].get("p99") or 0.0
-    uncertain = any(one["verdict"] != "valid" for one in certificate["figures"].values())
-    stood_still = any(one["code"] == "worker_stall" and one["severity"] != "note" for one in certificate["reasons"])
-    excused = lag > LATE_US or (uncertain and (label in DISTURBED or certificate["timestamp_source"] == "user"))
+    valid = certificate.verdict == "valid"
+    lag = lag_p99_us(certificate) or 0.0
+    uncertain = any(one.verdict != "valid" for one in certificate.figures.values())
+    stood_still = any(one.code == "worker_stall" and one.severity != "note" for one in certificate.reasons)
+    excused = lag > LATE_US or (uncertain and (label in DISTURBED or certificate.timestamp_source == "user"))
     excused = excused or (stood_still and label in DISTURBED)
     right = worst <= 1.0 if valid else worst > 1.0 or excused
     alarm = not valid and worst <= 0.5 and not excused
@@ -238,9 +245,9 @@ def judged(label: str, certificate: dict[str, Any], worst: float) -> Outcome:
         "path",
     )  # what is delivered in batches is a note; a client that stopped sends a burst, too
     causes = {
-        reason["cause"]
-        for reason in certificate["reasons"]
-        if reason["severity"] != "note" or (noted and reason["cause"] == "path")
+        reason.cause
+        for reason in certificate.reasons
+        if reason.severity != "note" or (noted and reason.cause == "path")
     }
     if causes == {"timestamps"} and label in ("quiet", "server"):
         return Outcome(right, alarm, True)
@@ -253,25 +260,23 @@ def judged(label: str, certificate: dict[str, Any], worst: float) -> Outcome:
 
 def outcome(one: Case, run: Run | None, folder: Path) -> dict[str, Any]:
     """What a line of the campaign says of a run."""
-    if run is None or "certificate" not in run.manifest:
+    if run is None or run.document.certificate is None:
         said = (folder / "stderr").read_text(errors="replace")[-300:]
         return {"verdict": "no run", "said": said}
     true = with_true_times(run, folder)
     if true is None:
         return {"verdict": "no truth", "status": dict(Counter(run.rows["status"].tolist()))}
-    certificate, wrong = run.manifest["certificate"], errors(run, true)
+    certificate, wrong = run.document.certificate, errors(run, true)
     worst = max(wrong, key=lambda name: wrong[name])
     return {
         **asdict(judged(one.label, certificate, wrong[worst])),
-        "verdict": certificate["verdict"],
+        "verdict": certificate.verdict,
         "worst": [worst, round(wrong[worst], 3)],
-        "lag_p99_us": certificate["schedule_lag_us"].get("p99"),
-        "bars": certificate["latency_error_bar_us"],
-        "source": certificate["timestamp_source"],
-        "host": [certificate["host"]["hiccup_p99_us"], certificate["host"]["steal_share"]],
-        "reasons": [
-            f"{r['severity']} {r['code']} {r['figure']} {r['value']:.4g} {r['cause']}" for r in certificate["reasons"]
-        ],
+        "lag_p99_us": lag_p99_us(certificate),
+        "bars": plain(certificate)["latency_error_bar_us"],
+        "source": certificate.timestamp_source,
+        "host": [certificate.host.hiccup_p99_us, certificate.host.steal_share],
+        "reasons": [f"{r.severity} {r.code} {r.figure} {r.value:.4g} {r.cause}" for r in certificate.reasons],
     }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typed_documents import typed
 
 from fastllmload.metrics.tokens.counts import TokenCounts, count_tokens
 from fastllmload.metrics.tokens.times import TokenTimes, token_times
@@ -51,7 +52,7 @@ def run_of(requests: list[dict[str, Any]], manifest: dict[str, Any] | None = Non
             count(row, ns(t), what)
         first.append(len(events))
     made = np.array(events, layout.EVENT) if events else np.empty(0, layout.EVENT)
-    return Run(Path("."), manifest or {}, rows, made, np.array(first, np.int64))
+    return Run(Path("."), typed(manifest or {}), rows, made, np.array(first, np.int64))
 
 
 def count(row: Any, t: int, what: str) -> None:

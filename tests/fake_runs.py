@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typed_documents import typed
 
 from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.experiment import experiment as module
@@ -41,7 +42,7 @@ class FakeRuns:
         folder.mkdir(parents=True)
         document = {**DONE, "metadata": dict(settings.output.metadata), **self.answer(settings)}
         (folder / "run.json").write_text(json.dumps(document))
-        view.finish(document, str(folder))
+        view.finish(typed(document), str(folder))
         return self.code
 
     @property

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 from synthetic_run import KIND, ORIGIN_NS, Request, duration_phase, write_workers
 
 from fastllmload._ext.record import histogram
 from fastllmload._ext.record.histogram import WORDS
 from fastllmload.certificate import monitor
 from fastllmload.certificate.judge import judged
-from fastllmload.documents.write import values
+from fastllmload.documents.write import encoded
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.records.hosts import read_clocks, with_clocks
 from fastllmload.records.merge import PlannedPhase, merge_workers
-from fastllmload.records.run import Run, hosts_of, load
+from fastllmload.records.run import Run, load, read_document
 from fastllmload.records.samples import SAMPLE
 
 MS = 1_000_000
@@ -181,17 +182,15 @@ class MadeRun:
 
     def conclude(self) -> Run:
         """What the supervisor does after the clock; the folder then has a complete run.json."""
-        document = json.loads((self.folder / "run.json").read_text())
-        hosts = with_clocks(self.folder, hosts_of(document))
-        document["hosts"] = values(hosts)
+        document = read_document(self.folder)
+        hosts = with_clocks(self.folder, document.hosts)
         monitor.join_watches(self.folder, hosts, read_clocks(self.folder, hosts))
         n = len(self.planned)
         planned = PlannedPhase(layout.MEASURE, np.array(self.planned), np.full(n, 8), np.full(n, 4), np.zeros(n))
         merge_workers(self.folder, [planned], hosts=hosts)
-        run = replace(load(self.folder), manifest=document)
-        document.update(measure(run))
-        document.update(judged(replace(run)))
-        (self.folder / "run.json").write_text(json.dumps(document))
+        run = load(self.folder).with_document(replace(document, hosts=hosts))
+        run = run.with_document(measure(run))
+        (self.folder / "run.json").write_bytes(encoded(judged(run)))
         return load(self.folder)
 
 

@@ -13,6 +13,8 @@ import numpy as np
 from slot_server import Served, SlotServer
 from synthetic_run import ORIGIN_NS, duration_phase
 
+from fastllmload.documents.certificate import Certificate
+from fastllmload.documents.write import plain
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.records.run import load
@@ -64,10 +66,9 @@ class SlotTarget:
         late = self._load(settings) >= self.late_above or len(self.measured) - 1 in self.late_runs
         write_rows(folder, served, self.late_s if late else 10e-6, self._load(settings) >= self.broken_above)
         self._save(folder, {**manifest, "status": "done"})
-        run = load(folder)
-        document = {**manifest, "status": "done", **measure(run), "certificate": {"verdict": "valid"}}
-        document["certificate"] |= {"offered_rate": asked.rate, "planned_rate": asked.rate}
-        self._save(folder, document)
+        certificate = Certificate(verdict="valid", offered_rate=asked.rate, planned_rate=asked.rate)
+        document = msgspec.structs.replace(measure(load(folder)), certificate=certificate)
+        self._save(folder, plain(document))
         ui.finish(document, str(folder))
         return 0
 

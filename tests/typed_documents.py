@@ -10,6 +10,8 @@ from fastllmload.documents.procedure import ProcedureDocument, experiment_docume
 from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.documents.search import SearchDocument
+from fastllmload.documents.write import plain
+from fastllmload.records.run import Run
 
 
 def typed(found: Mapping[str, Any]) -> RunDocument:
@@ -26,3 +28,8 @@ def typed_procedure(found: Mapping[str, Any]) -> ProcedureDocument:
 
 def typed_search(found: Mapping[str, Any]) -> SearchDocument:
     return experiment_document(found, SearchDocument)
+
+
+def with_keys(run: Run, **keys: Any) -> Run:
+    """*run* with other values of these keys of its run.json."""
+    return run.with_document(typed({**plain(run.document), **keys}))

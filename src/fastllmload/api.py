@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +31,8 @@ from fastllmload.records.run import Run as Run
 from fastllmload.redact import Redactor
 
 if TYPE_CHECKING:
+    from fastllmload.documents.run import RunDocument
+    from fastllmload.documents.search import Answer, SearchDocument
     from fastllmload.report.terminal.view import Ui
     from fastllmload.settings import RunSettings, Secret
 
@@ -73,15 +76,11 @@ def load(directory: RunPath) -> Run:
     `metrics`, `certificate` and the rest of run.json are in `manifest`; for a run that was killed they are computed now.
     RunFolderError when the folder is not a run folder, is truncated, or has another schema version.
     """
-    from dataclasses import replace
-
     from fastllmload.records import run as folder
-    from fastllmload.report.documents.subject import document_of
+    from fastllmload.report.documents.subject import figures_of, lacks_figures
 
     found = folder.load(directory)
-    if found.manifest.get("metrics") is None:
-        return replace(found, manifest=document_of(found.directory))
-    return found
+    return found.with_document(figures_of(found)) if lacks_figures(found.document) else found
 
 
 def build_plan(directory: RunPath, settings: RunSettings | None = None, /, **options: object) -> Plan:
@@ -155,46 +154,56 @@ class SearchResult:
     @classmethod
     def open(cls, directory: RunPath) -> SearchResult:
         """Read the search in folder *directory*, also one that did not finish. InputError when it is not a search's."""
-        from fastllmload.experiment.journal import read_values
+        from fastllmload.documents.search import SearchDocument
+        from fastllmload.experiment.journal import read_stored
         from fastllmload.search.report import JSON
 
         folder = Path(directory)
-        return cls(folder, read_values(folder, JSON))
+        return cls(folder, read_stored(folder, SearchDocument, JSON)[0])
+
+    @cached_property
+    def _found(self) -> SearchDocument:
+        from fastllmload.documents.procedure import experiment_document
+        from fastllmload.documents.search import SearchDocument
+
+        return experiment_document(self.document, SearchDocument)
+
+    @property
+    def _answer(self) -> Answer:
+        from fastllmload.documents.search import Answer
+
+        return self._found.answer or Answer()
 
     @property
     def level(self) -> float | None:
         """The highest level that holds; None when none was found."""
-        return self._answer("level")
+        return self._answer.level
 
     @property
     def low(self) -> float | None:
         """Lower end of the interval of the highest level that holds; None when it is open."""
-        return self._answer("low")
+        return self._answer.low
 
     @property
     def high(self) -> float | None:
         """Upper end of that interval; None when it is open: no level failed."""
-        return self._answer("high")
+        return self._answer.high
 
     @property
     def levels(self) -> list[dict[str, Any]]:
         """The levels that were measured, ascending: `level`, `decision`, `reason`, `seconds`, `figures`."""
-        return list(self.document.get("decisions", ()))
+        from fastllmload.documents.write import plain
+
+        return [plain(decision) for decision in self._found.decisions]
 
     @property
     def warnings(self) -> list[str]:
         """What the reader of the answer should know, one sentence each."""
-        return list(self.document["warnings"])
+        return list(self._found.warnings)
 
     def __repr__(self) -> str:
         """One line: folder, end, answer."""
-        return (
-            f"<SearchResult {self.directory} {self.document['status']}, level {self.level}, {self.low} to {self.high}>"
-        )
-
-    def _answer(self, name: str) -> float | None:
-        found: float | None = self.document.get("answer", {}).get(name)
-        return found
+        return f"<SearchResult {self.directory} {self._found.status}, level {self.level}, {self.low} to {self.high}>"
 
 
 def _settings_and_key(
@@ -246,7 +255,7 @@ class FolderRecorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._view, name)
 
-    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
+    def finish(self, document: RunDocument, folder: str | None = None) -> None:
         assert folder is not None  # the engine always passes it
         self.folder = folder
         self._view.finish(document, folder)

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from fastllmload._ext.record import counters as k
+from fastllmload.documents.write import plain
 from fastllmload.engine.run import execute
 from fastllmload.engine.workers.fleet import LocalFleet
 from fastllmload.host import probe
@@ -43,7 +44,7 @@ class Watching:
         self.lines.append(text)
 
     def finish(self, document, folder=None):
-        self.document = document
+        self.document = plain(document)
 
     def close(self):
         self.lines.append("closed")

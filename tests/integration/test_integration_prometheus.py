@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from integration.bad_days import EMBEDDED, begin, run
 
-parser = pytest.importorskip("prometheus_client.parser")
+parser = pytest.importorskip(
+    "prometheus_client.parser", reason="without the extra `prometheus` no page of --prometheus is read during a run"
+)
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "guides" / "prometheus.md"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +34,8 @@ from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
+from fastllmload.documents.fields import without
+from fastllmload.documents.write import encoded
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.link.messages import AgentConfig
 from fastllmload.engine.hosts.placement.local import AGENT, LocalHandle, LocalPlacement
@@ -44,7 +44,7 @@ from fastllmload.metrics.run.measure import measure
 from fastllmload.records import layout
 from fastllmload.records.hosts import read_clocks, with_clocks
 from fastllmload.records.merge import PlannedPhase, merge_workers
-from fastllmload.records.run import Run, hosts_of, load
+from fastllmload.records.run import Run, load, read_document
 from fastllmload.settings import Client, Hosts, Output, Secret, Workload
 from fastllmload.simulator import truth
 from fastllmload.simulator.process import SimulatorProcess
@@ -251,25 +251,23 @@ def test_hosts_that_keep_their_events_give_the_figures_of_all_events(
 def measured_from(folder: Path, driver: Path) -> Run:
     """The run in *folder*, with the files of all hosts, measured and judged as one whose events were copied."""
     shutil.copytree(driver / "plan", folder / "plan")
-    document = json.loads((driver / "run.json").read_text())
-    known = document["metrics"]  # some are of telemetry, which has no part in this
-    for name in ("files", "metrics", "certificate"):
-        del document[name]
-    (folder / "run.json").write_text(json.dumps(document))
-    hosts = with_clocks(folder, hosts_of(document))
+    document = read_document(driver)
+    known = document.metrics or {}  # some are of telemetry, which has no part in this
+    document = without(document, ("files", "metrics", "certificate"))
+    (folder / "run.json").write_bytes(encoded(document))
+    hosts = with_clocks(folder, document.hosts)
     join_watches(folder, hosts, read_clocks(folder, hosts))
     schedule = np.load(folder / "plan" / "schedule.npy")
-    start_ns = next(phase["start_ns"] for phase in document["phases"] if phase["name"] == "measure")
+    start_ns = next(phase.start_ns for phase in document.phases if phase.name == "measure")
     planned = PlannedPhase(
         layout.MEASURE, schedule["t_sched_ns"] + start_ns, schedule["input_tokens"], schedule["output_tokens"],
         schedule["request_class"],
     )  # fmt: skip
     merge_workers(folder, [planned], hosts=hosts)
-    run = replace_fields(load(folder), manifest=document)
-    document.update(measure(run))
-    document["metrics"] = {**known, **document["metrics"]}
-    document.update(judged(replace_fields(run)))
-    return replace_fields(run)
+    run = load(folder).with_document(document)
+    measured = measure(run)
+    run = run.with_document(replace(measured, metrics={**known, **(measured.metrics or {})}))
+    return run.with_document(judged(run))
 
 
 def test_a_host_that_cannot_summarise_is_lost(tmp_path: Path, server: SimulatorProcess, scratch: Path) -> None:

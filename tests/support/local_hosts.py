@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.write import plain
 from fastllmload.engine.hosts.link.messages import AgentConfig
 from fastllmload.engine.hosts.placement.local import AGENT, LocalHandle, LocalPlacement
 from fastllmload.settings import Client, Load, Output, RunSettings, Target, Workload
@@ -41,8 +43,8 @@ class Watching:
     def message(self, text: str) -> None:
         self.lines.append(text)
 
-    def finish(self, document: Any, folder: str | None = None) -> None:
-        self.document = document
+    def finish(self, document: RunDocument, folder: str | None = None) -> None:
+        self.document = plain(document)
 
     def close(self) -> None:
         self.lines.append("closed")

@@ -13,12 +13,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload import quantities
+from fastllmload.documents.fields import Number, known
+from fastllmload.documents.plan import Curve
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 
@@ -45,8 +47,8 @@ class RateCurve(Protocol):
     def instant(self, expected: Numbers) -> Numbers:
         """Inverse of `expected`; inf where the curve never reaches that number."""
 
-    def describe(self) -> dict[str, Any]:
-        """Parameters as JSON; `described_curve` rebuilds the curve from them."""
+    def describe(self) -> Curve:
+        """Its parameters; `described_curve` rebuilds the curve from them."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,8 @@ class LinearCurve:
         found: Numbers = times[piece] + np.where(more <= 0, 0.0, since)
         return found
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": "linear", "t_s": list(self.t), "rate": list(self.r)}
+    def describe(self) -> Curve:
+        return Curve(kind="linear", t_s=self.t, rate=self.r)
 
     def _piece(self, t: Numbers) -> npt.NDArray[np.intp]:
         return np.clip(np.searchsorted(np.array(self.t), t, "right") - 1, 0, len(self.t) - 1)
@@ -138,8 +140,8 @@ class ExponentialCurve:
         found: Numbers = inside + np.maximum(expected - total, 0.0) / self.end
         return found
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": "exponential", "start": self.start, "end": self.end, "length_s": self.length}
+    def describe(self) -> Curve:
+        return Curve(kind="exponential", start=self.start, end=self.end, length_s=self.length)
 
 
 @dataclass(frozen=True)
@@ -184,17 +186,23 @@ class DayCurve:
         found: Numbers = periods * self.period + high
         return found
 
-    def describe(self) -> dict[str, Any]:
-        return {"kind": "day", "low": self.low, "high": self.high, "period_s": self.period}
+    def describe(self) -> Curve:
+        return Curve(kind="day", low=self.low, high=self.high, period_s=self.period)
 
 
-def described_curve(described: dict[str, Any]) -> RateCurve:
-    """The curve that `describe` gave *described* for."""
-    if described["kind"] == "linear":
-        return LinearCurve(tuple(described["t_s"]), tuple(described["rate"]))
-    if described["kind"] == "exponential":
-        return ExponentialCurve(described["start"], described["end"], described["length_s"])
-    return DayCurve(described["low"], described["high"], described["period_s"])
+def described_curve(found: Curve) -> RateCurve:
+    """The curve that `describe` gave *found* for."""
+    if found.kind == "linear":
+        return LinearCurve(found.t_s, found.rate)
+    if found.kind == "exponential":
+        return ExponentialCurve(_known(found.start), _known(found.end), _known(found.length_s))
+    return DayCurve(_known(found.low), _known(found.high), _known(found.period_s))
+
+
+def _known(value: Number) -> float:
+    found = known(value)
+    assert found is not None  # a plan withholds nothing
+    return found
 
 
 def mean_rate(curve: RateCurve, seconds: float) -> float:

@@ -11,12 +11,14 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from fastllmload.arrivals.curve import RateCurve
+from fastllmload.documents.plan import ArrivalFacts
 
 Seconds = npt.NDArray[np.float64]
 CHUNK = 2048
@@ -30,7 +32,8 @@ class ArrivalProcess(Protocol):
 
     def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]: ...
 
-    def parameters(self) -> dict[str, Any]: ...
+    def parameters(self) -> ArrivalFacts:
+        """Its parameters, without name, rate and stream."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class Renewal:
             reached = float(chunk[-1])
             yield chunk / rate
 
-    def parameters(self) -> dict[str, Any]:
-        return {} if self.shape is None else {"burstiness": self.shape}
+    def parameters(self) -> ArrivalFacts:
+        return ArrivalFacts(burstiness=self.shape)
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,8 @@ class OnOff:
         for busy in self.inner.instants(stream, rate * period / self.on):
             yield busy + np.floor(busy / self.on) * self.off
 
-    def parameters(self) -> dict[str, Any]:
-        return {"on_s": self.on, "off_s": self.off, **self.inner.parameters()}
+    def parameters(self) -> ArrivalFacts:
+        return replace(self.inner.parameters(), on_s=self.on, off_s=self.off)
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,8 @@ class Varying:
         for expected in self.inner.instants(stream, 1.0):
             yield self.curve.instant(expected)
 
-    def parameters(self) -> dict[str, Any]:
-        return {**self.inner.parameters(), "changes": self.written, "curve": self.curve.describe()}
+    def parameters(self) -> ArrivalFacts:
+        return replace(self.inner.parameters(), changes=self.written, curve=self.curve.describe())
 
 
 @dataclass(frozen=True)
@@ -99,15 +102,15 @@ class Recorded:
     """Recorded instants: *rounds* yields them in ascending seconds, chunk by chunk. Nothing is drawn."""
 
     rounds: Callable[[], Iterator[Seconds]]
-    facts: dict[str, Any]
+    facts: ArrivalFacts
 
     name: ClassVar[str] = "trace"
 
     def instants(self, stream: random.Random, rate: float) -> Iterator[Seconds]:
         return self.rounds()
 
-    def parameters(self) -> dict[str, Any]:
-        return dict(self.facts)
+    def parameters(self) -> ArrivalFacts:
+        return self.facts
 
 
 @dataclass(frozen=True)
@@ -120,8 +123,8 @@ class AllAtOnce:
         while True:
             yield np.zeros(CHUNK)
 
-    def parameters(self) -> dict[str, Any]:
-        return {}
+    def parameters(self) -> ArrivalFacts:
+        return ArrivalFacts()
 
 
 Schedule = npt.NDArray[np.int64]

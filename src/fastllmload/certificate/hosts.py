@@ -18,7 +18,6 @@ from fastllmload.certificate.evidence import AmongHosts, CertificateEvidence, Me
 from fastllmload.documents.certificate import Certificate, HostDelays, NetworkUse, PortUsage, Reason
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.run import HostEntry
-from fastllmload.documents.write import plain, values
 from fastllmload.metrics.run.measure import headline_metrics
 from fastllmload.metrics.run.window import Window, populations, unsent, window_of
 from fastllmload.records import layout
@@ -44,9 +43,8 @@ def run_of_host(run: Run, host: HostEntry) -> Run:
 
 def judged_alone(run: Run, host: HostEntry) -> Run:
     """*run*, which has the requests of *host* only, with a document of this host, and the headline figures."""
-    alone = {"hosts": [plain(host)], "excluded_hosts": [], "watch": plain(host.watch)}
-    found = with_fields(run, manifest={**run.manifest, **alone})
-    return with_fields(found, manifest={**found.manifest, "metrics": values(headline_metrics(found))})
+    found = run.changed(hosts=(host,), excluded_hosts=(), watch=host.watch)
+    return found.changed(metrics=headline_metrics(found))
 
 
 def without_hosts(run: Run, excluded: Sequence[int]) -> Run:
@@ -55,7 +53,7 @@ def without_hosts(run: Run, excluded: Sequence[int]) -> Run:
     workers = [number for host in kept for number in host.workers]
     gone = [number for host in run.document.hosts if host.host in excluded for number in host.workers]
     found = run_of_workers(run, ~np.isin(run.rows["worker"], gone), workers)
-    return with_fields(found, manifest={**found.manifest, "excluded_hosts": list(excluded)})
+    return found.changed(excluded_hosts=tuple(excluded))
 
 
 def run_of_workers(run: Run, mine: Mask, workers: Sequence[int]) -> Run:
@@ -63,12 +61,12 @@ def run_of_workers(run: Run, mine: Mask, workers: Sequence[int]) -> Run:
     samples = run.samples
     if samples is not None:
         samples = samples[np.isin(samples["worker"], workers) | (samples["worker"] < 0)]
-    entries = [entry for entry in run.manifest.get("workers") or () if entry["worker"] in workers]
+    entries = tuple(entry for entry in run.document.workers if entry.worker in workers)
     found = run.selected(mine)
     if found.elsewhere is not None:
         hosts = [host.host for host in run.document.hosts if set(host.workers) <= set(workers)]
         found = with_fields(found, elsewhere=found.elsewhere.of(slice(None), hosts))
-    return with_fields(found, samples=samples, manifest={**run.manifest, "workers": entries})
+    return with_fields(found, samples=samples).changed(workers=entries)
 
 
 def evidence_of_host(evidence: CertificateEvidence, host: HostEntry, distances: AmongHosts) -> CertificateEvidence:

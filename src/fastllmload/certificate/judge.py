@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,8 +16,7 @@ from fastllmload.certificate.evidence import CertificateEvidence, Figures, Sends
 from fastllmload.certificate.run_evidence import from_run
 from fastllmload.documents.certificate import ArrivalTests, Certificate, GapTests, Reason, ScheduleLag
 from fastllmload.documents.fields import Number, known
-from fastllmload.documents.run import HostEntry
-from fastllmload.documents.write import values
+from fastllmload.documents.run import HostEntry, RunDocument
 from fastllmload.records.run import Run
 
 SECOND = 1_000_000_000
@@ -68,10 +66,10 @@ def judge(run: Run) -> Certificate:
     return judge_hosts(run)[0]
 
 
-def judged(run: Run) -> dict[str, Any]:
-    """`certificate` of run.json, and `hosts` of a run over many."""
+def judged(run: Run) -> RunDocument:
+    """The run's document with its certificate, and with those of the hosts of a run over many."""
     certificate, entries = judge_hosts(run)
-    return {"certificate": values(certificate), **({"hosts": values(entries)} if entries else {})}
+    return replace(run.document, certificate=certificate, hosts=entries)
 
 
 def judge_hosts(run: Run) -> tuple[Certificate, tuple[HostEntry, ...]]:

@@ -37,7 +37,6 @@ from fastllmload.certificate.usage import largest_target_share, overlapping
 from fastllmload.documents.event_summary import StampCounts
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import LoadDescription, PlanDescription
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import HostEntry, WatchFacts
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
@@ -146,7 +145,7 @@ def plan_description(run: Run) -> PlanDescription:
         return PlanDescription()
     try:
         if f"plan/{DOCUMENT}" not in run.damaged:
-            return convert(read_document(run.directory / "plan")["description"], PlanDescription)
+            return read_document(run.directory / "plan").description
     except RunFolderError:
         pass  # a run without a list of its files: run.json has the same description
     return run.document.plan.description
@@ -165,7 +164,7 @@ def described_arrivals(load: LoadDescription, zero_ns: int) -> ArrivalEvidence:
         known(found.on_s),
         known(found.off_s),
         zero_ns,
-        None if found.curve is None else described_curve(msgspec.to_builtins(found.curve)),
+        None if found.curve is None else described_curve(found.curve),
     )
 
 
@@ -175,7 +174,7 @@ def class_arrivals(run: Run, zero_ns: int) -> tuple[tuple[str, int, ArrivalEvide
     return tuple(
         (one.name, number, described_arrivals(one.load, zero_ns))
         for number, one in enumerate(classes)
-        if one.requests and one.name is not None
+        if one.requests and one.name is not None and one.load is not None
     )
 
 

@@ -196,7 +196,7 @@ def with_holm(rows: list[Row]) -> list[Row]:
 
 def _notes(base: Side, new: Side, test: str) -> list[str]:
     runs = (*base.runs, *new.runs)
-    notes = [text for run in runs for text in find_damage(run.folder, run.manifest, contents=False).values()]
+    notes = [text for run in runs for text in find_damage(run.folder, run.document, contents=False).values()]
     notes += [f"{run.folder} is incomplete ({run.document.status})" for run in runs if not run.complete]
     doubtful: dict[str, list[str]] = {}
     for run in runs:

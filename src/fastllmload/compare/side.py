@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.documents.write import values
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.run.measure import measure
 from fastllmload.plan.pace import FIXED
 from fastllmload.records.folder_lock import runs_below
-from fastllmload.records.run import DONE, load, read_manifest
+from fastllmload.records.run import DONE, load, read_document
 
 SECTIONS = ("tool", "config", "target", "environment", "declarations", "metadata")
 PER_RUN = {  # entries that differ between any two runs
@@ -34,14 +32,10 @@ PER_RUN = {  # entries that differ between any two runs
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A finished run: its folder, and its run.json as plain values and as a type."""
+    """A finished run: its folder, and its run.json."""
 
     folder: Path
-    manifest: Mapping[str, Any]
-
-    @cached_property
-    def document(self) -> RunDocument:
-        return convert(self.manifest, RunDocument)
+    document: RunDocument
 
     @property
     def complete(self) -> bool:
@@ -146,10 +140,8 @@ def levels_words(place: Path) -> str:
 
 def read_run(folder: Path) -> RunRecord:
     """The run.json of *folder*; figures are computed where the run ended before they were written."""
-    found = RunRecord(folder, read_manifest(folder))
-    if found.document.metrics:
-        return found
-    return RunRecord(folder, {**found.manifest, **measure(load(folder))})
+    document = read_document(folder)
+    return RunRecord(folder, document if document.metrics else measure(load(folder)))
 
 
 def distinct_names(sides: list[Side]) -> list[Side]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.plan import ArrivalFacts, PlanDescription, PlanDocument, WorkloadDescription
-from fastllmload.documents.procedure import ProcedureDocument, experiment_document
+from fastllmload.documents.procedure import ProcedureDocument
 from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import InputError, RunFolderError
@@ -30,7 +30,7 @@ from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.npy import read_array
 from fastllmload.records.run import DONE, Run, load
-from fastllmload.report.documents.subject import procedure_document
+from fastllmload.report.documents.subject import read_procedure as read_document
 
 PROCEDURE = "procedure.json"
 ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was measured again for longer
@@ -76,10 +76,9 @@ class MeasuredRun:
     name: str = "run"
     entry: LevelEntry | None = None
 
-    @cached_property
+    @property
     def document(self) -> RunDocument:
-        """run.json, as it is when the verdict is asked for."""
-        return convert(self.run.manifest, RunDocument)
+        return self.run.document
 
     @property
     def description(self) -> PlanDescription:
@@ -93,7 +92,7 @@ class MeasuredRun:
     @property
     def workloads(self) -> tuple[WorkloadDescription, ...]:
         """The plan's description of the workload, one per request class."""
-        classes = tuple(one.workload for one in self.description.classes)
+        classes = tuple(one.workload or WorkloadDescription() for one in self.description.classes)
         return classes or (self.description.workload,)
 
     def metric(self, name: str) -> Metric | None:
@@ -318,7 +317,7 @@ def read(folder: Path) -> ComplianceEvidence:
 
 def read_procedure(folder: Path) -> ComplianceEvidence:
     """Evidence from procedure.json and the runs that it names; a missing level is listed in `absent`, not an error."""
-    procedure = experiment_document(procedure_document(folder), ProcedureDocument)
+    _, procedure = read_document(folder)
     runs, why = [], {}
     for entry in procedure.levels:
         place = entry.folder or ""
@@ -331,14 +330,6 @@ def read_procedure(folder: Path) -> ComplianceEvidence:
     warmups = tuple(run for run in prepared if isinstance(run, Run))
     strays = unlisted(folder, procedure)
     return ComplianceEvidence(folder, tuple(runs), procedure, warmups, absent=tuple(why), why=why, strays=strays)
-
-
-def strays_of(folder: Path, document: Mapping[str, Any]) -> tuple[str, ...]:
-    """`unlisted` of the values of procedure.json, or a sentence on what is damaged there."""
-    try:
-        return unlisted(folder, convert(document, ProcedureDocument))
-    except DocumentError as wrong:
-        return (f"{PROCEDURE} is damaged: {wrong}",)
 
 
 def unlisted(folder: Path, procedure: ProcedureDocument) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from fastllmload.compliance.outcome import (
     inapplicable,
 )
 from fastllmload.compliance.statement import AllOf, Check, Statement
-from fastllmload.documents.run import Compliance, NotJudged, Requirement, Requirements
+from fastllmload.documents.run import Compliance, Requirement, Requirements
 from fastllmload.documents.write import plain, values
 
 
@@ -254,11 +254,11 @@ def tally(findings: Sequence[RequirementFinding]) -> Requirements:
     )
 
 
-def compliance_of(evidence: ComplianceEvidence) -> Compliance | NotJudged:
+def compliance_of(evidence: ComplianceEvidence) -> Compliance:
     """The `compliance` entry for a document that is being written.
 
     A single level of a procedure is not judged: what it lacks, such as a warm-up, belongs to the procedure.
     """
     if evidence.procedure is None and any("level" in run.document.metadata for run in evidence.runs):
-        return NotJudged(scope="a level of a procedure, judged with it")
+        return Compliance(scope="a level of a procedure, judged with it")
     return document(judge(evidence))

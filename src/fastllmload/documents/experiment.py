@@ -77,6 +77,31 @@ class HookEntry(Document, frozen=True, kw_only=True):
     output: Name = None  # end of what it printed
 
 
+Speed = Annotated[float | None, field("tokens/s", Reveals.LOAD)]
+Requests = Annotated[float | None, field("requests", Reveals.LOAD)]
+Latency = Annotated[float | None, field("ms", Reveals.LOAD)]
+
+
+class CriteriaFigures(Document, frozen=True, kw_only=True):
+    """The figures of a level that its criteria judge; no key where nothing was measured."""
+
+    completion_rate: Annotated[float | None, field("share", Reveals.LOAD)] = (
+        None  # answered of what was due in the window
+    )
+    ttft_p99_ms: Latency = None  # P99 of TTFT
+    lowest_ttft_p50_ms: Latency = None  # median TTFT of the lowest level
+    output_tok_s: Speed = None  # that came in the window
+    in_flight_mean: Requests = None  # in flight over the window
+    in_flight_last: Requests = None  # in flight at its end
+    queue_mean: Requests = None  # in *queue* over the window
+    queue_last: Requests = None  # in *queue* at its end
+    e2e_mean_s: Annotated[float | None, field("s", Reveals.LOAD)] = None  # mean end-to-end latency
+
+    def optional(self) -> tuple[str, ...]:
+        """All or none."""
+        return self.__struct_fields__ if self == CriteriaFigures() else ()
+
+
 class Criteria(Document, frozen=True, kw_only=True):
     """A level judged by the criteria of IETF 5.2.3.1 (spec/procedures 0.9)."""
 
@@ -90,7 +115,7 @@ class Criteria(Document, frozen=True, kw_only=True):
     offered_in_full: bool | None = None  # the planned load was offered
     cascading: bool | None = None  # most of the last requests failed (IETF 7.4)
     warnings: Sentences = ()  # that the level is too short, or nothing was measured
-    figures: Annotated[dict[str, float | None], field("", Reveals.LOAD)] = {}  # that were compared with limits
+    figures: CriteriaFigures = CriteriaFigures()
     queue: Name = None  # what the queue's growth was judged by
     in_question: tuple[str, ...] = ()  # criteria that the client's lateness may decide
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Annotated, ClassVar
+from collections.abc import Collection
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -49,6 +51,33 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     def optional(self) -> tuple[str, ...]:
         """OPTIONAL, of a class whose tables differ in their keys: of this one."""
         return self.OPTIONAL
+
+
+D = TypeVar("D", bound=Document)
+
+
+@cache
+def defaults(kind: type[Document]) -> dict[str, Any]:
+    """The default of each field that has one, by name."""
+    found = {}
+    for each in msgspec.structs.fields(kind):
+        if each.default_factory is not msgspec.NODEFAULT:
+            found[each.name] = each.default_factory()
+        elif each.default is not msgspec.NODEFAULT:
+            found[each.name] = each.default
+    return found
+
+
+def without(document: D, names: Collection[str]) -> D:
+    """*document* with the defaults of the fields *names*."""
+    return msgspec.structs.replace(document, **{name: defaults(type(document))[name] for name in names})
+
+
+def joined(document: D, more: D) -> D:
+    """*document* with the fields of *more* that do not have their defaults."""
+    usual = defaults(type(more))
+    given = {name: each for name in more.__struct_fields__ if (each := getattr(more, name)) != usual.get(name)}
+    return msgspec.structs.replace(document, **given)
 
 
 def field(unit: str = "", reveals: Reveals = Reveals.NOTHING) -> msgspec.Meta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastllmload.documents.fields import (
     WITHHELD,
@@ -15,6 +15,7 @@ from fastllmload.documents.fields import (
     Ns,
     Number,
     Plain,
+    Rate,
     Ratio,
     Reveals,
     Seconds,
@@ -26,18 +27,28 @@ from fastllmload.settings import TrafficClass
 
 
 class Curve(Document, frozen=True, kw_only=True):
-    """A rate over time, between points."""
+    """A rate over time: lines between points, an exponential, or a cosine."""
 
-    kind: str | None = None  # linear, exponential
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("t_s", "rate", "start", "end", "length_s", "low", "high", "period_s")
+
+    kind: str | None = None  # linear, exponential, day
     t_s: Annotated[tuple[float, ...], field("s")] = ()  # of the points, from time zero
     rate: Annotated[tuple[Any, ...], field("requests/s", Reveals.LOAD)] = ()  # at the points
+    start: Rate = None  # of an exponential, at time zero
+    end: Rate = None  # of an exponential
+    length_s: Seconds = None  # from start to end of an exponential
+    low: Rate = None  # of a day, at time zero
+    high: Rate = None  # of a day, half a period later
+    period_s: Seconds = None  # of a day
 
 
 class ArrivalFacts(Document, frozen=True, kw_only=True):
     """An arrival process with its parameters."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("burstiness", "on_s", "off_s", "changes", "curve", "speed", "loop")
+
     name: str | None = None  # poisson, constant, uniform, gamma, bursty, trace, inf ...
-    rate: Annotated[float | str | None, field("requests/s", Reveals.LOAD)] = None  # "inf": all at once
+    rate: Annotated[int | float | str | None, field("requests/s", Reveals.LOAD)] = None  # "inf": all at once
     stream: Annotated[str | None, field("", Reveals.LOAD)] = None  # of random numbers; its name may contain the rate
     burstiness: Plain = None  # shape of the gamma distribution of the gaps; 1: Poisson
     on_s: Seconds = None  # of each period with arrivals
@@ -76,6 +87,8 @@ class ExactPrompts(Document, frozen=True, kw_only=True):
 class TokenizerFacts(Document, frozen=True, kw_only=True):
     """A tokenizer with its source."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("source", "version", "vocabulary", "sha256")
+
     name: File = None  # as given by `--tokenizer`
     source: str | None = None  # quicktok, tiktoken, tokenizer.json
     version: str | None = None  # of the library that counts
@@ -85,6 +98,8 @@ class TokenizerFacts(Document, frozen=True, kw_only=True):
 
 class DatasetFacts(Document, frozen=True, kw_only=True):
     """What of a data set or trace was used."""
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("classes", "conversations", "preprocessing", "subset", "used", "version")
 
     classes: tuple[str, ...] = ()  # names of the classes of its entries
     conversations: Annotated[Number, field("conversations", Reveals.LOAD)] = None  # in the file
@@ -101,6 +116,8 @@ class DatasetFacts(Document, frozen=True, kw_only=True):
 
 class SharedText(Document, frozen=True, kw_only=True):
     """A system prompt or contexts that requests of a standard workload share."""
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("exponent", "chosen")
 
     share: Ratio = None  # of the requests
     tokens: Annotated[int | tuple[int, ...] | None, field("tokens")] = None  # length of the text, or of each of them
@@ -136,6 +153,19 @@ class LengthQuantiles(Document, frozen=True, kw_only=True):
 class WorkloadDescription(Document, frozen=True, kw_only=True):
     """What is sent. Sources of prompts add facts of their own."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = (
+        "prefix_share", "prefix_zipf", "prefix_hit_rate", "shared_token_share", "image", "exact", "dataset",
+        "system_prompt", "contexts", "trace", "classes", "mix", "skipped", "stand_in", "independent", "reference",
+        "without_system_prompt", "function_tokens",
+    )  # fmt: skip
+    OF_PROMPTS: ClassVar[tuple[str, ...]] = (
+        "prompt_form",
+        "counting",
+        "special_tokens",
+        "deviations",
+        "tokenizer_facts",
+    )
+
     name: str | None = None  # of the workload
     isl: str | None = None  # lengths of prompts
     osl: str | None = None  # lengths of answers
@@ -167,9 +197,15 @@ class WorkloadDescription(Document, frozen=True, kw_only=True):
     without_system_prompt: LengthQuantiles | None = None  # of the plan, to compare with *reference*
     function_tokens: str | None = None  # lengths of the function in a code completion's prompt
 
+    def optional(self) -> tuple[str, ...]:
+        """Of classes together there are no facts of prompts: each class has its own."""
+        return self.OPTIONAL if self.special_tokens is not None else self.OPTIONAL + self.OF_PROMPTS
+
 
 class ConversationsDescription(Document, frozen=True, kw_only=True):
     """Conversations of a plan."""
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("tool_turns",)
 
     conversations: Annotated[Number, field("conversations", Reveals.LOAD)] = None  # in the plan
     requests: Annotated[Number, field("turns", Reveals.LOAD)] = None  # turns in the plan
@@ -196,6 +232,10 @@ class UserBehaviorDescription(Document, frozen=True, kw_only=True):
 class PlanDescription(Document, frozen=True, kw_only=True):
     """What a plan contains; with several classes of traffic *classes* describes each."""
 
+    OPTIONAL: ClassVar[tuple[str, ...]] = (
+        "continuous_usage", "token_ids", "classes", "conversations", "behaviour", "joint",
+    )  # fmt: skip
+
     endpoint: str | None = None  # wire protocol
     model: Model = None
     phase: str | None = None  # warmup, measure
@@ -212,10 +252,23 @@ class PlanDescription(Document, frozen=True, kw_only=True):
     joint: tuple[str, ...] | None = None  # the pieces between the turns of a conversation
 
 
-class ClassDescription(PlanDescription, frozen=True, kw_only=True):
-    """One class of traffic of a plan."""
+class ClassDescription(Document, frozen=True, kw_only=True):
+    """One class of traffic of a plan; without a plan of its own it has no request and only its settings."""
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = (
+        "endpoint", "model", "load", "workload", "conversations", "behaviour", "joint", "digest", "input_tokens",
+        "output_tokens",
+    )  # fmt: skip
 
     name: str | None = None  # of the class
+    endpoint: str | None = None  # wire protocol
+    model: Model = None
+    requests: Count = None  # in the plan
+    load: LoadDescription | None = None
+    workload: WorkloadDescription | None = None
+    conversations: ConversationsDescription | None = None
+    behaviour: UserBehaviorDescription | None = None
+    joint: tuple[str, ...] | None = None  # the pieces between the turns of a conversation
     digest: str | None = None  # of its own plan
     input_tokens: Tokens = None  # of its requests
     output_tokens: Tokens = None  # that its requests ask for
@@ -259,6 +312,7 @@ class PlanSummary(Document, frozen=True, kw_only=True):
 class PlanDocument(Document, frozen=True, kw_only=True):
     """plan.json of a saved plan."""
 
-    digest: str | None = None
+    schema_version: int | None = None
+    digest: str | None = None  # SHA-256 of everything else in it
     members: dict[str, str] = {}  # digests of its arrays
     description: PlanDescription = PlanDescription()

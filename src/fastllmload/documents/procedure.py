@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
@@ -38,12 +38,24 @@ from fastllmload.settings import RunSettings
 Loads = Annotated[tuple[int | float | None, ...], field("requests/s or requests in flight", Reveals.LOAD)]
 Limits = Annotated[dict[str, float], field("ms")]  # metric → limit of its P99
 TokenLimit = Annotated[Number, field("tokens", Reveals.ENGINE)]
-Percentiles = dict[str, float | None]
-ByName = dict[str, Percentiles | None]
 Counts = Annotated[dict[str, int | float | None], field("requests", Reveals.LOAD)]
 Rates = Annotated[dict[str, float | None], field("requests/s", Reveals.LOAD)]
 TokenRates = Annotated[dict[str, float | None], field("tokens/s", Reveals.LOAD)]
 Shares = Annotated[dict[str, float | None], field("share", Reveals.SHARE)]
+
+
+class ByPercentile(Document, frozen=True, kw_only=True):
+    """A figure by percentile of the latency that it is computed from."""
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+class ByStatistic(ByPercentile, frozen=True, kw_only=True):
+    """A figure by percentile and by the mean."""
+
+    mean: float | None = None
 
 
 class TestParameters(Document, frozen=True, kw_only=True):
@@ -192,7 +204,7 @@ class FairnessFindings(FindingValues, frozen=True, kw_only=True):
     baseline: str | None = None  # load of a class alone: same_tokens, same_rate, own_rate
     jain_index: Plain = None  # of TTFT over that of the class alone (spec/metrics 7.4)
     significantly_unfair: bool | None = None  # the index is below 0.9; None: a class saturates the system alone
-    inflation: dict[str, Percentiles] = {}  # TTFT in the mix over TTFT alone
+    inflation: dict[str, ByStatistic] = {}  # TTFT in the mix over TTFT alone
     starvation: Shares = {}  # waited over 5 medians of their class (spec/metrics 7.5)
     requests: Counts = {}  # submitted in the mix
     saturated_baselines: tuple[str, ...] = ()  # classes that saturate the system alone
@@ -201,7 +213,7 @@ class FairnessFindings(FindingValues, frozen=True, kw_only=True):
 class PrefixCacheFindings(FindingValues, frozen=True, kw_only=True):
     """Prefix cache effectiveness (IETF 5.7). Tables are by state of the cache: off, cold, warm."""
 
-    ttft_reduction_percent: Annotated[dict[str, Percentiles], field("%")] = {}  # against off, by percentile (IETF 5.7)
+    ttft_reduction_percent: Annotated[dict[str, ByPercentile], field("%")] = {}  # against off (IETF 5.7)
     cache_hit_rate: Shares = {}  # of the shared prefix tokens, as the server reports
     throughput_tok_s: TokenRates = {}  # output tokens
     throughput_improvement_percent: Annotated[float | None, field("%")] = None  # warm against off
@@ -258,7 +270,7 @@ class GuardrailFindings(FindingValues, frozen=True, kw_only=True):
     """Guardrail overhead (IETF 5.10). Tables are by configuration, overheads by share of the capacity."""
 
     capacity: CapacityReference | None = None
-    overheads: Annotated[dict[str, ByName], field("ms")] = {}  # by filter, by percentile (spec/metrics 7.9)
+    overheads: Annotated[dict[str, dict[str, ByStatistic | None]], field("ms")] = {}  # by filter (spec/metrics 7.9)
     throughput_output_tok_s: TokenRates = {}  # maximum
     throughput_req_s: Rates = {}  # maximum
     throughput_change_percent: Annotated[dict[str, float | None], field("%")] = {}  # against the baseline
@@ -345,3 +357,13 @@ def experiment_document(found: Mapping[str, Any], kind: type[E]) -> E:
         return msgspec.structs.replace(document, findings=convert(findings, own))
     except DocumentError as problem:
         raise DocumentError(f"in `findings`, {problem}") from None
+
+
+def lacks(stored: Mapping[str, Any], needed: Sequence[str]) -> str | None:
+    """The first of the keys *needed* that the JSON of a file does not have."""
+    return next((name for name in needed if name not in stored), None)
+
+
+def stored_parameters(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """As in the file: a setting that the version which wrote it did not have is missing. Empty where there are none."""
+    return dict(stored.get("parameters") or {})

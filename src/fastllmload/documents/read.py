@@ -7,12 +7,15 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from fastllmload.documents.fields import WITHHELD, Withheld
+from fastllmload.errors import RunFolderError
+from fastllmload.files import parse_json, read_regular
 
 T = TypeVar("T")
 ANY_KEY = "[...]"
@@ -22,6 +25,35 @@ PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 
 class DocumentError(ValueError):
     """A document has a part of another type: one clause that names the part."""
+
+
+def read_file(path: Path, version: int, typed: Callable[[Mapping[str, Any]], T]) -> tuple[dict[str, Any], T]:
+    """The JSON of *path*, and the same as a type, by *typed*. FileNotFoundError; RunFolderError where it cannot be read, is
+    of another schema version, or has a part of another type.
+    """
+    try:
+        found = parse_json(read_regular(path))
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as problem:
+        raise RunFolderError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
+    except msgspec.DecodeError as problem:
+        raise RunFolderError("run-file-damaged", f"{path} is not JSON, it may be truncated: {problem}") from None
+    if not isinstance(found, dict):
+        raise RunFolderError("run-file-damaged", f"{path} is not a JSON object")
+    stated = found.get("schema_version")
+    if stated != version:
+        raise RunFolderError(
+            "schema-version",
+            f"{path} has schema_version {stated!r}, this version reads {version}: read the folder with the version that "
+            "wrote it",
+        )
+    try:
+        return found, typed(found)
+    except DocumentError as wrong:
+        raise RunFolderError(
+            "run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it"
+        ) from None
 
 
 def convert(document: Mapping[str, Any], kind: type[T]) -> T:

@@ -17,7 +17,7 @@ from fastllmload.documents.experiment import FindingValues
 from fastllmload.documents.fields import WITHHELD, Reveals
 from fastllmload.documents.metric import THROUGHPUTS, Metric, reveals
 from fastllmload.documents.procedure import FINDINGS, ProcedureDocument
-from fastllmload.documents.read import fields, members
+from fastllmload.documents.read import convert, fields, members
 from fastllmload.documents.run import HostEntry, RunDocument, ServerFigure, TelemetryEntry
 from fastllmload.settings import Hosts, Load, Output, Target, Telemetry, TrafficClass, Workload
 
@@ -77,9 +77,11 @@ def redacted(document: Mapping[str, Any], limit: bool = False) -> dict[str, Any]
     return {**found, "withheld": OF_LOAD if Reveals.LOAD in hidden else OF_NAMES}
 
 
-def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a run.json with all figures and without names, for the export of rows."""
-    return Redaction(frozenset((Reveals.NAME, Reveals.SENTENCE)), names_of(document)).table(document, RunDocument)
+def without_names(document: Mapping[str, Any]) -> RunDocument:
+    """A run.json with all figures and without names, for the export of rows."""
+    redaction = Redaction(frozenset((Reveals.NAME, Reveals.SENTENCE)), names_of(document))
+    found: RunDocument = convert(redaction.table(document, RunDocument), RunDocument)
+    return found
 
 
 def reveals_capacity(document: Mapping[str, Any]) -> bool:

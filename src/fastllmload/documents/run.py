@@ -33,6 +33,7 @@ from fastllmload.documents.fields import (
     TokenSpeed,
     Us,
     field,
+    known,
 )
 from fastllmload.documents.metric import NO_METRIC, Metric
 from fastllmload.documents.plan import PlanSummary
@@ -76,6 +77,10 @@ class Environment(Document, frozen=True, kw_only=True):
 
 class Phase(Document, frozen=True, kw_only=True):
     """A phase that began. Times are CLOCK_MONOTONIC."""
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = (
+        "drained_ns", "released", "ok", "drain_timed_out", "cascading_failure", "rounds_of_plan",
+    )  # fmt: skip
 
     number: int  # position in the run, from 0
     name: str  # warmup, measure
@@ -661,12 +666,11 @@ class Compliance(Document, frozen=True, kw_only=True):
     unmet: tuple[Requirement, ...] = ()  # those that decide the verdict and do not hold
     beside: tuple[Requirement, ...] = ()  # without a key word of the draft: they decide nothing; prose: allow
 
-
-class NotJudged(Document, frozen=True, kw_only=True):
-    """The same of what is judged with something else, such as a level with its procedure."""
-
-    verdict: str | None = None
-    scope: str | None = None
+    def optional(self) -> tuple[str, ...]:
+        """Of what is judged with something else, such as a level with its procedure: all but verdict and scope."""
+        return (
+            () if self.verdict else tuple(name for name in self.__struct_fields__ if name not in ("verdict", "scope"))
+        )
 
 
 class RunDocument(Document, frozen=True, kw_only=True):
@@ -761,6 +765,12 @@ class RunDocument(Document, frozen=True, kw_only=True):
     p99_tpot_any_ms: Ms = None  # p99 of the metric tpot_any
     p999_tpot_any_ms: Ms = None  # p99.9 of the metric tpot_any
 
+    def optional(self) -> tuple[str, ...]:
+        """Of a run that is not measured all but what was asked and what happened."""
+        if self.metrics is None:
+            return tuple(name for name in self.__struct_fields__ if name not in BEFORE_FIGURES)
+        return ("tap", "hosts", "excluded_hosts", "withheld", *(() if known(self.counts.reasoned) else REASONING_KEYS))
+
     def metric(self, name: str) -> Metric:
         """A metric by name; one without figures where the run has none of that name."""
         return (self.metrics or {}).get(name) or NO_METRIC
@@ -777,3 +787,13 @@ class RunDocument(Document, frozen=True, kw_only=True):
     def phase(self, name: str) -> Phase | None:
         """The phase of that name; None when it has not begun."""
         return next((phase for phase in self.phases if phase.name == name), None)
+
+
+# Keys of a run.json that has no figures yet
+BEFORE_FIGURES = frozenset(
+    ("schema_version", "tool", "status", "config", "environment", "declarations", "metadata", "phases", "run_id", "command",
+     "plan", "target", "workers", "incidents")
+)  # fmt: skip
+REASONING_KEYS = tuple(
+    name for name in RunDocument.__struct_fields__ if name.endswith(("_ttft_any_ms", "_tpot_any_ms"))
+)

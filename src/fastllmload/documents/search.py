@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from fastllmload.documents.experiment import ExperimentDocument
+from fastllmload.documents.experiment import ExperimentDocument, Latency, Speed
 from fastllmload.documents.fields import Document, Reveals, Sentence, Sentences, field
 from fastllmload.settings import RunSettings
 
@@ -12,7 +12,6 @@ from fastllmload.settings import RunSettings
 Level = Annotated[int | float | None, field("requests/s or requests in flight", Reveals.LOAD)]
 Value = Annotated[int | float | None, field("tokens/s", Reveals.LOAD)]
 Duration = Annotated[int | float | None, field("s")]
-Figures = Annotated[dict[str, float | None], field("", Reveals.LOAD)]  # of the longest trial
 
 
 PEAK = "smooth-goodput"  # the objective
@@ -42,6 +41,25 @@ class SearchSettings(Document, frozen=True, kw_only=True):
     run: RunSettings = RunSettings()
 
 
+class TrialFigures(Document, frozen=True, kw_only=True):
+    """The figures of a level's longest trial; no key without a trial."""
+
+    req_s: Annotated[float | None, field("requests/s", Reveals.LOAD)] = None  # completed in the window
+    output_tok_s: Speed = None  # that came in the window
+    ttft_p50_ms: Latency = None  # median TTFT
+    ttft_p99_ms: Latency = None  # P99 of TTFT
+    tpot_p50_ms: Latency = None  # median TPOT
+    tpot_p99_ms: Latency = None  # P99 of TPOT
+    e2e_p99_ms: Latency = None  # P99 of the end-to-end latency
+    success_rate: Annotated[float | None, field("share", Reveals.LOAD)] = None  # ok of submitted
+    smooth_goodput: Speed = None  # with the preset sg-default
+    fluid_share: Annotated[float | None, field("share", Reveals.LOAD)] = None  # requests that were fluid
+
+    def optional(self) -> tuple[str, ...]:
+        """All or none."""
+        return self.__struct_fields__ if self == TrialFigures() else ()
+
+
 class CriterionEntry(Document, frozen=True, kw_only=True):
     """One criterion of a level's decision."""
 
@@ -68,7 +86,7 @@ class LevelDecision(Document, frozen=True, kw_only=True):
     half_width: Value = None  # of the interval of smooth goodput
     looks: Annotated[int, field("trials")] = 0  # how many were run; prose: allow, a key of the document
     seconds: Duration = None  # of all its trials
-    figures: Figures = {}  # of its longest trial
+    figures: TrialFigures = TrialFigures()
 
 
 class Answer(Document, frozen=True, kw_only=True):
@@ -83,7 +101,7 @@ class Answer(Document, frozen=True, kw_only=True):
     smooth_goodput: Value = None  # of a search for a peak
     smooth_goodput_half_width: Value = None  # of its interval
     contenders: Annotated[tuple[float, ...], field("", Reveals.LOAD)] = ()  # levels that may be the peak
-    at_level: Figures | None = None  # figures at *level*
+    at_level: TrialFigures | None = None  # figures at *level*
     best_output_tok_s: Value = None  # highest of the levels that hold
     looks: Annotated[int, field("trials")] = 0  # how many were run; prose: allow, a key of the document
     levels: int | None = None  # that were decided

@@ -10,10 +10,15 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.documents.fields import Document
+from fastllmload.documents.fields import Document, defaults
 
 PLAIN = frozenset((type(None), bool, int, float, str))
 NO_VALUES: tuple[object, ...] = (None, (), {}, [])
+
+
+def encoded(document: Document | Mapping[str, Any]) -> bytes:
+    """The content of a file with *document*."""
+    return msgspec.json.format(msgspec.json.encode(values(document)), indent=2) + b"\n"
 
 
 def plain(document: Document) -> dict[str, Any]:
@@ -32,7 +37,7 @@ def values(value: Any) -> Any:
         return {
             key: one if type(one) in PLAIN else values(one)
             for name, key, one in fields
-            if name not in optional or one not in NO_VALUES
+            if name not in optional or not (one in NO_VALUES or is_default_table(one, type(value), name))
         }
     if isinstance(value, (list, tuple)):
         return [values(one) for one in value]
@@ -43,9 +48,18 @@ def values(value: Any) -> Any:
     return values(msgspec.to_builtins(value)) if isinstance(value, msgspec.Struct) else value
 
 
+def is_default_table(value: Any, kind: type[Document], name: str) -> bool:
+    return isinstance(value, Document) and value == defaults(kind).get(name)
+
+
 @functools.cache
 def keys(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
     return list(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+
+
+def changed(stored: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    """The JSON *stored* in a file with other values of these fields. Keys that this version does not know stay."""
+    return {**stored, **values(fields)}
 
 
 def printable_json(text: str) -> str:

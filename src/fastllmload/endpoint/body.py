@@ -67,8 +67,8 @@ class TurnTemplate:
     messages: bool
     ids: bool = True
 
-    def described(self) -> list[str]:
-        return [self.before, self.after, self.between]
+    def described(self) -> tuple[str, ...]:
+        return self.before, self.after, self.between
 
 
 MESSAGES = TurnTemplate(',{"role":"assistant","content":"', '"},', ",", messages=True)

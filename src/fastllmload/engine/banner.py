@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 from fastllmload import __version__
+from fastllmload.documents.fields import known
+from fastllmload.documents.plan import ArrivalFacts, PlanDescription
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.run_plans import Plans
 from fastllmload.errors import coded
@@ -42,9 +42,10 @@ def plan_lines(load: Load, seed: int, plans: Plans, workers: int) -> list[str]:
     if measure.deviations:
         note = f"note: not the standard workload: {'; '.join(measure.deviations)}"
         lines.append(coded("workload-not-standard", note))
-    exact = measure.description["workload"].get("exact") or {}
-    if exact.get("share") is not None and exact["share"] < EXACT_SHARE:
-        note = f"note: only {exact['share']:.2%} of the prompts have the length that was drawn for them"
+    exact = measure.description.workload.exact
+    share = None if exact is None else known(exact.share)
+    if share is not None and share < EXACT_SHARE:
+        note = f"note: only {share:.2%} of the prompts have the length that was drawn for them"
         lines.append(coded("prompt-lengths-inexact", note))
     deviation = plans.warmup_deviation
     if deviation is not None and load.default_warmup:
@@ -68,11 +69,10 @@ def requests(plan: Plan) -> str:
     return f"{plan.requests:,} request{'' if plan.requests == 1 else 's'}"
 
 
-def arriving(described: dict[str, Any]) -> str:
+def arriving(described: PlanDescription) -> str:
     """What the requested rate counts: `requests`, `conversations`, or both."""
-    one = "conversations" in described
-    several = ["conversations" in each for each in described.get("classes", ()) if each["requests"]]
-    if one or (several and all(several)):
+    several = [each.conversations is not None for each in described.classes if each.requests]
+    if described.conversations is not None or (several and all(several)):
         return "conversations"
     return "requests and conversations" if any(several) else "requests"
 
@@ -81,13 +81,11 @@ def loop(plan: Plan, cap: int | None) -> str:
     """`open loop, poisson, 500 requests/s`."""
     if plan.concurrency is not None:
         return f"closed loop, {plan.concurrency:,} in flight"
-    arrivals = plan.description["load"]["arrivals"]
-    rate = arrivals["rate"]
-    what = arriving(plan.description)
-    text = "all at once" if rate == "inf" or math.isinf(rate) else f"{rate:g} {what}/s"
-    if "changes" in arrivals:
-        text = f"{arrivals['changes']} (mean {text})"
-    return f"open loop, {arrivals['name']}, {text}" + (f", at most {cap:,} in flight" if cap is not None else "")
+    arrivals = plan.description.load.arrivals or ArrivalFacts()
+    text = "all at once" if arrivals.rate == "inf" else f"{arrivals.rate:g} {arriving(plan.description)}/s"
+    if arrivals.changes is not None:
+        text = f"{arrivals.changes} (mean {text})"
+    return f"open loop, {arrivals.name}, {text}" + (f", at most {cap:,} in flight" if cap is not None else "")
 
 
 def bounds(plan: Plan) -> str:

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fastllmload import __version__
-from fastllmload.documents.read import convert
-from fastllmload.documents.run import HostEntry, RunDocument
+from fastllmload.documents.fields import without
+from fastllmload.documents.run import HostEntry, Phase, RunDocument, WatchFacts
 from fastllmload.engine.finalize import HOST_LIMIT, RunStatus, finalize
 from fastllmload.engine.hosts.fleet import ReceiverProcess
 from fastllmload.engine.hosts.group import CONNECTING_S, HostGroup, RemoteHost
@@ -43,7 +43,7 @@ from fastllmload.records.error_texts import remaining_texts
 from fastllmload.records.event_totals import TOTALS
 from fastllmload.records.hosts import ALONE, LOST, host_folder, read_clocks
 from fastllmload.records.integrity import EVENTS, ROWS, TEXT, find_damage
-from fastllmload.records.run import DONE, hosts_of, read_manifest
+from fastllmload.records.run import DONE, read_document
 from fastllmload.records.worker_files import MERGED, open_remaining
 from fastllmload.report.terminal.view import Ui
 from fastllmload.settings import Hosts
@@ -60,10 +60,10 @@ def collect(path: Path, address: str | None, keep: bool, ui: Ui) -> int:
 
     *address*: of the Ray cluster, if it is not the one that the run used. *keep*: do not remove folders on hosts.
     """
-    refuse(path, convert(read_manifest(path), RunDocument))
+    refuse(path, read_document(path))
     folder = Folder.open(path)
     try:
-        document = convert(folder.manifest, RunDocument)
+        document = folder.document
         keeping = [host for host in document.hosts if host.folder is not None]
         if not keeping:
             ui.message("no host keeps files of this run: nothing is left to collect")
@@ -175,7 +175,7 @@ class Collection:
 
     def _figures_would_be_lost(self) -> bool:
         """Whether a host that is away has reported on its events: with those of the others only, less would be known."""
-        known = (self.path / TOTALS).exists() and self.folder.manifest["status"] in CONCLUDED
+        known = (self.path / TOTALS).exists() and self.folder.document.status in CONCLUDED
         return known and any(self.entries[number].status != LOST for number in self.away)
 
     # -- what comes from hosts -----------------------------------------------------------------------------------------
@@ -233,9 +233,9 @@ class Collection:
 
     # -- the run folder ------------------------------------------------------------------------------------------------
 
-    def _conclude(self) -> dict[str, Any]:
-        manifest = self.folder.manifest
-        driver_lost = manifest["status"] not in CONCLUDED
+    def _conclude(self) -> RunDocument:
+        found = self.folder.document
+        driver_lost = found.status not in CONCLUDED
         self._reopen()
         if driver_lost:
             self.incident("driver-lost", "the driver was lost before the run had ended: hosts ended by themselves")
@@ -246,37 +246,42 @@ class Collection:
             texts.unlink(missing_ok=True)
             texts.write_bytes(msgspec.json.encode(remaining_texts(self.path, self.document.error_texts)))
         missing: Counter[str] = Counter()
-        write_failed = False
-        for entry in manifest["hosts"]:
-            finished = self._describe(entry, driver_lost)
-            if finished is not None and entry["host"] in self.arrived:
+        write_failed, hosts = False, []
+        for host in found.hosts:
+            finished = read_finished(host_folder(self.path, host))
+            hosts.append(self._described(host, finished, driver_lost))
+            if finished is not None and host.host in self.arrived:
                 missing.update(finished.missing)
                 write_failed |= finished.write_failed
-        lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
-        if (lost or write_failed) and not manifest.get("disk_full"):
-            manifest["disk_full"] = True
-            self.incident("disk-full" if write_failed else "disk-slow", not_written(write_failed, lost))
+        lost = {worker for host in hosts if host.status == LOST for worker in host.workers}
+        workers = (replace(each, died=each.died or each.worker in lost) for each in found.workers)
+        self.folder.update(hosts=tuple(hosts), workers=tuple(workers))
+        unwritten = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
+        if (unwritten or write_failed) and not found.disk_full:
+            self.folder.update(disk_full=True)
+            self.incident("disk-full" if write_failed else "disk-slow", not_written(write_failed, unwritten))
         if driver_lost:
-            self._end_phase(manifest["phases"][-1])
+            *before, last = found.phases
+            self.folder.update(phases=(*before, self._ended(last)))
+        disk_full = bool(self.folder.document.disk_full)
         status = RunStatus(
-            interrupted=manifest["status"] == "interrupted",
-            disk_full=bool(manifest.get("disk_full")),
-            killed=int(driver_lost or (manifest["status"] == "partial" and not manifest.get("disk_full"))),
+            interrupted=found.status == "interrupted",
+            disk_full=disk_full,
+            killed=int(driver_lost or (found.status == "partial" and not disk_full)),
         )
-        measured = [entry for entry in manifest["phases"] if entry["name"] == MEASURE]
+        measured = [phase for phase in found.phases if phase.name == MEASURE]
         phases = [RunPhase(MEASURE, layout.MEASURE, Plan.read_record(self.path / "plan")) for _ in measured]
         return finalize(self.folder, phases, status)
 
     def _reopen(self) -> None:
         """Make the folder one whose rows are not merged yet. RunFolderError where they were changed."""
-        manifest, workers = self.folder.manifest, self.path / WORKERS
-        damage = find_damage(self.path, manifest)
+        document, workers = self.folder.document, self.path / WORKERS
+        damage = find_damage(self.path, document)
         for name in (ROWS, EVENTS, TEXT):
             if name in damage and (self.path / ROWS).exists():
                 raise RunFolderError("run-file-damaged", f"{damage[name]}; nothing can be added to this run")
-        for name in MEASURED:
-            manifest.pop(name, None)
-        manifest["incidents"] = [text for text in manifest["incidents"] if not text.endswith("[host-file-cut]")]
+        incidents = (text for text in document.incidents if not text.endswith("[host-file-cut]"))
+        self.folder.document = replace(without(document, MEASURED), incidents=tuple(incidents))
         self.folder.save()
         workers.mkdir(exist_ok=True)
         if (self.path / ROWS).exists():
@@ -310,39 +315,31 @@ class Collection:
                 os.rename(self.staged / part, self.path / part)
         self.incident("host-collected", f"{title(host)}: its files were collected after the run")
 
-    def _describe(self, entry: dict[str, Any], driver_lost: bool) -> Finished | None:
-        """Complete *entry* of `hosts` in run.json. Returns the last report of its agent."""
-        host = self.entries[entry["host"]]
-        finished = read_finished(host_folder(self.path, host))
-        for name in ("events", "last_event_ns"):  # of events that stayed there
-            entry.pop(name, None)
+    def _described(self, host: HostEntry, finished: Finished | None, driver_lost: bool) -> HostEntry:
+        """*host* of run.json, completed by the last report of its agent."""
+        found = without(host, ("events", "last_event_ns"))  # of events that stayed there
         if host.host in self.arrived | self.complete:
-            entry["folder"] = host.folder if self.keep and host.host in self.arrived else None
-        if finished is not None and finished.watch is not None:
-            entry["watch"] = finished.watch
-        if finished is not None and (finished.write_failed or any(finished.missing.values())):
-            entry["disk_full"] = True
-        if finished is not None and finished.tap is not None:
-            entry["tap"] = finished.tap
+            found = replace(found, folder=host.folder if self.keep and host.host in self.arrived else None)
+        if finished is not None:
+            unwritten = finished.write_failed or any(finished.missing.values())
+            watched = host.watch if finished.watch == WatchFacts() else finished.watch
+            found = replace(found, watch=watched, disk_full=unwritten or host.disk_full, tap=finished.tap or host.tap)
         if driver_lost or (host.status == LOST and host.host in self.arrived):
             known = finished is not None and host.host not in self.away
-            entry["status"] = ALONE if known else LOST
-            for worker in self.folder.manifest["workers"]:
-                worker["died"] |= not known and worker["worker"] in host.workers
-        return finished
+            found = replace(found, status=ALONE if known else LOST)
+        return found
 
-    def _end_phase(self, entry: dict[str, Any]) -> None:
-        """Let the phase in which the driver was lost end with the last dispatch."""
-        if entry.get("drained_ns") is None:
-            last = last_dispatch(self.path, hosts_of(self.folder.manifest))
-            if last is not None:
-                bound = entry.get("end_ns")
-                entry["end_ns"] = last + 1 if bound is None else min(bound, last + 1)
+    def _ended(self, phase: Phase) -> Phase:
+        """The *phase* in which the driver was lost, which ends with the last dispatch."""
+        last = last_dispatch(self.path, self.folder.document.hosts) if phase.drained_ns is None else None
+        if last is None:
+            return phase
+        return replace(phase, end_ns=last + 1 if phase.end_ns is None else min(phase.end_ns, last + 1))
 
     def incident(self, code: str, sentence: str) -> None:
         """Record and show what happened, unless an earlier collection has recorded it."""
-        if coded(code, sentence) not in self.folder.manifest["incidents"]:
-            self.folder.manifest["incidents"].append(coded(code, sentence))
+        if coded(code, sentence) not in self.folder.document.incidents:
+            self.folder.incident(code, sentence)
             self.ui.message(coded(code, sentence))
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
+from fastllmload.documents.run import Phase, RunDocument
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.run_plans import RunPhase
-from fastllmload.errors import HostLimitError, coded
+from fastllmload.errors import HostLimitError
 from fastllmload.plan.plan import FOLLOWS
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.run import DONE
+from fastllmload.settings import RunSettings
 
 if TYPE_CHECKING:
     from fastllmload.engine.hosts.kept.events import Ask
@@ -46,9 +49,7 @@ class RunStatus:
         return "partial" if self.disk_full or failed else DONE
 
 
-def finalize(
-    folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus, ask: Ask | None = None
-) -> dict[str, Any]:
+def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus, ask: Ask | None = None) -> RunDocument:
     """Complete run.json, save it and return it. On a full disk the workers' files are kept and read instead of merged.
     *ask*: asks hosts about their events, where these stay there (`engine.hosts.kept.events`).
     """
@@ -56,29 +57,28 @@ def finalize(
     from fastllmload.certificate.monitor import join_watches
     from fastllmload.compliance.evidence import of_run
     from fastllmload.compliance.verdict import compliance_of
-    from fastllmload.documents.write import plain, values
     from fastllmload.engine.hosts.kept.events import gather
     from fastllmload.metrics.run.measure import measure
     from fastllmload.records.error_texts import read_texts
     from fastllmload.records.hosts import incomplete, read_clocks, with_clocks
     from fastllmload.records.integrity import inventory
     from fastllmload.records.merge import merge_workers
-    from fastllmload.records.run import hosts_of, load
-    from fastllmload.records.tap_times import Taps, add_taps
+    from fastllmload.records.run import load
+    from fastllmload.records.tap_times import Taps, with_taps
     from fastllmload.report.documents.forms import write_reports
     from fastllmload.telemetry.summary import added
 
     if ask is None:
         remove_empty_workers(folder)
-    folder.manifest["error_texts"] = plain(read_texts(folder.path))
-    hosts = with_clocks(folder.path, hosts_of(folder.manifest))
+    hosts = with_clocks(folder.path, folder.document.hosts)
+    folder.update(error_texts=read_texts(folder.path), hosts=hosts)
     if hosts:
-        folder.manifest["hosts"] = values(hosts)
-        folder.manifest["incidents"] += [coded("host-file-cut", each) for each in incomplete(folder.path, hosts)]
+        for each in incomplete(folder.path, hosts):
+            folder.incident("host-file-cut", each)
         join_watches(folder.path, hosts, read_clocks(folder.path, hosts))
-        if len(sources := {host.timestamps for host in hosts}) == 1:  # of `auto`
-            folder.manifest["config"]["client"]["timestamps"] = sources.pop()
-    planned = planned_phases(folder.manifest["phases"], phases)
+        if len(sources := {host.timestamps for host in hosts}) == 1 and (source := sources.pop()) is not None:
+            folder.update(config=with_timestamps(folder.document.config, source))  # of `auto`
+    planned = planned_phases(folder.document.phases, phases)
     taps: Taps = {}
     try:
         if ask is None:
@@ -87,47 +87,47 @@ def finalize(
             run_status.killed += gather(folder, planned, run_status.status != DONE, ask)
     except HostLimitError as problem:
         run_status.disk_full = True
-        folder.manifest["incidents"].append(str(problem))
+        folder.incident(problem.code, problem.message)
         for part in folder.path.glob("*.part"):
             part.unlink()
-    add_taps(folder.manifest, taps)
-    folder.manifest["disk_full"] = run_status.disk_full
-    folder.manifest["files"] = inventory(folder.path)
-    run = replace(load(folder.path), manifest=folder.manifest, incomplete=run_status.status != DONE)
-    folder.manifest.update(measure(run))
-    folder.manifest.update(added(run, folder.manifest))
-    run = replace(run)  # each step reads the document with what the step before has added
-    folder.manifest.update(judged(run))
-    folder.manifest["status"] = run_status.status
+    folder.document = with_taps(folder.document, taps)
+    folder.update(disk_full=run_status.disk_full, files=inventory(folder.path))
+    run = replace(load(folder.path), incomplete=run_status.status != DONE)
+    run = run.with_document(measure(run.with_document(folder.document)))
+    run = run.with_document(added(run))
+    run = run.with_document(judged(run)).changed(status=run_status.status)
+    folder.document = run.document
     folder.save()  # the measurements are saved before the compliance checks run
-    run = replace(run)
-    folder.manifest["compliance"] = plain(compliance_of(of_run(run)))
+    run = run.changed(compliance=compliance_of(of_run(run)))
+    folder.document = run.document
     folder.save()
-    run = replace(run)
-    problems = write_reports(run, folder.manifest)
-    if problems:
-        folder.manifest["incidents"].extend(problems)
+    if problems := write_reports(run):
+        folder.update(incidents=(*folder.document.incidents, *problems))
         folder.save()
-    return folder.manifest
+    return folder.document
+
+
+def with_timestamps(config: RunSettings, source: str) -> RunSettings:
+    return msgspec.structs.replace(config, client=msgspec.structs.replace(config.client, timestamps=source))
 
 
 def remove_empty_workers(folder: Folder) -> None:
     """Remove folders of workers that died before they created their files; the incidents contain their last message. Of a
     worker on another host the rows may have been copied without the events.
     """
-    needed = (ROWS,) if folder.manifest.get("hosts") else (ROWS, EVENTS)
+    needed = (ROWS,) if folder.document.hosts else (ROWS, EVENTS)
     for worker in (folder.path / "workers").iterdir():
         if worker.name.isdecimal() and not all((worker / name).exists() for name in needed):
             shutil.rmtree(worker)
 
 
-def planned_phases(begun: Sequence[Mapping[str, Any]], phases: Sequence[RunPhase]) -> list[PlannedPhase]:
+def planned_phases(begun: Sequence[Phase], phases: Sequence[RunPhase]) -> list[PlannedPhase]:
     """Those of the open-loop *phases* that have *begun* (`phases` of run.json): requests of them that were never dispatched
     get a row too.
     """
     from fastllmload.records.merge import PlannedPhase
 
-    start = {entry["name"]: entry["start_ns"] for entry in begun}
+    start = {phase.name: phase.start_ns for phase in begun}
     return [
         PlannedPhase(
             phase.code,
@@ -142,13 +142,13 @@ def planned_phases(begun: Sequence[Mapping[str, Any]], phases: Sequence[RunPhase
     ]
 
 
-def all_left_by_plan(document: dict[str, Any]) -> bool:
+def all_left_by_plan(document: RunDocument) -> bool:
     """Whether the simulated users cancelled all requests, as configured: this is not a failure of the target."""
-    left = (document.get("users") or {}).get("left_by_plan", 0)
-    return bool(left) and left == (document.get("counts") or {}).get("dispatched")
+    left = None if document.users is None else document.users.left_by_plan
+    return bool(left) and left == document.counts.dispatched
 
 
-def exit_code(document: dict[str, Any], run_status: RunStatus, strict: bool) -> int:
+def exit_code(document: RunDocument, run_status: RunStatus, strict: bool) -> int:
     """Exit code of a run that has a report. All cases: docs/running.md."""
     if run_status.interrupted:
         return INTERRUPTED
@@ -156,8 +156,8 @@ def exit_code(document: dict[str, Any], run_status: RunStatus, strict: bool) -> 
         return OWN_FAULT
     if run_status.disk_full or run_status.killed or run_status.engine_killed:
         return HOST_LIMIT
-    if not document.get("completed") and not all_left_by_plan(document):
+    if not document.completed and not all_left_by_plan(document):
         return TARGET_FAILED
-    if strict and document["certificate"]["verdict"] != "valid":
+    if strict and (document.certificate is None or document.certificate.verdict != "valid"):
         return OBJECTIVE_MISSED
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,8 @@ def public(settings: RunSettings, redact: Redactor, folder: Path) -> RunSettings
     return found
 
 
-def public_values(settings: RunSettings, redact: Redactor) -> dict[str, Any]:
-    """*settings* as plain values without secrets, even very short ones."""
+def public_values(settings: RunSettings, redact: Redactor, left_out: Collection[str] = ()) -> dict[str, Any]:
+    """*settings* as plain values without secrets, even very short ones. *left_out*: of the group `output`."""
     replace = msgspec.structs.replace
     headers = tuple((name, PLACEHOLDER if secret_header(name) else value) for name, value in settings.target.headers)
     settings = replace(
@@ -56,6 +57,8 @@ def public_values(settings: RunSettings, redact: Redactor) -> dict[str, Any]:
         classes=tuple(replace(one, workload=without_credentials(one.workload)) for one in settings.classes),
     )
     found: dict[str, Any] = blank(msgspec.to_builtins(settings), redact)
+    for name in left_out:
+        found["output"].pop(name)
     return found
 
 

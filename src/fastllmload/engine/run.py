@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fastllmload.certificate.ceiling import stored_ceiling
+from fastllmload.documents.run import WorkerEntry
 from fastllmload.engine import banner
+from fastllmload.engine.document import command_line, environment, plan_summary, target_facts
 from fastllmload.engine.finalize import exit_code, finalize
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.group import HostGroup, StartingAgents, plan_files
 from fastllmload.engine.hosts.placement.cluster import RayPlacement
 from fastllmload.engine.hosts.placement.local import PlacedHost, Placement
 from fastllmload.engine.interrupts import Interrupts
-from fastllmload.engine.manifest import command_line, environment, plan_facts, target_facts
 from fastllmload.engine.preflight.check import Preflight, preflight
 from fastllmload.engine.public_settings import blank, public, redactor
 from fastllmload.engine.recording.folder import Folder
@@ -115,7 +116,7 @@ def run_in(
             raise
         kept = (
             "what the workers wrote is still there"
-            if folder.manifest
+            if folder.begun
             else "free some space, or choose another with --output"
         )
         raise HostLimitError("disk-full", f"the disk of {folder.path} is full; {kept}") from problem
@@ -185,36 +186,36 @@ class RunSession:
         self._round_trips_after(found)
         keeps_events = self.starting is not None and settings.hosts.collect == "summary"
         document = finalize(self.folder, phases, self.controller.run_status, self._ask if keeps_events else None)
-        for entry in document.get("hosts", ()) if keeps_events else ():
-            if entry["folder"] is not None:
-                kept = f"host {entry['host']} ({entry['name']}) keeps its events in {entry['folder']}"
+        for host in document.hosts if keeps_events else ():
+            if host.folder is not None:
+                kept = f"host {host.host} ({host.name}) keeps its events in {host.folder}"
                 self.ui.message(coded("events-on-host", kept))
-        for warning in (document["telemetry"] or {}).get("warnings", ()):
+        for warning in () if document.telemetry is None else document.telemetry.warnings:
             self.ui.message(f"warning: {warning}")
         self.ui.finish(document, folder=str(self.folder.path))
         return exit_code(document, self.controller.run_status, settings.output.strict)
 
     def _round_trips_after(self, found: Preflight) -> None:
         """Measure the round-trip time again after the run; skipped unless the run is complete (spec/procedures 0.12)."""
-        run_status, target = self.controller.run_status, self.folder.manifest["target"]
-        target["connect_after_ms"] = []
-        if found.first is None or run_status.status != DONE:
+        if found.first is None or self.controller.run_status.status != DONE:
             return
+        target, taken = self.folder.document.target, list[float]()
         try:
-            found.first.round_trips(target["connect_after_ms"])
+            found.first.round_trips(taken)
         except TargetError as problem:
-            target["notes"].append(f"after the run: {problem}")
+            target = msgspec.structs.replace(target, notes=(*target.notes, f"after the run: {problem}"))
             self.ui.message(f"warning: after the run: {problem}")
+        self.folder.update(target=msgspec.structs.replace(target, connect_after_ms=tuple(taken)))
 
     def _refuse_empty(self) -> None:
         """Raise when no phase began: there is nothing to merge, measure or judge."""
-        if self.folder.manifest["phases"]:
+        if self.folder.document.phases:
             return
         if self.controller.run_status.interrupted:
-            self.folder.manifest["status"] = self.controller.run_status.status
+            self.folder.update(status=self.controller.run_status.status)
             self.folder.save()
             raise Interrupted("interrupted", "interrupted before the first request; nothing was measured")
-        happened = "; ".join(self.folder.manifest["incidents"]) or "the workers ended before the first request"
+        happened = "; ".join(self.folder.document.incidents) or "the workers ended before the first request"
         if self.controller.run_status.killed and not self.controller.run_status.crashed:
             raise HostLimitError(
                 "workers-killed",
@@ -322,7 +323,7 @@ class RunSession:
     def _ask(self, questions: Mapping[int, Questions]) -> Mapping[int, str]:
         """Ask the hosts about events that stay there; the run continues without those that do not answer."""
         assert self.fleet is not None
-        document = {**self.folder.manifest, "status": self.controller.run_status.status}
+        document = msgspec.structs.replace(self.folder.document, status=self.controller.run_status.status)
         silent = self.fleet.ask(questions, document)
         for code, sentence in self.fleet.update():
             self.controller.incident(code, sentence)
@@ -340,13 +341,12 @@ class RunSession:
         plans.measure.write_record(self.folder.path / "plan")
         self.folder.begin(
             public(settings, self.redact, self.folder.path),
-            {**environment(), "engine": telemetry.engine},
+            environment(telemetry.engine),
             run_id=run_id,
             command=blank(command_line(), self.redact),
-            plan=plan_facts(plans, time.monotonic_ns()),
+            plan=plan_summary(plans, time.monotonic_ns()),
             target=target_facts(settings.target.endpoint_type, settings.classes, found, self.simulator is not None),
-            workers=[{"worker": worker, "died": False} for worker in range(workers)],
-            incidents=[],
+            workers=tuple(WorkerEntry(worker=worker, died=False) for worker in range(workers)),
         )
 
     @contextlib.contextmanager
@@ -374,7 +374,7 @@ class RunSession:
             yield tap.start(self.folder.path / "workers")
         finally:
             problem = tap.stop()
-            self.folder.manifest["tap"] = tap.facts
+            self.folder.update(tap=tap.facts)
             if problem is not None:
                 self.controller.incident("tap-ended", problem)
 

@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from fastllmload._ext.record import counters as k
+from fastllmload.documents.run import WorkerEntry
+from fastllmload.engine.document import phase_begun, phase_ended
 from fastllmload.engine.finalize import RunStatus
 from fastllmload.engine.interrupts import STOP, Interrupts
-from fastllmload.engine.manifest import end_phase, phase_begun
 from fastllmload.engine.phases import FailureMonitor, PhaseOutcome, PhaseRun
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.recording.live import Live
@@ -60,7 +61,7 @@ class RunController:
         """Run the workers from start to end. *helpers*: processes that read telemetry and the packet ring."""
         self.interrupts.collect()
         fleet = self.start(specs)
-        self.folder.manifest.update(fleet.facts())
+        self.folder.update(hosts=fleet.entries())
         self.totals.attach(fleet)
         log = SampleLog(self.folder.path / "samples.npy")
         engine = None if self.simulator is None else self.simulator.pid
@@ -95,7 +96,8 @@ class RunController:
             log.close()
             self.folder.release([phase.plan.directory / BODIES for phase in phases])
             # Now there is room again on a full disk for the rows that wait.
-            self.folder.manifest.update(fleet.finish(self.folder.path))
+            watched = fleet.finish(self.folder.path)
+            self.folder.update(watch=watched, hosts=fleet.entries())
             self._report(fleet)
             self._account(fleet, log)
 
@@ -108,9 +110,9 @@ class RunController:
         ready: Callable[[], None],
         check: Callable[[], bool],
     ) -> PhaseOutcome | None:
-        arrivals = phase.plan.description["load"]["arrivals"]
+        arrivals = phase.plan.description.load.arrivals
         brings = sizing.requests_per_start(phase.plan)
-        asked_rate = None if arrivals is None else float(f"{float(arrivals['rate']) * brings:.4g}")
+        asked_rate = None if arrivals is None else float(f"{float(arrivals.rate or 0.0) * brings:.4g}")
         self.totals.begin(spec.name, asked_rate)
         run = PhaseRun(
             fleet=fleet,
@@ -146,7 +148,7 @@ class RunController:
 
     def _report_unmeasured(self, fleet: Fleet) -> None:
         """Report that the measurement did not begin: with a worker missing its load would not be the planned one."""
-        begun = [entry["name"] for entry in self.folder.manifest["phases"]]
+        begun = [phase.name for phase in self.folder.document.phases]
         if len(fleet.alive) < len(fleet.members) and begun and MEASURE not in begun and not self.interrupts.level:
             self.incident(
                 "workers-missing",
@@ -156,11 +158,13 @@ class RunController:
     def _started(self, spec: PhaseSpec, plan: Plan, start_ns: int) -> None:
         """Write time zero to run.json at once, because a killed run cannot be read without it."""
         self.totals.started(start_ns)
-        self.folder.manifest["phases"].append(phase_begun(self.load, spec, plan, start_ns))
+        begun = phase_begun(self.load, spec, plan, start_ns)
+        self.folder.update(phases=(*self.folder.document.phases, begun))
         self.folder.save()
 
     def _ended(self, phase: RunPhase, outcome: PhaseOutcome) -> None:
-        end_phase(self.folder.manifest["phases"][-1], self.load, phase.plan, outcome)
+        *before, last = self.folder.document.phases
+        self.folder.update(phases=(*before, phase_ended(last, self.load, phase.plan, outcome)))
         if outcome.cascading:
             self.incident(
                 "cascading-failures",
@@ -202,7 +206,7 @@ class RunController:
 
     def incident(self, code: str, sentence: str) -> None:
         """Record and show what happened; *code* as in `codes.toml`."""
-        self.folder.manifest["incidents"].append(coded(code, sentence))
+        self.folder.incident(code, sentence)
         self.ui.message(coded(code, sentence))
 
     def _account(self, fleet: Fleet, log: SampleLog) -> None:
@@ -218,15 +222,16 @@ class RunController:
         died = [member for member in fleet.members if member.died]
         self.run_status.killed = sum(not member.stuck and -member.process.returncode in KILLED for member in died)
         self.run_status.crashed = len(died) - self.run_status.killed
-        self.folder.manifest["workers"] = [
-            {
-                "worker": member.spec.worker,
-                "died": member.died,
-                "exit_code": member.process.returncode,
-                "cpu": self.cpus.get(member.spec.worker),
-            }
+        workers = (
+            WorkerEntry(
+                worker=member.spec.worker,
+                died=member.died,
+                exit_code=member.process.returncode,
+                cpu=self.cpus.get(member.spec.worker),
+            )
             for member in fleet.members
-        ]
+        )
+        self.folder.update(workers=tuple(workers))
 
 
 def not_written(full: bool, lost: str, disk: str = "the disk") -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from fastllmload.documents.plan import ArrivalFacts, LoadDescription, PlanDescription, WorkloadDescription
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError
@@ -92,20 +92,20 @@ def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
         return ResolvedSettings(settings, loaded=load_workloads(settings))
     plan = load_plan(Path(settings.output.plan), work / MEASURE)
     described = plan.description
-    if described["endpoint"] != resolve_endpoint(settings.target.endpoint_type).name:
+    if described.endpoint != resolve_endpoint(settings.target.endpoint_type).name:
         raise InputError(
             "plan-mismatch",
-            f"--plan {settings.output.plan} was made for {described['endpoint']}; "
-            f"add --endpoint-type {described['endpoint']}",
+            f"--plan {settings.output.plan} was made for {described.endpoint}; "
+            f"add --endpoint-type {described.endpoint}",
         )
     model = settings.target.model
-    if model is not None and model != described["model"]:
+    if model is not None and model != described.model:
         raise InputError(
             "plan-mismatch",
-            f"--plan {settings.output.plan} names model {described['model']!r} in every body, not {model!r}",
+            f"--plan {settings.output.plan} names model {described.model!r} in every body, not {model!r}",
         )
     asked = settings.workload.continuous_usage
-    planned = "on" if described.get("continuous_usage") else "token-ids" if described.get("token_ids") else "off"
+    planned = "on" if described.continuous_usage else "token-ids" if described.token_ids else "off"
     if asked not in ("auto", planned):
         raise InputError(
             "plan-mismatch",
@@ -115,10 +115,12 @@ def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
     return ResolvedSettings(
         msgspec.structs.replace(
             settings,
-            target=msgspec.structs.replace(with_class_target(settings.target, classes), model=described["model"]),
-            load=load_of(settings.load, described["load"], plan),
+            target=msgspec.structs.replace(with_class_target(settings.target, classes), model=described.model),
+            load=load_of(settings.load, described.load, plan),
             workload=msgspec.structs.replace(
-                workload_of(settings.workload, described["workload"], described["streaming"]), continuous_usage=planned
+                workload_of(settings.workload, described.workload),
+                streaming=described.streaming,
+                continuous_usage=planned,
             ),
             classes=classes,
         ),
@@ -127,7 +129,7 @@ def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
 
 
 def with_plan_urls(
-    classes: tuple[TrafficClass, ...], output: Output, described: Mapping[str, Any]
+    classes: tuple[TrafficClass, ...], output: Output, described: PlanDescription
 ) -> tuple[TrafficClass, ...]:
     """*classes* with the command line's URLs, which a plan does not store. InputError for an unknown or a missing one."""
     urls = dict(output.plan_urls)
@@ -136,12 +138,12 @@ def with_plan_urls(
         if name not in names:
             has = f"its classes are {', '.join(names)}" if names else "it has no classes"
             raise InputError("class-unknown", f"--class {name!r} is not in --plan {output.plan}; {has}")
-    for one in described.get("classes", ()):
-        if one.get("own_targets") and one["name"] not in urls:
+    for one in described.classes:
+        if one.own_targets and one.name not in urls:
             raise InputError(
                 "class-without-url",
-                f"class {one['name']!r} of --plan {output.plan} goes to a URL of its own, which no plan holds; "
-                f"add --class '{one['name']} url=URL'",
+                f"class {one.name!r} of --plan {output.plan} goes to a URL of its own, which no plan holds; "
+                f"add --class '{one.name} url=URL'",
             )
     return tuple(msgspec.structs.replace(one, urls=urls.get(one.name, ())) for one in classes)
 
@@ -158,48 +160,48 @@ def with_class_target(target: Target, classes: tuple[TrafficClass, ...]) -> Targ
     return msgspec.structs.replace(target, urls=classes[0].urls)
 
 
-def load_of(load: Load, described: dict[str, Any], plan: Plan) -> Load:
+def load_of(load: Load, described: LoadDescription, plan: Plan) -> Load:
     """The load that the plan was made for, so that the warm-up has the same load."""
-    arrivals = described["arrivals"] or {}
-    rate = arrivals.get("rate")
+    rate = (described.arrivals or ArrivalFacts()).rate
     return msgspec.structs.replace(
         load,
         rate=math.inf if rate == "inf" else rate,
-        concurrency=described["concurrency"],
-        duration=described["duration_s"],
-        num_requests=len(plan.starts) if described["duration_s"] is None else None,
+        concurrency=described.concurrency,
+        duration=described.duration_s,
+        num_requests=len(plan.starts) if described.duration_s is None else None,
     )
 
 
-def workload_of(workload: Workload, content: dict[str, Any], streaming: bool) -> Workload:
+def workload_of(workload: Workload, content: WorkloadDescription) -> Workload:
     """The workload of a replayed plan's warm-up. A plan does not contain its file: Synthetic-Uniform replaces it."""
-    known = {name: content[name] for name in ("prefix_share", "prefix_zipf", "prompt_form") if name in content}
-    drawn = content["name"] in LENGTHS
-    substitute = content["name"] in OWN_TEXT and content.get("stand_in") is True
+    drawn = content.name in LENGTHS
+    substitute = content.name in OWN_TEXT and content.stand_in is True
     return msgspec.structs.replace(
         workload,
-        name=content["name"] if drawn or substitute else "synthetic-uniform",
-        isl=content["isl"] if drawn else None,
-        osl=content["osl"] if drawn else None,
-        tokenizer=content["tokenizer"],
-        prefix_len=content["prefix_len"],
-        num_prefixes=content["num_prefixes"],
-        streaming=streaming,
-        **known,
+        name=content.name if drawn or substitute else "synthetic-uniform",
+        isl=content.isl if drawn else None,
+        osl=content.osl if drawn else None,
+        tokenizer=content.tokenizer,
+        prefix_len=content.prefix_len,
+        num_prefixes=content.num_prefixes,
+        prefix_share=workload.prefix_share if content.prefix_share is None else content.prefix_share,
+        prefix_zipf=workload.prefix_zipf if content.prefix_zipf is None else content.prefix_zipf,
+        prompt_form=content.prompt_form or workload.prompt_form,
     )
 
 
-def classes_of(described: dict[str, Any]) -> tuple[TrafficClass, ...]:
+def classes_of(described: PlanDescription) -> tuple[TrafficClass, ...]:
     """The classes of the plan, for their request heads and warm-up, with the models that its bodies name. A class that
     was read from a file has Synthetic-Uniform as its warm-up.
     """
     found = []
-    for entry in described.get("classes", ()):
-        one = msgspec.convert(entry["settings"], TrafficClass)
-        model = entry.get("model", one.model)
+    for entry in described.classes:
+        one = entry.settings
+        assert one is not None  # every plan with classes has their settings
         workload = one.workload
         if workload.dataset_path is not None:
             workload = Workload(tokenizer=workload.tokenizer, streaming=workload.streaming)
+        model = one.model if entry.model is None else entry.model
         found.append(msgspec.structs.replace(one, model=model, workload=workload))
     return tuple(found)
 

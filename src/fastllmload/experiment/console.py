@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from fastllmload.documents.experiment import ExperimentDocument
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import coded
 from fastllmload.experiment.journal import Journal
@@ -92,8 +91,8 @@ class LevelView:
     def message(self, text: str) -> None:
         self._console.say(f"  {text}")
 
-    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        self.document = convert(document, RunDocument)
+    def finish(self, document: RunDocument, folder: str | None = None) -> None:
+        self.document = document
 
     def close(self) -> None:
         """There is nothing to close."""

@@ -378,7 +378,5 @@ def recorded_settings(settings: RunSettings) -> dict[str, Any]:
     """The settings as plain values for procedure.json: without secrets, without output paths and without `strict`, which
     only sets the exit code.
     """
-    found = public_settings.public_values(settings, public_settings.redactor(settings, None))
-    for name in ("directory", "ui", "save_plan", "strict"):
-        found["output"].pop(name)
-    return found
+    redact = public_settings.redactor(settings, None)
+    return public_settings.public_values(settings, redact, ("directory", "ui", "save_plan", "strict"))

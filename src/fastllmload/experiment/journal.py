@@ -15,14 +15,14 @@ import msgspec
 
 from fastllmload import __version__
 from fastllmload.documents.experiment import ExperimentDocument, LevelEntry
-from fastllmload.documents.procedure import experiment_document
-from fastllmload.documents.read import DocumentError
+from fastllmload.documents.procedure import experiment_document, lacks, stored_parameters
+from fastllmload.documents.read import read_file
 from fastllmload.documents.run import Tool
 from fastllmload.documents.write import plain
-from fastllmload.engine.manifest import command_line
+from fastllmload.engine.document import command_line
 from fastllmload.engine.public_settings import blank
 from fastllmload.errors import HostLimitError, InputError, coded
-from fastllmload.files import parse_json, read_regular, replace_with
+from fastllmload.files import replace_with
 from fastllmload.records.samples import DISK_FULL
 from fastllmload.redact import Redactor
 
@@ -81,17 +81,18 @@ class Journal(Generic[D]):
         self._kind = kind
         # In the form in which it is read again: tuples are lists, and secrets are blank
         self._asked = asked = blank(msgspec.json.decode(msgspec.json.encode(asked)), self.redact)
-        found, before = read_earlier(folder, file, kind) if self.path.exists() else (None, None)
+        stored, before = read_earlier(folder, file, kind) if self.path.exists() else (None, None)
         if before is not None and before.procedure != procedure:
             raise InputError(
                 "experiment-changed",
                 f"{folder} holds the procedure {before.procedure!r}, not {procedure!r}; name a new folder with --output",
             )
-        if found is not None and found["parameters"] != asked:
+        given = None if stored is None else stored_parameters(stored)
+        if given is not None and given != asked:
             raise InputError(
                 "experiment-changed",
                 f"{folder} holds the procedure {procedure!r} with other parameters "
-                f"({differences(found['parameters'], asked)}); start it again as it was, or name a new folder with --output",
+                f"({differences(given, asked)}); start it again as it was, or name a new folder with --output",
             )
         with written(folder):
             there = list(folder.iterdir()) if folder.exists() else []
@@ -212,42 +213,31 @@ def leaves(tree: dict[str, Any], above: str = "") -> dict[str, str]:
 
 def read(folder: Path, kind: type[D], file: str = FILE) -> D:
     """*file* of *folder*. InputError if it is missing, unreadable, of another version, or has a part of another type."""
-    found = read_values(folder, file)
-    try:
-        return experiment_document(found, kind)
-    except DocumentError as problem:
-        raise InputError("run-file-damaged", f"{folder / file} was changed: {problem}") from None
+    return read_stored(folder, kind, file)[1]
 
 
-def read_values(folder: Path, file: str) -> dict[str, Any]:
-    """The values of *file*. InputError if it is missing, unreadable or of another version."""
-    path = folder / file
+def read_stored(folder: Path, kind: type[D], file: str) -> tuple[dict[str, Any], D]:
+    """The same as it is stored, also with keys that this version does not know, and as a type."""
     try:
-        found = parse_json(read_regular(path))
-    except FileNotFoundError:
+        return read_file(folder / file, SCHEMA_VERSION, lambda found: experiment_document(found, kind))
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError("not-a-run-folder", f"{folder} is not a procedure's folder: it has no {file}") from None
-    except (OSError, msgspec.DecodeError) as problem:
-        raise InputError("run-file-damaged", f"{path} cannot be read: {problem}") from None
-    if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
-        raise InputError("schema-version", f"{path} is of another schema version; this version reads {SCHEMA_VERSION}")
-    return found
 
 
 def read_earlier(folder: Path, file: str, kind: type[D]) -> tuple[dict[str, Any], D]:
-    """The values and the document of *file*, to continue it. InputError if it was truncated or changed."""
+    """*file*, to continue it. InputError if it was truncated or changed."""
     try:
-        found = read_values(folder, file)
-        if missing := [name for name in NEEDED if name not in found]:
-            raise DocumentError(f"it has no {missing[0]}")
-        return found, experiment_document(found, kind)
+        stored, document = read_stored(folder, kind, file)
+        missing = lacks(stored, NEEDED)
+        if missing is None:
+            return stored, document
+        why = f"{folder / file} was changed: it has no {missing}"
     except InputError as problem:
         why = problem.message
-    except DocumentError as problem:
-        why = f"{folder / file} was changed: {problem}"
     raise InputError(
         "experiment-damaged",
-        f"{why}; the procedure cannot be continued: name a new folder with --output (fastllmload report shows "
-        "each finished run below the old one)",
+        f"{why}; the procedure cannot be continued: name a new folder with --output (fastllmload report shows each "
+        "finished run below the old one)",
     )
 
 

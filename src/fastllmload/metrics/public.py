@@ -7,6 +7,9 @@ so.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from fastllmload.documents.write import plain
 from fastllmload.metrics.distribution.summary import summarize
 from fastllmload.metrics.objectives.report import request_goodput, slo_attainment, slo_ok
 from fastllmload.metrics.request.durations import (
@@ -39,7 +42,7 @@ from fastllmload.metrics.request.tpot import (
     tpot_any,
     tpot_n,
 )
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.run.measure import measure as measured
 from fastllmload.metrics.run.throughput import input_tok_s, output_tok_s, req_s
 from fastllmload.metrics.run.window import Populations, Window, populations, window_of
 from fastllmload.metrics.tokens.counts import TokenCounts, count_tokens
@@ -47,6 +50,15 @@ from fastllmload.metrics.tokens.fluidity import Fluidity, fluidity_of
 from fastllmload.metrics.tokens.itl import PooledGaps, TokenGaps, jitter, max_pause
 from fastllmload.metrics.tokens.itl import pooled as pooled_gaps
 from fastllmload.metrics.tokens.times import TokenTimes, token_times
+
+if TYPE_CHECKING:
+    from fastllmload.records.run import Run
+
+
+def measure(run: Run) -> dict[str, Any]:
+    """run.json of *run* with its metrics, counts, errors, objectives and vLLM's keys, computed now."""
+    return plain(measured(run))
+
 
 __all__ = [
     "NULL", "Fluidity", "PooledGaps", "Populations", "TokenCounts", "TokenGaps", "TokenTimes", "Window", "count_tokens",

@@ -58,7 +58,7 @@ def _temporary(file: Path) -> Path:
 
 def _pack(plan: Plan, target_file: IO[bytes]) -> None:
     with zipfile.ZipFile(target_file, "w", zipfile.ZIP_STORED) as archive:
-        known = plan.document["members"]
+        known = plan.document.members
         for name in (DOCUMENT, *(name for name in ARRAYS if name in known), BODIES):
             entry = zipfile.ZipInfo(name, EPOCH)
             with open(plan.directory / name, "rb") as source, archive.open(entry, "w", force_zip64=True) as target:

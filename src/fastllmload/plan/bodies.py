@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.plan.stitch import Stitcher
+from fastllmload.documents.plan import ConversationsDescription
 from fastllmload.errors import HostLimitError
 from fastllmload.workload.content.words import WordTable
 from fastllmload.workload.synthetic import Batch
@@ -37,7 +37,7 @@ class Bodies:
     kinds: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
     shared: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     turns: npt.NDArray[np.void] | None = None
-    conversations: dict[str, Any] | None = None
+    conversations: ConversationsDescription | None = None
 
 
 def stitcher(table: WordTable, before: bytes, pieces: Sequence[bytes]) -> Stitcher:

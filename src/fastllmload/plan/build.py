@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from fastllmload import settings as asked
 from fastllmload.arrivals.process import GrowingSchedule, Recorded
+from fastllmload.documents.plan import ArrivalFacts, PlanDescription, PlanDocument, UserBehaviorDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError, value_code
 from fastllmload.plan.bodies import Bodies, disk_errors
@@ -44,7 +45,6 @@ from fastllmload.plan.plan import (
     TURNS,
     Plan,
     array_hash,
-    digest_of,
     write_document,
 )
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workload
@@ -79,30 +79,37 @@ def build_plan(
     bodies = source.write(out_dir / BODIES, pace.quota, endpoint, model, by_starts=measured and not pace.cycles)
     requests, turns = len(bodies.input_tokens), bodies.turns
     schedule = pace.schedule(requests if turns is None else int((turns["turn"] == 0).sum()))
+    # In a warm-up all users wait: it exists to warm up the server.
+    users = drawn_users(settings.behaviour, f"{origin}/users", requests) if measured else None
     arrays: dict[str, npt.NDArray[Any] | None] = {
         SCHEDULE: schedule if turns is None else instants(schedule, turns),
         TURNS: turns,
         PREFIX: bodies.shared if bodies.shared.any() else None,
-        # In a warm-up all users wait: it exists to warm up the server.
-        CLIENT: drawn_users(settings.behaviour, f"{origin}/users", requests) if measured else None,
+        CLIENT: users,
     }
-    description = {
-        "phase": phase,
+    description = PlanDescription(
+        phase=phase,
+        load=pace.describe(),
+        workload=source.describe(),
+        requests=requests,
+        conversations=bodies.conversations,
+        joint=None if bodies.conversations is None else endpoint.joint.described(),
+        behaviour=None if users is None else described_users(settings.behaviour, users),
+        **common(settings, model),
+    )
+    return finish(out_dir, description, bodies, bodies.kinds, arrays)
+
+
+def common(settings: asked.RunSettings, model: str) -> dict[str, Any]:
+    """Fields of a description that are the same with and without classes."""
+    return {
         "seed": settings.client.seed,
-        "load": pace.describe(),
-        "workload": source.describe(),
         "endpoint": settings.target.endpoint_type,
         "model": model,
         "streaming": settings.workload.streaming,
         **settings.workload.usage_asked("continuous_usage"),
         **settings.workload.ids_asked("token_ids"),
-        "requests": requests,
     }
-    if bodies.conversations is not None:
-        description |= {"conversations": bodies.conversations, "joint": endpoint.joint.described()}
-    if arrays[CLIENT] is not None:
-        description["behaviour"] = described_users(settings.behaviour, arrays[CLIENT])
-    return finish(out_dir, description, bodies, bodies.kinds, arrays)
 
 
 def origin_of(settings: asked.RunSettings, phase: str) -> int | str:
@@ -128,8 +135,7 @@ def measured_pace_of(
     if trace is None or load.rate is not None or load.concurrency is not None:
         return measured_pace(load, seed, drawn)
     speed = workload.trace_speed
-    facts = {"speed": speed, "loop": workload.trace_loop}
-    recorded = Recorded(lambda: rounds(trace, speed), facts)
+    recorded = Recorded(lambda: rounds(trace, speed), ArrivalFacts(speed=speed, loop=workload.trace_loop))
     return recorded_pace(load, recorded, len(trace), workload.trace_loop, seed)
 
 
@@ -156,22 +162,21 @@ def drawn_users(behaviour: asked.UserBehavior, seed: str, requests: int) -> npt.
     return rows
 
 
-def described_users(behaviour: asked.UserBehavior, rows: npt.NDArray[Any] | None) -> dict[str, Any]:
+def described_users(behaviour: asked.UserBehavior, rows: npt.NDArray[Any]) -> UserBehaviorDescription:
     """The user behavior as plan.json describes it: counts and conditions."""
-    assert rows is not None
-    return {
-        "cancel_share": behaviour.cancel_share,
-        "cancel_after": behaviour.cancel_after,
-        "cancelling": int(np.count_nonzero((rows["cancel_tokens"] > 0) | (rows["cancel_ns"] > 0))),
-        "slow_readers": behaviour.slow_readers,
-        "reading_slowly": int(np.count_nonzero(rows["read_rate"] > 0)),
-        "abandon": behaviour.abandon,
-    }
+    return UserBehaviorDescription(
+        cancel_share=behaviour.cancel_share,
+        cancel_after=behaviour.cancel_after,
+        cancelling=int(np.count_nonzero((rows["cancel_tokens"] > 0) | (rows["cancel_ns"] > 0))),
+        slow_readers=behaviour.slow_readers,
+        reading_slowly=int(np.count_nonzero(rows["read_rate"] > 0)),
+        abandon=behaviour.abandon,
+    )
 
 
 def finish(
     directory: Path,
-    description: dict[str, Any],
+    description: PlanDescription,
     bodies: Bodies,
     classes: npt.NDArray[np.uint16],
     optional: Mapping[str, npt.NDArray[Any] | None],
@@ -185,13 +190,12 @@ def finish(
         **optional,
     }
     members = {BODIES: bodies.sha256}
-    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "description": description, "members": members}
     with disk_errors(directory / DOCUMENT):
         for name, array in arrays.items():
             if array is not None:
                 np.save(directory / name, array)
                 members[name] = array_hash(array)
-        document["digest"] = digest_of(document)
+        document = PlanDocument(schema_version=SCHEMA_VERSION, members=members, description=description)
         write_document(directory, document)
     return Plan.open(directory)
 
@@ -206,7 +210,7 @@ def clear(directory: Path) -> None:
 
 def check_context_limit(plan: Plan, limit: int | None) -> None:
     """InputError when a request of *plan* exceeds *limit* tokens; not checked without limit or tokenizer."""
-    if limit is None or not plan.requests or plan.description["workload"]["tokenizer"] == "none":
+    if limit is None or not plan.requests or plan.description.workload.tokenizer == "none":
         return
     lengths = plan.input_tokens.astype(np.int64) + plan.output_tokens
     beyond = np.flatnonzero(lengths > limit)

@@ -19,9 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrivals.process import GrowingSchedule
+from fastllmload.documents.fields import known
+from fastllmload.documents.plan import (
+    ArrivalFacts,
+    ClassDescription,
+    ExactPrompts,
+    LoadDescription,
+    PlanDescription,
+    WorkloadDescription,
+)
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.bodies import Bodies, disk_errors
-from fastllmload.plan.build import arrivals_stream, build_plan, clear, finish
+from fastllmload.plan.build import arrivals_stream, build_plan, clear, common, finish
 from fastllmload.plan.pace import measured_pace
 from fastllmload.plan.plan import BODIES, CLIENT, CLIENT_ROW, FOLLOWS, PREFIX, SCHEDULE, TURN, TURNS, Plan
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
@@ -219,62 +228,55 @@ def write_joined(pending: list[Any], hasher: Any, file: Any) -> None:
 
 def described(
     settings: RunSettings, phase: str, model: str, parts: Sequence[tuple[TrafficClass, Plan]]
-) -> dict[str, Any]:
+) -> PlanDescription:
     """Description of the merged plan; `classes` has an entry per class of the run, in their order."""
     by_name = {one.name: plan for one, plan in parts}
     plans = [plan for _, plan in parts]
-    rates = [rate for plan in plans if isinstance(rate := arrivals(plan).get("rate"), (int, float))]
-    seconds = settings.load.duration if phase == "measure" else None
-    return {
-        "phase": phase,
-        "seed": settings.client.seed,
-        "load": {
-            "loop": "open",
-            "arrivals": {"name": MIXED, "rate": math.fsum(rates), "stream": f"{settings.client.seed}/class"},
-            "concurrency": None,
-            "duration_s": seconds,
-            "cycles": False,
-        },
-        "workload": {
-            "name": MIXED, "isl": "by class", "osl": "by class", "tokenizer": settings.workload.tokenizer,
-            "prompt": "by class", "prefix_len": 0, "num_prefixes": 1, **exact_of(plans),
-        },
-        "endpoint": settings.target.endpoint_type,
-        "model": model,
-        "streaming": settings.workload.streaming,
-        **settings.workload.usage_asked("continuous_usage"),
-        **settings.workload.ids_asked("token_ids"),
-        "requests": sum(plan.requests for plan in plans),
-        "classes": [described_class(one, by_name.get(one.name)) for one in settings.classes],
-    }  # fmt: skip
+    rates = [
+        rate for plan in plans if (rate := known((plan.description.load.arrivals or ArrivalFacts()).rate)) is not None
+    ]
+    stream = f"{settings.client.seed}/class"
+    return PlanDescription(
+        phase=phase,
+        load=LoadDescription(
+            loop="open",
+            arrivals=ArrivalFacts(name=MIXED, rate=math.fsum(rates), stream=stream),
+            duration_s=settings.load.duration if phase == "measure" else None,
+            cycles=False,
+        ),
+        workload=WorkloadDescription(
+            name=MIXED, isl="by class", osl="by class", tokenizer=settings.workload.tokenizer, prompt="by class",
+            prefix_len=0, num_prefixes=1, exact=exact_of(plans),
+        ),
+        requests=sum(plan.requests for plan in plans),
+        classes=tuple(described_class(one, by_name.get(one.name)) for one in settings.classes),
+        **common(settings, model),
+    )  # fmt: skip
 
 
-def exact_of(plans: Sequence[Plan]) -> dict[str, Any]:
-    """Count of the prompts of all classes that have the drawn length; empty when no class draws prompts."""
-    found = [one for plan in plans if (one := plan.description["workload"].get("exact")) is not None]
-    prompts, checked, exact = (sum(int(one[name]) for one in found) for name in ("prompts", "checked", "exact"))
-    return {"exact": exactness(checked, exact, prompts)} if found else {}
+def exact_of(plans: Sequence[Plan]) -> ExactPrompts | None:
+    """Count of the prompts of all classes that have the drawn length; None when no class draws prompts."""
+    found = [one for plan in plans if (one := plan.description.workload.exact) is not None]
+    prompts = sum(int(known(one.prompts) or 0) for one in found)
+    checked = sum(int(known(one.checked) or 0) for one in found)
+    exact = sum(int(known(one.exact) or 0) for one in found)
+    return exactness(checked, exact, prompts) if found else None
 
 
-def arrivals(plan: Plan) -> dict[str, Any]:
-    found: dict[str, Any] | None = plan.description["load"]["arrivals"]
-    return found or {}
-
-
-def described_class(one: TrafficClass, plan: Plan | None) -> dict[str, Any]:
+def described_class(one: TrafficClass, plan: Plan | None) -> ClassDescription:
     """Settings of class *one*, to build its warm-up from, and its plan; None: it has no request in this phase."""
-    without_urls = msgspec.structs.replace(one, urls=())  # a plan does not depend on its target
-    named: dict[str, Any] = {
-        "name": one.name,
-        "settings": msgspec.to_builtins(without_urls),
-        "own_targets": bool(one.urls),
-    }
+    found = ClassDescription(
+        name=one.name,
+        settings=msgspec.structs.replace(one, urls=()),  # a plan does not depend on its target
+        own_targets=bool(one.urls),
+        requests=0,
+        starts=0,
+    )
     if plan is None:
-        return {**named, "requests": 0, "starts": 0}
-    described: dict[str, Any] = {name: plan.description[name] for name in ("model", "load", "workload", "endpoint")}
-    present = [name for name in ("conversations", "behaviour", "joint") if name in plan.description]
-    optional: dict[str, Any] = {name: plan.description[name] for name in present}
-    return {
-        **named, **described, **optional, "digest": plan.digest, "requests": plan.requests, "starts": len(plan.starts),
-        "input_tokens": int(plan.input_tokens.sum()), "output_tokens": int(plan.output_tokens.sum()),
-    }  # fmt: skip
+        return found
+    own = plan.description
+    return msgspec.structs.replace(
+        found, endpoint=own.endpoint, model=own.model, load=own.load, workload=own.workload, behaviour=own.behaviour,
+        conversations=own.conversations, joint=own.joint, digest=plan.digest, requests=plan.requests,
+        starts=len(plan.starts), input_tokens=int(plan.input_tokens.sum()), output_tokens=int(plan.output_tokens.sum()),
+    )  # fmt: skip

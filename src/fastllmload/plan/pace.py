@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import Any
+
+from msgspec.structs import replace
 
 from fastllmload.arrivals.choice import choose_arrivals, choose_varying
 from fastllmload.arrivals.curve import read_curve
 from fastllmload.arrivals.process import ArrivalProcess, GrowingSchedule, Recorded, Schedule
+from fastllmload.documents.plan import LoadDescription
 from fastllmload.errors import InputError
 from fastllmload.settings import Load
 from fastllmload.workload.synthetic import Quota
@@ -41,18 +43,18 @@ class Pace:
         """The first *requests* instants; None in a closed loop."""
         return None if self.drawn is None else self.drawn.part(count=requests)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> LoadDescription:
         rate = "inf" if self.rate is not None and math.isinf(self.rate) else self.rate
         arrivals = None
         if self.arrivals is not None:
-            arrivals = {"name": self.arrivals.name, "rate": rate, "stream": self.seed, **self.arrivals.parameters()}
-        return {
-            "loop": "closed" if self.arrivals is None else "open",
-            "arrivals": arrivals,
-            "concurrency": self.concurrency,
-            "duration_s": self.seconds,
-            "cycles": self.cycles,
-        }
+            arrivals = replace(self.arrivals.parameters(), name=self.arrivals.name, rate=rate, stream=self.seed)
+        return LoadDescription(
+            loop="closed" if self.arrivals is None else "open",
+            arrivals=arrivals,
+            concurrency=self.concurrency,
+            duration_s=self.seconds,
+            cycles=self.cycles,
+        )
 
 
 def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, seed: str) -> Pace:

@@ -12,15 +12,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tokenize
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.fields import known
+from fastllmload.documents.plan import (
+    ClassDescription,
+    CountingFacts,
+    PlanDescription,
+    PlanDocument,
+    TokenizerFacts,
+    WorkloadDescription,
+)
+from fastllmload.documents.read import DocumentError, convert
+from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
 from fastllmload.files import check_npy_head, read_regular, regular
 
@@ -86,8 +98,7 @@ class Plan:
     """One phase, opened from its folder; arrays and bodies are mapped read-only."""
 
     directory: Path
-    document: dict[str, Any]
-    description: dict[str, Any]  # the settings that define it: phase, seed, load, workload, endpoint, model
+    document: PlanDocument  # plan.json
     t_sched: npt.NDArray[np.int64] | None  # None: closed loop
     input_tokens: npt.NDArray[np.int32]
     output_tokens: npt.NDArray[np.int32]
@@ -97,6 +108,10 @@ class Plan:
     turns: npt.NDArray[np.void] | None = None  # TURN; None: no conversations
     client: npt.NDArray[np.void] | None = None  # CLIENT_ROW; None: every user waits for the end
     prefix_tokens: npt.NDArray[np.int32] | None = None  # of a part that other prompts have too; None: unknown, or none
+    description: PlanDescription = field(init=False)  # the settings that define it: phase, seed, load, workload, model ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "description", self.document.description)
 
     @classmethod
     def open(cls, directory: Path, bodies: bool = True) -> Plan:
@@ -105,12 +120,11 @@ class Plan:
         """
         document = read_document(directory)
         named = {
-            name: _mapped(directory, name) for name in ARRAYS if name not in OPTIONAL or document["members"].get(name)
+            name: _mapped(directory, name) for name in ARRAYS if name not in OPTIONAL or document.members.get(name)
         }
         plan = cls(
             directory=directory,
             document=document,
-            description=document["description"],
             t_sched=named.get(SCHEDULE),
             input_tokens=named["input_tokens.npy"],
             output_tokens=named["output_tokens.npy"],
@@ -132,14 +146,13 @@ class Plan:
         """
         document = read_document(directory)
         rows = _array(directory, RECORD_FILE, RECORD)
-        open_loop, turns = SCHEDULE in document["members"], None
-        if open_loop and TURNS in document["members"]:
+        open_loop, turns = SCHEDULE in document.members, None
+        if open_loop and TURNS in document.members:
             turns = np.zeros(len(rows), TURN)
             turns["session"] = np.cumsum(rows["t_sched_ns"] >= 0) - 1
         return cls(
             directory=directory,
             document=document,
-            description=document["description"],
             t_sched=rows["t_sched_ns"] if open_loop else None,
             input_tokens=rows["input_tokens"],
             output_tokens=rows["output_tokens"],
@@ -152,12 +165,12 @@ class Plan:
     @property
     def digest(self) -> str:
         """SHA-256 over the canonical description and every member."""
-        return str(self.document["digest"])
+        return str(self.document.digest)
 
     @property
     def schedule_hash(self) -> str | None:
         """SHA-256 of the int64 instants; None in a closed loop."""
-        return None if self.t_sched is None else str(self.document["members"][SCHEDULE])
+        return None if self.t_sched is None else self.document.members[SCHEDULE]
 
     @property
     def requests(self) -> int:
@@ -178,57 +191,51 @@ class Plan:
         return np.ascontiguousarray(self.t_sched[self.starts])
 
     @property
-    def classes(self) -> list[str]:
+    def classes(self) -> tuple[str, ...]:
         """Names of the classes that `request_class` numbers; empty when none is named."""
-        if "classes" in self.description:
-            return [one["name"] for one in self.description["classes"]]
-        content = self.description["workload"]
-        named: list[str] = content.get("classes") or content.get("dataset", {}).get("classes", [])
-        return named if any(named) else []
+        if self.description.classes:
+            return tuple(str(one.name) for one in self.description.classes)
+        named = classes_within(self.description.workload)
+        return named if any(named) else ()
 
     @property
-    def deviations(self) -> list[str]:
+    def deviations(self) -> tuple[str, ...]:
         """Deviations from the standard workload of that name, one sentence each; those of a class begin with its name."""
-        by_class = [one for one in self.description.get("classes", ()) if "workload" in one]
-        named = [f"{one['name']}: {text}" for one in by_class for text in one["workload"].get("deviations", ())]
-        return list(dict.fromkeys(named if by_class else self.description["workload"].get("deviations", ())))
-
-    def _workloads(self) -> list[dict[str, Any]]:
-        """Description of the workload of every class that has requests; of the plan when it has no classes."""
-        found = [one["workload"] for one in self.description.get("classes", ()) if "workload" in one]
-        return found or [self.description["workload"]]
+        by_class = [(one.name, one.workload) for one in self.description.classes if one.workload is not None]
+        named = [f"{name}: {text}" for name, content in by_class for text in content.deviations]
+        return tuple(dict.fromkeys(named if by_class else self.description.workload.deviations))
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """How tokens are counted (IETF 4.4): option, tokenizer with its facts, special tokens."""
-        content = self._workloads()[0]
-        return {
-            "option": content.get("counting"),
-            "tokenizer": content.get("tokenizer_facts") or {"name": content["tokenizer"]},
-            "special_tokens": content.get("special_tokens"),
-        }
+    def counting(self) -> CountingFacts:
+        """How tokens are counted (IETF 4.4), in the first class that has requests."""
+        of_classes = (one.workload for one in self.description.classes if one.workload is not None)
+        content = next(of_classes, self.description.workload)
+        return CountingFacts(
+            option=content.counting,
+            tokenizer=content.tokenizer_facts or TokenizerFacts(name=content.tokenizer),
+            special_tokens=content.special_tokens,
+        )
 
     @property
     def joints(self) -> list[tuple[bytes, bytes, bytes]]:
         """Per class: JSON before a reply, after it, and between messages without one; empty without conversations."""
-        return [joint_of(one, self.description) for one in self.description.get("classes") or [self.description]]
+        return [joint_of(one, self.description) for one in self.description.classes or (self.description,)]
 
     @property
     def concurrency(self) -> int | None:
         """Slots of a closed loop, as a warm-up without a target rate is one; None in an open loop."""
-        slots: int | None = self.description["load"]["concurrency"]
-        return slots
+        slots = self.description.load.concurrency
+        return int(slots) if isinstance(slots, (int, float)) else None
 
     @property
     def duration_s(self) -> float | None:
         """Seconds that bound the phase; None when only the number of requests does."""
-        seconds: float | None = self.description["load"]["duration_s"]
-        return seconds
+        return known(self.description.load.duration_s)
 
     @property
     def cycles(self) -> bool:
         """Whether the requests are a pool that workers repeat: a closed loop that only time ends."""
-        return bool(self.description["load"]["cycles"])
+        return bool(self.description.load.cycles)
 
     def body(self, request: int) -> bytes:
         """The encoded body of one request."""
@@ -242,8 +249,8 @@ class Plan:
 
     def verify(self) -> None:
         """Hash every member again. RunFolderError names the first that differs."""
-        for name, known in self.document["members"].items():
-            if array_hash(self._member(name)) != known:
+        for name, stated in self.document.members.items():
+            if array_hash(self._member(name)) != stated:
                 raise RunFolderError(
                     "plan-changed",
                     f"the plan in {self.directory} was changed: the SHA-256 of {name} differs from that in {DOCUMENT}",
@@ -259,7 +266,7 @@ class Plan:
         rows["request_class"] = self.request_class
         rows["prefix_tokens"] = 0 if self.prefix_tokens is None else self.prefix_tokens
         np.save(directory / RECORD_FILE, rows)
-        write_document(directory, self.document)
+        shutil.copyfile(self.directory / DOCUMENT, directory / DOCUMENT)
 
     def _member(self, name: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = getattr(self, name.rsplit(".", 1)[0])
@@ -274,14 +281,19 @@ class Plan:
             raise plan_error(f"the plan in {self.directory} is inconsistent: its files have different lengths")
 
 
-def joint_of(one: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[bytes, bytes, bytes]:
+def classes_within(content: WorkloadDescription) -> tuple[str, ...]:
+    """Names of the classes that a workload or its data set has of its own."""
+    return content.classes or (() if content.dataset is None else content.dataset.classes)
+
+
+def joint_of(one: ClassDescription | PlanDescription, plan: PlanDescription) -> tuple[bytes, bytes, bytes]:
     """The turn template of class *one*; an earlier version wrote one for the *plan*."""
-    before, after, between = (str(text).encode() for text in one.get("joint", plan.get("joint", ("", "", ""))))
+    before, after, between = (text.encode() for text in one.joint or plan.joint or ("", "", ""))
     return before, after, between
 
 
-def read_document(directory: Path) -> dict[str, Any]:
-    """`plan.json`, its digest checked. RunFolderError otherwise."""
+def read_document(directory: Path) -> PlanDocument:
+    """`plan.json`, the digest of what is in the file checked. RunFolderError otherwise."""
     try:
         document = json.loads(read_regular(directory / DOCUMENT))
     except (OSError, ValueError, RecursionError) as error:
@@ -296,13 +308,20 @@ def read_document(directory: Path) -> dict[str, Any]:
         raise RunFolderError(
             "plan-changed", f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states"
         )
-    if not REQUIRED <= set(document["members"]) <= REQUIRED | OPTIONAL:
+    try:
+        found = convert(document, PlanDocument)
+    except DocumentError as problem:
+        raise plan_error(f"{directory} contains no readable plan: {DOCUMENT}: {problem}") from None
+    if not REQUIRED <= set(found.members) <= REQUIRED | OPTIONAL:
         raise plan_error(f"the plan in {directory} lists members that a plan does not have: {DOCUMENT}")
-    return dict(document)
+    return found
 
 
-def write_document(directory: Path, document: dict[str, Any]) -> None:
-    (directory / DOCUMENT).write_text(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+def write_document(directory: Path, document: PlanDocument) -> None:
+    """Write *document* with its digest as `plan.json`."""
+    values = plain(document)
+    values["digest"] = digest_of(values)
+    (directory / DOCUMENT).write_text(json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
 def _mapped(directory: Path, name: str) -> Any:

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 import msgspec
 import numpy as np
 
+from fastllmload.documents.plan import ClassDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.endpoint.body import LENGTHS, OUTPUT_TOKENS
 from fastllmload.errors import InputError
@@ -68,7 +69,7 @@ def write_sequence(
 class Defaults:
     def __init__(self, endpoint: Endpoint, plan: Plan) -> None:
         self._endpoint = endpoint
-        self._workload = Workload(streaming=bool(plan.description["streaming"]))
+        self._workload = Workload(streaming=bool(plan.description.streaming))
 
     def fields(self, tokens: int) -> dict[str, Any]:
         body: dict[str, Any] = msgspec.json.decode(self._endpoint.encode_body("", self._workload, "", tokens))
@@ -77,24 +78,27 @@ class Defaults:
 
 def protocols(plan: Plan) -> list[str]:
     """The protocol of each traffic class; that of the plan if it has none."""
-    default = plan.description["endpoint"]
-    return [one.get("endpoint", default) for one in plan.description.get("classes", ())] or [default]
+    described = plan.description
+    return [str(one.endpoint or described.endpoint) for one in described.classes or (described,)]
 
 
 class Targets:
     """Targets of each class, in the fields in which classes differ: protocol, path, model, and own URLs in turn."""
 
     def __init__(self, plan: Plan, by_class: Sequence[Endpoint], urls: Mapping[str, Sequence[str]]) -> None:
-        classes = plan.description.get("classes", ())
+        classes = plan.description.classes
         self._class = plan.request_class
-        self._endpoints, self._paths = by_class, [one["settings"]["endpoint_path"] for one in classes]
-        self._urls = [list(urls.get(one["name"], ())) for one in classes]
-        differ = len({endpoint.name for endpoint in by_class}) > 1 or any(one.get("own_targets") for one in classes)
+        self._endpoints, self._paths = (
+            by_class,
+            [one.settings.endpoint_path if one.settings else None for one in classes],
+        )
+        self._urls = [urls.get(str(one.name), ()) for one in classes]
+        differ = len({endpoint.name for endpoint in by_class}) > 1 or any(one.own_targets for one in classes)
         differ = differ or any(path is not None for path in self._paths)
-        models = {one["model"] for one in classes if one["requests"]}
+        models = {one.model for one in classes if one.requests}
         self._facts = [
-            self._known(one, endpoint, differ, len(models) > 1)
-            for one, endpoint in zip(classes, by_class, strict=False)
+            self._known(one, path, endpoint, differ, len(models) > 1)
+            for one, path, endpoint in zip(classes, self._paths, by_class, strict=False)
         ]
         self._turn = np.zeros(plan.requests, np.int64)  # index among the conversations or requests of its class
         for number in range(len(classes)):
@@ -104,10 +108,11 @@ class Targets:
             self._turn = self._turn[np.repeat(plan.starts, np.diff(np.append(plan.starts, plan.requests)))]
 
     @staticmethod
-    def _known(one: dict[str, Any], endpoint: Endpoint, differ: bool, named: bool) -> dict[str, Any]:
-        path = one["settings"]["endpoint_path"]
+    def _known(
+        one: ClassDescription, path: str | None, endpoint: Endpoint, differ: bool, named: bool
+    ) -> dict[str, Any]:
         found = {"endpoint_type": endpoint.name, "path": endpoint.path("") if path is None else path}
-        return (found if differ else {}) | ({"model": one["model"]} if named and one["requests"] else {})
+        return (found if differ else {}) | ({"model": one.model} if named and one.requests else {})
 
     def of(self, number: int) -> dict[str, Any]:
         """Target of request *number*; empty if classes do not differ."""

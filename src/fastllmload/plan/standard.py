@@ -18,11 +18,11 @@ OWN_TEXT = ("conversation", "code-completion")
 VARIANTS = ("uniform_range", "target_lengths", "uniform:8192,32768", "choice:8192,16384,32768,65536,131072")
 
 
-def deviations(workload: Workload) -> list[str]:
+def deviations(workload: Workload) -> tuple[str, ...]:
     """Deviations from the standard workload of that name, a sentence each; they are part of the plan's digest."""
     if workload.name not in LENGTHS and workload.name not in OWN_TEXT:
-        return []
-    return [*_lengths(workload), *_prompts(workload), *_turns(workload), *_fields(workload)]
+        return ()
+    return (*_lengths(workload), *_prompts(workload), *_turns(workload), *_fields(workload))
 
 
 def _lengths(workload: Workload) -> list[str]:

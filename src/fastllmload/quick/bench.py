@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.engine.preflight.addresses import parse_base
 from fastllmload.engine.preflight.probe import ServerProbe
@@ -22,6 +21,7 @@ from fastllmload.engine.run import execute
 from fastllmload.engine.simulated_target import simulated_target
 from fastllmload.errors import TargetError
 from fastllmload.experiment.level.settings import changed
+from fastllmload.metrics.levels.asiai import ProtocolBlock
 from fastllmload.report.blocks import Block, Facts, Paragraph, Table
 from fastllmload.report.documents import asiai
 from fastllmload.report.documents.subject import subject_of
@@ -125,8 +125,8 @@ class BlockView:
     def message(self, text: str) -> None:
         self.view.message(text)
 
-    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        self.document, self.folder = convert(document, RunDocument), None if folder is None else Path(folder)
+    def finish(self, document: RunDocument, folder: str | None = None) -> None:
+        self.document, self.folder = document, None if folder is None else Path(folder)
 
     def close(self) -> None:
         self.view.close()
@@ -180,12 +180,12 @@ def closing(view: BlockView) -> Iterator[Block]:
     yield Facts([("run", str(view.folder))])
 
 
-def side_by_side(measured: Sequence[tuple[RunSettings, Mapping[str, Any]]]) -> Table:
+def side_by_side(measured: Sequence[tuple[RunSettings, ProtocolBlock]]) -> Table:
     """One row per engine, with its power."""
     columns = ["Engine", "tok/s median", "Mean", "Std dev", "TTFT median (ms)", "Power (W)", "tok/s per W", "Failed"]
     rows = [
-        [settings.target.urls[0], *(found["gen_tok_s"][key] for key in ("median", "mean", "pooled_std")),
-         found["ttft_ms"]["median"], found["power_w"], found["tok_s_per_w"], found["n_failed"]]
+        [settings.target.urls[0], found.gen_tok_s.median, found.gen_tok_s.mean, found.gen_tok_s.pooled_std,
+         found.ttft_ms.median, found.power_w, found.tok_s_per_w, found.n_failed]
         for settings, found in measured
     ]  # fmt: skip
     return Table("Engines", columns, rows)

@@ -12,12 +12,11 @@ import re
 import shutil
 from pathlib import Path
 
-import msgspec
-
+from fastllmload.documents.write import changed, encoded
 from fastllmload.errors import RunFolderError, coded
 from fastllmload.files import replace_with
 from fastllmload.records.integrity import OWNER, WORK, abandoned, before_first_request
-from fastllmload.records.run import read_manifest
+from fastllmload.records.run import read_document, read_stored
 
 RUNNING, KILLED = "running", "killed"  # run.json "status"
 
@@ -64,7 +63,7 @@ def clean_up_killed(folder: Path) -> str | None:
 
 
 def began(folder: Path) -> bool:
-    return (folder / "run.json").exists() and bool(read_manifest(folder).get("phases"))
+    return (folder / "run.json").exists() and bool(read_document(folder).phases)
 
 
 def describe_leftover_files(folder: Path) -> str | None:
@@ -83,11 +82,9 @@ def size_of(folder: Path) -> str:
 
 
 def mark_killed(folder: Path) -> None:
-    manifest = read_manifest(folder)
-    if manifest.get("status") != RUNNING:
-        return
-    data = msgspec.json.format(msgspec.json.encode({**manifest, "status": KILLED}), indent=2) + b"\n"
-    replace_with(folder / "run.json", data)
+    stored, document = read_stored(folder)
+    if document.status == RUNNING:
+        replace_with(folder / "run.json", encoded(changed(stored, status=KILLED)))
 
 
 ASIDE = re.compile(r"\.cut-\d+$")

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from fastllmload.documents.run import FileFacts, RunDocument
 from fastllmload.errors import coded
 from fastllmload.files import NOT_REGULAR, checksum
 from fastllmload.records.npy import read_head, size_text
@@ -23,20 +22,20 @@ FILES = (
 )  # fmt: skip
 
 
-def inventory(folder: Path) -> dict[str, dict[str, int]]:
-    """`files` of run.json: `bytes` and `crc32` of each of FILES that *folder* has, and of what its hosts recorded."""
+def inventory(folder: Path) -> dict[str, FileFacts]:
+    """`files` of run.json: of each of FILES that *folder* has, and of what its hosts recorded."""
     of_hosts = sorted(
         str(path.relative_to(folder))
         for pattern in ("hosts/*/*.npy", "hosts/*/summary/*.json")
         for path in folder.glob(pattern)
     )
     there = [name for name in (*FILES, *of_hosts) if (folder / name).is_file()]
-    return {name: {"bytes": (folder / name).stat().st_size, "crc32": checksum(folder / name)} for name in there}
+    return {name: FileFacts(bytes=(folder / name).stat().st_size, crc32=checksum(folder / name)) for name in there}
 
 
-def missing_checksums(manifest: Mapping[str, Any]) -> str | None:
+def missing_checksums(document: RunDocument) -> str | None:
     """What cannot be checked in a folder whose run.json has no list of its files; None where it has one."""
-    if manifest.get("files"):
+    if document.files:
         return None
     return coded(
         "checksums-missing",
@@ -45,9 +44,9 @@ def missing_checksums(manifest: Mapping[str, Any]) -> str | None:
     )
 
 
-def find_damage(folder: Path, manifest: Mapping[str, Any], contents: bool = True) -> dict[str, str]:
+def find_damage(folder: Path, document: RunDocument, contents: bool = True) -> dict[str, str]:
     """By name, a sentence for each file that differs from run.json, or from its own header. *contents*: checksums too."""
-    listed = manifest.get("files") or {}
+    listed = document.files or {}
     found = {}
     for name in dict.fromkeys((*listed, *FILES)):
         entry = listed.get(name)
@@ -57,9 +56,9 @@ def find_damage(folder: Path, manifest: Mapping[str, Any], contents: bool = True
     return found
 
 
-def differs(path: Path, entry: Mapping[str, int], contents: bool) -> str | None:
+def differs(path: Path, entry: FileFacts, contents: bool) -> str | None:
     """How the file differs from *entry*; None if it does not."""
-    expected = entry["bytes"]
+    expected = int(entry.bytes)
     if path.exists() and not path.is_file():
         return f"cannot be read: {NOT_REGULAR}"
     if not path.is_file():
@@ -67,7 +66,7 @@ def differs(path: Path, entry: Mapping[str, int], contents: bool) -> str | None:
     size = path.stat().st_size
     if size != expected:
         return f"is {'cut' if size < expected else 'too long'}: {size_text(size, expected)}"
-    if contents and checksum(path) != entry["crc32"]:
+    if contents and checksum(path) != entry.crc32:
         return (
             f"was changed: its {size:,} bytes are not those that the run wrote (CRC-32); take it out of `files` in "
             "run.json to read it all the same"

@@ -1,4 +1,4 @@
-"""Reads a run folder: rows, events by row, manifest, samples; also during the run and after a kill."""
+"""Reads a run folder: rows, events by row, run.json, samples; also during the run and after a kill."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import numpy.typing as npt
 from fastllmload._ext.measure import regroup
 from fastllmload._ext.record.recorder import text_index
 from fastllmload.documents.fields import known
-from fastllmload.documents.read import DocumentError, convert
-from fastllmload.documents.run import Phase, RunDocument
+from fastllmload.documents.read import convert, read_file
+from fastllmload.documents.run import ErrorTextEntries, Phase, RunDocument
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
-from fastllmload.files import parse_json, read_regular
 from fastllmload.records import layout
 from fastllmload.records.error_texts import read_texts
 from fastllmload.records.event_totals import SUMMARY, TOTALS, EventsElsewhere, read_elsewhere
@@ -45,19 +44,21 @@ class Run:
     *incomplete*: the run was killed, was interrupted, or continues; rows may then have status in_flight. *damaged*: files
     that differ from what the run wrote, each with a sentence. A truncated requests.npy or tokens.npy has the records before
     the cut here, a changed one none: call `lost` before computing figures from them. *elsewhere*: what is known of events
-    that stayed on their hosts; *events* is empty then.
+    that stayed on their hosts; *events* is empty then. *stored*: the JSON of run.json, which has keys that *document* lacks
+    if another version wrote it; None where *document* was changed.
     """
 
     directory: Path
-    manifest: dict[str, Any]
+    document: RunDocument
     rows: Rows
     events: Rows
     first_event: npt.NDArray[np.int64]
     samples: npt.NDArray[Any] | None = None
     incomplete: bool = False
     text: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
-    damaged: Mapping[str, str] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)
     elsewhere: EventsElsewhere | None = None
+    stored: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         """One line: folder, end, verdict, requests."""
@@ -68,15 +69,22 @@ class Run:
         return f"<Run {self.directory} {state}, {self.verdict or 'not judged'}, {ok:,.0f} of {of:,.0f} requests ok>"
 
     @cached_property
-    def document(self) -> RunDocument:
-        """run.json as a type. Of a run that is being concluded: as it was when this was first read."""
-        return convert(self.manifest, RunDocument)
+    def manifest(self) -> Mapping[str, Any]:
+        """run.json as plain values."""
+        return plain(self.document) if self.stored is None else self.stored
 
     @property
     def metrics(self) -> dict[str, Any]:
         """run.json "metrics": by name, a distribution or a single value with its unit; empty when not measured."""
         found: dict[str, Any] = self.manifest.get("metrics") or {}
         return found
+
+    def changed(self, **fields: Any) -> Run:
+        """The run with other values of these *fields* of its document."""
+        return self.with_document(msgspec.structs.replace(self.document, **fields))
+
+    def with_document(self, document: RunDocument) -> Run:
+        return replace(self, document=document, stored=None)
 
     @property
     def verdict(self) -> str | None:
@@ -194,47 +202,31 @@ class Run:
         return replace(self, rows=self.rows[mask], events=events, first_event=first, text=text, elsewhere=elsewhere)
 
     def phase(self, name: str) -> Phase | None:
-        """Times of a phase, None when the manifest has none of that name."""
+        """Times of a phase, None when run.json has none of that name."""
         return self.document.phase(name)
 
 
-def read_manifest(directory: Path) -> dict[str, Any]:
-    """run.json as a dict. RunFolderError when it is missing, not a JSON object, or of another schema version."""
-    path = directory / "run.json"
+def read_document(directory: Path) -> RunDocument:
+    """run.json. RunFolderError when it is missing, not readable, or of another schema version."""
+    return read_stored(directory)[1]
+
+
+def read_stored(directory: Path) -> tuple[dict[str, Any], RunDocument]:
+    """run.json as it is stored, also with keys that this version does not know, and as a type. RunFolderError."""
     try:
-        manifest = parse_json(read_regular(path))
+        return read_file(directory / "run.json", SCHEMA_VERSION, lambda found: convert(found, RunDocument))
     except (FileNotFoundError, NotADirectoryError):
-        refuse_unbegun(directory, {})
+        refuse_unbegun(directory, RunDocument())
         found = "it has no run.json" if directory.is_dir() else "it is a file"
         why = found if directory.exists() else "it does not exist"
         levels = directory / "levels"  # of a procedure, search or sweep
         other = f"one of the runs in {levels}" if levels.is_dir() else "the folder that a run named at its end"
         raise RunFolderError("not-a-run-folder", f"{directory} is not a run folder: {why}; give {other}") from None
-    except OSError as problem:
-        raise RunFolderError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
-    except msgspec.DecodeError as problem:
-        raise RunFolderError("run-file-damaged", f"{path} is not JSON, it may be truncated: {problem}") from problem
-    if not isinstance(manifest, dict):
-        raise RunFolderError("run-file-damaged", f"{path} is not a JSON object")
-    version = manifest.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise RunFolderError(
-            "schema-version",
-            f"{path} has schema_version {version!r}, this version reads {SCHEMA_VERSION}: read the folder with the "
-            "version that wrote it",
-        )
-    try:
-        convert(manifest, RunDocument)
-    except DocumentError as wrong:
-        raise RunFolderError(
-            "run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it"
-        ) from None
-    return manifest
 
 
-def refuse_unbegun(directory: Path, manifest: Mapping[str, Any]) -> None:
+def refuse_unbegun(directory: Path, document: RunDocument) -> None:
     """RunFolderError for the folder of a run that was killed before the clock of its first phase was started."""
-    if abandoned(directory) and not manifest.get("phases"):
+    if abandoned(directory) and not document.phases:
         raise RunFolderError("run-not-begun", before_first_request(directory))
 
 
@@ -282,14 +274,13 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     folder = Path(directory)
     if not folder.is_dir():
         raise RunFolderError("not-a-run-folder", f"{folder} does not exist or is not a folder")
-    manifest = read_manifest(folder)
-    refuse_unbegun(folder, manifest)
+    stored, document = read_stored(folder)
+    refuse_unbegun(folder, document)
     unmerged = not (folder / ROWS).exists() and (folder / "workers").is_dir()
-    known = find_damage(folder, manifest, contents)
-    hosts = hosts_of(manifest)
+    known, hosts = find_damage(folder, document, contents), document.hosts
     missing = not unmerged and not (folder / ROWS).exists() and ROWS not in known
     merged = merge_in_memory(folder, hosts) if unmerged else read_merged(folder, known)
-    if not len(merged.rows) and manifest.get("phases") == [] and manifest.get("status") in ENDED_EARLY:
+    if not len(merged.rows) and not document.phases and document.status in ENDED_EARLY:
         raise RunFolderError("run-not-begun", before_first_request(folder))
     if missing:
         raise RunFolderError("run-file-missing", f"{folder} has neither {ROWS} nor worker files: nothing was measured")
@@ -299,35 +290,31 @@ def load(directory: str | os.PathLike[str], contents: bool = True) -> Run:
     elsewhere = None
     if not unmerged and not {ROWS, EVENTS} & damaged.keys():
         elsewhere = read_elsewhere(folder, [host.host for host in hosts], len(merged.rows))
-    if unmerged:
-        manifest.setdefault("error_texts", texts_left(folder, damaged))
-        if hosts:
-            manifest["hosts"] = [plain(host) for host in with_clocks(folder, hosts)]
-    return Run(
+    run = Run(
         directory=folder,
-        manifest=manifest,
+        document=document,
         rows=merged.rows,
         events=merged.events,
         first_event=merged.first_event,
         samples=samples_left(folder, damaged, hosts if unmerged else ()),
-        incomplete=manifest.get("status") != DONE,
+        incomplete=document.status != DONE,
         text=merged.text,
         damaged=damaged,
         elsewhere=elsewhere,
+        stored=stored,
     )
+    return run.changed(error_texts=texts_left(run), hosts=with_clocks(folder, hosts)) if unmerged else run
 
 
-def texts_left(folder: Path, damaged: dict[str, str]) -> Any:
+def texts_left(run: Run) -> ErrorTextEntries:
+    """Those of run.json, or of the files of the workers."""
+    if run.document.error_texts != ErrorTextEntries():
+        return run.document.error_texts
     try:
-        return plain(read_texts(folder))
+        return read_texts(run.directory)
     except RunFolderError as problem:
-        damaged["errors.json"] = problem.message
-        return None
-
-
-def hosts_of(manifest: Mapping[str, Any]) -> HostEntries:
-    """The hosts of a run over many; none of a run of one."""
-    return convert(manifest, RunDocument).hosts if manifest.get("hosts") else ()
+        run.damaged["errors.json"] = problem.message
+        return ErrorTextEntries()
 
 
 def samples_left(folder: Path, damaged: dict[str, str], hosts: HostEntries) -> npt.NDArray[Any] | None:
@@ -365,11 +352,11 @@ class RowNames:
         return [f"{prefixes[phase]}{number}" for phase, number in zip(phases, numbers, strict=True)]
 
     def url_names(self, most: int) -> list[str | int]:
-        """Names of the targets 0 to *most*; the number itself where the manifest has none."""
+        """Names of the targets 0 to *most*; the number itself where run.json has none."""
         return [*map(str, self.urls), *range(len(self.urls), most + 1)]
 
     def class_names(self, most: int) -> list[str | int]:
-        """Names of the classes 0 to *most*; the number itself where the manifest has none."""
+        """Names of the classes 0 to *most*; the number itself where run.json has none."""
         return [*map(str, self.classes), *range(len(self.classes), most + 1)]
 
     def host_names(self) -> list[str | int]:

@@ -6,7 +6,7 @@ in its own clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,15 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from fastllmload._ext.record import histogram
 from fastllmload._ext.tap import join as tapjoin
 from fastllmload._ext.tap.segment import segment_dtype
 from fastllmload.arrays import Mask
+from fastllmload.documents import fields
+from fastllmload.documents.fields import Number, known
+from fastllmload.documents.run import RunDocument, Tap, TapError
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
 from fastllmload.records.hosts import HostEntries, host_folder, positions
@@ -35,7 +39,7 @@ SUMMED = (
 )  # fmt: skip
 
 Numbers = npt.NDArray[np.int64]
-Taps = dict[int | None, dict[str, Any]]  # the join's part of `tap` in run.json: by host, and of all together as None
+Taps = dict[int | None, Tap]  # what the join found: by host, and of all together as None
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,30 +79,45 @@ def join_tap(folder: Path, rows: Rows, events: Rows, first_event: Numbers, hosts
     return {None: described([*parts.values()]), **each} if parts else {}
 
 
-def add_taps(manifest: dict[str, Any], found: Taps) -> None:
-    """Complete `tap` of run.json, and of each of its hosts, with what was *found* when segments were joined. Where those of
-    only some hosts were, the others had been joined before.
+def with_taps(document: RunDocument, found: Taps) -> RunDocument:
+    """*document* with `tap` of the run and of each of its hosts completed by what was *found* when segments were joined.
+    Where those of only some hosts were, the others had been joined before.
     """
-    hosts = [host for host in manifest.get("hosts") or () if host["tap"] is not None or host["host"] in found]
-    for host in hosts:
-        host["tap"] = {**(host["tap"] or {}), **found.get(host["host"], {})}
-    if hosts:
-        manifest["tap"] = seen([host["tap"] for host in hosts])
-    if manifest.get("tap") is not None and all(host["host"] in found for host in hosts):
-        manifest["tap"].update(found.get(None, {}))
+    hosts = tuple(
+        replace(host, tap=fields.joined(host.tap or Tap(), found.get(host.host, Tap())))
+        if host.tap is not None or host.host in found
+        else host
+        for host in document.hosts
+    )
+    taps = {host.host: host.tap for host in hosts if host.tap is not None}
+    tap = seen([*taps.values()]) if taps else document.tap
+    if tap is not None and taps.keys() <= found.keys():
+        tap = fields.joined(tap, found.get(None, Tap()))
+    return replace(document, hosts=hosts, tap=tap)
 
 
-def seen(taps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What several hosts have in `documents.run.Tap`, together; how far stamps are apart cannot be added."""
-    given = {name: [tap[name] for tap in taps if tap.get(name) is not None] for name in SUMMED}
-    found: dict[str, Any] = {name: sum(numbers) for name, numbers in given.items() if numbers}
-    for name in ("other_frames", "unmatched"):
-        counts = [tap.get(name) or {} for tap in taps]
-        kinds = dict.fromkeys(kind for each in counts for kind in each)
-        found[name] = {kind: sum(each.get(kind, 0) for each in counts) for kind in kinds}
-    if found.get("events"):
-        found["matched_share"] = (found.get("joined", 0) + found.get("narrowed", 0)) / found["events"]
-    return found
+def seen(taps: Sequence[Tap]) -> Tap:
+    """What several hosts have, together; how far stamps are apart cannot be added."""
+    given = {name: numbers(getattr(tap, name) for tap in taps) for name in SUMMED}
+    found = replace(
+        Tap(
+            other_frames=together([tap.other_frames for tap in taps]),
+            unmatched=together([tap.unmatched for tap in taps]),
+        ),
+        **{name: sum(each) for name, each in given.items() if each},
+    )
+    events, matched = known(found.events), (known(found.joined) or 0) + (known(found.narrowed) or 0)
+    return replace(found, matched_share=matched / events) if events else found
+
+
+def together(counts: Sequence[Mapping[str, Number]]) -> dict[str, Number]:
+    """The sum of each kind."""
+    kinds = dict.fromkeys(kind for each in counts for kind in each)
+    return {kind: sum(numbers(each.get(kind) for each in counts)) for kind in kinds}
+
+
+def numbers(given: Iterable[Number]) -> list[int | float]:
+    return [number for number in given if isinstance(number, int | float)]
 
 
 def remove_segments(folder: Path, hosts: HostEntries) -> None:
@@ -184,8 +203,8 @@ def connections(
     return order, chains, key[begins].astype(np.int64), encrypted[target[order[new_key]]], places
 
 
-def described(parts: Sequence[Joined]) -> dict[str, Any]:
-    """The join's part of `tap` in run.json, `documents.run.Tap`, of all *parts* together."""
+def described(parts: Sequence[Joined]) -> Tap:
+    """What all *parts* of the join found together."""
 
     def total(name: str) -> int:
         return sum(getattr(part.join, name) for part in parts)
@@ -194,7 +213,7 @@ def described(parts: Sequence[Joined]) -> dict[str, Any]:
     difference = histogram.empty()
     for part in parts:
         histogram.add(difference, part.difference)
-    unmatched = {
+    unmatched: dict[str, Number] = {
         "lost": total("lost_events"),
         "gap": total("unsure"),
         "missing": total("missing"),
@@ -203,26 +222,26 @@ def described(parts: Sequence[Joined]) -> dict[str, Any]:
         "contradicted": total("late"),
         "no_segment": total("no_segment"),
     }
-    unmatched["not_watched"] = events - matched - sum(unmatched.values())
-    return {
-        "events": events,
-        "joined": total("joined"),
-        "narrowed": total("narrowed"),
-        "matched_share": matched / events if events else None,
-        "unmatched": unmatched,
-        "before_bracket": total("early"),
-        "requests_timed": sum(part.requests for part in parts),
-        "retransmitted": total("retransmitted"),
-        "out_of_order": total("reordered"),
-        "gaps": total("gaps"),
-        "other_connections": total("strays"),
-        "against_kernel_stamps_us": {
-            "n": histogram.total(difference),
-            "p50": microseconds(histogram.percentile(difference, 0.5)),
-            "p99": microseconds(histogram.percentile(difference, 0.99)),
-            "max": microseconds(histogram.percentile(difference, 1.0)),
-        },
-    }
+    unmatched["not_watched"] = events - matched - sum(numbers(unmatched.values()))
+    return Tap(
+        events=events,
+        joined=total("joined"),
+        narrowed=total("narrowed"),
+        matched_share=matched / events if events else None,
+        unmatched=unmatched,
+        before_bracket=total("early"),
+        requests_timed=sum(part.requests for part in parts),
+        retransmitted=total("retransmitted"),
+        out_of_order=total("reordered"),
+        gaps=total("gaps"),
+        other_connections=total("strays"),
+        against_kernel_stamps_us=TapError(
+            n=histogram.total(difference),
+            p50=microseconds(histogram.percentile(difference, 0.5)),
+            p99=microseconds(histogram.percentile(difference, 0.99)),
+            max=microseconds(histogram.percentile(difference, 1.0)),
+        ),
+    )
 
 
 def microseconds(ns: int | None) -> float | None:

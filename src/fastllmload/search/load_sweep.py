@@ -102,6 +102,6 @@ def load_column(heading: str) -> Column[LevelResult]:
 
 
 QUEUE_COLUMNS: tuple[Column[LevelResult], ...] = (
-    Column("In flight", lambda result: result.verdict.figures.get("in_flight_mean")),
-    Column("Completion", lambda result: result.verdict.figures.get("completion_rate")),
+    Column("In flight", lambda result: result.verdict.figures.in_flight_mean),
+    Column("Completion", lambda result: result.verdict.figures.completion_rate),
 )

@@ -10,7 +10,7 @@ import msgspec
 
 from fastllmload.documents.experiment import FindingTable
 from fastllmload.documents.fields import known
-from fastllmload.documents.search import Answer, CriterionEntry, LevelDecision, SearchDocument
+from fastllmload.documents.search import Answer, CriterionEntry, LevelDecision, SearchDocument, TrialFigures
 from fastllmload.experiment.report.findings import in_percent
 from fastllmload.experiment.report.parts import facts, table_of, terminal_lines, with_state
 from fastllmload.experiment.saved_report import SavedReport
@@ -71,14 +71,14 @@ def answer_lower_bound(found: Interval, runner: TrialRunner) -> float | None:
 def highest_output_rate(found: Interval, runner: TrialRunner) -> float | None:
     """Highest output tokens/s of the levels that passed; with `fluid`, the fluid token generation rate."""
     passed = [level for level, decision in found.decisions.items() if decision is Decision.PASS]
-    rates = [rate for level in passed if (rate := figures_at(runner, level).get("output_tok_s")) is not None]
+    rates = [rate for level in passed if (rate := figures_at(runner, level).output_tok_s) is not None]
     return max(rates, default=None)
 
 
-def figures_at(runner: TrialRunner, level: float) -> dict[str, float | None]:
+def figures_at(runner: TrialRunner, level: float) -> TrialFigures:
     """Figures of the longest run at *level*."""
     runs = runner.runs.get(level) or ()
-    return dict(max(runs, key=lambda run: run.seconds).figures) if runs else {}
+    return max(runs, key=lambda run: run.seconds).figures if runs else TrialFigures()
 
 
 def peak_answer(found: Peak, runner: TrialRunner) -> Answer:
@@ -244,7 +244,7 @@ def level_table(document: SearchDocument) -> FindingTable:
     rows = tuple(
         (
             f"{entry.level:g}", entry.decision, entry.looks, entry.seconds,  # prose: allow (key)
-            *(in_percent(key, entry.figures.get(key)) for key in FIGURES),
+            *(in_percent(key, getattr(entry.figures, key)) for key in FIGURES),
         )
         for entry in document.decisions
     )  # fmt: skip
@@ -304,11 +304,11 @@ def page(document: SearchDocument) -> Page:
 def charts(document: SearchDocument) -> list[Chart]:
     """Throughput and TTFT over the levels that were measured, with the ends of the answer."""
     answer, unit = document.answer or Answer(), UNITS[document.parameters.search.what]
-    measured = [entry for entry in document.decisions if entry.figures]
+    measured = [entry for entry in document.decisions if entry.figures != TrialFigures()]
     marks = [Rule("x", end, name) for name, end in (("low", answer.low), ("high", answer.high)) if end is not None]
 
     def curve(name: str, key: str) -> Series:
-        y = [math.nan if (value := entry.figures.get(key)) is None else value for entry in measured]
+        y = [math.nan if (value := getattr(entry.figures, key)) is None else value for entry in measured]
         return Series(name, y, [entry.level for entry in measured], style="curve")
 
     output, ttft = [curve("output", "output_tok_s")], [curve("P50", "ttft_p50_ms"), curve("P99", "ttft_p99_ms")]

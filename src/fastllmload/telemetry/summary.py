@@ -6,15 +6,14 @@ A gauge is averaged in the window; a counter's increment is taken between the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.documents.run import RunDocument, TelemetryFacts, TelemetrySource
-from fastllmload.documents.write import values
 from fastllmload.errors import RunFolderError, coded
 from fastllmload.metrics.distribution.summary import number
 from fastllmload.metrics.request.tpot import gen_tok_s
@@ -32,15 +31,16 @@ from fastllmload.telemetry.spec import POWER
 PER_CORE = re.compile(r"host\.cpu\d+\.busy")  # in telemetry.npy; as one line per core they would drown the rest
 
 
-def added(run: Run, measured: Mapping[str, Any]) -> dict[str, Any]:
-    """`telemetry`, `server`, and `metrics` with power, for run.json; *measured*: result of `metrics.run.measure.measure`."""
+def added(run: Run) -> RunDocument:
+    """The document of a measured run with `telemetry`, `server`, and the metrics of power."""
     found, window = left_of(run), window_of(run)
     spans = Spans(found, window)
-    return {
-        "telemetry": values(described(found, window, spans)) if found.sources or found.absent else None,
-        "server": values(server_figures(spans, largest_batch(run.document))),
-        "metrics": {**measured["metrics"], **values(power(run, found, measured))},
-    }
+    return replace(
+        run.document,
+        telemetry=described(found, window, spans) if found.sources or found.absent else None,
+        server=dict(server_figures(spans, largest_batch(run.document))),
+        metrics={**(run.document.metrics or {}), **power(run, found)},
+    )
 
 
 def left_of(run: Run) -> TelemetryRecord:
@@ -110,7 +110,7 @@ class PowerMetric(Value, frozen=True, kw_only=True):
     WRITTEN: ClassVar[tuple[str, ...]] = (*Value.WRITTEN, "source")
 
 
-def power(run: Run, found: TelemetryRecord, measured: Mapping[str, Any]) -> dict[str, Metric]:
+def power(run: Run, found: TelemetryRecord) -> dict[str, Metric]:
     """`power_w` from the first measured dispatch to the last measured end, and `tok_s_per_w` (spec/metrics 6.8)."""
     rows = run.rows[(run.rows["phase"] == layout.MEASURE) & (run.rows["t_dispatch"] > 0)]
     series = power_series(found)
@@ -118,7 +118,7 @@ def power(run: Run, found: TelemetryRecord, measured: Mapping[str, Any]) -> dict
     if series is not None and len(rows):
         start, end = int(rows["t_dispatch"].min()), int(max(rows["t_end"].max(), rows["t_dispatch"].max()))
         watts = power_w(series.t_ns, series.value, start, end)
-    rate = None if watts is None else median_rate(run, measured)
+    rate = None if watts is None else median_rate(run)
     source = None if series is None else series.origin
     return {
         "power_w": PowerMetric(unit="W", value=number(watts), source=source),
@@ -132,10 +132,10 @@ def power_series(found: TelemetryRecord) -> TelemetrySeries | None:
     return next((totals[origin] for origin in POWER if origin in totals), None)
 
 
-def median_rate(run: Run, measured: Mapping[str, Any]) -> float | None:
-    known = measured["metrics"].get("gen_tok_s")
-    if known is not None and known.get("unit") == "tokens/s":
-        return known["p50"] if known["p50"] is None else float(known["p50"])
+def median_rate(run: Run) -> float | None:
+    measured = run.document.metric("gen_tok_s")
+    if measured.unit == "tokens/s":
+        return known(measured.p50)
     chosen = populations(run, window_of(run)).latency
     rates = gen_tok_s(run.rows[chosen], count_tokens(run).output[chosen])
     rates = rates[~np.isnan(rates)]

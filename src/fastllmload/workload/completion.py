@@ -12,9 +12,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from fastllmload._ext.plan.mersenne import Mersenne
+from fastllmload.documents.plan import DatasetFacts, SharedText, WorkloadDescription
 from fastllmload.errors import InputError
 from fastllmload.workload.content.exact_length import fit, fit_many
 from fastllmload.workload.content.functions import FunctionGenerator
@@ -137,23 +139,24 @@ class Completion:
             draw.shuffle(texts)
             yield from texts or [""]
 
-    def describe(self, requests: int) -> dict[str, Any]:
+    def describe(self, found: WorkloadDescription, requests: int) -> WorkloadDescription:
         used = self._context_of[:requests]
-        counts = [used.count(number) for number in range(CONTEXTS)]
-        facts: dict[str, Any] = {
-            "contexts": {"tokens": self.lengths, "share": SHARE, "exponent": EXPONENT, "chosen": counts},
-            "function_tokens": str(FUNCTION),
-            "stand_in": self._samples is None,
-        }
+        counts = tuple(used.count(number) for number in range(CONTEXTS))
+        facts = None
         if self._samples is not None:
             n = len(self._samples.texts)
             order = "drawn without replacement by the seed"
             subset = "every entry of the file, cut to the length that is drawn"
-            facts["dataset"] = {
-                "sha256": self._samples.sha256, "requests": n, "left_out": 0, "subset": subset, "order": order,
-                "rounds": requests / n,
-            }  # fmt: skip
-        return facts
+            facts = DatasetFacts(
+                sha256=self._samples.sha256, requests=n, left_out=0, subset=subset, order=order, rounds=requests / n
+            )
+        return replace(
+            found,
+            contexts=SharedText(tokens=tuple(self.lengths), share=SHARE, exponent=EXPONENT, chosen=counts),
+            function_tokens=str(FUNCTION),
+            stand_in=self._samples is None,
+            dataset=facts,
+        )
 
     def deviations(self) -> list[str]:
         if self._samples is not None:

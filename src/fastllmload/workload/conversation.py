@@ -7,11 +7,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from fastllmload._ext.plan.mersenne import Mersenne
+from fastllmload.documents.plan import DatasetFacts, LengthQuantiles, SharedText, WorkloadDescription
 from fastllmload.workload.content.exact_length import fit, fit_many
 from fastllmload.workload.content.prose import Prose
 from fastllmload.workload.dataset import Dataset
@@ -23,7 +24,7 @@ from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 SYSTEM_TOKENS, SYSTEM_SHARE = 200, 0.5
 STAND_IN = "conversation without ShareGPT: fitted lengths and filler text; --dataset-path FILE has the real ones"
 Z95 = 1.644853627
-REFERENCE = {"input": (156, 892, 2134), "output": (234, 789, 1567)}  # P50, P95, P99 of IETF A.3.2
+REFERENCE = LengthQuantiles(input=(156, 892, 2134), output=(234, 789, 1567))  # P50, P95, P99 of IETF A.3.2
 SYSTEM = (
     "You are a helpful assistant. Read the whole message before you answer, and answer the question that was asked."
     " Say so when you do not know something, and never make up names, numbers or sources. Keep answers short unless"
@@ -142,24 +143,26 @@ class Conversation:
                 answer = self._osl.draw(lengths) if self._osl is not None else answer_tokens(one)
                 yield text, count, count, answer
 
-    def describe(self, requests: int) -> dict[str, Any]:
+    def describe(self, found: WorkloadDescription, requests: int) -> WorkloadDescription:
         questions, answers = self._question_tokens[:requests], self._answer_tokens[:requests]
-        facts: dict[str, Any] = {
-            "system_prompt": {"tokens": SYSTEM_TOKENS, "share": SYSTEM_SHARE},
-            "without_system_prompt": {"input": quantiles(questions), "output": quantiles(answers)},
-            "reference": {name: list(values) for name, values in REFERENCE.items()},
-        }
+        found = replace(
+            found,
+            system_prompt=SharedText(tokens=SYSTEM_TOKENS, share=SYSTEM_SHARE),
+            without_system_prompt=LengthQuantiles(input=quantiles(questions), output=quantiles(answers)),
+            reference=REFERENCE,
+            stand_in=self._dataset is None,
+        )
         if self._dataset is None:
-            return {**facts, "stand_in": True, "independent": "input and output lengths are drawn independently"}
-        dataset = {
-            "sha256": self._dataset.sha256,
-            "requests": len(self._dataset.requests),
-            "left_out": self._dataset.left_out,
-            "subset": "entries with a question and an answer to it",
-            "order": "drawn without replacement by the seed" if self._dataset.shuffled else "as in the file",
-            "rounds": requests / len(self._dataset.requests),
-        }
-        return {**facts, "stand_in": False, "dataset": dataset}
+            return replace(found, independent="input and output lengths are drawn independently")
+        dataset = DatasetFacts(
+            sha256=self._dataset.sha256,
+            requests=len(self._dataset.requests),
+            left_out=self._dataset.left_out,
+            subset="entries with a question and an answer to it",
+            order="drawn without replacement by the seed" if self._dataset.shuffled else "as in the file",
+            rounds=requests / len(self._dataset.requests),
+        )
+        return replace(found, dataset=dataset)
 
     def deviations(self) -> list[str]:
         if self._dataset is not None:
@@ -178,8 +181,8 @@ def answer_tokens(one: DatasetRequest) -> int:
     return one.output_tokens
 
 
-def quantiles(values: list[int]) -> list[int]:
-    return [round(one) for one in np.quantile(values, (0.5, 0.95, 0.99))] if values else []
+def quantiles(values: list[int]) -> tuple[int, ...]:
+    return tuple(round(one) for one in np.quantile(values, (0.5, 0.95, 0.99))) if values else ()
 
 
 class Questions:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from fastllmload.documents.plan import WorkloadDescription
 from fastllmload.errors import InputError
 from fastllmload.workload.tokenizers.tokenizer import Tokenizer
 
@@ -73,8 +74,8 @@ class ComposedSource(Protocol):
 
     def batches(self) -> Iterator[list[ComposedPrompt]]: ...
 
-    def describe(self, requests: int) -> dict[str, Any]:
-        """Facts of the first *requests* for plan.json: distribution, generated or file."""
+    def describe(self, found: WorkloadDescription, requests: int) -> WorkloadDescription:
+        """*found* with facts of the first *requests*: distribution, generated or file."""
 
     def deviations(self) -> list[str]:
         """Deviations from the standard workload, one sentence each."""

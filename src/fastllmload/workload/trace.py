@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload import quantities
+from fastllmload.documents.plan import TraceFacts
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, check_uncompressed, column, why
@@ -321,11 +322,11 @@ def rounds(trace: Trace, speed: float) -> Iterator[npt.NDArray[np.float64]]:
         number += 1
 
 
-def describe_trace(trace: Trace) -> dict[str, Any]:
-    return {
-        "sha256": trace.sha256,
-        "rows": len(trace),
-        "left_out": trace.left_out,
-        "seconds": float(trace.t_ns[-1]) / 1e9,
-        "prefix_hit_rate": prefix_hit_rate(trace),
-    }
+def describe_trace(trace: Trace) -> TraceFacts:
+    return TraceFacts(
+        sha256=trace.sha256,
+        rows=len(trace),
+        left_out=trace.left_out,
+        seconds=float(trace.t_ns[-1]) / 1e9,
+        prefix_hit_rate=prefix_hit_rate(trace),
+    )

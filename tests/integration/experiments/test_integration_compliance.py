@@ -10,7 +10,7 @@ from fastllmload.cli.main import main
 from fastllmload.compliance.evidence import read
 from fastllmload.compliance.outcome import FALSE, TRUE
 from fastllmload.compliance.verdict import judge
-from fastllmload.records.run import read_manifest
+from fastllmload.records.run import read_stored
 
 # What the recorder, the plan and the document show of any run of ours, on a host however slow.
 SEEN = (
@@ -29,7 +29,7 @@ def test_a_run_shows_what_it_does(load: tuple[str, str], more: tuple[str, ...], 
     judgement = judge(read(folder))
     states = {found.requirement.id: found.outcome for found in judgement.findings}
     assert {name: states[name] for name in (*SEEN, *more) if states[name].state != TRUE} == {}
-    told = read_manifest(folder)["compliance"]
+    told = read_stored(folder)[0]["compliance"]
     assert told["verdict"] == judgement.verdict == "not compliant"
     assert "IETF-4.5.1-b" in told["must"]["false"]
     assert main(["compliance", str(folder)]) == 1

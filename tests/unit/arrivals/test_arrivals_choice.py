@@ -6,6 +6,7 @@ import re
 import pytest
 
 from fastllmload.arrivals.choice import choose_arrivals
+from fastllmload.documents.plan import ArrivalFacts
 from fastllmload.errors import InputError
 
 
@@ -27,7 +28,7 @@ from fastllmload.errors import InputError
 def test_names(arrival, burstiness, name, parameters):
     """Every name gives its process, with the parameters that a report states."""
     process = choose_arrivals(arrival, 5.0, burstiness)
-    assert (process.name, process.parameters()) == (name, parameters)
+    assert (process.name, process.parameters()) == (name, ArrivalFacts(**parameters))
 
 
 def test_infinite_rate():

@@ -20,6 +20,9 @@ from fastllmload.arrivals.curve import (
     read_curve,
 )
 from fastllmload.arrivals.process import draw_schedule
+from fastllmload.documents.plan import Curve
+from fastllmload.documents.read import convert
+from fastllmload.documents.write import plain
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +58,8 @@ def test_the_inverse_is_exact(curve: RateCurve) -> None:
 
 @pytest.mark.parametrize("curve", CURVES, ids=repr)
 def test_a_curve_is_rebuilt_from_its_description(curve: RateCurve) -> None:
-    assert described_curve(curve.describe()) == curve
+    """Also after its JSON was written and read."""
+    assert described_curve(convert(plain(curve.describe()), Curve)) == curve
 
 
 def test_nothing_is_sent_while_the_rate_is_zero() -> None:

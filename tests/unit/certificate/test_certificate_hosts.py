@@ -286,11 +286,11 @@ def test_without_the_faulty_host_the_rest_is_judged(tmp_path: Path) -> None:
     rest = without_hosts(run, (2,))
     assert set(np.unique(rest.rows["worker"])) == {0, 1, 2} and rest.samples is not None
     assert set(rest.samples["worker"]) == {0, 1, 2} and rest.document.excluded_hosts == (2,)
-    found = judged(replace(rest, manifest={**rest.manifest, **measure(rest)}))
-    assert found["certificate"]["verdict"] == "suspect"
-    assert [reason["code"] for reason in found["certificate"]["reasons"]] == ["host_excluded"]
-    assert [host["certificate"]["verdict"] for host in found["hosts"]] == ["valid", "valid", "invalid"]
-    assert [host["share"] for host in found["hosts"][:2]] == pytest.approx([1 / 3, 2 / 3], rel=0.02)
+    found = rest.with_document(measure(rest))
+    found = found.with_document(judged(found))
+    assert found.verdict == "suspect" and list(reasons(found)) == ["host_excluded"]
+    assert verdicts(found) == ["valid", "valid", "invalid"]
+    assert [host.share for host in found.document.hosts[:2]] == pytest.approx([1 / 3, 2 / 3], rel=0.02)
 
 
 def test_many_hosts_with_one_fault_are_one_reason(tmp_path: Path) -> None:

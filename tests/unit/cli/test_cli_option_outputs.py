@@ -174,7 +174,7 @@ def test_a_report_file_of_a_run_replaces_no_such_thing(
         make(folder / "report.md")
     before = left(folder / "report.md")
     run = load(folder)
-    (problem,) = write_reports(run, run.manifest)
+    (problem,) = write_reports(run)
     assert says(problem, "report-not-written", "report.md") and "move it away" in problem
     assert left(folder / "report.md") == before
     assert not list(folder.glob("*.part"))

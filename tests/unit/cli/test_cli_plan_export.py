@@ -11,6 +11,7 @@ import pytest
 from refusals import says
 
 from fastllmload.cli import main as entry
+from fastllmload.documents.run import FileFacts, RunDocument
 from fastllmload.export import rows as export
 from fastllmload.records import run
 
@@ -134,7 +135,7 @@ def rows(monkeypatch):
         """Acts as a run in which nothing is damaged."""
 
         damaged = MappingProxyType({})
-        manifest = MappingProxyType({"files": {"requests.npy": {}}})
+        document = RunDocument(files={"requests.npy": FileFacts(bytes=0, crc32=0)})
         lost = staticmethod(lambda *names: None)
         where_events_are = None
 
@@ -164,12 +165,13 @@ def test_export_to_a_folder_that_is_not_there(rows, capsys, tmp_path):
 ENDLESS = """
 import sys
 from fastllmload.cli.main import main
+from fastllmload.documents.run import FileFacts, RunDocument
 from fastllmload.export import rows as export
 from fastllmload.records import run
 
 class Whole:
     damaged = {}
-    manifest = {"files": {"requests.npy": {}}}
+    document = RunDocument(files={"requests.npy": FileFacts(bytes=0, crc32=0)})
     lost = staticmethod(lambda *names: None)
     where_events_are = None
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from synthetic_run import ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_workers
+from typed_documents import typed
 
 from fastllmload.compare.side import RunRecord, Side
-from fastllmload.metrics.run.measure import measure
+from fastllmload.documents.run import RunDocument
+from fastllmload.metrics.public import measure
 from fastllmload.records.run import load
 
 RATE = 50.0
@@ -70,19 +72,21 @@ def write_run(folder: Path, seed: int, n: int = 600, factor: float = 1.0, failur
     write_workers(folder, slower(requests, factor))
     document = manifest(phases=[duration_phase(ORIGIN_NS, n / RATE)], **parts)
     (folder / "run.json").write_text(json.dumps(document))
-    (folder / "run.json").write_text(json.dumps({**document, **measure(load(folder))}))
+    (folder / "run.json").write_text(json.dumps(measure(load(folder))))
     return folder
 
 
-def document(ttft_p99: float, tok_s: float = 1000.0, **parts: Any) -> dict[str, Any]:
-    """A run.json that holds a few figures and no rows."""
+def document(
+    ttft_p99: float, tok_s: float = 1000.0, metrics: dict[str, Any] | None = None, **parts: Any
+) -> RunDocument:
+    """A run.json that holds a few figures, also those of *metrics*, and no rows."""
     ttft = {"unit": "ms", "n": 5000, "mean": ttft_p99 / 3, "p50": ttft_p99 / 4, "p99": ttft_p99, "ci95": {}}
-    metrics = {
+    figures = {
         "ttft": ttft,
         "output_tok_s": {"unit": "tokens/s", "value": tok_s, "ci95": None},
         "success_rate": {"unit": "share", "value": 1.0, "ci95": None},
     }
-    return {**manifest(**parts), "metrics": metrics}
+    return typed({**manifest(**parts), "metrics": {**figures, **(metrics or {})}})
 
 
 def side(name: str, values: list[float], **parts: Any) -> Side:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy
 from made_runs import plan, side, write_run
+from typed_documents import typed
 
 from fastllmload.compare.between import change_between
 from fastllmload.compare.comparison import Comparison, Row, compare
@@ -18,6 +19,7 @@ from fastllmload.compare.figure import ComparedFigure, figure_of, known_names
 from fastllmload.compare.paired import PAIRED
 from fastllmload.compare.side import Side, read_side
 from fastllmload.compare.within import change_of_separated, correlation_factor, expanded, superiority
+from fastllmload.documents.write import plain
 from fastllmload.statistics.interval import Sample
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "statistical"))
@@ -58,10 +60,10 @@ def test_gaps_of_different_kinds_are_reported(folders: dict[str, Side]) -> None:
     """One side has gaps between chunks of several tokens, the other gaps between tokens."""
     first, other = folders["a"], folders["b"]
     assert not any("unlike kinds" in note for note in compare(first, other, ["p50_itl_ms"]).notes)
-    metrics = dict(other.first.manifest["metrics"])
+    metrics = dict(plain(other.first.document)["metrics"])
     metrics["share_single"] = {**(metrics.get("share_single") or {}), "pooled_as": "tbc"}
     metrics["tbc"], metrics["itl"] = metrics["itl"], {**metrics["itl"], "n": 0}
-    record = replace(other.first, manifest={**other.first.manifest, "metrics": metrics})
+    record = replace(other.first, document=typed({**plain(other.first.document), "metrics": metrics}))
     found = compare(first, replace(other, runs=[record]), ["p50_itl_ms"])
     assert any(f"itl of {first.name} and tbc of {other.name}" in note for note in found.notes)
 
@@ -201,7 +203,8 @@ def test_superiority_is_the_share_of_pairs() -> None:
 
 
 def test_every_known_name_is_a_figure(folders: dict[str, Side]) -> None:
-    document, manifest = folders["a"].first.document, folders["a"].first.manifest
+    document = folders["a"].first.document
+    manifest = plain(document)
     for name in known_names(document):
         figure = figure_of(name, document)
         figure.value(document)

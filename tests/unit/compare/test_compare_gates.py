@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from made_runs import config, plan, side, write_run
+from made_runs import config, document, plan, side, write_run
+from msgspec.structs import replace
 from refusals import raises_code
+from typed_documents import typed_metric
 
 from fastllmload.cli.main import main
 from fastllmload.compare.comparison import compare
@@ -22,7 +24,9 @@ from fastllmload.compare.gate import (
     parse_gate,
     validate_unit,
 )
-from fastllmload.compare.side import Side
+from fastllmload.compare.side import RunRecord, Side
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.write import plain
 
 pytestmark = pytest.mark.slow
 
@@ -120,14 +124,10 @@ def test_a_rise_that_is_real_but_may_be_within_the_limit() -> None:
 
 
 def test_a_fall_of_throughput_fails() -> None:
-    runs = [
-        side("b", [100.0]).first.manifest | {"metrics": {"output_tok_s": {"unit": "tokens/s", "value": v}}}
-        for v in (800.0, 805.0, 795.0)
-    ]
-    new = Side("b", tuple(type(side("b", [1.0]).first)(Path(str(k)), each) for k, each in enumerate(runs)))
-    base = side("a", [100.0, 101.0, 102.0])
-    for k, run in enumerate(base.runs):
-        run.manifest["metrics"]["output_tok_s"]["value"] = 1000.0 + k
+    base, new = (
+        Side(name, tuple(RunRecord(Path(f"{name}/{k}"), document(100.0, v)) for k, v in enumerate(values)))
+        for name, values in (("a", (1000.0, 1001.0, 1002.0)), ("b", (800.0, 805.0, 795.0)))
+    )
     assert judged("output_tok_s < -3%", base, new).outcome == FAILED
     assert judged("output_tok_s > +3%", base, new).outcome == PASSED
 
@@ -143,14 +143,20 @@ def test_gates_that_cannot_be_judged_are_undecided() -> None:
     assert found.outcome == UNDECIDED and "at least 3 runs" in found.why
 
 
+def unfinished(found: RunDocument, low: float) -> RunDocument:
+    """*found* with requests that did not end, with which P99 of TTFT is *low* or more."""
+    assert found.metrics is not None
+    ttft = typed_metric({**plain(found.metric("ttft")), "unfinished_bounds": {"p99": {"low": low, "high": None}}})
+    return replace(found, metrics={**found.metrics, "ttft": ttft})
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_gate_does_not_pass_on_the_requests_that_ended(mode: str) -> None:
     """P99 of those that ended is 100 ms, that of all is 110 ms or more: a limit of 105 ms fails, one of 120 ms is open, and
     so is any change.
     """
-    base, new = side("a", [100.0, 100.0, 101.0]), side("b", [100.0, 99.0, 101.0])
-    for run in new.runs:
-        run.manifest["metrics"]["ttft"]["unfinished_bounds"] = {"p99": {"low": 110.0, "high": None}}
+    base, ended = side("a", [100.0, 100.0, 101.0]), side("b", [100.0, 99.0, 101.0])
+    new = Side("b", tuple(RunRecord(run.folder, unfinished(run.document, 110.0)) for run in ended.runs))
     rules = ("p99_ttft_ms > 105", "p99_ttft_ms > 120", "p99_ttft_ms < 50", "p99_ttft_ms > +5%", "p99_ttft_ms > +5ms")
     found = [judged(rule, base, new, mode) for rule in rules]
     assert [each.outcome for each in found] == [FAILED, *([UNDECIDED] * 4)]

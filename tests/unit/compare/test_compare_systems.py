@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,9 @@ def system(name: str, p99: list[float], tok_s: float = 1000.0, gpus: int | None 
     for k, value in enumerate(p99):
         asked = {"config": config(output__gpus=gpus), "plan": plan(f"{name}{k}", name), "declarations": DECLARED_ALL}
         target = {"urls": [f"http://{name}"], "model": name, "simulated": False}
-        found = document(value, tok_s + k, **{**asked, "target": target, **parts})
         per_gpu = None if gpus is None else (tok_s + k) / gpus
-        found["metrics"]["tok_per_gpu_s"] = {"unit": "tokens/s/GPU", "value": per_gpu, "ci95": None}
+        metrics = {"tok_per_gpu_s": {"unit": "tokens/s/GPU", "value": per_gpu, "ci95": None}}
+        found = document(value, tok_s + k, metrics, **{**asked, "target": target, **parts})
         made.append(RunRecord(Path(f"{name}/{k}"), found))
     return Side(name, tuple(made))
 
@@ -200,12 +201,12 @@ def test_the_command_prints_and_writes_all_of_it(tmp_path: Path, capsys: pytest.
 
 def at_arrivals(name: str, p99: list[float], digests: list[str], process: str = "poisson") -> Side:
     """Runs whose arrivals are those of *digests*."""
-    made = system(name, p99)
-    for run, digest in zip(made.runs, digests, strict=True):
-        described = run.manifest["plan"]["description"]
-        described["load"] = {**described["load"], "arrivals": {"name": process, "rate": 50.0, "stream": "s"}}
-        run.manifest["plan"]["digest"] = run.manifest["plan"]["schedule_hash"] = digest
-    return made
+    made = []
+    for k, (value, digest) in enumerate(zip(p99, digests, strict=True)):
+        planned = plan(digest, name, schedule=digest)
+        planned["description"]["load"]["arrivals"] = {"name": process, "rate": 50.0, "stream": "s"}
+        made.append(replace(system(name, [value], plan=planned).first, folder=Path(f"{name}/{k}")))
+    return Side(name, tuple(made))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from fastllmload.compare.comparison import compare
 from fastllmload.compare.report.blocks import differences_in_brief
 from fastllmload.compare.side import RunRecord, Side, distinct_names, manifest_diff, read_side
 from fastllmload.compare.workload import differences, same_plan
+from fastllmload.documents.write import plain
 from fastllmload.errors import InputError
 from fastllmload.report.render.text import lines
 
@@ -107,10 +109,10 @@ def test_folders_of_levels_and_interrupted_runs_are_not_compared(tmp_path: Path)
 def test_the_numbers_of_a_run_without_any_are_computed(tmp_path: Path) -> None:
     """As of a run that was killed before it wrote them."""
     folder = write_run(tmp_path / "r", 1, n=50)
-    whole = read_side([str(folder)]).first.manifest
-    import json
-
-    bare = {key: value for key, value in whole.items() if key in ("schema_version", "status", "phases", "config")}
+    whole = read_side([str(folder)]).first.document
+    bare = {
+        key: value for key, value in plain(whole).items() if key in ("schema_version", "status", "phases", "config")
+    }
     (folder / "run.json").write_text(json.dumps({**bare, "status": "running"}))
     again = read_side([str(folder)]).first
     assert not again.complete

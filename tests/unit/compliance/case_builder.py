@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typed_documents import typed
 
 from fastllmload.arrivals.choice import choose_arrivals
 from fastllmload.arrivals.process import draw_schedule
@@ -23,7 +24,7 @@ from fastllmload.declarations import simulated_declarations
 from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.procedure import ProcedureDocument, experiment_document
 from fastllmload.documents.read import convert
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.plan.plan import RECORD, array_hash
 from fastllmload.records import layout
 from fastllmload.records.run import Run
@@ -68,13 +69,13 @@ class Case:
             np.save(folder / "plan" / "schedule.npy", self.planned)
         first = np.zeros(len(self.rows) + 1, np.int64)
         np.cumsum(np.bincount(self.events["row"], minlength=len(self.rows)), out=first[1:])
-        return Run(folder, self.manifest, self.rows, self.events, first)
+        return Run(folder, typed(self.manifest), self.rows, self.events, first)
 
     def remeasured(self) -> Case:
         """With the figures that its rows have now."""
         first = np.zeros(len(self.rows) + 1, np.int64)
         np.cumsum(np.bincount(self.events["row"], minlength=len(self.rows)), out=first[1:])
-        self.manifest |= measure(Run(Path("."), self.manifest, self.rows, self.events, first))
+        self.manifest = measure(Run(Path("."), typed(self.manifest), self.rows, self.events, first))
         return self
 
 

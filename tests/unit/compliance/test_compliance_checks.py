@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from case_builder import Cases
 from compliance_scenes import SCENES, gateway, itl, plain, throughput, ttft
+from typed_documents import typed
 
 from fastllmload.compliance.applies import why_not
 from fastllmload.compliance.checks import clocks, comparison, streaming, tests, warmup, workload
@@ -100,7 +101,7 @@ def test_a_closed_loop_that_only_finds_the_capacity_breaks_no_open_loop() -> Non
     """IETF 5.3.2 asks the levels of the tradeoff to be open; the capacity that they are shares of is another matter."""
 
     def level(name: str, loop: str) -> MeasuredRun:
-        run = SimpleNamespace(manifest={"plan": {"description": {"load": {"loop": loop}}}})
+        run = SimpleNamespace(document=typed({"plan": {"description": {"load": {"loop": loop}}}}))
         return MeasuredRun(run, name, LevelEntry(name=name))  # type: ignore[arg-type]
 
     found = ComplianceEvidence(

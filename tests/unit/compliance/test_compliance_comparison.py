@@ -38,7 +38,7 @@ def by_compare(evidence: ComplianceEvidence) -> list[str]:
     """The same folders as `compare` has them."""
     return unequal_systems(
         [
-            Side(str(k), tuple(RunRecord(run.run.directory, run.run.manifest) for one in side for run in one.runs))
+            Side(str(k), tuple(RunRecord(run.run.directory, run.run.document) for one in side for run in one.runs))
             for k, side in enumerate(systems(evidence))
         ]
     )

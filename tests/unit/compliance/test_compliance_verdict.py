@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -240,8 +241,7 @@ def test_a_run_that_was_killed_has_rows_in_flight(tmp_path: Path) -> None:
     cases = plain()
     cases.run.rows["t_end"][-5:] = 0
     cases.run.rows["status"][-5:] = 1
-    run = cases.run.run(tmp_path)
-    cut = type(run)(run.directory, run.manifest, run.rows, run.events, run.first_event, incomplete=True)
+    cut = replace(cases.run.run(tmp_path), incomplete=True)
     judgement = judge(ComplianceEvidence(tmp_path, (MeasuredRun(cut),)))
     assert judgement.verdict == NOT
     assert np.count_nonzero(cut.rows["t_end"] == 0) == 5

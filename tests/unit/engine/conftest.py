@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fastllmload.documents.write import plain
 from fastllmload.engine import phases
 from fastllmload.engine.interrupts import NOTHING
 from fastllmload.engine.recording.live import Live
@@ -40,7 +41,7 @@ class RecordingUi:
         self.lines.append(text)
 
     def finish(self, document, folder=None):
-        self.document = document
+        self.document = plain(document)
 
     def close(self):
         self.closed += 1

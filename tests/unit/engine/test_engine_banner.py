@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from refusals import code_of, codes
 
+from fastllmload.documents.plan import PlanDescription, PlanDocument
+from fastllmload.documents.read import convert
+from fastllmload.documents.write import plain
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.banner import arriving, plan_lines
 from fastllmload.engine.run_plans import Plans
@@ -23,9 +27,11 @@ def plan_notes(tmp_path: Path, share: float | None = None, **workload: str) -> l
         build_plan(settings, phase=phase, endpoint=chat, model="m", out_dir=tmp_path / phase)
         for phase in ("warmup", "measure")
     ]
-    plans = Plans(*built)
     if share is not None:
-        plans.measure.description["workload"]["exact"]["share"] = share
+        document = plain(built[1].document)
+        document["description"]["workload"]["exact"]["share"] = share
+        built[1] = replace(built[1], document=convert(document, PlanDocument))
+    plans = Plans(*built)
     return plan_lines(settings.load, settings.client.seed, plans, 1)
 
 
@@ -55,7 +61,7 @@ def test_prompts_without_their_exact_length(tmp_path: Path, share: float, noted:
     ],
 )
 def test_what_the_rate_counts(described: dict[str, Any], what: str) -> None:
-    assert arriving(described) == what
+    assert arriving(convert(described, PlanDescription)) == what
 
 
 def test_conversations_are_what_arrives(tmp_path: Path) -> None:

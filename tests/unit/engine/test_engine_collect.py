@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from made_hosts import MadeHost, MadeRun
+from msgspec.structs import replace
 from refusals import codes, raises_code
 
 from fastllmload import __version__
-from fastllmload.documents.read import convert
-from fastllmload.documents.run import HostEntry, RunDocument
+from fastllmload.documents.run import HostEntry, Tap
 from fastllmload.engine.collect import Collection, collect, node_of, rows_by_worker
-from fastllmload.engine.hosts.kept.folder import write_finished
+from fastllmload.engine.hosts.kept.folder import read_finished, write_finished
 from fastllmload.engine.hosts.link.messages import Finished
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.records.run import load
@@ -108,8 +108,7 @@ def test_a_node_is_found_by_its_address_or_else_by_its_name() -> None:
 
 def collection(folder: Path) -> Collection:
     opened = Folder.open(folder)
-    document = convert(opened.manifest, RunDocument)
-    return Collection(opened, document, SimpleNamespace(hosts=[]), {}, False, Lines())  # type: ignore[arg-type]
+    return Collection(opened, opened.document, SimpleNamespace(hosts=[]), {}, False, Lines())  # type: ignore[arg-type]
 
 
 def test_files_with_fewer_rows_than_were_copied_do_not_replace_them(folder: Path, tmp_path: Path) -> None:
@@ -158,18 +157,17 @@ def test_a_merge_that_was_cut_is_done_again(folder: Path, tmp_path: Path) -> Non
     found.folder.clean()
 
 
-@pytest.mark.parametrize("known", [{"opened": True, "segments": 41}, None])
-def test_what_an_agent_said_of_its_packet_ring_is_in_the_run(folder: Path, known: dict[str, object] | None) -> None:
+@pytest.mark.parametrize("known", [Tap(ring_bytes=5, segments=41), None])
+def test_what_an_agent_said_of_its_packet_ring_is_in_the_run(folder: Path, known: Tap | None) -> None:
     """It is copied in the last report of the agent; without one what is known stays."""
     found = collection(folder)
-    entry = found.folder.manifest["hosts"][1]
-    entry["tap"] = {"opened": True}
+    entry = replace(found.entries[1], tap=Tap(ring_bytes=5))
     own = folder / "hosts" / "1"
     own.mkdir(parents=True, exist_ok=True)
     write_finished(own, Finished(missing={"events": 3}, write_failed=False, tap=known))
-    finished = found._describe(entry, driver_lost=False)
+    finished = read_finished(own)
     assert finished is not None and finished.missing == {"events": 3}
-    assert entry["tap"] == (known or {"opened": True})
+    assert found._described(entry, finished, driver_lost=False).tap == (known or Tap(ring_bytes=5))
     found.folder.clean()
 
 
@@ -182,12 +180,10 @@ def test_a_host_that_could_not_write_has_a_full_disk_in_the_run(
 ) -> None:
     """Its driver died before it could know that."""
     found = collection(folder)
-    entry = found.folder.manifest["hosts"][1]
     own = folder / "hosts" / "1"
     own.mkdir(parents=True, exist_ok=True)
     write_finished(own, Finished(missing=missing, write_failed=failed))
-    found._describe(entry, driver_lost=True)
-    assert entry.get("disk_full", False) is full
+    assert found._described(found.entries[1], read_finished(own), driver_lost=True).disk_full is full
     found.folder.clean()
 
 

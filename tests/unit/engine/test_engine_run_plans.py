@@ -130,6 +130,6 @@ def test_classes_are_replayed_without_the_files_that_they_were_made_from(tmp_pat
     plan = classes_saved(class_of("a"), one)
     file.unlink()
     plans = build_plans(replayed(plan, tmp_path / "w"), "m", tmp_path / "w")
-    kinds = {one["name"]: one["workload"]["name"] for one in plans.warmup.description["classes"]}
+    kinds = {one.name: one.workload.name for one in plans.warmup.description.classes}
     assert kinds == {"a": "synthetic-uniform", "b": "synthetic-uniform"}
-    assert plans.measure.description["classes"][1]["workload"]["name"] == "custom"
+    assert plans.measure.description.classes[1].workload.name == "custom"

@@ -113,7 +113,7 @@ def test_a_damaged_level_is_reported_and_measured_again(
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('{"schema_version": 1, "proc', "cannot be read"),
+        ('{"schema_version": 1, "proc', "not JSON"),
         ('{"schema_version": 1}', "it has no procedure"),
         ('{"schema_version": 1, "procedure": "ttft", "parameters": {}, "started_utc": "", "levels": 7, "steps": []}',
           "`levels`"),

@@ -15,7 +15,7 @@ from msgspec.structs import replace as replace_struct
 from slot_runs import SlotTarget, closed_loop, write_rows
 from slot_server import SlotServer
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
-from typed_documents import typed
+from typed_documents import with_keys
 
 from fastllmload.experiment.level import verdict as module
 from fastllmload.experiment.level.evidence import ALL, FAILED, evidence_of, growth
@@ -65,8 +65,8 @@ def test_an_overload_fires_all_three_criteria(tmp_path: Path) -> None:
     assert verdict.saturated is True and verdict.decision is FAIL
     assert verdict.fired == ("queue growing", "completion", "latency")
     assert dict(verdict.inapplicable).keys() == {"no gain"} and "closed loops" in dict(verdict.inapplicable)["no gain"]
-    assert verdict.figures["completion_rate"] == pytest.approx(2 / 3, abs=0.05)
-    assert verdict.figures["in_flight_last"] > 1_000
+    assert verdict.figures.completion_rate == pytest.approx(2 / 3, abs=0.05)
+    assert verdict.figures.in_flight_last > 1_000
     assert not verdict.cascading and verdict.limits == ()
 
 
@@ -75,9 +75,9 @@ def test_a_level_below_the_capacity_holds(tmp_path: Path) -> None:
     verdict = judge_level(measured(tmp_path / "run", 16))
     assert verdict.saturated is False and verdict.steady is True and verdict.decision is PASS
     assert verdict.fired == () and verdict.loop == "open"
-    assert verdict.figures["completion_rate"] == pytest.approx(1, abs=0.03)
-    assert verdict.figures["output_tok_s"] == pytest.approx(16 * 20, rel=0.15)
-    assert verdict.figures["in_flight_mean"] == pytest.approx(16, rel=0.25)  # Little's law
+    assert verdict.figures.completion_rate == pytest.approx(1, abs=0.03)
+    assert verdict.figures.output_tok_s == pytest.approx(16 * 20, rel=0.15)
+    assert verdict.figures.in_flight_mean == pytest.approx(16, rel=0.25)  # Little's law
 
 
 def test_a_late_client_fails_only_what_fails_whatever_it_did_late(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_lag_counts_unless_the_margin_is_larger(
 ) -> None:
     """Releases 1.5 ms late, and a limit of P99 TTFT *margin_ms* above what was measured. In time, both sides are decided."""
     run = measured(tmp_path / "run", 16, late_above=1, late_s=0.0015)
-    p99 = judge_level(run).figures["ttft_p99_ms"]
+    p99 = judge_level(run).figures.ttft_p99_ms
     assert p99 is not None
     limit = (p99 + margin_ms) / 10
     late = judge_level(run, Lowest(1.0, limit, limit, 0.1))
@@ -116,13 +116,13 @@ def test_a_lag_counts_unless_the_margin_is_larger(
     assert late.in_question == (("latency",) if decision is CLIENT else ())
     assert late.limits and late.fired == (("latency",) if margin_ms < 0 else ())
     in_time = judge_level(measured(tmp_path / "in time", 16), Lowest(1.0, limit, limit, 0.1))
-    assert in_time.limits == () and in_time.decision is (PASS if in_time.figures["ttft_p99_ms"] <= 10 * limit else FAIL)
+    assert in_time.limits == () and in_time.decision is (PASS if in_time.figures.ttft_p99_ms <= 10 * limit else FAIL)
 
 
 def test_the_p50_of_the_lowest_level_is_not_exact_either(tmp_path: Path) -> None:
     """Ten times 20 us of a late read are the margin of 0.1 ms; a P50 that is exact leaves it."""
     run = measured(tmp_path / "run", 16, late_above=1, late_s=0.0011)
-    p99 = judge_level(run).figures["ttft_p99_ms"]
+    p99 = judge_level(run).figures.ttft_p99_ms
     assert p99 is not None
     p50 = (p99 + 2.0) / 10
     exact = Lowest(1.0, p50, p50, 0.1)
@@ -135,7 +135,7 @@ def test_slots_that_stood_empty_may_be_why_more_of_them_gained_nothing(tmp_path:
     rule requires 5 % more than the lower level had.
     """
     run = closed(tmp_path / "run", 32, late_above=1)
-    rate = judge_level(run).figures["output_tok_s"]
+    rate = judge_level(run).figures.output_tok_s
     assert rate is not None
     for lower, saturated in ((1.2, True), (1.06, True), (0.96, None), (0.94, None), (0.8, False)):
         assert judge_level(run, None, [(16, lower * rate)]).saturated is saturated, lower
@@ -153,7 +153,7 @@ def test_an_objective_on_ttft_is_held_against_both_ends(tmp_path: Path, margin_m
     assert judge_limits(found, {"ttft": p99 + margin_ms}, late=True) is said
     assert judge_limits(found, {"ttft": p99 + margin_ms}, late=False) is (PASS if margin_ms > 0 else FAIL)
     assert judge_limits(found, {"ttft": p99 + margin_ms, "tpot": tpot - 0.1}, late=True) is FAIL
-    limited = replace(found, document=typed({**run.manifest, "certificate": {"generator_limited": True}}))
+    limited = replace(found, document=with_keys(run, certificate={"generator_limited": True}).document)
     assert capacity.judge(limited, capacity.Parameters(slo_ttft_p99_ms=p99 + margin_ms)) is said
 
 
@@ -218,7 +218,7 @@ def test_one_stall_puts_no_steady_level_in_question(tmp_path: Path) -> None:
     rows = np.array(run.rows)
     stalled = (rows["t_sched"] > window.w1_ns - round(1e9)) & (rows["t_sched"] < window.w1_ns - round(0.1e9))
     rows["t_dispatch"][stalled] = window.w1_ns - round(0.1e9)
-    late = replace(run, rows=rows, manifest={**run.manifest, "certificate": WANT_OF_CPU})
+    late = with_keys(replace(run, rows=rows), certificate=WANT_OF_CPU)
     verdict = judge_level(late, queue=np.zeros(180))
     assert stalled.any() and verdict.limits and verdict.decision is PASS and verdict.in_question == ()
     later = (rows["t_sched"] > window.w0_ns + round(10e9)) & (rows["t_sched"] < window.w1_ns)
@@ -230,7 +230,7 @@ def test_a_limited_client_that_did_not_offer_the_load_passes_nothing(tmp_path: P
     """A pass below the planned rate does not count as a pass at the planned rate."""
     run = measured(tmp_path / "run", 16, late_above=1)
     slow = {"offered_rate": 12.0, "planned_rate": 16.0}
-    verdict = judge_level(replace(run, manifest={**run.manifest, "certificate": slow}))
+    verdict = judge_level(with_keys(run, certificate=slow))
     assert verdict.saturated is False and not verdict.offered_in_full and verdict.decision is CLIENT
 
 
@@ -245,7 +245,7 @@ def test_want_of_ports_and_the_certificate_limit_the_client(tmp_path: Path) -> N
         {"code": "headroom", "severity": "note", "limits_generator": True, "text": "headroom of 1.9x"},
     ]
     certificate = {"generator_limited": True, "reasons": reasons}
-    verdict = judge_level(replace(run, rows=rows, manifest={**run.manifest, "certificate": certificate}))
+    verdict = judge_level(with_keys(replace(run, rows=rows), certificate=certificate))
     requests, core = verdict.limits
     assert requests.startswith("3 requests ") and core == "a worker used 93 % of its core"
 
@@ -263,7 +263,7 @@ def test_the_latency_criterion_does_not_apply_where_lengths_do_it(tmp_path: Path
 def test_a_closed_loop_is_saturated_when_more_slots_gain_nothing(tmp_path: Path) -> None:
     """32 places: 16 to 32 doubles the tokens, 32 to 64 adds none; queue and completions do not apply."""
     at = {slots: closed(tmp_path / str(slots), slots) for slots in (16, 32, 64)}
-    rates = {slots: judge_level(run).figures["output_tok_s"] for slots, run in at.items()}
+    rates = {slots: judge_level(run).figures.output_tok_s for slots, run in at.items()}
     assert rates[32] == pytest.approx(2 * rates[16], rel=0.1)
     assert judge_level(at[32], None, [(16, rates[16])]).saturated is False
     verdict = judge_level(at[64], None, [(16, rates[16]), (32, rates[32])])
@@ -307,7 +307,7 @@ def test_a_gauge_of_the_server_is_used_in_place_of_the_requests_in_flight(
         patched.setattr(module, "waiting", lambda run, window: (np.linspace(0, 50, 100), "vllm:num_requests_waiting"))
         verdict = judge_level(run)
     assert verdict.queue == "vllm:num_requests_waiting" and verdict.fired == ("queue growing",)
-    assert verdict.figures["queue_last"] == 50 and verdict.figures["in_flight_mean"] == pytest.approx(16, rel=0.25)
+    assert verdict.figures.queue_last == 50 and verdict.figures.in_flight_mean == pytest.approx(16, rel=0.25)
     assert judge_level(run, queue=np.linspace(0, 50, 100)).fired == ("queue growing",)
     window = window_of(run)
     assert window is not None and len(in_flight_of(run, window)) == 180

@@ -14,8 +14,8 @@ from fastllmload.documents.metric import Metric, WithUnfinished
 from fastllmload.documents.run import Objectives
 from fastllmload.metrics.distribution.summary import distribution
 from fastllmload.metrics.objectives.report import with_bounds
+from fastllmload.metrics.public import measure
 from fastllmload.metrics.run.bounds import bounds_in_place
-from fastllmload.metrics.run.measure import measure
 from fastllmload.metrics.run.steadiness import little
 from fastllmload.metrics.run.window import window_of
 from fastllmload.records import layout

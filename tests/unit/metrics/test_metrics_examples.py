@@ -12,15 +12,16 @@ import pytest
 import test_metrics_examples_run_level as run_level
 from example_runs import BASE, MS, run_of, streamed, timed
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.documents.write import values
 from fastllmload.metrics.distribution.percentiles import insufficient, percentile
 from fastllmload.metrics.objectives import benefit
 from fastllmload.metrics.objectives.evaluators import EVALUATORS, JudgedRequests, evaluator
 from fastllmload.metrics.objectives.objective import objective
 from fastllmload.metrics.objectives.report import judge
+from fastllmload.metrics.public import measure
 from fastllmload.metrics.request import durations, tpot
 from fastllmload.metrics.request.durations import NULL, committed
-from fastllmload.metrics.run import measure
 from fastllmload.metrics.run.throughput import makespan_s, per_second
 from fastllmload.metrics.tokens import fluidity, idle, itl
 from fastllmload.metrics.tokens import fluidity as fluid_rates
@@ -218,7 +219,7 @@ def test_insufficient_samples_are_flagged() -> None:
 
 def test_a_run_without_a_request_is_all_null() -> None:
     """Null is null: no NaN, no 0 that was not measured."""
-    empty = Run(Path("."), {}, np.empty(0, layout.REQUEST), np.empty(0, layout.EVENT), np.zeros(1, np.int64))
-    document = measure.measure(empty)
+    empty = Run(Path("."), RunDocument(), np.empty(0, layout.REQUEST), np.empty(0, layout.EVENT), np.zeros(1, np.int64))
+    document = measure(empty)
     assert document["completed"] == 0 and document["mean_ttft_ms"] is None and document["request_throughput"] is None
     assert all(metric.get("mean") is None for metric in document["metrics"].values())

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from refusals import says
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
-from typed_documents import typed
+from typed_documents import typed, with_keys
 
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.timeline import timeline
 from fastllmload.records.layout import EVENT_EMPTY, EVENT_NAMES
@@ -36,7 +36,7 @@ def folder(path: Path, shape: Shape, workers: int, **output: Any) -> Run:
     write_workers(path, draw_requests(3, shape), workers, text=shape.text)
     write_manifest(path, phases=[duration_phase(ORIGIN_NS, 1.5)])
     run = load(path)
-    return replace(run, manifest={**run.manifest, "config": {"output": {"goodput": GOODPUT, **output}}})
+    return with_keys(run, config={"output": {"goodput": GOODPUT, **output}})
 
 
 def near(found: Any, expected: Any) -> bool:

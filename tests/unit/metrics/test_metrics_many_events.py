@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from real_run import real_run
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+from typed_documents import with_keys
 
 from fastllmload.certificate import error_bounds, judge
 from fastllmload.documents.write import plain
+from fastllmload.metrics.public import measure
 from fastllmload.metrics.run import bounds
-from fastllmload.metrics.run.measure import measure
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens import timeline, times
 from fastllmload.metrics.tokens.counts import count_tokens
@@ -32,6 +33,7 @@ import report_scale
 
 pytestmark = pytest.mark.slow
 
+GOODPUT = [["ttft", 300.0], ["itl", 400.0], ["tbc", 400.0], ["fluidity", 0.9]]
 SHAPES = {
     "one token an event": Shape(requests=400),
     "several tokens an event, stated": Shape(requests=400, tokens_per_event=4, say_tokens=True),
@@ -50,7 +52,7 @@ def made(folder: Path, shape: Shape) -> Run:
     events["bracket_ns"] = rng.choice([0, 1_000, 40_000_000, 2**32 - 1], len(events), p=[0.6, 0.2, 0.15, 0.05])
     if shape.say_tokens:
         events["tokens"][rng.random(len(events)) < 0.1] = layout.TOKENS_NONE
-        run.manifest["config"] = {"output": {"itl_option": "B"}}
+        run = with_keys(run, config={"output": {"itl_option": "B"}})
     return replace(run, events=events)
 
 
@@ -146,12 +148,8 @@ def test_memory_grows_with_requests_and_not_with_events(tmp_path: Path, monkeypa
         report_scale.make_folder(folder, real_run(), requests=100, tokens=tokens)
         merge_workers(folder)
         run = load(folder)
-        run.manifest["config"]["output"]["goodput"] = [
-            ["ttft", 300.0],
-            ["itl", 400.0],
-            ["tbc", 400.0],
-            ["fluidity", 0.9],
-        ]
+        config = run.manifest["config"]
+        run = with_keys(run, config={**config, "output": {**config["output"], "goodput": GOODPUT}})
         tracemalloc.start()
         try:
             assert measure(run)["metrics"]["itl"]["n"] > 80 * tokens

@@ -10,13 +10,12 @@ from example_runs import run_of, streamed
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import raises_code
+from typed_documents import typed
 
-from fastllmload.documents.read import convert
-from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.objectives.evaluators import METRICS, JudgedRequests, RequestMetric, evaluator
 from fastllmload.metrics.objectives.objective import objective, objectives_of, read_objective, refuse_unknown
 from fastllmload.metrics.objectives.report import WORST, slo_ok
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.records import layout
 from fastllmload.report.blocks import Stacked
 from fastllmload.report.documents.headlines import headline_table
@@ -194,7 +193,7 @@ def test_a_metric_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None
     (objective_of_it,) = found["slo"]["objectives"]
     assert (objective_of_it["met"], objective_of_it["missed"]) == (1, 2)
     assert [each["excess"] for each in objective_of_it["worst"]] == [2.0, 1.0]
-    document = convert({**run.manifest, **found}, RunDocument)
+    document = typed(found)
     rows = {cells[0].text: cells for cells in headline_table(document).rows if isinstance(cells[0], Stacked)}
     assert rows["Pauses over 100 ms"][0].short == "long_pauses (count)"
     assert str(rows["Pauses over 100 ms"][-1].text).startswith("2")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
+from typed_documents import typed
 
+from fastllmload.documents.procedure import ByPercentile, ByStatistic
+from fastllmload.documents.run import RunDocument
 from fastllmload.documents.write import values
 from fastllmload.metrics.levels import fairness, prefix_cache
 from fastllmload.metrics.request import network
@@ -17,17 +20,17 @@ from fastllmload.metrics.run import cost as power_efficiency
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 
-TTFT = {"p50": 100.0, "p95": 200.0, "p99": 400.0, "mean": 0.0}
+TTFT = ByStatistic(p50=100.0, p95=200.0, p99=400.0, mean=0.0)
 
 
 def test_inflation_per_percentile() -> None:
-    found = fairness.latency_inflation({"p50": 250.0, "p95": 300.0, "p99": None, "mean": 5.0}, TTFT)
-    assert found == {"p50": 2.5, "p95": 1.5, "p99": None, "mean": None}
+    found = fairness.latency_inflation(ByStatistic(p50=250.0, p95=300.0, mean=5.0), TTFT)
+    assert found == ByStatistic(p50=2.5, p95=1.5)
 
 
 def test_prefix_cache() -> None:
-    on = {"p50": 50.0, "p95": 250.0, "p99": None}
-    assert prefix_cache.ttft_reductions(TTFT, on) == {"p50": 50.0, "p95": -25.0, "p99": None}
+    on = ByPercentile(p50=50.0, p95=250.0)
+    assert prefix_cache.ttft_reductions(TTFT, on) == ByPercentile(p50=50.0, p95=-25.0)
     assert prefix_cache.change_percent(100, 120) == pytest.approx(20)
     assert prefix_cache.change_percent(0, 120) is prefix_cache.change_percent(None, 1) is None
 
@@ -50,15 +53,14 @@ def test_cache_hit_rate(cached: list[int], prefix: list[int], rate: float | None
 def test_guardrail_overheads_of_table_13() -> None:
     """IETF Table 13: medians 98 to 112 ms TTFT, 4.2 to 4.8 and 5.0 s E2E."""
 
-    def metrics(ttft: float, e2e: float) -> dict[str, dict[str, float | None]]:
-        return {
-            name: {"p50": p50, "p95": None, "p99": None, "mean": None} for name, p50 in (("ttft", ttft), ("e2e", e2e))
-        }
+    def medians_of(ttft: float, e2e: float) -> prefix_cache.Latencies:
+        return prefix_cache.Latencies(ByStatistic(p50=ttft), ByStatistic(p50=e2e))
 
-    found = prefix_cache.overheads(metrics(98, 4200), metrics(112, 4300), metrics(101, 4800), metrics(118, 5000))
-    medians = {name: None if value is None else value["p50"] for name, value in found.items()}
+    baseline = medians_of(98, 4200)
+    found = prefix_cache.overheads(baseline, medians_of(112, 4300), medians_of(101, 4800), medians_of(118, 5000))
+    medians = {name: None if value is None else value.p50 for name, value in found.items()}
     assert medians == {"input_filter_ttft_ms": 14, "output_filter_e2e_ms": 600, "total_e2e_ms": 800}
-    assert prefix_cache.overheads(metrics(98, 4200))["total_e2e_ms"] is None
+    assert prefix_cache.overheads(baseline)["total_e2e_ms"] is None
 
 
 def test_cost_needs_what_the_user_declares() -> None:
@@ -96,19 +98,18 @@ def test_a_round_trip_is_known_where_every_connection_was_open_before(tmp_path: 
     rows = np.zeros(3, layout.REQUEST)
     rows["t_dispatch"] = 1_000
     manifest = {"target": {"connect_ms": [0.4, 0.2, 0.3]}, "config": {"output": {"ttft_net_adjusted": True}}}
-    run = Run(tmp_path, manifest, rows, np.zeros(0, layout.EVENT), np.zeros(4, np.int64))
+    run = Run(tmp_path, typed(manifest), rows, np.zeros(0, layout.EVENT), np.zeros(4, np.int64))
     found = values(network.network_metrics(run, np.ones(3, bool)))
     beside = {"unit": "ms", "method": "connects before and after the run"}
     assert found["rtt_ms"] == {**beside, "n": 3, "p50": 0.3, "p95": pytest.approx(0.39)}
     assert found["ttft_net_adjusted"]["rtt_p50_ms"] == 0.3
-    manifest["target"]["connect_after_ms"] = [0.1, 0.1]
-    run = replace(run)
+    run = run.changed(target=replace(run.document.target, connect_after_ms=(0.1, 0.1)))
     again = values(network.network_metrics(run, np.ones(3, bool)))
     assert again["rtt_ms"] == {**beside, "n": 5, "p50": 0.2, "p95": 0.38}
     rows["t_connected"][1] = 8_001_000  # one that a request waited for
     waited = network.network_metrics(run, np.ones(3, bool))["rtt_ms"]
     assert (waited.p50, waited.method) == (8, "connects of requests")
-    bare = Run(tmp_path, {}, np.zeros_like(rows), run.events, run.first_event)
+    bare = Run(tmp_path, RunDocument(), np.zeros_like(rows), run.events, run.first_event)
     assert network.network_metrics(bare, np.ones(3, bool))["rtt_ms"].n == 0
 
 

@@ -12,7 +12,8 @@ from example_runs import run_of, streamed
 
 from fastllmload.metrics.levels.asiai import from_rows
 from fastllmload.metrics.objectives.report import slo_ok
-from fastllmload.metrics.run.measure import REASONING, measure
+from fastllmload.metrics.public import measure
+from fastllmload.metrics.run.measure import REASONING
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records import layout
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from example_runs import MS, run_of, streamed, timed
 
+from fastllmload.documents.procedure import ByStatistic
 from fastllmload.documents.write import plain
 from fastllmload.metrics.distribution import shape
 from fastllmload.metrics.levels import asiai, fairness, operating_points, prefix_cache
@@ -102,8 +104,7 @@ def protocol_of(given: Found) -> Found:
         return asiai.Generation(100 * MS, 100 * MS + round(100 / rate * 1e9), 100)
 
     block = asiai.protocol({name: [one(rate) for rate in rates] for name, rates in given["runs"].items()})
-    found: Found = block["gen_tok_s"]
-    return found
+    return asdict(block.gen_tok_s)
 
 
 def objectives_of(given: Found) -> Found:
@@ -169,11 +170,11 @@ def scaling_of(given: Found) -> Found:
 
 
 def guardrail_of(given: Found) -> Found:
-    def metrics(position: int) -> Found:
-        return {name: dict.fromkeys(prefix_cache.NAMES, given[name][position]) for name in ("ttft", "e2e")}
+    def medians(position: int) -> prefix_cache.Latencies:
+        return prefix_cache.Latencies(*(ByStatistic(p50=given[name][position]) for name in ("ttft", "e2e")))
 
-    found = prefix_cache.overheads(metrics(0), input_filter=metrics(1), full=metrics(1))
-    return {name: values["p50"] for name, values in found.items() if values is not None}
+    found = prefix_cache.overheads(medians(0), input_filter=medians(1), full=medians(1))
+    return {name: values.p50 for name, values in found.items() if values is not None}
 
 
 FUNCTIONS: dict[str, Callable[[Found], Found]] = {

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.request.latencies import latency_metrics
 from fastllmload.metrics.request.server_side import server_side_metrics
 from fastllmload.metrics.run.window import Populations
@@ -25,7 +26,7 @@ def run_of(rows: list[dict[str, int]]) -> Run:
         for name, value in fields.items():
             row[name] = value
     nothing = np.empty(0, layout.EVENT)
-    return Run(Path("."), {}, table, nothing, np.zeros(len(rows) + 1, np.int64))
+    return Run(Path("."), RunDocument(), table, nothing, np.zeros(len(rows) + 1, np.int64))
 
 
 def everyone(run: Run) -> Populations:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from summary_text import summary_lines
-from typed_documents import typed
+from typed_documents import typed, with_keys
 
 from fastllmload.compare.series import RunSeries
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 from fastllmload.report.documents.results import unstreamed_note
@@ -47,7 +46,7 @@ def run_of(whole: list[bool], classes: list[int] | None = None) -> Run:
     stamps["kind"] = layout.EVENT_CONTENT
     borders = np.concatenate([[0], np.cumsum(rows["content_events"], dtype=np.int64)])
     names = {"plan": {"classes": ["chat", "batch"], "description": {"streaming": True}}}
-    return Run(Path("."), names, rows, stamps, borders)
+    return Run(Path("."), typed(names), rows, stamps, borders)
 
 
 def test_they_are_in_no_figure_of_gaps() -> None:
@@ -80,19 +79,16 @@ def test_nothing_is_said_of_streams_alone() -> None:
 def test_all_of_them(given: str) -> None:
     """Whether the plan asked for no streams or the server gave none."""
     run = run_of([given == "answers"] * 10)
-    run.manifest["plan"]["description"]["streaming"] = given == "answers"
+    run = with_keys(run, plan={"description": {"streaming": given == "answers"}})
     found = measure(run)
-    document = {**run.manifest, **found}
     assert found["metrics"]["tpot"]["n"] == found["metrics"]["jitter"]["n"] == 0
     assert "not streamed" in found["metrics"]["ttft"]["note"]
-    assert unstreamed_answers(typed(document)) == "all" and unstreamed_note(typed(document))[0].startswith(
-        "Not streamed"
-    )
+    assert unstreamed_answers(typed(found)) == "all" and unstreamed_note(typed(found))[0].startswith("Not streamed")
 
 
 def test_every_report_says_how_many_and_of_which_class() -> None:
     run = run_of([False] * 6 + [True] * 4, [0] * 6 + [1] * 4)
-    found: dict[str, Any] = {**run.manifest, **measure(run)}
+    found = measure(run)
     assert found["classes"]["batch"]["came_whole"] == 4 and found["classes"]["chat"]["came_whole"] == 0
     assert found["classes"]["batch"]["tpot"]["n"] == 0 and found["classes"]["chat"]["tpot"]["n"] == 6
     said = "4 of 10 answers (batch 4)"
@@ -101,7 +97,7 @@ def test_every_report_says_how_many_and_of_which_class() -> None:
     lines = [line.text for line in summary_lines(typed(found), 100)]
     assert any(line.startswith(f"{said} not streamed") for line in lines)
     assert any(line.text.startswith(f"{said} not streamed") for line in summary_lines(typed(found), 60))
-    assert f"{said} were not streamed" in render([section(ReportContext(run, found))])
+    assert f"{said} were not streamed" in render([section(ReportContext(run.with_document(typed(found))))])
 
 
 def test_comparisons_leave_them_out_too() -> None:

@@ -105,6 +105,9 @@ def test_changed_document(tmp_path):
     rewrite(tmp_path, schema_version=1, members={"../../secret": ""})
     with raises_code("plan-file-invalid", "members"):
         Plan.open(tmp_path)
+    rewrite(tmp_path, members={}, description={"load": {"loop": 5}})
+    with raises_code("plan-file-invalid", "plan.json", "`description.load.loop`"):
+        Plan.open(tmp_path)
 
 
 def test_inconsistent_arrays_are_refused(tmp_path):
@@ -208,4 +211,17 @@ def test_record_in_the_run_folder(tmp_path, settings):
     assert np.array_equal(rows["t_sched_ns"], expected)
     assert np.array_equal(rows["input_tokens"], plan.input_tokens)
     assert np.array_equal(rows["output_tokens"], plan.output_tokens)
-    assert json.loads((tmp_path / "run" / "plan" / "plan.json").read_text()) == plan.document
+    assert (tmp_path / "run" / "plan" / "plan.json").read_bytes() == (tmp_path / "a" / "plan.json").read_bytes()
+
+
+def test_a_plan_of_another_version(tmp_path):
+    """Keys that this version does not know are part of the digest and of the record; missing ones have no value."""
+    build(tmp_path / "a")
+    description = json.loads((tmp_path / "a" / "plan.json").read_text())["description"]
+    del description["streaming"]
+    description["load"]["unknown"] = 1
+    rewrite(tmp_path / "a", description=description)
+    plan = Plan.open(tmp_path / "a")
+    assert (plan.description.streaming, plan.description.load.cycles) == (None, False)
+    plan.write_record(tmp_path / "run")
+    assert Plan.read_record(tmp_path / "run").digest == plan.digest

@@ -72,7 +72,7 @@ def test_golden_digest(tmp_path):
     plan = build(tmp_path)
     assert plan.requests == GOLDEN["requests"]
     assert plan.schedule_hash == GOLDEN["schedule"]
-    assert plan.document["members"]["bodies.bin"] == GOLDEN["bodies"]
+    assert plan.document.members["bodies.bin"] == GOLDEN["bodies"]
     assert plan.digest == GOLDEN["digest"]
 
 
@@ -138,7 +138,7 @@ def test_bounds(tmp_path):
     assert build(tmp_path, asked(load__arrival="constant", load__num_requests=300)).requests == 200
     plan = build(tmp_path, asked(rate=math.inf, duration=None, load__num_requests=40))
     assert plan.t_sched.tolist() == [0] * 40
-    assert plan.description["load"]["arrivals"]["rate"] == "inf"
+    assert plan.description.load.arrivals.rate == "inf"
 
 
 def test_closed_loop_has_no_schedule(tmp_path):

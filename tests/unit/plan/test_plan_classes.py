@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastllmload.documents.plan import ArrivalFacts, ExactPrompts
+from fastllmload.documents.write import plain
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.run_plans import classes_of
 from fastllmload.engine.workers.routing import conversations
@@ -112,22 +114,21 @@ def test_the_description_of_classes_survives_a_plan_file(tmp_path):
     plan = build(run_of(*classes), tmp_path / "plan")
     save_plan(plan, tmp_path / "file")
     found = load_plan(tmp_path / "file", tmp_path / "back")
-    assert found.digest == plan.digest and found.classes == ["a", "b"]
+    assert found.digest == plan.digest and found.classes == ("a", "b")
     named = tuple(msgspec.structs.replace(one, model="m") for one in classes)  # as their bodies do
     assert classes_of(found.description) == named
-    assert found.description["load"]["arrivals"] == {"name": "classes", "rate": 15.0, "stream": "42/class"}
-    one = found.description["classes"][0]
-    assert one["requests"] == 2 * one["starts"] and one["conversations"]["turns_max"] == 2
+    assert found.description.load.arrivals == ArrivalFacts(name="classes", rate=15.0, stream="42/class")
+    one = found.description.classes[0]
+    assert one.requests == 2 * one.starts and one.conversations.turns_max == 2
     assert (found.client["abandon_ns"][found.request_class == 0] == 1_000_000_000).all()
     assert not found.client["abandon_ns"][found.request_class == 1].any()
-    assert msgspec.json.encode(found.description["classes"])
 
 
 def test_the_warm_up_has_all_classes_by_their_rates(tmp_path):
     plan = build(run_of(traffic("a", 30), traffic("b", 10)), tmp_path, "warmup")
     counts = Counter(plan.request_class.tolist())
     assert counts[0] >= 75 and counts[1] >= 25 and counts[0] > 2 * counts[1]
-    assert plan.description["classes"][0]["requests"] == counts[0]
+    assert plan.description.classes[0].requests == counts[0]
 
 
 def test_deviations_name_their_class(tmp_path):
@@ -150,8 +151,8 @@ def test_classes_within_a_class_are_reported_as_not_distinguished(tmp_path):
         traffic("c", 5.0),
     )
     plan = build(run_of(*own), tmp_path / "plan")
-    assert plan.classes == ["a", "b", "c"]
-    lines = {one["name"]: class_line(one) for one in plan.description["classes"]}
+    assert plan.classes == ("a", "b", "c")
+    lines = {one.name: class_line(one) for one in plan.description.classes}
     assert "its own classes (x, y) not distinguished" in lines["a"]
     assert "its own classes (short, long) not distinguished" in lines["b"]
     assert "not distinguished" not in lines["c"]
@@ -161,9 +162,20 @@ def test_prompts_of_exact_length_are_counted_over_all_classes(tmp_path):
     drawn = Workload(isl="9", osl="2")
     own = [TrafficClass(name=name, load=Load(rate=5.0, duration=3.0), workload=drawn) for name in "ab"]
     plan = build(run_of(*own, traffic("c", 5.0)), tmp_path / "plan")
-    parts = [one["workload"]["exact"] for one in plan.description["classes"]]
-    assert plan.description["workload"]["exact"] == {
-        "prompts": plan.requests, "checked": parts[0]["checked"] + parts[1]["checked"],
-        "exact": parts[0]["exact"] + parts[1]["exact"], "share": 1.0,
-    }  # fmt: skip
-    assert parts[2]["checked"] == 0 < parts[0]["checked"]
+    parts = [one.workload.exact for one in plan.description.classes]
+    assert plan.description.workload.exact == ExactPrompts(
+        prompts=plan.requests,
+        checked=parts[0].checked + parts[1].checked,
+        exact=parts[0].exact + parts[1].exact,
+        share=1.0,
+    )
+    assert parts[2].checked == 0 < parts[0].checked
+
+
+def test_a_class_without_requests_has_only_its_settings(tmp_path):
+    plan = build(
+        run_of(traffic("a", 1000, seconds=None), traffic("b", 0.001, seconds=None), seconds=None, num_requests=3),
+        tmp_path,
+    )
+    assert plain(plan.description.classes[1]).keys() == {"name", "own_targets", "requests", "starts", "settings"}
+    assert class_line(plan.description.classes[1]) == "no requests in this phase"

@@ -12,7 +12,7 @@ from support.plan_builder import asked
 
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.build import build_plan
-from fastllmload.plan.description.facts import describe
+from fastllmload.plan.description.facts import figures
 from fastllmload.plan.description.text import describe_as_text
 from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, Plan
 from fastllmload.plan.sequence import write_sequence
@@ -58,7 +58,7 @@ def test_starts_are_scheduled_and_turns_follow(tmp_path):
     """--num-requests counts conversations; only their first turns have instants; expected lengths grow by the turns."""
     plan = synthetic(tmp_path, workload__think_time="uniform:1,2")
     turns = plan.turns
-    assert len(plan.starts) == 40 == plan.description["conversations"]["conversations"]
+    assert len(plan.starts) == 40 == plan.description.conversations.conversations
     assert (plan.t_sched[turns["turn"] > 0] == FOLLOWS).all()
     assert ((turns["think_ns"] > 0) == (turns["turn"] > 0)).all()
     later = turns["turn"] > 0
@@ -135,7 +135,7 @@ def test_whole_conversations_of_sharegpt(tmp_path):
     plan = planned(tmp_path / "plan", **common)
     told = [[m["content"] for m in json.loads(plan.body(n))["messages"]] for n in range(plan.requests)]
     assert sorted(told) == sorted([["one"], ["one", "1", "two"], ["only"]])
-    assert plan.description["workload"]["dataset"]["left_out"] == 1
+    assert plan.description.workload.dataset.left_out == 1
     assert plan.output_tokens.sum() == 1 + 1 + 5
     short = planned(tmp_path / "short", **{**common, "workload__turns": "1"})
     assert short.requests == 2
@@ -204,7 +204,7 @@ def test_the_standard_conversation_has_several_turns(tmp_path):
     assert {messages[0]["content"] for messages in firsts if len(messages) == 2} == {single_system(single)}
     assert all(len(messages) == 1 for n, messages in enumerate(bodies) if n % 3)
     assert [text for text in plan.deviations if "several turns (3)" in text]
-    assert plan.counting["special_tokens"] is not None
+    assert plan.counting.special_tokens is not None
 
 
 def single_system(bodies):
@@ -259,12 +259,12 @@ def test_a_tool_call_and_its_result_name_each_other(tmp_path):
 def test_turns_count_as_samples_of_the_window_that_their_conversation_began_in(tmp_path):
     plan = planned(tmp_path, rate=20.0, duration=10.0, workload__turns="3", workload__tokenizer="none")
     begun = int((plan.t_start >= 1e9).sum())
-    assert describe(plan)["samples"]["p99"]["samples"] == 3 * begun
+    assert figures(plan).samples["p99"].samples == 3 * begun
 
 
 def test_a_plan_shows_its_conversations(tmp_path):
     plan = synthetic(tmp_path, workload__think_time="2s", behaviour__abandon="ttft:5s")
-    text = describe_as_text(describe(plan))
+    text = describe_as_text(plan)
     assert "load           open loop, poisson, 20 conversations/s\n" in text
     assert "conversations  40 of " in text and ("2 s to think" in text and "(2s); history real" in text)
     assert "users " in text and "up at ttft:5s" in text

@@ -10,7 +10,8 @@ import pytest
 from refusals import raises_code, says
 from support.document_keys import undeclared
 
-from fastllmload.documents.plan import PlanDescription
+from fastllmload.documents.plan import ExactPrompts, PlanDescription, SkippedLengths, TokenizerFacts
+from fastllmload.documents.write import plain
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan, check_context_limit
@@ -36,7 +37,7 @@ def planned(directory, count=60, endpoint="openai-chat", **workload):
 
 
 def said(plan):
-    return plan.description["workload"]
+    return plan.description.workload
 
 
 def sent(plan):
@@ -63,8 +64,8 @@ def test_every_prompt_has_the_length_that_was_drawn(tmp_path, endpoint, workload
     plan = planned(tmp_path, 200, endpoint, **workload)
     tokenizer = load_tokenizer(workload.get("tokenizer", "cl100k_base"))
     assert tokenizer.count_many(prompts(plan)) == plan.input_tokens.tolist()
-    assert said(plan)["prompt"] == form
-    assert said(plan)["exact"] == {"prompts": 200, "checked": 200, "exact": 200, "share": 1.0}
+    assert said(plan).prompt == form
+    assert said(plan).exact == ExactPrompts(prompts=200, checked=200, exact=200, share=1.0)
     if form == "words" or workload == {"prompt_form": "text"}:
         assert plan.input_tokens[:3].tolist() == [455, 454, 171]
 
@@ -81,7 +82,7 @@ def test_native_ids_are_sent_as_ids_if_the_protocol_allows(tmp_path):
     drawn = [number for prompt in prompts(plan) for number in prompt]
     assert [len(prompt) for prompt in prompts(plan)] == plan.input_tokens.tolist()
     assert 150_000 < max(drawn) < load_tokenizer("o200k_base").ordinary
-    assert said(plan)["prompt"] == "ids"
+    assert said(plan).prompt == "ids"
 
 
 @pytest.mark.parametrize(
@@ -110,14 +111,14 @@ def test_long_context(tmp_path):
     assert set(plan.output_tokens.tolist()) == {256}
     documents, questions = zip(*(text.split("\n\n") for text in texts), strict=True)
     assert len(set(questions)) == 1 and len({text[:60] for text in documents}) == 12
-    assert said(plan)["deviations"] == []
+    assert said(plan).deviations == ()
 
 
 def test_long_context_beyond_the_model(tmp_path):
     """Targets that do not fit are left out, listed, and reported as a deviation."""
     plan = planned(tmp_path, 40, name="long-context", isl="target_lengths", context_limit=20_000)
     assert set(plan.input_tokens.tolist()) == {8192, 16384}
-    assert said(plan)["skipped"] == {"most_input": 19_744, "lengths": [32768, 65536, 131072], "redrawn": 0}
+    assert said(plan).skipped == SkippedLengths(most_input=19_744, lengths=(32768, 65536, 131072), redrawn=0)
     assert "lengths above 19744 tokens are skipped (32768, 65536, 131072)" in plan.deviations[0]
     one_by_one = planned(tmp_path / "b", 5, name="long-context", isl="list:8192,9000,99000", context_limit=20_000)
     assert one_by_one.input_tokens.tolist() == [8192, 9000, 8192, 9000, 8192]
@@ -125,7 +126,7 @@ def test_long_context_beyond_the_model(tmp_path):
 
 def test_a_range_beyond_the_model_is_drawn_again(tmp_path):
     plan = planned(tmp_path, 30, name="long-context", context_limit=16_000)
-    assert plan.input_tokens.max() <= 15_744 and said(plan)["skipped"]["redrawn"] > 10
+    assert plan.input_tokens.max() <= 15_744 and said(plan).skipped.redrawn > 10
 
 
 def test_lengths_beyond_the_context(tmp_path):
@@ -167,10 +168,10 @@ def test_conversation_of_the_real_data(tmp_path):
     plan = planned(tmp_path / "a", 60, name="conversation", dataset_path=str(file))
     questions = {one["conversations"][0]["value"] for one in SHAREGPT}
     assert set(prompts(plan)) == questions
-    assert plan.deviations == []
-    facts = said(plan)["dataset"]
-    assert (facts["rounds"], facts["left_out"], len(facts["sha256"])) == (2.0, 0, 64)
-    assert said(plan)["without_system_prompt"]["output"] == [16, 29, 30]  # of 1 to 30, each twice
+    assert plan.deviations == ()
+    facts = said(plan).dataset
+    assert (facts.rounds, facts.left_out, len(facts.sha256)) == (2.0, 0, 64)
+    assert said(plan).without_system_prompt.output == (16, 29, 30)  # of 1 to 30, each twice
     assert {len(body["messages"]) for body in sent(plan)} == {1, 2}
 
 
@@ -181,9 +182,9 @@ def test_code_of_the_real_data(tmp_path):
         "".join(json.dumps({"content": f"def real_{n}():\n" + "    pass\n" * 3000}) + "\n" for n in range(9))
     )
     plan = planned(tmp_path / "a", 40, name="code-completion", dataset_path=str(file))
-    assert plan.deviations == [] and said(plan)["dataset"]["requests"] == 9
+    assert plan.deviations == () and said(plan).dataset.requests == 9
     assert all("def real_" in text for text in prompts(plan))
-    assert said(plan)["exact"]["share"] == 1.0
+    assert said(plan).exact.share == 1.0
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_files_without_code_are_refused(tmp_path, text, sentence):
 def test_classes_of_fairness(tmp_path):
     """Rows know their class, the plan its name."""
     plan = planned(tmp_path, 300, name="fairness")
-    assert plan.classes == ["short", "long"]
+    assert plan.classes == ("short", "long")
     long = plan.request_class == 1
     assert 30 < long.sum() < 90
     assert plan.input_tokens[long].min() >= 1024 > 256 >= plan.input_tokens[~long].max()
@@ -235,9 +236,9 @@ def test_synthetic_images_of_a_data_set(tmp_path):
 def test_how_tokens_are_counted_is_declared(tmp_path):
     """IETF 4.4: option, tokenizer with the size of its vocabulary, special tokens."""
     found = planned(tmp_path, 2, counting="B").counting
-    assert found["option"] == "B"
-    assert found["tokenizer"] == {"name": "cl100k_base", "source": "quicktok", "vocabulary": 100_277}
-    assert "BOS, EOS" in found["special_tokens"]
+    assert found.option == "B"
+    assert found.tokenizer == TokenizerFacts(name="cl100k_base", source="quicktok", vocabulary=100_277)
+    assert "BOS, EOS" in found.special_tokens
 
 
 def found_by_a_cache(texts, shared):
@@ -259,23 +260,23 @@ def test_the_plan_states_what_a_prefix_cache_can_find(tmp_path, form):
     chosen = [choice.randrange(3) if choice.random() < 0.6 else None for _ in range(200)]
     assert (plan.prefix_tokens > 0).tolist() == [one is not None for one in chosen]
     again = 30 * (sum(one is not None for one in chosen) - 3)
-    assert said(plan)["prefix_hit_rate"] == again / 8000
-    assert said(plan)["shared_token_share"] == plan.prefix_tokens.sum() / 8000
+    assert said(plan).prefix_hit_rate == again / 8000
+    assert said(plan).shared_token_share == plan.prefix_tokens.sum() / 8000
     if form == "words":
         assert found_by_a_cache(prompts(plan), 30) == (again, 8000)
 
 
 def test_a_plan_without_shared_text_states_no_hits(tmp_path):
     plan = planned(tmp_path, 20, prefix_len=30, prefix_share=0.0)
-    assert plan.prefix_tokens is None and "prefix_hit_rate" not in said(plan)
+    assert plan.prefix_tokens is None and said(plan).prefix_hit_rate is None
 
 
 def test_hits_of_code_completion(tmp_path):
     """Repeated contexts, from the counts by context in the plan."""
     plan = planned(tmp_path, 120, name="code-completion")
-    contexts = said(plan)["contexts"]
-    again = sum(tokens * max(0, many - 1) for tokens, many in zip(contexts["tokens"], contexts["chosen"], strict=True))
-    assert said(plan)["prefix_hit_rate"] == again / plan.input_tokens.sum()
+    contexts = said(plan).contexts
+    again = sum(tokens * max(0, many - 1) for tokens, many in zip(contexts.tokens, contexts.chosen, strict=True))
+    assert said(plan).prefix_hit_rate == again / plan.input_tokens.sum()
 
 
 def test_hits_of_a_trace_are_those_of_the_requests_that_are_planned(tmp_path):
@@ -289,11 +290,11 @@ def test_hits_of_a_trace_are_those_of_the_requests_that_are_planned(tmp_path):
         )
     )
     half = planned(tmp_path / "half", 2, name="mooncake", dataset_path=str(file))
-    assert said(half)["prefix_hit_rate"] == 512 / 1200
+    assert said(half).prefix_hit_rate == 512 / 1200
     assert half.prefix_tokens.tolist() == [512, 512]
     twice = planned(tmp_path / "twice", 8, name="mooncake", dataset_path=str(file))
     assert twice.prefix_tokens.tolist() == [512, 512, 512, 0] * 2
-    assert said(twice)["prefix_hit_rate"] == 1024 / 2912
+    assert said(twice).prefix_hit_rate == 1024 / 2912
 
 
 TRACE = [{"timestamp": 10 * n, "input_length": 600, "output_length": 2, "hash_ids": [1, n]} for n in range(4)]
@@ -312,8 +313,8 @@ TRACE = [{"timestamp": 10 * n, "input_length": 600, "output_length": 2, "hash_id
         ({"prefix_len": 10, "num_prefixes": 3, "image": (16, 16, 1)}, None),
     ],
 )
-def test_every_key_of_a_description_has_a_type(tmp_path, workload, entries):
-    """A key without one would be lost to every reader, and to a redacted document."""
+def test_a_description_is_read_as_it_was_written(tmp_path, workload, entries):
+    """Each key has a type, is left out where it was, and a number stays an integer or not."""
     if entries is not None:
         file = tmp_path / "data"
         lines = "".join(json.dumps(entry) + "\n" for entry in entries)
@@ -324,4 +325,6 @@ def test_every_key_of_a_description_has_a_type(tmp_path, workload, entries):
     plan = build_plan(
         settings, phase="measure", endpoint=ENDPOINTS["openai-chat"], model="m", out_dir=tmp_path / "plan"
     )
-    assert list(undeclared(plan.description, PlanDescription)) == []
+    written = json.loads((plan.directory / "plan.json").read_text())["description"]
+    assert list(undeclared(written, PlanDescription)) == []
+    assert json.dumps(plain(plan.description), sort_keys=True) == json.dumps(written, sort_keys=True)

@@ -178,8 +178,8 @@ def test_a_line_of_another_protocol_is_refused(tmp_path):
     with raises_code("protocol-unsupported", "line ", "request of ollama-chat", "uses openai-chat"):
         planned(tmp_path / "b", name="custom", dataset_path=str(tmp_path / "s.jsonl"))
     mine = planned(tmp_path / "c", 5, name="custom", dataset_path=str(tmp_path / "s.jsonl"), dataset_class="a")
-    facts = mine.description["workload"]["dataset"]
-    assert facts["subset"] == "entries of class a" and facts["requests"] + facts["left_out"] == 12
+    facts = mine.description.workload.dataset
+    assert facts.subset == "entries of class a" and facts.requests + facts.left_out == 12
     with raises_code("class-unknown", "--dataset-class 'x'", "classes are a"):
         planned(tmp_path / "d", 5, name="custom", dataset_path=str(tmp_path / "s.jsonl"), dataset_class="x")
 

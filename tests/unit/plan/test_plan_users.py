@@ -22,7 +22,7 @@ def test_the_share_that_cancels(share, seed):
     found = int((rows["cancel_tokens"] == 20).sum())
     assert abs(found - 500 * share) <= 5 * (500 * share * (1 - share)) ** 0.5 + 1
     assert (drawn_users(behaviour, f"{seed}", 300) == rows[:300]).all()
-    assert described_users(behaviour, rows)["cancelling"] == found
+    assert described_users(behaviour, rows).cancelling == found
 
 
 def test_one_behavior_does_not_change_another():

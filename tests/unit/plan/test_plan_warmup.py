@@ -56,7 +56,7 @@ def test_same_rate_other_stream(tmp_path):
     plan, measured = warm(tmp_path / "w", load__warmup_requests=4000), build(tmp_path / "m")
     assert plan.t_sched[-1] / 1e9 == pytest.approx(4000 / 20.0, rel=0.06)
     assert plan.t_sched[0] != measured.t_sched[0]
-    assert plan.description["load"]["arrivals"]["stream"] == "42/warmup/arrivals"
+    assert plan.description.load.arrivals.stream == "42/warmup/arrivals"
     assert plan.duration_s is None
 
 

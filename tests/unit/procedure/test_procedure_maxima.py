@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from refusals import raises_code
 
+from fastllmload.documents.experiment import CriteriaFigures
 from fastllmload.experiment.level.verdict import COMPLETION, IN_FLIGHT, LATENCY, NO_GAIN, QUEUE, LevelVerdict
 from fastllmload.experiment.report.findings import Findings
 from fastllmload.procedure.tests import capacity, itl, throughput
@@ -16,14 +17,14 @@ from fastllmload.search.load_sweep import LevelResult
 from fastllmload.settings import RunSettings, Workload
 from fastllmload.statistics.sequential_tests import Decision
 
-FIGURES: dict[str, float | None] = {
-    "ttft_p99_ms": 812.0,
-    "lowest_ttft_p50_ms": 40.0,
-    "completion_rate": 0.71,
-    "queue_mean": 30.0,
-    "queue_last": 90.0,
-    "output_tok_s": 639.0,
-}
+FIGURES = CriteriaFigures(
+    ttft_p99_ms=812.0,
+    lowest_ttft_p50_ms=40.0,
+    completion_rate=0.71,
+    queue_mean=30.0,
+    queue_last=90.0,
+    output_tok_s=639.0,
+)
 
 
 def verdict(*fired: str, holds: bool = False, limited: bool = False) -> LevelVerdict:

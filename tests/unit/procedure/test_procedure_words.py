@@ -12,6 +12,7 @@ import pytest
 from fake_runs import installed, made
 from typed_documents import typed
 
+from fastllmload.documents.experiment import CriteriaFigures
 from fastllmload.documents.procedure import GuardrailFindings
 from fastllmload.documents.run import ClassFairness, RunDocument
 from fastllmload.experiment.level.result import Level
@@ -96,7 +97,7 @@ def test_the_best_level_of_a_capacity_is_that_with_the_most_tokens(
     def at(load_sweep: LoadSweep, load: float, repetition: int = 0, **fields: Any) -> LevelResult:
         result = LevelResult(load_sweep.experiment.level(f"{load:g}", saturation.changed(load_sweep.settings, load={
             "rate": None, "concurrency": round(load)})), verdict(saturated=load >= 16, fired=(NO_GAIN,) * (load >= 16),
-            figures={"output_tok_s": figures[round(load)][1]}))  # fmt: skip
+            figures=CriteriaFigures(output_tok_s=figures[round(load)][1])))  # fmt: skip
         load_sweep.results.append(result)
         return result
 

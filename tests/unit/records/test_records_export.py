@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from golden_file import same_as_golden
 from synthetic_run import KIND, Request, Shape, draw_requests, write_manifest, write_workers
+from typed_documents import with_keys
 
 from fastllmload._ext.record.recorder import Recorder
 from fastllmload.export import columns, rows
@@ -153,7 +154,7 @@ def test_csv_has_the_same_values(tmp_path: Path) -> None:
 def test_the_bytes(tmp_path: Path) -> None:
     """One line per request with every documented key; CSV has the same without the lists."""
     run = recorded(tmp_path, draw_requests(11, Shape(requests=12, tokens_per_event=3, say_tokens=True, failures=0.4)))
-    run.manifest.update(run_id="0a1b2c3d", config={"target": {"urls": ["http://127.0.0.1:8000"]}})
+    run = with_keys(run, run_id="0a1b2c3d", config={"target": {"urls": ["http://127.0.0.1:8000"]}})
     lines, cells = io.BytesIO(), io.StringIO()
     export_jsonl(run, lines)
     export_csv(run, cells)
@@ -183,9 +184,8 @@ def test_a_run_without_a_request_has_no_line_but_a_header(tmp_path: Path) -> Non
 
 def test_the_manifest_names_run_targets_and_classes(tmp_path: Path) -> None:
     run = write_one(tmp_path, request=5, phase=1, url=1, request_class=2, t_submit=1)
-    run.manifest.update(
-        run_id="abc", config={"target": {"urls": ["http://a", "http://b"]}}, plan={"classes": ["s", "m", "l"]}
-    )
+    config = {"target": {"urls": ["http://a", "http://b"]}}
+    run = with_keys(run, run_id="abc", config=config, plan={"classes": ["s", "m", "l"]})
     record = exported(run)[0]
     assert (record["request_id"], record["url"], record["class"]) == ("abc-1-5", "http://b", "l")
 

@@ -15,11 +15,11 @@ from fastllmload._ext.record import histogram
 from fastllmload._ext.record.recorder import text_index
 from fastllmload.certificate import monitor
 from fastllmload.documents.run import HostEntry
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.records import layout
 from fastllmload.records.hosts import incomplete, read_clocks, with_clocks
 from fastllmload.records.merge import PlannedPhase, merge_workers
-from fastllmload.records.run import Run, hosts_of, load, read_manifest
+from fastllmload.records.run import Run, load, read_document
 from fastllmload.records.worker_files import MERGED
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ def planned_of(requests: list[Request]) -> PlannedPhase:
 
 
 def entries(folder: Path) -> tuple[HostEntry, ...]:
-    return tuple(with_clocks(folder, hosts_of(read_manifest(folder))))
+    return with_clocks(folder, read_document(folder).hosts)
 
 
 def merged(folder: Path, requests: list[Request], planned: bool = True) -> Run:

@@ -6,16 +6,16 @@ import itertools
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from typed_documents import typed
 
 from fastllmload._ext.tap.segment import segment_dtype
-from fastllmload.documents.run import HostEntry
+from fastllmload.documents.run import HostEntry, RunDocument, Tap
 from fastllmload.errors import RunFolderError
 from fastllmload.records import layout
-from fastllmload.records.tap_times import SEGMENTS, WATCHED, Watched, add_taps, join_tap, write_watched
+from fastllmload.records.tap_times import SEGMENTS, WATCHED, Watched, join_tap, with_taps, write_watched
 
 SENT, SYN, FIN, RST, UNSURE, LOST = 1, 2, 4, 8, 16, 32
 MS, US = 1_000_000, 1_000
@@ -96,7 +96,7 @@ class Wire:
         np.cumsum(np.bincount(events["row"], minlength=len(rows)), out=first[1:])
         self.write(folder, remote, tls)
         told = join_tap(folder, rows, events, first)[None]
-        assert told["joined"] + told["narrowed"] + sum(told["unmatched"].values()) == len(events)
+        assert told.joined + told.narrowed + sum(told.unmatched.values()) == len(events)
         return Joined(rows, events, told)
 
 
@@ -104,7 +104,7 @@ class Wire:
 class Joined:
     rows: np.ndarray
     events: np.ndarray
-    told: dict[str, Any]
+    told: Tap
 
     @property
     def times(self) -> list[int]:
@@ -141,8 +141,8 @@ def test_every_time_of_a_row_is_that_of_its_segment(tmp_path: Path) -> None:
     assert list(found.events["bracket_ns"]) == [0] * 4
     assert found.row("t_headers", "t_any", "t_first", "t_last", "t_end") == [20_000, 20_000, 20_000, 50_000, 50_000]
     assert found.row("t_wire", "t_end_user") == [10_020, 1_010_000], "what user space saw stays"
-    assert found.told["matched_share"] == 1.0
-    assert found.told["requests_timed"] == 1
+    assert found.told.matched_share == 1.0
+    assert found.told.requests_timed == 1
 
 
 def test_the_same_read_bit_stays(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_retransmission_does_not_make_bytes_later(tmp_path: Path) -> None:
     found = wire.join(tmp_path)
     assert found.times == [20_000, 30_000, 40_000, 50_000]
     assert found.row("t_wire") == [10_020]
-    assert found.told["retransmitted"] == 2
+    assert found.told.retransmitted == 2
 
 
 def test_bytes_after_a_gap_arrive_with_the_segment_that_closes_it(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_bytes_after_a_gap_arrive_with_the_segment_that_closes_it(tmp_path: Path
     wire.comes(90 * MS, HEAD + EVENT, EVENT + 10)
     found = wire.join(tmp_path)
     assert found.times == [20_000, 90_000, 90_000, 90_000]
-    assert found.told["out_of_order"] == 2
+    assert found.told.out_of_order == 2
 
 
 def test_the_kernels_stamp_of_waiting_bytes_is_too_early(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_port_that_is_used_again_is_another_connection(tmp_path: Path) -> None
         wire.open(t + 100 * MS)
     found = wire.join(tmp_path)
     assert found.times == [at + number * 200_000 for number in range(2) for at in (20_000, 30_000, 40_000, 50_000)]
-    assert found.told["unmatched"]["no_handshake"] == 0
+    assert found.told.unmatched["no_handshake"] == 0
 
 
 def test_a_connection_without_its_handshake_keeps_its_stamps(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_connection_without_its_handshake_keeps_its_stamps(tmp_path: Path) -> 
     found = wire.join(tmp_path)
     assert found.times == before
     assert found.classes == [layout.STAMP_COALESCED] * 4
-    assert found.told["unmatched"]["no_handshake"] == 4
+    assert found.told.unmatched["no_handshake"] == 4
 
 
 def test_handshakes_that_are_repeated_change_nothing(tmp_path: Path) -> None:
@@ -287,8 +287,8 @@ def test_lost_frames_affect_only_events_that_they_may_contain(tmp_path: Path) ->
     found = wire.join(tmp_path)
     assert found.classes == [3, 2, 2, 3, 3]
     assert found.times == [20_000, 60_000, 60_000, 100_000, 110_000]
-    assert found.told["unmatched"] | {"gap": 1, "lost": 1} == found.told["unmatched"]
-    assert found.told["gaps"] == 1
+    assert found.told.unmatched | {"gap": 1, "lost": 1} == found.told.unmatched
+    assert found.told.gaps == 1
 
 
 def test_events_after_an_unexplained_gap_keep_their_stamps(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_events_after_an_unexplained_gap_keep_their_stamps(tmp_path: Path) -> No
     del wire.segments[4]  # of the second event
     found = wire.join(tmp_path)
     assert found.classes == [3, 2, 2, 2]
-    assert found.told["unmatched"]["missing"] == 3
+    assert found.told.unmatched["missing"] == 3
     assert list(found.events["bracket_ns"][1:]) == [990 * MS] * 3, "but what is before it bounds them"
 
 
@@ -327,16 +327,16 @@ def test_a_time_after_the_read_is_not_a_match(tmp_path: Path) -> None:
         event["t_ns"] = ZERO + 35 * MS
     wire.rows[0]["t_end_user"] = ZERO + 60 * MS
     found = wire.join(tmp_path)
-    assert found.told["unmatched"]["contradicted"] == 2
+    assert found.told.unmatched["contradicted"] == 2
 
 
 def test_exact_stamps_of_the_kernel_are_compared(tmp_path: Path) -> None:
     wire = simple()
     for event, t in zip(wire.events, (20, 30, 40, 50), strict=True):
         event |= {"t_ns": ZERO + t * MS + 3 * US, "stamp": layout.STAMP_KERNEL, "bracket_ns": 0}
-    told = wire.join(tmp_path).told["against_kernel_stamps_us"]
-    assert told["n"] == 4
-    assert told["max"] == pytest.approx(3.0, rel=0.01)
+    told = wire.join(tmp_path).told.against_kernel_stamps_us
+    assert told.n == 4
+    assert told.max == pytest.approx(3.0, rel=0.01)
 
 
 def test_an_answer_before_the_end_of_its_submission_is_clamped_and_counted(tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_targets_and_ports_are_distinguished(tmp_path: Path) -> None:
     wire.request(10 * MS, url=3)  # a Unix socket
     found = wire.join(tmp_path, remote=(0, 1, 1, -1), tls=(False,) * 4)
     assert found.times[:12] == [at * 1_000 + number for number in range(3) for at in (20, 30, 40, 50)]
-    assert found.told["unmatched"]["not_watched"] == 4
+    assert found.told.unmatched["not_watched"] == 4
 
 
 def test_two_addresses_of_this_host_with_one_port_are_not_guessed(tmp_path: Path) -> None:
@@ -406,8 +406,8 @@ def test_two_addresses_of_this_host_with_one_port_are_not_guessed(tmp_path: Path
         wire.request((10 + local) * MS)
         answer(wire, [at * MS + local * US for at in (20, 30, 40, 50)], local=local)
     found = wire.join(tmp_path)
-    assert found.told["joined"] == 0
-    assert found.told["unmatched"]["ambiguous_port"] == 8
+    assert found.told.joined == 0
+    assert found.told.unmatched["ambiguous_port"] == 8
 
 
 def test_one_address_after_the_other_is_not_a_contradiction(tmp_path: Path) -> None:
@@ -418,7 +418,7 @@ def test_one_address_after_the_other_is_not_a_contradiction(tmp_path: Path) -> N
         wire.request(t + 10 * MS)
         answer(wire, [t + at * MS for at in (20, 30, 40, 50)], local=local)
         wire.comes(t + 60 * MS, HEAD + 4 * EVENT, 0, FIN, local=local)
-    assert wire.join(tmp_path).told["joined"] == 8
+    assert wire.join(tmp_path).told.joined == 8
 
 
 def encrypted(read: list[int], brackets: list[int]) -> Wire:
@@ -448,7 +448,7 @@ def test_an_encrypted_event_does_not_get_the_segment_of_the_previous_read(tmp_pa
     """Brackets begin a little before the read before: its segment is not the next event's."""
     wire = encrypted([21 * MS, 31 * MS, 41 * MS, 51 * MS], [12 * MS] * 4)
     found = wire.join(tmp_path, tls=(True,))
-    assert (found.times, found.told["joined"]) == ([20_000, 30_000, 40_000, 50_000], 4)
+    assert (found.times, found.told.joined) == ([20_000, 30_000, 40_000, 50_000], 4)
 
 
 def test_several_segments_narrow_an_encrypted_bracket(tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ def test_several_segments_narrow_an_encrypted_bracket(tmp_path: Path) -> None:
     assert found.times == [20_000, 40_000, 40_000, 50_000]
     assert [int(b) // MS for b in found.events["bracket_ns"]] == [0, 10, 10, 0]
     assert found.classes == [3, 2, 2, 3]
-    assert (found.told["joined"], found.told["narrowed"]) == (2, 2)
+    assert (found.told.joined, found.told.narrowed) == (2, 2)
 
 
 def test_an_encrypted_bracket_in_which_the_ring_lost_frames_stays(tmp_path: Path) -> None:
@@ -465,7 +465,7 @@ def test_an_encrypted_bracket_in_which_the_ring_lost_frames_stays(tmp_path: Path
     wire.put(44 * MS, 1, 2_000, LOST)
     found = wire.join(tmp_path, tls=(True,))
     assert found.times == [20_000, 45_000, 45_000, 50_000]
-    assert found.told["unmatched"]["lost"] == 2
+    assert found.told.unmatched["lost"] == 2
 
 
 def test_without_files_nothing_is_joined_and_wrong_files_are_reported(tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ def test_without_files_nothing_is_joined_and_wrong_files_are_reported(tmp_path: 
     assert join_tap(tmp_path, rows, events, first) == {}
     (tmp_path / SEGMENTS).write_bytes(b"")
     write_watched(tmp_path, Watched(remote=(0,), tls=(False,)))
-    assert join_tap(tmp_path, rows, events, first)[None]["events"] == 0
+    assert join_tap(tmp_path, rows, events, first)[None].events == 0
     for text in ("{", "[]", '{"remote": [0], "tls": []}', '{"remote": [99999999], "tls": [false]}'):
         (tmp_path / WATCHED).write_text(text)
         with pytest.raises(RunFolderError, match=WATCHED):
@@ -496,13 +496,13 @@ def test_segments_of_each_host_are_joined_to_its_own_rows(tmp_path: Path) -> Non
         wire.write(tmp_path / "hosts" / str(number))
     hosts = [HostEntry(host=number, workers=(number,)) for number in range(2)]
     told = join_tap(tmp_path / "workers", rows, events, np.array([0, 4, 8]), hosts)
-    counts = {number: (each["events"], each["joined"], each["requests_timed"]) for number, each in told.items()}
+    counts = {number: (each.events, each.joined, each.requests_timed) for number, each in told.items()}
     assert counts == {None: (8, 8, 2), 0: (4, 4, 1), 1: (4, 4, 1)}
     assert events["t_ns"].tolist() == [*alone[0].events["t_ns"], *alone[1].events["t_ns"]]
     assert rows["t_wire"].tolist() == [int(one.rows["t_wire"][0]) for one in alone]
     (tmp_path / "hosts" / "1" / WATCHED).unlink()
     rest = join_tap(tmp_path / "workers", rows, events, np.array([0, 4, 8]), hosts)
-    assert {number: each["events"] for number, each in rest.items()} == {None: 4, 0: 4}
+    assert {number: each.events for number, each in rest.items()} == {None: 4, 0: 4}
 
 
 def test_the_tap_of_a_run_has_the_sums_of_its_hosts() -> None:
@@ -511,19 +511,15 @@ def test_the_tap_of_a_run_has_the_sums_of_its_hosts() -> None:
         {"interface": None, "segments": 40, "drops": 1, "other_frames": {"cut": 2}, "events": None, "joined": 21},
         {"interface": "lo", "segments": 10, "drops": 0, "other_frames": {"cut": 1, "bad": 4}, "events": None},
     ]
-    manifest = {"hosts": [{"host": 0, "tap": rings[0]}, {"host": 2, "tap": None}, {"host": 5, "tap": None}]}
-    manifest["hosts"].append({"host": 7, "tap": rings[1]})
-    add_taps(manifest, {None: {"events": 30}, 0: {"events": 20}, 2: {"events": 6}, 7: {"events": 4}})
-    assert [host["tap"] and host["tap"]["events"] for host in manifest["hosts"]] == [20, 6, None, 4]
+    hosts = [{"host": 0, "tap": rings[0]}, {"host": 2}, {"host": 5}, {"host": 7, "tap": rings[1]}]
+    joined = {None: Tap(events=30), 0: Tap(events=20), 2: Tap(events=6), 7: Tap(events=4)}
+    found = with_taps(typed({"hosts": hosts}), joined)
+    assert [host.tap and host.tap.events for host in found.hosts] == [20, 6, None, 4]
     frames = {"cut": 3, "bad": 4}
-    counts = {"segments": 50, "drops": 1, "other_frames": frames, "events": 30, "joined": 21, "matched_share": 0.7}
-    assert manifest["tap"] == {**counts, "unmatched": {}}
-    alone: dict[str, Any] = {"tap": {"segments": 3}}
-    add_taps(alone, {None: {"events": 2}})
-    assert alone == {"tap": {"segments": 3, "events": 2}}
-    untapped: dict[str, Any] = {}
-    add_taps(untapped, {})
-    assert untapped == {}
+    assert found.tap == Tap(segments=50, drops=1, other_frames=frames, events=30, joined=21, matched_share=0.7)
+    alone = with_taps(typed({"tap": {"segments": 3}}), {None: Tap(events=2)})
+    assert alone.tap == Tap(segments=3, events=2)
+    assert with_taps(RunDocument(), {}) == RunDocument()
 
 
 def test_bytes_at_random_are_joined_or_not(tmp_path: Path) -> None:

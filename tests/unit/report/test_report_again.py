@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from example_runs import run_of
 from summary_text import summary_lines
 from typed_documents import typed
 
-from fastllmload.documents.run import RunDocument
 from fastllmload.errors import RunFolderError
+from fastllmload.records.run import read_document
 from fastllmload.report.documents import subject
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
@@ -21,31 +23,28 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "terminal"
 @pytest.fixture
 def measuring(monkeypatch):
     """Fakes for reading, measuring and judging, which record their calls."""
-    whole = json.loads((GOLDEN / "run.json").read_text())
+    whole = typed(json.loads((GOLDEN / "run.json").read_text()))
+    figures = {"metrics": whole.metrics, "completed": 3, "failed": 0}
     asked = []
     core, judge = types.ModuleType("core"), types.ModuleType("judge")
-    core.measure = lambda run: asked.append(run) or {"metrics": whole["metrics"], "completed": 3, "failed": 0}
-    judge.judged = lambda run: {"certificate": whole["certificate"]}
+    core.measure = lambda run: asked.append(run.directory) or run.changed(**figures).document
+    judge.judged = lambda run: run.changed(certificate=whole.certificate).document
     summary = types.ModuleType("summary")
-    summary.added = lambda run, measured: {"telemetry": None}
+    summary.added = lambda run: run.document
     monkeypatch.setitem(sys.modules, "fastllmload.telemetry.summary", summary)
     monkeypatch.setitem(sys.modules, "fastllmload.metrics.run.measure", core)
     monkeypatch.setitem(sys.modules, "fastllmload.certificate.judge", judge)
 
-    class Whole(type(Path())):
-        """Replaces the run of an undamaged folder."""
-
-        document = RunDocument()
-        damage_of = staticmethod(lambda *names: None)
-        intact = property(lambda self: self)
-
-    monkeypatch.setattr(subject, "load", Whole)
+    undamaged = run_of([])
+    monkeypatch.setattr(
+        subject, "load", lambda folder: replace(undamaged, directory=folder, document=read_document(folder))
+    )
     return asked
 
 
 def written(folder, document):
     (folder / "run.json").write_text(json.dumps(document))
-    return "\n".join(line.text for line in summary_lines(typed(subject.document_of(folder))))
+    return "\n".join(line.text for line in summary_lines(subject.document_of(folder)[1]))
 
 
 def test_a_killed_run_is_measured_now(measuring, tmp_path):

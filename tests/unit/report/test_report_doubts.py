@@ -11,6 +11,7 @@ from example_runs import run_of, streamed
 from summary_text import summary_lines
 from typed_documents import typed, typed_metric
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.report.documents.identity import configuration_pairs
 from fastllmload.report.documents.results import latency_table, objective_table
 from fastllmload.report.documents.subject import Subject
@@ -111,14 +112,14 @@ def test_reports_name_the_source_of_tokens_per_event(found: dict[str, Any], text
     """Always in the setup; on the terminal where figures depend on more than the server's reports."""
     assert text in str(event_tokens_text(typed(found)))
     assert ("tokens     " in shown({"status": "done", **found}, 120)) is matters
-    pairs = dict(configuration_pairs(Subject(Path(), found)))
+    pairs = dict(configuration_pairs(Subject(Path(), typed(found))))
     assert text in pairs["Source of tokens per event"]
-    assert text in html.unescape(render([meanings(ReportContext(run_of([streamed([50])]), found))]))
+    assert text in html.unescape(render([meanings(ReportContext(run_of([streamed([50])], found)))]))
 
 
 def test_a_run_without_a_stream_has_no_source_of_tokens_per_event() -> None:
     assert event_tokens_text(typed({})) is None and event_tokens_text(typed(counted({"server": 0}))) is None
-    assert "Source of tokens per event" not in dict(configuration_pairs(Subject(Path(), {})))
+    assert "Source of tokens per event" not in dict(configuration_pairs(Subject(Path(), RunDocument())))
 
 
 @pytest.mark.parametrize(("asked", "advised"), [(None, True), (False, False)])
@@ -131,6 +132,6 @@ def test_an_option_that_the_server_ignored_is_not_advised(asked: bool | None, ad
 def test_a_note_on_tokens_on_the_page_has_no_remedy_of_failures() -> None:
     document = {"completed": 3, "metrics": {"share_single": {"itl_option_asked": "B", "itl_option": "A"}}}
     (found,) = [
-        each for each in reasons(ReportContext(run_of([streamed([50])]), document)) if each.severity == "tokens"
+        each for each in reasons(ReportContext(run_of([streamed([50])], document))) if each.severity == "tokens"
     ]
     assert found.todo == ""

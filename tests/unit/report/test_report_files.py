@@ -11,7 +11,7 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload.cli import main as entry
 from fastllmload.errors import RunFolderError
-from fastllmload.records.run import load
+from fastllmload.records.run import Run, load
 from fastllmload.report.documents import forms as files
 from fastllmload.report.documents.subject import document_of
 
@@ -24,6 +24,10 @@ def killed(tmp_path: Path) -> Path:
     return folder
 
 
+def measured(folder: Path) -> Run:
+    return load(folder).with_document(document_of(folder)[1])
+
+
 def test_a_killed_run_gets_its_report_files_when_it_is_reported(killed: Path) -> None:
     assert not (killed / "report.html").exists()
     assert entry.main(["report", str(killed)]) == 0
@@ -32,16 +36,16 @@ def test_a_killed_run_gets_its_report_files_when_it_is_reported(killed: Path) ->
 
 
 def test_a_damaged_file_affects_only_its_chart(killed: Path) -> None:
-    run, document = load(killed), document_of(killed)
+    run = measured(killed)
     for name in ("stalls.npy", "histograms.npy"):
         (killed / name).write_bytes(b"not an array")
-    assert files.write_again(lambda: run, document) == []
+    assert files.write_again(lambda: run) == []
     page = (killed / "report.html").read_text(encoding="utf-8")
     assert page.count("stalls.npy cannot be read") == 1
     assert page.count("histograms.npy cannot be read") == 3
     (killed / "stalls.npy").unlink()
     (killed / "worker_stalls.npy").write_bytes(b"not an array")
-    assert files.write_again(lambda: run, document) == []
+    assert files.write_again(lambda: run) == []
     page = (killed / "report.html").read_text(encoding="utf-8")
     assert page.count("worker_stalls.npy cannot be read") == 1
 
@@ -64,38 +68,38 @@ def test_a_failed_report_does_not_affect_the_others(killed: Path, monkeypatch: p
         raise RunFolderError("run-file-damaged", "x.npy is truncated")
 
     monkeypatch.setitem(files.WRITERS, "report.html", damaged)
-    run = load(killed)
-    problems = files.write_again(lambda: run, document_of(killed))
+    run = measured(killed)
+    problems = files.write_again(lambda: run)
     (problem,) = problems
     assert says(problem, "run-file-damaged", "report.html", "x.npy")
     assert (killed / "report.md").exists()
 
 
 def test_unreadable_rows_are_one_sentence(killed: Path) -> None:
-    document = document_of(killed)
+    document = document_of(killed)[1]
     rows = killed / "workers" / "0" / "requests.npy"
     rows.write_bytes(rows.read_bytes()[:20])
-    problems = files.write_again(lambda: load(killed), document)
+    problems = files.write_again(lambda: load(killed).with_document(document))
     assert says(problems[0], "run-file-damaged", "requests.npy")
     assert problems[-1].startswith("latency.hlog ")
     assert "DAMAGED FILES" in (killed / "report.html").read_text()
 
 
 def test_a_read_only_folder_is_not_changed(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = load(killed)
+    run = measured(killed)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    (problem,) = files.write_again(lambda: run, document_of(killed))
+    (problem,) = files.write_again(lambda: run)
     assert says(problem, "report-not-written", "report")
     assert not (killed / "report.html").exists()
 
 
 def test_a_full_disk_is_reported_for_each_file(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, document = load(killed), document_of(killed)
+    run = measured(killed)
 
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    problems = files.write_reports(run, document)
+    problems = files.write_reports(run)
     assert set(codes(problems)) == {"report-not-written"}
     assert problems[0].startswith("report.html ") and "No space left" in problems[0]

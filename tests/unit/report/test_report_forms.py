@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ import pytest
 from golden_file import GOLDEN, same_as_golden
 from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
+from typed_documents import typed, typed_procedure
 
 from fastllmload.documents.redaction import OTHERS, withheld
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.records.run import load
 from fastllmload.report.blocks import Table
 from fastllmload.report.documents import forms, full
 from fastllmload.report.documents.forms import text_of
-from fastllmload.report.documents.subject import Subject, subject_of
+from fastllmload.report.documents.subject import Subject, published, subject_of
 from fastllmload.report.render.markdown import escaped
 from fastllmload.report.render.markdown import table_lines as table_markdown
 from fastllmload.report.render.text import table_lines as table_text
@@ -69,7 +71,12 @@ def document(name: str = "run") -> dict[str, Any]:
 
 def of_run(redacted: bool = False, **changes: Any) -> Subject:
     found = {**document(), **changes}
-    return Subject(FOLDER, withheld(found) if redacted else found, redacted)
+    return subject(found, redacted)
+
+
+def subject(found: Mapping[str, Any], redacted: bool = False, folder: Path = FOLDER) -> Subject:
+    made = Subject(folder, typed(found), found)
+    return published(made) if redacted else made
 
 
 @pytest.fixture
@@ -136,7 +143,7 @@ def test_any_part_may_be_null(form: str) -> None:
             inner = inner[key]
         kept = inner[path[-1]]
         inner[path[-1]] = None
-        shown = text_of(Subject(FOLDER, whole), form)
+        shown = text_of(subject(whole), form)
         inner[path[-1]] = kept
         assert "None" not in shown.replace("None is known", ""), path
 
@@ -154,16 +161,14 @@ def test_a_document_of_an_earlier_version(form: str, redacted: bool) -> None:
     """It lacks the keys that were added since; every number that it shows is one of the complete document."""
     whole, older = document(), earlier(document(), ADDED)
     assert set(paths(whole)) - set(paths(older))
-    shown, lacking = (
-        text_of(Subject(FOLDER, withheld(each) if redacted else each, redacted), form) for each in (whole, older)
-    )
+    shown, lacking = (text_of(subject(each, redacted), form) for each in (whole, older))
     assert len(NUMBER.findall(lacking)) > 30 and "None" not in lacking.replace("None is known", "")
     assert set(NUMBER.findall(lacking)) <= set(NUMBER.findall(shown))
 
 
 @pytest.mark.parametrize("form", TEXTS)
 def test_a_run_without_data(form: str) -> None:
-    shown = text_of(Subject(FOLDER, {"schema_version": 1, "status": "killed"}), form)
+    shown = text_of(subject({"schema_version": 1, "status": "killed"}), form)
     assert "INCOMPLETE (killed)" in shown
     assert "None" not in shown.replace("None is known", "")
 
@@ -175,8 +180,8 @@ def test_an_incomplete_run_is_named_first() -> None:
 
 def test_a_cold_start_is_reported_before_any_figure() -> None:
     """spec/procedures 0.8."""
-    cold = of_run(declarations={"cold_start": "yes"})
-    cold.raw["metrics"]["cold_start_latency"] = {"unit": "ms", "value": 8123.4}
+    metrics = {**document()["metrics"], "cold_start_latency": {"unit": "ms", "value": 8123.4}}
+    cold = of_run(declarations={"cold_start": "yes"}, metrics=metrics)
     lines = text_of(cold, "markdown").splitlines()
     assert lines[2].startswith("> **COLD START (first token after 8,123 ms)**")
     assert "COLD START" not in text_of(of_run(), "markdown")
@@ -186,15 +191,15 @@ def test_a_closed_loop() -> None:
     found = document()
     found["plan"]["description"]["load"] = {"loop": "closed", "arrivals": None, "concurrency": 64}
     found["config"]["load"].update(rate=None, concurrency=64)
-    assert "- Load Model: closed-loop 64 in flight" in text_of(Subject(FOLDER, found), "minimum")
-    assert "| Output (tok/s) | withheld |" in text_of(Subject(FOLDER, withheld(found), True), "full")
+    assert "- Load Model: closed-loop 64 in flight" in text_of(subject(found), "minimum")
+    assert "| Output (tok/s) | withheld |" in text_of(subject(found, True), "full")
 
 
 def test_report_md_is_what_the_form_prints(tmp_path: Path) -> None:
     write_workers(tmp_path, draw_requests(3, Shape(requests=20)))
     (tmp_path / "run.json").write_text(json.dumps(document()))
     run = load(tmp_path)
-    forms.write_markdown(run, run.manifest)
+    forms.write_markdown(run)
     assert (tmp_path / "report.md").read_text() == text_of(subject_of(tmp_path), "markdown")
 
 
@@ -207,9 +212,8 @@ def rows(tmp_path: Path) -> Subject:
     write_workers(tmp_path, draw_requests(3, Shape(requests=120)))
     write_manifest(tmp_path, phases=[duration_phase(ORIGIN_NS, 2.0)])
     run = load(tmp_path)
-    found = {**run.manifest, "plan": {"classes": ["short", "long", "code"]}, "declarations": {"sut.model.name": "m"}}
-    measured = {**found, **measure(run)}
-    (tmp_path / "run.json").write_text(json.dumps(measured))
+    asked = {"plan": {"classes": ["short", "long", "code"]}, "declarations": {"sut.model.name": "m"}}
+    (tmp_path / "run.json").write_text(json.dumps({**measure(run), **asked}))
     return subject_of(tmp_path)
 
 
@@ -222,13 +226,13 @@ def test_asiai_s_block(rows: Subject) -> None:
 
 
 def test_json_is_the_document(rows: Subject) -> None:
-    assert json.loads(text_of(rows, "json")) == rows.raw
+    assert json.loads(text_of(rows, "json")) == rows.json
 
 
 def test_html_is_a_page_of_a_run_alone(rows: Subject, procedure: Path) -> None:
     assert text_of(rows, "html").startswith("<!doctype html>")
     with raises_code("redaction-unsupported", "--as"):
-        text_of(Subject(rows.folder, rows.raw, True), "html")
+        text_of(replace(rows, redacted=True), "html")
 
 
 # -- a procedure ------------------------------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ def test_a_procedure_without_a_level(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (b"{", ("run-file-damaged", "procedure.json", "not JSON")),
-        (b"[]", ("schema-version", "procedure.json", "schema_version None")),
+        (b"[]", ("run-file-damaged", "procedure.json", "not a JSON object")),
         (
             b'{"schema_version": 99, "procedure": "ttft"}',
             ("schema-version", "procedure.json", "schema_version 99", "reads 1"),
@@ -305,7 +309,7 @@ def test_a_timeout_is_a_setting_and_not_a_count() -> None:
     found = document()
     found["config"]["load"]["timeout"], found["counts"]["timeout"] = 90.0, 17
     kept = withheld(found, limit=True)
-    assert "| Request time-out | 90 s |" in text_of(Subject(FOLDER, kept, True), "full")
+    assert "| Request time-out | 90 s |" in text_of(Subject(FOLDER, typed(kept), kept, True), "full")
     assert kept["counts"]["timeout"] == kept["counts"]["planned"] == "withheld"
 
 
@@ -402,15 +406,14 @@ def test_a_quick_test_is_marked_in_every_form(rows: Subject, procedure: Path, fo
     found = {**document("procedure"), "quick": True, "deviations": ["--quick: durations are below"]}
     both = ["--quick scales the test down", *found["deviations"]]
     found["compliance"] = {**(found.get("compliance") or {}), "deviations": both}
-    subject = Subject(procedure, found, best=rows.folder)
-    shown = text_of(subject, form)
+    shown = text_of(Subject(procedure, typed_procedure(found), found, best=rows.folder), form)
     assert "quick" in shown.lower()
     assert not ("--quick: durations" in shown and "--quick scales" in shown)
 
 
 @pytest.mark.parametrize("form", ["full", "blog", "asiai"])
 def test_an_interrupted_run_is_marked_in_every_form(rows: Subject, form: str) -> None:
-    assert "INCOMPLETE (running)" in text_of(Subject(rows.folder, {**rows.raw, "status": "running"}), form)
+    assert "INCOMPLETE (running)" in text_of(subject({**rows.json, "status": "running"}, folder=rows.folder), form)
 
 
 def doubtful(rows: Subject) -> Subject:
@@ -425,9 +428,9 @@ def doubtful(rows: Subject) -> Subject:
         "with_unfinished": {"n": 656, "n_unfinished": 217},
     }
     names = ("ttft", "ttft_dispatch", "e2e")
-    metrics = {**rows.raw["metrics"], **{name: {**rows.raw["metrics"][name], **cut} for name in names}}
-    steadiness = {**rows.raw["steadiness"], "in_flight": flight}
-    return Subject(rows.folder, {**rows.raw, "metrics": metrics, "steadiness": steadiness})
+    metrics = {**rows.json["metrics"], **{name: {**rows.json["metrics"][name], **cut} for name in names}}
+    steadiness = {**rows.json["steadiness"], "in_flight": flight}
+    return subject({**rows.json, "metrics": metrics, "steadiness": steadiness}, folder=rows.folder)
 
 
 @pytest.mark.parametrize("form", ["full", "blog", "asiai", "minimum", "markdown", "html"])
@@ -456,7 +459,8 @@ def test_requirements_without_a_key_word_are_listed_without_capacity(test: str) 
     beside = {"id": "IETF-5.5.3-f", "level": "DEFINITION", "state": "false", "remedy": "run it for longer"}
     reasons = ("331 completions of 2 in 3.0 s", "the warm-up is not described")
     found["compliance"] = {"verdict": "not compliant", "beside": [{**beside, "reason": reason} for reason in reasons]}
-    for redacted, document_ in ((False, found), (True, withheld(found))):
-        text = text_of(Subject(FOLDER, document_, redacted), "full")
+    whole = Subject(FOLDER, typed_procedure(found), found)
+    for redacted, each in ((False, whole), (True, published(whole))):
+        text = text_of(each, "full")
         assert "without a key word" in text and "IETF-5.5.3-f" in text
         assert ("331" in text) == (reasons[1] in text) == (not redacted)

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from example_runs import run_of, streamed
+from msgspec.structs import replace
 from summary_text import summary_lines
-from typed_documents import typed
+from typed_documents import with_keys
 
 from fastllmload.certificate.figures import describe_figures, headline_figures
-from fastllmload.documents.read import convert
-from fastllmload.documents.run import RunDocument
-from fastllmload.documents.write import values
+from fastllmload.documents.certificate import Certificate
 from fastllmload.metrics.run.measure import measure
 from fastllmload.report.documents.forms import text_of
 from fastllmload.report.documents.results import client_table, latency_table
@@ -35,9 +34,9 @@ ALONE = streamed([], ended=140, chunks=[[100 + 10 * k, 1, "reason"] for k in ran
 def made(*requests: dict[str, Any], option: str = "auto") -> ReportContext:
     manifest = {"config": {"output": {"goodput": [], "itl_option": option}}, "status": "done"}
     run = run_of(list(requests), manifest)
-    document = manifest | measure(run)
-    figures = values(describe_figures(headline_figures(convert(document, RunDocument))))
-    return ReportContext(run, document | {"certificate": {"verdict": "valid", "figures": figures, "seconds": {}}})
+    document = measure(run)
+    certificate = Certificate(verdict="valid", figures=describe_figures(headline_figures(document)))
+    return ReportContext(run.with_document(replace(document, certificate=certificate)))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_the_error_of_a_figure_is_not_that_of_a_request() -> None:
     bars = {"ttft": {"p99": 509.5}, "itl": {"p99": 244.1}}
     p99 = {"value": 70.0, "error_share": 0.001}
     certificate = {"figures": {"ttft": {"p99": p99}}, "latency_error_bar_us": bars}
-    document = typed({**context.raw, "certificate": certificate})
+    document = with_keys(context.run, certificate=certificate).document
     rows = {str(row[0]): row[1] for row in client_table(document).rows}
     assert rows["Stamp error of one request's TTFT, P99 over requests (us)"] == "509.5"
     assert rows["Stamp error of one gap, P99 over gaps (us)"] == "244.1"
@@ -108,6 +107,6 @@ def test_the_end_of_an_answer_that_is_all_reasoning_is_explained() -> None:
     ],
 )
 def test_the_minimum_report_describes_its_ttft(requests: Any, said: str) -> None:
-    text = text_of(Subject(Path("run"), made(*requests).raw), "minimum")
+    text = text_of(Subject(Path("run"), made(*requests).document), "minimum")
     assert f"- {said}" in text
     assert ("reasoning" in text) == (requests != (SINGLE, SINGLE))

@@ -21,6 +21,7 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload._ext.record import histogram
 from fastllmload.certificate.monitor import HICCUP_INTERVALS, Intervals
+from fastllmload.documents.run import Environment
 from fastllmload.metrics.request.durations import NULL, dispatch_lag, e2e, ttft, ttft_any
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
@@ -129,7 +130,7 @@ def test_seconds_without_a_value_take_no_time(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("offset_ns", [10**19, -(10**20), 10**40])
 def test_an_invalid_start_date_is_one_sentence(tmp_path: Path, offset_ns: int) -> None:
     run = folder(tmp_path, SHAPES["tokens"])
-    run.manifest["environment"] = {"clock_offset_ns": offset_ns * 1_000}
+    run = run.changed(environment=Environment(clock_offset_ns=offset_ns * 1_000))
     with raises_code("run-file-damaged", "valid date", "run.json"):
         write_log(run, io.StringIO())
 
@@ -164,8 +165,8 @@ def read_back(path: Path) -> tuple[dict[str, Any], list[float], float]:
 
 def test_hdrh_reads_the_same_histograms(tmp_path: Path) -> None:
     run = folder(tmp_path, SHAPES["tokens"])
-    run.manifest["environment"] = {"clock_offset_ns": 1_700_000_000 * SECOND - ORIGIN_NS}
-    hlog.write(run, run.manifest)
+    run = run.changed(environment=Environment(clock_offset_ns=1_700_000_000 * SECOND - ORIGIN_NS))
+    hlog.write(run)
     found, starts, start_time = read_back(tmp_path / hlog.NAME)
     assert start_time == 1_700_000_000
     assert starts[0] >= 1_700_000_000_000
@@ -180,7 +181,7 @@ def test_logs_of_two_runs_merge(tmp_path: Path) -> None:
     for number in range(2):
         (tmp_path / str(number)).mkdir()
         both.append(folder(tmp_path / str(number), SHAPES["tokens"], seed=number))
-        hlog.write(both[-1], both[-1].manifest)
+        hlog.write(both[-1])
     read = [read_back(run.directory / hlog.NAME)[0] for run in both]
     read[0]["ttft"].add(read[1]["ttft"])
     together = whole(np.concatenate([ttft(run.rows[populations(run, window_of(run)).latency]) for run in both]))
@@ -194,7 +195,7 @@ def test_logs_of_two_runs_merge(tmp_path: Path) -> None:
 )
 def test_the_java_tool_reads_it(tmp_path: Path) -> None:
     run = folder(tmp_path, SHAPES["tokens"])
-    hlog.write(run, run.manifest)
+    hlog.write(run)
     command = ["java", "-cp", str(JAR), "org.HdrHistogram.HistogramLogProcessor", "-i", str(tmp_path / hlog.NAME)]
     for tag, words in expected(run).items():
         said = subprocess.run([*command, "-tag", tag], capture_output=True, text=True, check=True, timeout=60).stdout
@@ -211,7 +212,7 @@ def test_a_run_without_a_request_has_a_log_without_an_interval(tmp_path: Path) -
 def test_the_lines(tmp_path: Path) -> None:
     """Byte for byte, with the payload decoded, as its compression depends on the library."""
     run = folder(tmp_path, Shape(requests=12, rate=6.0))
-    run.manifest["environment"] = {"clock_offset_ns": 1_700_000_000 * SECOND - ORIGIN_NS}
+    run = run.changed(environment=Environment(clock_offset_ns=1_700_000_000 * SECOND - ORIGIN_NS))
     stream = io.StringIO()
     hlog.write_log(run, stream)
     same_as_golden("exports/latency.hlog.txt", "".join(map(decoded, stream.getvalue().splitlines(keepends=True))))

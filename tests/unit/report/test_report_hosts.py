@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from made_hosts import MS, MadeHost, MadeRun, later
+from msgspec.structs import replace
 from refusals import says
 from synthetic_run import Shape, draw_requests, write_manifest, write_workers
 
@@ -180,7 +181,8 @@ def test_rows_have_their_host(folder: Path, shown: Call) -> None:
 
 def test_hosts_of_one_name_are_numbers(folder: Path) -> None:
     run = load(folder)
-    run.manifest["hosts"][0]["name"] = "node-1"
+    first, *others = run.document.hosts
+    run = run.changed(hosts=(replace(first, name="node-1"), *others))
     assert RowNames(run.document).host_names() == [0, 1, "node-2"]
 
 

@@ -11,10 +11,10 @@ from typed_documents import typed
 
 from fastllmload.certificate.figures import headline_figures
 from fastllmload.compare.figure import OF_REASONING, standard_figures
-from fastllmload.documents.read import convert
+from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.redaction import redacted
-from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.run.measure import measure
+from fastllmload.records.run import Run
 from fastllmload.report.documents import asiai, blog
 from fastllmload.report.documents.results import class_table, interval_table, latency_table
 from fastllmload.report.html.render import render
@@ -33,14 +33,14 @@ PLAIN = streamed([50, 60, 70])
 OURS = ("ttft_any", "tpot_any")
 
 
-def made(*requests: dict[str, Any], goodput: tuple[tuple[str, float], ...] = ()) -> tuple[Any, dict[str, Any]]:
+def made(*requests: dict[str, Any], goodput: tuple[tuple[str, float], ...] = ()) -> Run:
     manifest = {"config": {"output": {"goodput": [list(each) for each in goodput]}}, "status": "done"}
     run = run_of(list(requests), manifest)
-    return run, manifest | measure(run)
+    return run.with_document(measure(run))
 
 
 def summary(*requests: dict[str, Any]) -> str:
-    return "\n".join(line.text for line in summary_lines(typed(made(*requests)[1]), 100))
+    return "\n".join(line.text for line in summary_lines(made(*requests).document, 100))
 
 
 def test_the_summary_has_both_and_labels_them() -> None:
@@ -56,29 +56,27 @@ def test_the_summary_has_both_and_labels_them() -> None:
 def test_a_run_without_reasoning_does_not_mention_it() -> None:
     text = summary(PLAIN, PLAIN)
     assert "reasoning" not in text and "_any" not in text
-    run, document = made(PLAIN, PLAIN)
-    context = ReportContext(run, document)
+    context = ReportContext(made(PLAIN, PLAIN))
     pages = render((section(context), tiles(context), over_time(context)))
     assert "easoning" not in render((tiles(context), over_time(context), meanings(context)))
     assert "to first token" in pages and "answer token" not in pages
-    assert latency_table(typed(document)).rows[0][0] == "TTFT" and notes(typed(document)) == []
+    assert latency_table(context.document).rows[0][0] == "TTFT" and notes(context.document) == []
 
 
 def test_tables_name_both() -> None:
-    _, document = made(*[THINKS] * 4, ALONE)
-    table = latency_table(typed(document))
+    document = made(*[THINKS] * 4, ALONE).document
+    table = latency_table(document)
     named = {str(row[0]): row for row in table.rows}
     assert {LABELS[name] for name in ("ttft", "ttft_any", "tpot", "tpot_any")} <= set(named)
     n, null = named["TTFT (first answer token)"][1:3]
     assert (n, null) == ("4", "1") and named[LABELS["ttft_any"]][1] == "5"
     assert "1 of 5 answers were all" in " ".join(table.notes)
-    intervals = interval_table(typed(document))
+    intervals = interval_table(document)
     assert intervals is not None and LABELS["ttft_any"] in [row[0] for row in intervals.rows]
 
 
 def test_the_page_names_both() -> None:
-    run, document = made(*[THINKS] * 4, ALONE)
-    context = ReportContext(run, document)
+    context = ReportContext(made(*[THINKS] * 4, ALONE))
     page = render((tiles(context), section(context), over_time(context), meanings(context)))
     for text in (
         *("First answer token", "First token of any kind", "Time to first answer token", "Per token of any kind"),
@@ -90,8 +88,7 @@ def test_the_page_names_both() -> None:
 
 
 def test_a_page_of_answers_that_are_all_reasoning() -> None:
-    run, document = made(*[ALONE] * 4)
-    context = ReportContext(run, document)
+    context = ReportContext(made(*[ALONE] * 4))
     page = render((tiles(context), section(context), over_time(context)))
     assert "had an answer token" in page and "cdf-ttft-any" in page
     assert "ttft_any" in summary(*[ALONE] * 4)
@@ -100,8 +97,7 @@ def test_a_page_of_answers_that_are_all_reasoning() -> None:
 def test_unknown_numbers_are_reported() -> None:
     silent = THINKS | {"hidden_reasoning_tokens": -1, "output_tokens": 90}
     silent["chunks"] = [[t, 0, what] for t, _, what in silent["chunks"]]
-    _, document = made(THINKS, silent)
-    (note, *_) = notes(typed(document))
+    (note, *_) = notes(made(THINKS, silent).document)
     assert "5 reasoning" in note and "4 answer" in note and "1 more" in note
 
 
@@ -111,8 +107,7 @@ def test_hidden_reasoning_has_tokens_and_one_kind_of_first_token() -> None:
 
 
 def test_withheld_counts_do_not_hide_that_there_is_reasoning() -> None:
-    _, document = made(THINKS, ALONE)
-    said = notes(typed(redacted(document, limit=True)))
+    said = notes(typed(redacted(made(THINKS, ALONE).manifest, limit=True)))
     assert said[0].startswith("Withheld reasoning tokens") and "withheld of withheld answers" in said[1].lower()
 
 
@@ -121,15 +116,13 @@ def test_the_certificate_judges_them_where_they_are_headlines_or_asked_for(
     asked: tuple[tuple[str, float], ...],
 ) -> None:
     wanted = {name.rpartition("/")[2] for name, _ in asked}
-    judged = {figure.metric for figure in headline_figures(convert(made(PLAIN, PLAIN, goodput=asked)[1], RunDocument))}
+    judged = {figure.metric for figure in headline_figures(made(PLAIN, PLAIN, goodput=asked).document)}
     assert judged & set(OURS) == wanted and "ttft" in judged
-    assert set(OURS) <= {
-        figure.metric for figure in headline_figures(convert(made(THINKS, goodput=asked)[1], RunDocument))
-    }
+    assert set(OURS) <= {figure.metric for figure in headline_figures(made(THINKS, goodput=asked).document)}
 
 
 def test_compare_has_both_where_one_side_reasons() -> None:
-    plain, thinks = typed(made(PLAIN, PLAIN)[1]), typed(made(THINKS, THINKS)[1])
+    plain, thinks = made(PLAIN, PLAIN).document, made(THINKS, THINKS).document
     names = [figure.name for figure in standard_figures([plain, thinks])]
     assert set(OF_REASONING) <= set(names) and names.index("p99_e2e_ms") < names.index(OF_REASONING[0])
     assert not set(OF_REASONING) & {figure.name for figure in standard_figures([plain, plain])}
@@ -137,23 +130,21 @@ def test_compare_has_both_where_one_side_reasons() -> None:
 
 def test_other_tables_have_both_or_a_note() -> None:
     """The class table also has the first token of any kind; the blog's table and asiai's block have a note."""
-    _, document = made(THINKS | {"class": 1}, PLAIN | {"class": 0})
-    table = class_table(typed(document))
+    document = made(THINKS | {"class": 1}, PLAIN | {"class": 0}).document
+    table = class_table(document)
     assert table is not None and "TTFT P50 of any token (ms)" in table.columns
     column = table.columns.index("TTFT P50 of any token (ms)")
     assert [str(row[column]).strip("*") for row in table.rows if str(row[3]).startswith("150")] == ["100.0"]
-    assert (
-        "75.00 ms" in blog.reasoning_note(typed(document))[0] and "11.88 ms" in blog.reasoning_note(typed(document))[0]
-    )
-    assert "any kind is 75.00 ms" in asiai.reasoning_note(typed(document))[0]
-    plain = made(PLAIN | {"class": 1}, PLAIN | {"class": 0})[1]
-    other = class_table(typed(plain))
+    assert "75.00 ms" in blog.reasoning_note(document)[0] and "11.88 ms" in blog.reasoning_note(document)[0]
+    assert "any kind is 75.00 ms" in asiai.reasoning_note(document)[0]
+    plain = made(PLAIN | {"class": 1}, PLAIN | {"class": 0}).document
+    other = class_table(plain)
     assert other is not None and not [name for name in other.columns if "any token" in name]
-    assert blog.reasoning_note(typed(plain)) == asiai.reasoning_note(typed(plain)) == []
+    assert blog.reasoning_note(plain) == asiai.reasoning_note(plain) == []
 
 
 def test_the_evidence_has_the_bound_of_any_token_where_answers_reason() -> None:
     for requests, there in (((THINKS, ALONE), True), ((PLAIN, PLAIN), False)):
-        run, document = made(*requests)
-        shown = str(evidence(ReportContext(run, document | {"certificate": {"verdict": "valid"}})))
+        judged = made(*requests).changed(certificate=Certificate(verdict="valid"))
+        shown = str(evidence(ReportContext(judged)))
         assert ("TTFT of any token" in shown) is there and "P99 is known within" in shown and "TTFT_ANY" not in shown

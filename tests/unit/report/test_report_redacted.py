@@ -18,7 +18,7 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload.cli.commands.report import FORMS, text_of
 from fastllmload.documents.redaction import withheld
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.procedure.tests import NAMES
 from fastllmload.records.run import load
 from fastllmload.report.documents.subject import subject_of
@@ -46,7 +46,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     planned = {"name": "poisson", "rate": RATE, "stream": f"42/rate/{RATE}/0/arrivals"}
     exact = {"checked": ASKED, "exact": ASKED, "prompts": ASKED, "share": 1.0}
     made = {
-        **found.manifest,
         **measure(found),
         "status": "done",
         "command": COMMAND,

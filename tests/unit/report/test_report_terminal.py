@@ -12,7 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as change
+from typed_documents import typed
 
+from fastllmload.documents.certificate import Certificate, Reason
+from fastllmload.documents.run import TargetFacts
 from fastllmload.redact import Redactor
 from fastllmload.report.render.terminal import lines_of
 from fastllmload.report.terminal.live import LiveView, render_snapshot
@@ -65,7 +69,7 @@ def _plain_terminal(monkeypatch):
 
 
 def document(name="run"):
-    return json.loads((GOLDEN / f"{name}.json").read_text())
+    return typed(json.loads((GOLDEN / f"{name}.json").read_text()))
 
 
 def same_as_golden(name, text):
@@ -359,9 +363,10 @@ def test_the_summary_follows_the_terminals_width(monkeypatch):
 def test_no_view_prints_a_secret(mode):
     stream = Terminal()
     ui = make_ui(mode, stream, Redactor(["sk-hidden"]))
-    found = document()
-    found["certificate"]["reasons"] = [{"severity": "suspect", "text": "the server says: bad key sk-hidden"}]
-    found["target"]["model"] = "sk-hidden"
+    reason = Reason(severity="suspect", text="the server says: bad key sk-hidden")
+    found = change(
+        document(), certificate=Certificate(verdict="suspect", reasons=(reason,)), target=TargetFacts(model="sk-hidden")
+    )
     ui.banner(["to sk-hidden"])
     ui.phase("measure", None, None)
     ui.update(Snapshot(t=6, phase="measure", errors={"sk-hidden": 3}))

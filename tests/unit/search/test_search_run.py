@@ -14,6 +14,7 @@ from refusals import codes, raises_code
 from slot_runs import Killed, SlotTarget, without_target
 from slot_server import SlotServer
 
+from fastllmload.api import SearchResult
 from fastllmload.errors import InputError, TargetError
 from fastllmload.experiment import experiment
 from fastllmload.experiment.console import Console
@@ -132,9 +133,12 @@ def test_a_search_is_shown_again_in_its_forms(monkeypatch: pytest.MonkeyPatch, t
         with pytest.raises(InputError):
             saved_report(tmp_path / "s", **how)  # type: ignore[arg-type]
     document = json.loads((tmp_path / "s/search.json").read_text())
+    opened = SearchResult.open(tmp_path / "s")
+    assert opened.document == document and opened.levels == document["decisions"]
     (tmp_path / "s/search.json").write_text(json.dumps({**document, "decisions": [{"level": "high"}]}))
-    with raises_code("run-file-damaged", "search.json", "`decisions.0.level`"):
-        saved_report(tmp_path / "s", "terminal")
+    for show in (lambda: saved_report(tmp_path / "s", "terminal"), lambda: SearchResult.open(tmp_path / "s")):
+        with raises_code("run-file-damaged", "search.json", "`decisions.0.level`"):
+            show()
 
 
 @pytest.mark.parametrize("kill_at", [0, 1, 3, 6])

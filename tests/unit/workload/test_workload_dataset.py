@@ -87,8 +87,8 @@ def test_custom_bodies(tmp_path: Path) -> None:
     assert bodies[2] == bodies[0]
     assert plan.request_class.tolist() == [0, 1, 0] and plan.output_tokens.tolist() == [7, 9, 7]
     assert plan.input_tokens.tolist() == [2, 3, 2]
-    facts = plan.description["workload"]["dataset"]
-    assert facts["classes"] == ["short", "long"] and facts["rounds"] == 1.5 and len(facts["sha256"]) == 64
+    facts = plan.description.workload.dataset
+    assert facts.classes == ("short", "long") and facts.rounds == 1.5 and len(facts.sha256) == 64
 
 
 def test_token_ids_need_completions(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import types
 import pytest
 from refusals import raises_code, says
 
+from fastllmload.documents.plan import TokenizerFacts
 from fastllmload.errors import InputError
 from fastllmload.workload.content.words import id_table, text_table
 from fastllmload.workload.lengths import Uniform
@@ -42,7 +43,7 @@ def test_a_tokenizer_json(tmp_path, folder):
     assert found.count("ban dos") == 2 == len(found.encode("ban dos"))
     assert found.count_many(["ban", "ban dos"]) == [1, 2]
     facts = found.facts()
-    assert facts["source"] == "tokenizer.json" and facts["vocabulary"] == 603 and len(facts["sha256"]) == 64
+    assert facts.source == "tokenizer.json" and facts.vocabulary == 603 and len(facts.sha256) == 64
     assert found.ordinary == 602
     table = text_table(found)
     for batch in Synthetic(Independent(Uniform(1, 30), Uniform(1, 2)), table.span, 1).batches(Quota(50)):
@@ -158,7 +159,7 @@ def tiktoken(monkeypatch):
 def test_an_encoding_of_tiktoken(tiktoken):
     found = load_tokenizer("bytes")
     assert (found.count("äb"), found.count_many(["a", "bc"]), found.ordinary) == (3, [1, 2], 256)
-    assert found.facts() == {"name": "bytes", "source": "tiktoken", "version": "9", "vocabulary": 300}
+    assert found.facts() == TokenizerFacts(name="bytes", source="tiktoken", version="9", vocabulary=300)
     assert found.vocabulary()[65] == b"A" and found.decode([65]) == "A"
 
 
@@ -177,5 +178,5 @@ def test_a_models_encoding_is_known_offline(model, encoding):
 def test_facts_of_the_default():
     """IETF 4.4.1: name, source, version, and the complete vocabulary."""
     facts = load_tokenizer("cl100k_base").facts()
-    assert (facts["name"], facts["source"], facts["vocabulary"]) == ("cl100k_base", "quicktok", 100_277)
+    assert (facts.name, facts.source, facts.vocabulary) == ("cl100k_base", "quicktok", 100_277)
     assert load_tokenizer("cl100k_base").ordinary == 100_256

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from refusals import raises_code
 
+from fastllmload.documents.plan import WorkloadDescription
 from fastllmload.workload.completion import CONTEXT_TOKENS, FUNCTION, OUTPUT, Completion
 from fastllmload.workload.conversation import ANSWER, QUESTION, REFERENCE, SYSTEM_TOKENS, Conversation
 from fastllmload.workload.fairness import LONG, MIXES, SHORT, Classes
@@ -71,7 +72,7 @@ def test_quantiles_of_the_fitted_conversation():
             return self.u
 
     for law, name in ((QUESTION, "input"), (ANSWER, "output")):
-        assert [law.draw(Given(u)) for u in (0.5, 0.95, 0.99)] == list(REFERENCE[name])
+        assert [law.draw(Given(u)) for u in (0.5, 0.95, 0.99)] == list(getattr(REFERENCE, name))
     assert [QUESTION.draw(Given(u)) for u in (0.25, 0.75, 0.9, 0.999)] == [76, 319, 607, 5673]
     assert [ANSWER.draw(Given(u)) for u in (0.25, 0.75, 0.9, 0.999)] == [142, 385, 603, 3381]
     assert (QUESTION.draw(Given(1e-9)), QUESTION.draw(Given(1 - 1e-9))) == (4, 8192)
@@ -113,7 +114,7 @@ def test_code_completion(cl100k):
     assert [k is not None for k in begun] == [bool(one.shared) for one in requests]
     sharing = [k for k in begun if k is not None]
     assert abs(len(sharing) - 0.8 * 768) < 4 * np.sqrt(768 * 0.16)
-    assert source.describe(768)["contexts"]["chosen"] == np.bincount(sharing, minlength=10).tolist()
+    assert source.describe(WorkloadDescription(), 768).contexts.chosen == tuple(np.bincount(sharing, minlength=10))
     assert abs(sharing.count(0) / len(sharing) - 0.501) < 0.09
     for (text, _), tokens in zip(source._contexts, source.lengths, strict=True):
         assert abs(cl100k.count(text) - tokens) <= 1

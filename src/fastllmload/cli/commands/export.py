@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -50,7 +49,7 @@ def export(folder: Path, form: str, output: Path | None, redact: bool) -> int:
     if run.lost(ROWS) and not len(run.rows):
         raise RunFolderError("run-file-damaged", f"{run.lost(ROWS)}; no request of the run can be read")
     if redact:
-        run = replace(run, manifest=without_names(run.manifest))
+        run = run.with_document(without_names(run.manifest))
     written = _export(run, form, output)
     for name in (ROWS, EVENTS, TEXT, *(("hiccup_intervals.npy",) if form == "hlog" else ())):
         if name in run.damaged:
@@ -59,7 +58,7 @@ def export(folder: Path, form: str, output: Path | None, redact: bool) -> int:
     if run.where_events_are is not None:
         away = coded("events-elsewhere", f"{run.where_events_are}; written is what requests have")
         click.echo(on_screen(f"note       {away}"), err=True)
-    for text in (missing_checksums(run.manifest), describe_leftover_files(folder)):
+    for text in (missing_checksums(run.document), describe_leftover_files(folder)):
         if text is not None:
             click.echo(on_screen(f"note       {text}"), err=True)
     for path in written:

@@ -116,10 +116,9 @@ def _model(settings: RunSettings) -> str:
 
 
 def _show(plan: Plan, ramp_share: float = 0.1) -> None:
-    from fastllmload.plan.description.facts import describe
     from fastllmload.plan.description.text import describe_as_text
 
-    click.echo(describe_as_text(describe(plan, ramp_share=ramp_share)), nl=False)
+    click.echo(describe_as_text(plan, ramp_share=ramp_share), nl=False)
 
 
 FILE = click.Argument(["file"], type=click.Path(path_type=Path))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -71,7 +71,7 @@ def report(folder: Path, form: str, output: Path | None, redact: bool, excluded:
         write(readable(secrets(text_of(subject, form)), form), output)
         warn(subject, form, secrets)
     if not subject.is_procedure:
-        warn_of_unlisted(stored_document(subject), secrets)
+        warn_of_unlisted(subject.folder, secrets)
     if tidied is not None:
         click.echo(on_screen(f"note       {tidied}"), err=form != "terminal")
     return 0
@@ -86,29 +86,24 @@ def readable(text: str, form: str) -> str:
     return printable_json(text) if form == "json" else on_screen(text)
 
 
-def warn_of_unlisted(document: Mapping[str, Any], secrets: Redactor) -> None:
+def warn_of_unlisted(folder: Path, secrets: Redactor) -> None:
     """Warn on standard error where the run's document does not list the files of its folder."""
     from fastllmload.records.integrity import missing_checksums
+    from fastllmload.records.run import read_document
 
-    text = missing_checksums(document)
+    text = missing_checksums(read_document(folder))
     if text is not None:
         click.echo(on_screen(secrets(f"note       {text}")), err=True)
 
 
-def stored_document(subject: Subject) -> Mapping[str, Any]:
-    """The run's document as stored in its folder; a redacted one lists no files."""
-    from fastllmload.records.run import read_manifest
-
-    return read_manifest(subject.folder) if subject.redacted else subject.raw
-
-
 def refresh(subject: Subject, secrets: Redactor) -> None:
     """Write the report files of a run's folder again; for a killed run, for the first time."""
-    if subject.is_procedure or subject.redacted or subject.excluded:
+    document = subject.run_document
+    if document is None or subject.is_procedure or subject.redacted or subject.excluded:
         return
     from fastllmload.report.documents.forms import write_again
 
-    problems = write_again(lambda: subject.run, subject.raw)
+    problems = write_again(lambda: subject.run.with_document(document))
     for problem in problems:
         click.echo(on_screen(secrets(f"note       {problem}")), err=True)
 
@@ -119,38 +114,37 @@ def warn(subject: Subject, form: str, secrets: Redactor) -> None:
         warn_of_levels(subject, secrets)
         return
     from fastllmload.records.integrity import find_damage
+    from fastllmload.records.run import read_document
 
-    damage = (
-        subject.run.damage if form in OF_ROWS else find_damage(subject.folder, stored_document(subject), False).values()
-    )
+    whole = form in OF_ROWS
+    damage = subject.run.damage if whole else find_damage(subject.folder, read_document(subject.folder), False).values()
     for problem in damage:
         click.echo(on_screen(secrets(f"note       {coded('run-file-damaged', problem)}")), err=True)
 
 
 def warn_of_levels(subject: Subject, secrets: Redactor) -> None:
     """Warn of levels that differ from the procedure's tables; redacted, of their number only: names reveal loads."""
-    from fastllmload.report.documents.subject import procedure_document
+    from fastllmload.report.documents.subject import read_procedure
 
-    found = list(problems_of_levels(subject.folder, procedure_document(subject.folder)))
+    found = list(problems_of_levels(subject.folder, read_procedure(subject.folder)[1]))
     if subject.redacted and found:
         found = [f"{len(found)} levels are not as procedure.json has them; without --redact the report names them"]
     for text in found:
         click.echo(on_screen(secrets(f"note       {coded('levels-differ', text)}")), err=True)
 
 
-def problems_of_levels(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
-    from fastllmload.compliance.evidence import strays_of
-    from fastllmload.documents.procedure import ProcedureDocument, experiment_document
+def problems_of_levels(folder: Path, document: ProcedureDocument) -> Iterator[str]:
+    from fastllmload.compliance.evidence import unlisted
     from fastllmload.records.integrity import find_damage
-    from fastllmload.records.run import read_manifest
+    from fastllmload.records.run import read_document
 
-    yield from strays_of(folder, document)
-    for level in experiment_document(document, ProcedureDocument).levels:
+    yield from unlisted(folder, document)
+    for level in document.levels:
         if level.folder is None:
             continue
         place = folder / level.folder
         try:
-            yield from find_damage(place, read_manifest(place), False).values()
+            yield from find_damage(place, read_document(place), False).values()
         except RunFolderError as problem:
             yield f"the level {level.folder} cannot be read: {problem.message}"
 
@@ -180,7 +174,6 @@ def of_procedure(subject: Subject, form: str) -> str:
     """In the procedure's own views; in other forms with what the document of one that did not finish lacks."""
     from dataclasses import replace
 
-    from fastllmload.documents.write import plain
     from fastllmload.experiment.incomplete import with_final_remarks, with_levels
     from fastllmload.experiment.report.procedure import lines, page
     from fastllmload.report.documents import forms
@@ -191,10 +184,7 @@ def of_procedure(subject: Subject, form: str) -> str:
         return html.render(page(document))
     if form == "terminal":
         return "\n".join(lines(document)) + "\n"
-    found = plain(with_levels(with_final_remarks(document)))
-    completed = ("section", "title", "sentences", "deviations", "warnings", "tables")
-    more = {name: found[name] for name in completed if name in found}
-    return forms.text_of(replace(subject, raw={**subject.raw, **more}), form)
+    return forms.text_of(replace(subject, document=with_levels(with_final_remarks(document))), form)
 
 
 def named(subject: Subject) -> ProcedureDocument:

@@ -90,7 +90,7 @@ def unequal_levels(sides: list[list[ComplianceEvidence]], k: int) -> list[str]:
 
 
 def record(run: MeasuredRun) -> RunRecord:
-    return RunRecord(run.run.directory, run.run.manifest)
+    return RunRecord(run.run.directory, run.run.document)
 
 
 def same_boundary(evidence: ComplianceEvidence) -> RequirementOutcome:

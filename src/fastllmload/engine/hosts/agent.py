@@ -30,6 +30,8 @@ import msgspec
 from fastllmload import __version__
 from fastllmload._ext.record import counters as k
 from fastllmload.certificate.ceiling import cpu_model
+from fastllmload.documents.fields import joined
+from fastllmload.documents.run import Tap, WatchFacts
 from fastllmload.engine.hosts.clock.driver_clock import DriverClock
 from fastllmload.engine.hosts.kept.folder import PREFIX, HostRecord, KeptFolder, write_finished, write_record
 from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS, MergedHost, SummaryProcess, SummarySpec
@@ -330,13 +332,13 @@ class Agent:
         log, self.log = self.log, None
         assert log is not None
         log.close()
-        found: dict[str, object] = {}
+        watched: list[WatchFacts] = []
         unwritten = None
         try:
-            self._meanwhile(lambda: found.update(fleet.finish(self.own)))
+            self._meanwhile(lambda: watched.append(fleet.finish(self.own)))
         except OSError as error:
             unwritten = f"files cannot be completed: {(error.strerror or str(error)).lower()}"
-        finished = finished_of(fleet, found, tap)
+        finished = finished_of(fleet, watched[0] if watched else WatchFacts(), tap)
         if unwritten is None:
             write_finished(self.own, finished)
         if self.sender is None:  # no clock has run
@@ -349,7 +351,7 @@ class Agent:
         self.link.send(
             msgspec.structs.replace(
                 finished, kept=kept, problem=problem, events=merged.events, last_event_ns=merged.last_event_ns,
-                tap=None if tap is None else {**tap, **merged.tap},
+                tap=None if tap is None else joined(tap, merged.tap),
             )
         )  # fmt: skip
         if kept is None:
@@ -391,7 +393,7 @@ class Agent:
         self._start_sender(self.folder, (f"hosts/{self.config.host}/{PART}",))
         return self._send_rest()
 
-    def _stop_tap(self) -> dict[str, object] | None:
+    def _stop_tap(self) -> Tap | None:
         """Let the rest of the packet ring be written; what it saw, None without one."""
         tap, self.tap = self.tap, None
         if tap is None:
@@ -460,8 +462,8 @@ class Agent:
             self.tap.stop()
         if self.fleet is not None:
             self.clock.save(self.own / CLOCK)
-            found = self.fleet.finish(self.own)
-            write_finished(self.own, finished_of(self.fleet, found, None if self.tap is None else self.tap.facts))
+            watched = self.fleet.finish(self.own)
+            write_finished(self.own, finished_of(self.fleet, watched, None if self.tap is None else self.tap.facts))
         self.isolation.close()
         if self.log is not None:
             self.log.close()
@@ -490,13 +492,9 @@ def own_specs(start: StartWorkers, folder: Path) -> list[WorkerSpec]:
     ]
 
 
-def finished_of(fleet: LocalFleet, found: dict[str, object], tap: dict[str, object] | None) -> Finished:
-    """The last report about *fleet*; *found*: what its `finish` returned; *tap*: what the packet ring saw."""
-    watch = found.get("watch")
-    return Finished(
-        missing=dict(fleet.missing), write_failed=fleet.write_failed, watch=watch if isinstance(watch, dict) else None,
-        tap=tap,
-    )  # fmt: skip
+def finished_of(fleet: LocalFleet, watched: WatchFacts, tap: Tap | None) -> Finished:
+    """The last report about *fleet*; *watched*: what its `finish` returned; *tap*: what the packet ring saw."""
+    return Finished(missing=dict(fleet.missing), write_failed=fleet.write_failed, watch=watched, tap=tap)
 
 
 def verify_plans(spec: WorkerSpec) -> None:

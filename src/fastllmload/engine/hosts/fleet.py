@@ -9,13 +9,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.record import counters as k
+from fastllmload.documents.run import HostEntry, RunDocument, WatchFacts
+from fastllmload.documents.write import encoded
 from fastllmload.engine.hosts.group import HostGroup, RemoteHost, listen_at
 from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS
 from fastllmload.engine.hosts.link.beats import SummedHistograms, apply
@@ -25,7 +27,6 @@ from fastllmload.engine.hosts.link.messages import (
     Control,
     Failed,
     Finish,
-    Finished,
     Incident,
     KillWorker,
     Message,
@@ -288,9 +289,9 @@ class HostFleet(Fleet):
     def full_disks(self) -> list[str]:
         return [f"the disk of {host.title}" for host in self._full()]
 
-    def facts(self) -> dict[str, Any]:
+    def entries(self) -> tuple[HostEntry, ...]:
         full = self._full()
-        return {"hosts": [{**entry(host), "disk_full": host in full} for host in self.group.hosts]}
+        return tuple(entry(host, host in full) for host in self.group.hosts)
 
     def end_stuck(self, since_ns: int) -> None:
         """Agents do that, on their clocks."""
@@ -351,7 +352,7 @@ class HostFleet(Fleet):
                 self.group.lose(host, f"its workers did not end within {patience_s + STOPPING_S:g} s")
         self.pump()
 
-    def finish(self, folder: Path) -> dict[str, Any]:
+    def finish(self, folder: Path) -> WatchFacts:
         """Wait for the hosts' files: as long as an agent reports that it sends them."""
         if self.keeps_events:
             document = (folder / DOCUMENT).read_bytes()
@@ -376,13 +377,13 @@ class HostFleet(Fleet):
                     "host-files-kept", f"{host.title} keeps its files in {host.finished.kept}: {host.finished.problem}"
                 )
         self.missing = missing
-        return {"watch": {}, **self.facts()}
+        return WatchFacts()
 
-    def ask(self, questions: Mapping[int, Questions], document: Mapping[str, Any]) -> dict[int, str]:
+    def ask(self, questions: Mapping[int, Questions], document: RunDocument) -> dict[int, str]:
         """Let hosts answer *questions* about the events that stay there, with *document* as their run.json; wait for it.
         Returns why other hosts are lost to the run, as clauses by number.
         """
-        content = msgspec.json.encode(document)
+        content = encoded(document)
         for host in self.group.hosts:
             host.asked, host.silent_s = host.lost is None, 0.0
             problem = "it is gone" if host.finished is None or host.link is None else host.finished.problem
@@ -447,26 +448,22 @@ def state(host: RemoteHost) -> str:
     return "late" if host.late and host.lost is None else status(host)
 
 
-def entry(host: RemoteHost) -> dict[str, Any]:
+def entry(host: RemoteHost, disk_full: bool) -> HostEntry:
     """An entry of `hosts` of run.json."""
-    made = None if host.facts is None else host.facts.folder
-    folder = made if host.finished is None else host.finished.kept
-    return {
-        "host": host.number,
-        "name": host.place.name,
-        "address": host.place.address,
-        "workers": list(workers_of(host)),
-        "status": status(host),
-        "folder": folder,
-        "watch": {} if host.finished is None else host.finished.watch or {},
-        "timestamps": None if host.started is None else host.started.timestamps,
-        "tap": None if host.finished is None else host.finished.tap,
-        **({} if host.finished is None else kept_events(host.finished)),
-    }
-
-
-def kept_events(finished: Finished) -> dict[str, Any]:
-    """What the entry of a host says of events that stay there."""
-    if finished.events is None:
-        return {}
-    return {"events": finished.events, "last_event_ns": finished.last_event_ns}
+    found = HostEntry(
+        host=host.number,
+        name=host.place.name,
+        address=host.place.address,
+        workers=tuple(workers_of(host)),
+        status=status(host),
+        folder=None if host.facts is None else host.facts.folder,
+        timestamps=None if host.started is None else host.started.timestamps,
+        disk_full=disk_full,
+    )
+    end = host.finished
+    if end is None:
+        return found
+    last = None if end.events is None else end.last_event_ns
+    return msgspec.structs.replace(
+        found, folder=end.kept, watch=end.watch, tap=end.tap, events=end.events, last_event_ns=last
+    )

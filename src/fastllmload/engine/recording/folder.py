@@ -10,20 +10,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from fastllmload import __version__
-from fastllmload.errors import HostLimitError, InputError
+from fastllmload.documents.run import Environment, RunDocument, Tool
+from fastllmload.documents.write import encoded
+from fastllmload.errors import HostLimitError, InputError, coded
 from fastllmload.records.folder_lock import clean_up_killed, own
 from fastllmload.records.integrity import WORK
-from fastllmload.records.run import SCHEMA_VERSION, read_manifest
+from fastllmload.records.run import SCHEMA_VERSION, read_document
 from fastllmload.settings import RunSettings
 
 BALLAST, BALLAST_BYTES = "ballast", 4 << 20
 
 
 class Folder:
-    """A run's folder, owned until `clean`. *manifest* is what run.json holds until the run is measured."""
+    """A run's folder, owned until `clean`. *document* is what the next `save` writes to run.json."""
 
     def __init__(self, path: Path, named: bool = True, made: bool = True) -> None:
         self.path = path
@@ -31,7 +33,7 @@ class Folder:
         self.made = made  # by this run
         self.work = path / WORK
         self.owner = own(path)  # descriptor
-        self.manifest: dict[str, Any] = {}
+        self.document = RunDocument()
 
     @classmethod
     def create(cls, directory: str | None) -> Folder:
@@ -56,10 +58,10 @@ class Folder:
     def open(cls, path: Path) -> Folder:
         """The folder of a run that has ended, or was killed. RunFolderError while it is in use, and without a request."""
         clean_up_killed(path)
-        manifest = read_manifest(path)
+        document = read_document(path)
         (path / WORK).mkdir(mode=0o700, exist_ok=True)
         folder = cls(path, made=False)
-        folder.manifest = manifest
+        folder.document = document
         return folder
 
     def set_name(self, digest: str) -> None:
@@ -78,21 +80,33 @@ class Folder:
             f"{self.path.parent} has 100 runs of this second already; name a folder with --output",
         )
 
-    def begin(self, settings: RunSettings, environment: dict[str, Any], **more: Any) -> None:
+    @property
+    def begun(self) -> bool:
+        """Whether the folder has a run.json."""
+        return self.document.status is not None
+
+    def update(self, **fields: Any) -> None:
+        """Change *fields* of the document; `save` writes it."""
+        self.document = replace(self.document, **fields)
+
+    def incident(self, code: str, sentence: str) -> None:
+        """Add what happened to the document; *code* as in `codes.toml`."""
+        self.update(incidents=(*self.document.incidents, coded(code, sentence)))
+
+    def begin(self, settings: RunSettings, environment: Environment, **more: Any) -> None:
         """Write the first run.json, with the settings, before anything is sent."""
         with open(self.work / BALLAST, "wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, BALLAST_BYTES)
-        self.manifest = {
-            "schema_version": SCHEMA_VERSION,
-            "tool": {"name": "fastllmload", "version": __version__},
-            "status": "running",
-            "config": msgspec.to_builtins(settings),
-            "environment": environment,
-            "declarations": dict(settings.output.declare),
-            "metadata": dict(settings.output.metadata),
-            "phases": [],
+        self.document = RunDocument(
+            schema_version=SCHEMA_VERSION,
+            tool=Tool(name="fastllmload", version=__version__),
+            status="running",
+            config=settings,
+            environment=environment,
+            declarations=dict(settings.output.declare),
+            metadata=dict(settings.output.metadata),
             **more,
-        }
+        )
         self.save()
 
     def release(self, bodies: Sequence[Path]) -> None:
@@ -103,25 +117,24 @@ class Folder:
 
     def save(self) -> None:
         """Write run.json atomically."""
-        data = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2)
         part = self.path / "run.json.part"
-        part.write_bytes(data + b"\n")
+        part.write_bytes(encoded(self.document))
         part.replace(self.path / "run.json")
 
     def mark_failed(self) -> None:
         """Set the status "failed" unless the run has been finalized."""
-        if self.manifest.get("status") == "running":
-            self.manifest["status"] = "failed"
+        if self.document.status == "running":
+            self.update(status="failed")
             with contextlib.suppress(OSError):  # on a full disk it stays "running", which reads as incomplete too
                 self.save()
 
     def clean(self) -> None:
         """Remove what only a running run needs; remove everything of a run that was rejected before it began."""
         shutil.rmtree(self.work, ignore_errors=True)
-        if not self.manifest.get("phases"):  # no request went out: the workers' files hold no row
+        if not self.document.phases:  # no request went out: the workers' files hold no row
             shutil.rmtree(self.path / "workers", ignore_errors=True)
         os.close(self.owner)
-        if not self.manifest:
+        if not self.begun:
             shutil.rmtree(self.path / "plan", ignore_errors=True)
             with contextlib.suppress(OSError):  # another process has put files there, or runs/ has other runs
                 if self.made:

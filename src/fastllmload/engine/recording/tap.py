@@ -12,11 +12,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fastllmload._ext.tap.ring import Ring
+from fastllmload.documents.fields import joined
+from fastllmload.documents.run import Tap
 from fastllmload.engine.recording.packet_filter import on_wire, packet_filter
 from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import HostLimitError
@@ -133,7 +135,7 @@ class TapProcess:
             raise TapUnavailable(refused.message) from refused
         self._reader: subprocess.Popen[bytes] | None = None
         self._open_s = time.perf_counter() - begun
-        self.facts: dict[str, Any] = {}
+        self.facts = Tap()
 
     def start(self, folder: Path) -> int:
         """Start the process that reads the ring into *folder*. Returns its process id."""
@@ -159,11 +161,11 @@ class TapProcess:
         with contextlib.suppress(BrokenPipeError):  # it died at once: stop() reports that
             self._reader.stdin.write(msgspec.json.encode(spec) + b"\n")
             self._reader.stdin.flush()
-        self.facts = {
-            "interface": "lo" if self._ring.looped else None,
-            "ring_bytes": self._ring.size,
-            "start_ms": round((time.perf_counter() - begun + self._open_s) * 1e3, 3),
-        }
+        self.facts = Tap(
+            interface="lo" if self._ring.looped else None,
+            ring_bytes=self._ring.size,
+            start_ms=round((time.perf_counter() - begun + self._open_s) * 1e3, 3),
+        )
         return self._reader.pid
 
     def stop(self) -> str | None:
@@ -182,8 +184,8 @@ class TapProcess:
             if reader.returncode:
                 last = (errors.decode(errors="replace").strip().splitlines() or ["nothing on stderr"])[-1]
                 return f"the reader of the packet ring ended with exit code {reader.returncode}: {last[:200]}"
-            self.facts.update(msgspec.json.decode(output))
-            self.facts["stop_ms"] = round((time.perf_counter() - begun) * 1e3, 3)
+            stop_ms = round((time.perf_counter() - begun) * 1e3, 3)
+            self.facts = replace(joined(self.facts, msgspec.json.decode(output, type=Tap)), stop_ms=stop_ms)
             return None
         finally:
             self._ring.close()

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from fastllmload.documents.run import EngineFacts
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base, request_head
 from fastllmload.engine.preflight.check import Preflight
@@ -44,7 +45,7 @@ class TelemetryTargets:
     pages: list[PageSpec] = field(default_factory=list)
     power: tuple[str, ...] = ()
     interface: str | None = None
-    engine: dict[str, Any] | None = None
+    engine: EngineFacts | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -113,50 +114,44 @@ class TelemetryDiscovery:
         if found.engine is None:
             found.engine = self._ollama(base, address)
 
-    def _ollama(self, base: BaseUrl, address: tuple[str, str, int]) -> dict[str, Any] | None:
+    def _ollama(self, base: BaseUrl, address: tuple[str, str, int]) -> EngineFacts | None:
         """The engine of a target with Ollama's protocol, which has a page for its version."""
         path = ENDPOINTS[self._target.endpoint_type].version_path(base.path)
         if path is None:
             return None
         page = json_object_of(self._spec(base, address, path, True)) or {}
         version = page.get("version")
-        return {
-            "name": "ollama",
-            "version": self._redacted(version if isinstance(version, str) else None),
-            "max_batch_size": None,
-            "max_batch_source": None,
-        }
+        return EngineFacts(name="ollama", version=self._redacted(version if isinstance(version, str) else None))
 
     def _keep(self, spec: PageSpec, base: BaseUrl, answer: HttpAnswer, found: TelemetryTargets) -> None:
         found.pages.append(spec)
         if found.engine is None:
             found.engine = self._engine(spec, base, answer)
 
-    def _engine(self, spec: PageSpec, base: BaseUrl, answer: HttpAnswer) -> dict[str, Any]:
+    def _engine(self, spec: PageSpec, base: BaseUrl, answer: HttpAnswer) -> EngineFacts:
         """Name, version and batch limit, with their source. Only pages that this engine has are requested."""
         engine = engine_of(answer.body)
-        facts: dict[str, Any] = {"name": None, "version": None, "max_batch_size": None, "max_batch_source": None}
-        facts["server_header"] = self._redacted(answer.headers.get("server"))
+        facts = EngineFacts(server_header=self._redacted(answer.headers.get("server")))
         if engine is None:
             return facts
-        facts["name"] = engine.name
+        facts = msgspec.structs.replace(facts, name=engine.name)
         prefix = urlsplit(spec.origin).path.removesuffix("/metrics") if spec.family != "unix" else ""
         for page in engine.pages:
             content = json_object_of(self._again(spec, base, prefix + page))
             if content is not None:
-                facts.update(self._facts(engine, content, page))
-                break
+                return self._described(facts, engine, content, page)
         return facts
 
-    def _facts(self, engine: Engine, content: dict[str, Any], page: str) -> dict[str, Any]:
+    def _described(self, facts: EngineFacts, engine: Engine, content: dict[str, Any], page: str) -> EngineFacts:
         limit = content.get(engine.batch_key) if engine.batch_key is not None else None
         known = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
         version = content.get(engine.version_key)
-        return {
-            "version": self._redacted(version if isinstance(version, str) else None),
-            "max_batch_size": limit if known else None,
-            "max_batch_source": f"{page} {engine.batch_key}" if known else None,
-        }
+        return msgspec.structs.replace(
+            facts,
+            version=self._redacted(version if isinstance(version, str) else None),
+            max_batch_size=limit if known else None,
+            max_batch_source=f"{page} {engine.batch_key}" if known else None,
+        )
 
     def _redacted(self, text: str | None) -> str | None:
         return None if text is None else self._redact(text)[:200]

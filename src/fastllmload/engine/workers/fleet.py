@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
 from fastllmload.certificate.monitor import Watch
-from fastllmload.documents.write import plain
+from fastllmload.documents.run import HostEntry, WatchFacts
 from fastllmload.engine.recording.row_process import RowProcess
 from fastllmload.engine.workers.cpu_isolation import isolate_cpus
 from fastllmload.engine.workers.spec import WorkerSpec
@@ -141,9 +141,9 @@ class Fleet:
         """Let the next `update` return this."""
         self._incidents.append((code, sentence))
 
-    def facts(self) -> dict[str, Any]:
-        """What run.json gets when the workers have been started."""
-        return {}
+    def entries(self) -> tuple[HostEntry, ...]:
+        """The hosts of run.json; none where this machine sends the load."""
+        return ()
 
     # -- what differs between one machine and many ---------------------------------------------------------------------
 
@@ -167,8 +167,8 @@ class Fleet:
         """End all workers by ABORT, then SIGTERM, then SIGKILL."""
         raise NotImplementedError
 
-    def finish(self, folder: Path) -> dict[str, Any]:
-        """Complete the files in the run folder after the workers' end. Returns what run.json gets: `watch` and others."""
+    def finish(self, folder: Path) -> WatchFacts:
+        """Complete the files in the run folder after the workers' end. Returns the watch on this machine."""
         raise NotImplementedError
 
     def full_disks(self) -> list[str]:
@@ -372,11 +372,10 @@ class LocalFleet(Fleet):
                     os.kill(member.pid, number)
             self._await(3.0)
 
-    def finish(self, folder: Path) -> dict[str, Any]:
+    def finish(self, folder: Path) -> WatchFacts:
         watching, self._watching = self._watching, False
         self.missing = self.rows.finish()
         self.write_failed = self.rows.write_failed
         if self.monitor is None or not watching:
-            return {}
-        watched = self.monitor.stop(folder)
-        return {"watch": {} if watched is None else plain(watched)}
+            return WatchFacts()
+        return self.monitor.stop(folder) or WatchFacts()

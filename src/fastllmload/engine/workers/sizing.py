@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fastllmload.arrivals.curve import described_curve
 from fastllmload.certificate.ceiling import Ceiling
+from fastllmload.documents.fields import known
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.preflight.probe import PROBE_TOKENS
 from fastllmload.engine.workers.routing import target_connections
@@ -87,17 +88,16 @@ def requests_per_start(plan: Plan) -> float:
 
 def planned_rate(plan: Plan) -> float:
     """Requests per second of an open loop's plan, the highest where it changes; inf when all go at once."""
-    arrivals = plan.description["load"]["arrivals"]
+    arrivals = plan.description.load.arrivals
     assert arrivals is not None and plan.t_sched is not None
-    if arrivals["rate"] == "inf":
+    if arrivals.rate == "inf":
         return math.inf
-    if arrivals["name"] in ("trace", "classes"):
+    if arrivals.name in ("trace", "classes"):
         return float(np.bincount(np.asarray(plan.t_start) // 1_000_000_000).max())  # requests of the busiest second
-    if "curve" in arrivals:
-        return described_curve(arrivals["curve"]).peak
-    if arrivals["name"] == "onoff":
-        return float(arrivals["rate"] * (arrivals["on_s"] + arrivals["off_s"]) / arrivals["on_s"])
-    return float(arrivals["rate"])
+    if arrivals.curve is not None:
+        return described_curve(arrivals.curve).peak
+    rate, on_s, off_s = float(arrivals.rate or 0.0), known(arrivals.on_s), known(arrivals.off_s)
+    return rate if on_s is None or off_s is None else rate * (on_s + off_s) / on_s
 
 
 def worker_count(
@@ -119,8 +119,8 @@ def worker_count(
     most = max(1, cores - 1 if simulated else cores)
     if math.isinf(wanted.rate):
         return max(1, min(most, in_flight))
-    known = UNCALIBRATED if ceiling is None else ceiling
-    load = wanted.events_per_s / known.events_per_s + wanted.rate / known.requests_per_s
+    one = UNCALIBRATED if ceiling is None else ceiling
+    load = wanted.events_per_s / one.events_per_s + wanted.rate / one.requests_per_s
     return max(1, min(most, in_flight, math.ceil(load / COMFORT)))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.search import TrialFigures
 from fastllmload.experiment.level import client_lateness, verdict
 from fastllmload.metrics.objectives.benefit import PRESETS, benefits_by, received
 from fastllmload.metrics.objectives.evaluators import JudgedRequests, ObjectiveOutcome, outcome
@@ -49,7 +50,7 @@ class LevelEvidence:
     offered_in_full: bool = True
     cascading: bool = False
     service_s: float | None = None
-    figures: Mapping[str, float | None] = field(default_factory=dict)
+    figures: TrialFigures = field(default_factory=TrialFigures)
     favourable: LevelEvidence | None = None
     unfavourable: LevelEvidence | None = None
 
@@ -224,21 +225,21 @@ def service_s(judged: JudgedRequests) -> float | None:
     return float(np.median(rows["t_end"] - rows["t_first"])) / 1e9 if len(rows) else None
 
 
-def figures_of(run: Run) -> dict[str, float | None]:
+def figures_of(run: Run) -> TrialFigures:
     """Figures of run.json for a table of levels."""
 
     def of(name: str, statistic: str = "value") -> float | None:
         return run.document.metric(name).least(statistic)
 
-    return {
-        "req_s": of("req_s"),
-        "output_tok_s": of("output_tok_s"),
-        "ttft_p50_ms": of("ttft", "p50"),
-        "ttft_p99_ms": of("ttft", "p99"),
-        "tpot_p50_ms": of("tpot", "p50"),
-        "tpot_p99_ms": of("tpot", "p99"),
-        "e2e_p99_ms": of("e2e", "p99"),
-        "success_rate": of("success_rate"),
-        "smooth_goodput": of("smooth_goodput_sg_default"),
-        "fluid_share": of("fluid_share"),
-    }
+    return TrialFigures(
+        req_s=of("req_s"),
+        output_tok_s=of("output_tok_s"),
+        ttft_p50_ms=of("ttft", "p50"),
+        ttft_p99_ms=of("ttft", "p99"),
+        tpot_p50_ms=of("tpot", "p50"),
+        tpot_p99_ms=of("tpot", "p99"),
+        e2e_p99_ms=of("e2e", "p99"),
+        success_rate=of("success_rate"),
+        smooth_goodput=of("smooth_goodput_sg_default"),
+        fluid_share=of("fluid_share"),
+    )

@@ -12,13 +12,12 @@ from typing import Protocol
 from fastllmload.arrays import Rows
 from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.fields import known
-from fastllmload.documents.read import DocumentError, convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.errors import RunFolderError
 from fastllmload.experiment.level.verdict import TOO_SHORT
 from fastllmload.records import layout
 from fastllmload.records.integrity import find_damage
-from fastllmload.records.run import DONE, Run, load, read_manifest
+from fastllmload.records.run import DONE, Run, load, read_document
 from fastllmload.settings import RunSettings
 
 
@@ -55,15 +54,12 @@ def finished(folder: Path) -> tuple[RunDocument | None, str | None]:
     if not (folder / "run.json").exists():
         return None, None
     try:
-        found = read_manifest(folder)
-        document = convert(found, RunDocument)
+        document = read_document(folder)
     except RunFolderError as problem:
         return None, problem.message
-    except DocumentError as problem:
-        return None, str(problem)
     if document.status != DONE:
         return None, None
-    damaged = find_damage(folder, found)
+    damaged = find_damage(folder, document)
     return (None, "; ".join(damaged.values())) if damaged else (document, None)
 
 

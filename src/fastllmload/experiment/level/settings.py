@@ -59,8 +59,6 @@ def digest(settings: RunSettings, state: tuple[str, ...] = ()) -> str:
     """Digest of what a level measures: all settings except credentials and output paths, and the prepared *state* of the
     system.
     """
-    asked = public_values(settings, redactor(settings, None))
-    for name in NOT_THE_LEVELS_OWN:
-        asked["output"].pop(name)
+    asked = public_values(settings, redactor(settings, None), NOT_THE_LEVELS_OWN)
     text = msgspec.json.encode([asked, state], order="sorted")
     return hashlib.sha256(text).hexdigest()[:16]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from fastllmload.documents.experiment import Criteria
+from fastllmload.documents.experiment import Criteria, CriteriaFigures
 from fastllmload.experiment.level import criteria as rule
 from fastllmload.experiment.level import margins
 from fastllmload.experiment.level.client_lateness import client_limits, is_closed, load_of, offered_in_full
@@ -75,16 +75,16 @@ class LevelVerdict(Criteria, frozen=True, kw_only=True):
     def _criterion_text(self, name: str) -> str:
         of = self.figures
         if name == LATENCY:
-            p99, p50 = of.get("ttft_p99_ms"), of.get("lowest_ttft_p50_ms")
+            p99, p50 = of.ttft_p99_ms, of.lowest_ttft_p50_ms
             most = math.nan if p50 is None else rule.TTFT_FACTOR * p50
             return f"latency: P99 TTFT {p99:,.4g} ms is above {most:,.4g} ms, {rule.TTFT_FACTOR:g} x the lowest level's P50"
         if name == COMPLETION:
-            return f"completion: {of.get('completion_rate'):.1%} of what was due in the window, below {rule.COMPLETION:.0%}"
+            return f"completion: {of.completion_rate:.1%} of what was due in the window, below {rule.COMPLETION:.0%}"
         if name == QUEUE:
-            mean, last = of.get("queue_mean"), of.get("queue_last")
+            mean, last = of.queue_mean, of.queue_last
             return f"queue growing: {self.queue}, {mean:,.4g} on average and {last:,.4g} at the end, grew in each fifth"
         if name == NO_GAIN:
-            return f"no gain: {of.get('output_tok_s'):,.4g} output tok/s, less than {rule.GAIN:.0%} above a lower level"
+            return f"no gain: {of.output_tok_s:,.4g} output tok/s, less than {rule.GAIN:.0%} above a lower level"
         return name
 
     @property
@@ -138,17 +138,17 @@ def judge_level(
         offered_in_full=offered,
         cascading=was_cascading(run),
         warnings=() if closed else too_short(run, mean_e2e),
-        figures={
-            "completion_rate": found.completion_rate,
-            "ttft_p99_ms": found.ttft_p99,
-            "lowest_ttft_p50_ms": compared.ttft_p50,
-            "output_tok_s": found.output,
-            "in_flight_mean": float(flight.mean()) if len(flight) else None,
-            "in_flight_last": float(flight[-1]) if len(flight) else None,
-            "queue_mean": float(q.mean()) if len(q) else None,
-            "queue_last": float(q[-1]) if len(q) else None,
-            "e2e_mean_s": mean_e2e,
-        },
+        figures=CriteriaFigures(
+            completion_rate=found.completion_rate,
+            ttft_p99_ms=found.ttft_p99,
+            lowest_ttft_p50_ms=compared.ttft_p50,
+            output_tok_s=found.output,
+            in_flight_mean=float(flight.mean()) if len(flight) else None,
+            in_flight_last=float(flight[-1]) if len(flight) else None,
+            queue_mean=float(q.mean()) if len(q) else None,
+            queue_last=float(q[-1]) if len(q) else None,
+            e2e_mean_s=mean_e2e,
+        ),
         queue=source,
         in_question=question,
     )

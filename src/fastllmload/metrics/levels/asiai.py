@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from fastllmload.arrays import Numbers, Rows
+from fastllmload.documents.fields import Number
 from fastllmload.metrics.request.durations import NULL, gen_duration, total_duration, ttft, ttft_any
 from fastllmload.metrics.request.tpot import SHORTEST_NS
 from fastllmload.metrics.run.cost import tok_s_per_w
@@ -25,9 +25,10 @@ Groups = Sequence[Sequence[float]]  # one sequence of runs per prompt type
 
 @dataclass(frozen=True)
 class PooledSpread:
-    """*mean* is over all runs; *pooled_std* over prompt types with at least 2 runs. None where undefined."""
+    """*median* and *mean* are over all runs; *pooled_std* over prompt types with at least 2 runs. None where undefined."""
 
     n: int
+    median: float | None
     mean: float | None
     pooled_std: float | None
     cv_percent: float | None
@@ -44,7 +45,7 @@ def stability(cv: float | None) -> str | None:
 
 
 def pooled_spread(groups: Groups) -> PooledSpread:
-    """Mean, pooled spread, their ratio and its class, in the unit of the runs.
+    """Median, mean, pooled spread, its ratio to the mean and its class, in the unit of the runs.
 
     The pooled variance is the unweighted mean of each group's population variance; groups of one run are left out.
     """
@@ -53,10 +54,7 @@ def pooled_spread(groups: Groups) -> PooledSpread:
     variances = [float(np.var(group)) for group in groups if len(group) >= 2]
     std = math.sqrt(sum(variances) / len(variances)) if variances else None
     cv = None if std is None or not mean else 100 * std / mean
-    return PooledSpread(len(runs), mean, std, cv, stability(cv))
-
-
-FULL_SPEED = 100.0  # percent: below it the machine was throttled
+    return PooledSpread(len(runs), median(runs), mean, std, cv, stability(cv))
 
 
 @dataclass(frozen=True)
@@ -107,55 +105,77 @@ def first_token(rows: Rows) -> Numbers:
     return np.where(answered != NULL, answered, ttft_any(rows))
 
 
-def protocol(
-    runs: Mapping[str, Runs],
-    *,
-    source: str = "client",
-    power_w: float | None = None,
-    speed_limits: Sequence[float] | None = None,
-) -> dict[str, Any]:
-    """The block of one engine from its runs by prompt type; None for each figure that was not measured.
+@dataclass(frozen=True)
+class MiddleAndMean:
+    """Of durations in ms; None without one."""
 
-    *source*: whose clock it is, "client" or "server". *speed_limits*: the thermal speed limits sampled during the
-    runs in percent. Degenerate rates are left out of median, mean and spread, and counted.
+    median: float | None
+    mean: float | None
+
+
+@dataclass(frozen=True)
+class PromptType:
+    """Figures of one prompt type. *runs_tok_s*: of its runs in order, None for one that failed."""
+
+    runs_tok_s: tuple[float | None, ...]
+    gen_tok_s: PooledSpread
+    ttft_ms: MiddleAndMean
+
+
+@dataclass(frozen=True)
+class ProtocolBlock:
+    """The block of one engine; None for each figure that was not measured. Its counts may be withheld."""
+
+    gen_tok_s: PooledSpread
+    n_degenerate: Number
+    ttft_ms: MiddleAndMean
+    total_duration_ms: MiddleAndMean
+    gen_duration_ms: MiddleAndMean
+    tokens: Number
+    n_runs: Number
+    n_failed: Number
+    power_w: float | None
+    tok_s_per_w: float | None
+    throttled: bool | None
+    by_prompt_type: dict[str, PromptType]
+
+
+def protocol(runs: Mapping[str, Runs], *, power_w: float | None = None, throttled: bool | None = None) -> ProtocolBlock:
+    """The block of one engine from its runs by prompt type. Degenerate rates are left out of median, mean and spread, and
+    counted.
     """
     kept = {name: [run for run in group if run is not None] for name, group in runs.items()}
     rates = {name: [run.gen_tok_s for run in group if not run.degenerate] for name, group in kept.items()}
     flat = [run for group in kept.values() for run in group]
-    pooled = [rate for group in rates.values() for rate in group]
-    middle = median(pooled)
-    return {
-        "source": source,
-        "gen_tok_s": {
-            "median": middle,
-            **asdict(pooled_spread(list(rates.values()))),
-            "n_degenerate": sum(run.degenerate for run in flat),
+    spread = pooled_spread(list(rates.values()))
+    n_runs = sum(len(group) for group in runs.values())
+    return ProtocolBlock(
+        gen_tok_s=spread,
+        n_degenerate=sum(run.degenerate for run in flat),
+        ttft_ms=middle_and_mean([run.ttft_ns for run in flat]),
+        total_duration_ms=middle_and_mean([run.total_ns for run in flat]),
+        gen_duration_ms=middle_and_mean([run.gen_duration_ns for run in flat]),
+        tokens=sum(run.tokens for run in flat),
+        n_runs=n_runs,
+        n_failed=n_runs - len(flat),
+        power_w=power_w,
+        tok_s_per_w=tok_s_per_w(spread.median, power_w),
+        throttled=throttled,
+        by_prompt_type={
+            name: PromptType(
+                runs_tok_s=tuple(None if run is None else run.gen_tok_s for run in group),
+                gen_tok_s=pooled_spread([rates[name]]),
+                ttft_ms=middle_and_mean([run.ttft_ns for run in kept[name]]),
+            )
+            for name, group in runs.items()
         },
-        "ttft_ms": middle_and_mean([run.ttft_ns / 1e6 for run in flat]),
-        "total_duration_ms": middle_and_mean([run.total_ns / 1e6 for run in flat]),
-        "gen_duration_ms": middle_and_mean([run.gen_duration_ns / 1e6 for run in flat]),
-        "tokens": sum(run.tokens for run in flat),
-        "n_runs": sum(len(group) for group in runs.values()),
-        "n_failed": sum(len(group) for group in runs.values()) - len(flat),
-        "power_w": power_w,
-        "tok_s_per_w": tok_s_per_w(middle, power_w),
-        "throttled": None if speed_limits is None or not speed_limits else min(speed_limits) < FULL_SPEED,
-        "by_prompt_type": {name: one_type(runs[name], kept[name], rates[name]) for name in runs},
-    }
-
-
-def one_type(runs: Runs, kept: Sequence[Generation], rates: Sequence[float]) -> dict[str, Any]:
-    """Figures of one prompt type; its runs in order, None for one that failed."""
-    return {
-        "runs_tok_s": [None if run is None else run.gen_tok_s for run in runs],
-        "gen_tok_s": {"median": median(rates), **asdict(pooled_spread([rates]))},
-        "ttft_ms": middle_and_mean([run.ttft_ns / 1e6 for run in kept]),
-    }
+    )
 
 
 def median(values: Sequence[float]) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def middle_and_mean(values: Sequence[float]) -> dict[str, float | None]:
-    return {"median": median(values), "mean": float(np.mean(values)) if values else None}
+def middle_and_mean(durations_ns: Sequence[int]) -> MiddleAndMean:
+    values = [each / 1e6 for each in durations_ns]
+    return MiddleAndMean(median(values), float(np.mean(values)) if values else None)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrays import Floats, Numbers
+from fastllmload.documents.procedure import ByStatistic
 from fastllmload.documents.run import ClassFairness, Fairness, JainIndex
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.metrics.distribution.summary import distribution
@@ -108,16 +109,16 @@ def one_class(run: Run, chosen: Populations, tokens: TokenCounts, number: int) -
     )
 
 
-STATISTICS = ("p50", "p95", "p99", "mean")  # the first is the primary one
-
-
 def ratio(mixed: float | None, isolated: float | None) -> float | None:
     """mixed / isolated; None without either, or for an isolated latency of 0."""
     return None if mixed is None or isolated is None or isolated == 0 else mixed / isolated
 
 
-def latency_inflation(
-    mixed: Mapping[str, float | None], isolated: Mapping[str, float | None]
-) -> dict[str, float | None]:
-    """Mixed / isolated TTFT of one class for P50, P95, P99 and mean, from two `metrics.request.ttft` of run.json."""
-    return {name: ratio(mixed.get(name), isolated.get(name)) for name in STATISTICS}
+def latency_inflation(mixed: ByStatistic, isolated: ByStatistic) -> ByStatistic:
+    """Mixed / isolated TTFT of one class."""
+    return ByStatistic(
+        p50=ratio(mixed.p50, isolated.p50),
+        p95=ratio(mixed.p95, isolated.p95),
+        p99=ratio(mixed.p99, isolated.p99),
+        mean=ratio(mixed.mean, isolated.mean),
+    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from fastllmload.arrays import Numbers, Rows, Values
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric, Value
 from fastllmload.documents.plan import WorkloadDescription
+from fastllmload.documents.procedure import ByPercentile, ByStatistic
 from fastllmload.records.run import Run
 
 
@@ -25,9 +25,11 @@ def ttft_reduction(off: float | None, on: float | None) -> float | None:
     return None if change is None else -change
 
 
-def ttft_reductions(off: Mapping[str, float | None], on: Mapping[str, float | None]) -> dict[str, float | None]:
-    """`ttft_reduction` of each percentile of two `metrics.request.ttft` of run.json."""
-    return {name: ttft_reduction(off.get(name), on.get(name)) for name in ("p50", "p95", "p99")}
+def ttft_reductions(off: ByPercentile, on: ByPercentile) -> ByPercentile:
+    """`ttft_reduction` of each percentile."""
+    return ByPercentile(
+        p50=ttft_reduction(off.p50, on.p50), p95=ttft_reduction(off.p95, on.p95), p99=ttft_reduction(off.p99, on.p99)
+    )
 
 
 def cache_hit_rate(cached_tokens: Numbers, prefix_tokens: Numbers) -> float | None:
@@ -100,31 +102,41 @@ def other_unit(rows: Rows) -> str | None:
     return OTHER_UNIT.format(said=int(reported.sum()), ours=int(ours.sum()))
 
 
-NAMES = ("p50", "p95", "p99", "mean")
+@dataclass(frozen=True)
+class Latencies:
+    """Of one configuration, in ms."""
 
-Metrics = Mapping[str, Any]  # "metrics" of a run.json
+    ttft: ByStatistic
+    e2e: ByStatistic
 
 
-def difference(metrics: Metrics | None, baseline: Metrics, metric: str) -> dict[str, float | None] | None:
-    """metric - baseline in ms by percentile; None for a configuration that was not run."""
-    if metrics is None:
-        return None
-    figures, base = metrics[metric], baseline[metric]
-    return {name: None if figures[name] is None or base[name] is None else figures[name] - base[name] for name in NAMES}
+def difference(one: float | None, base: float | None) -> float | None:
+    return None if one is None or base is None else one - base
+
+
+def differences(one: ByStatistic, base: ByStatistic) -> ByStatistic:
+    """*one* - *base* of each statistic."""
+    return ByStatistic(
+        p50=difference(one.p50, base.p50),
+        p95=difference(one.p95, base.p95),
+        p99=difference(one.p99, base.p99),
+        mean=difference(one.mean, base.mean),
+    )
 
 
 def overheads(
-    baseline: Metrics,
-    input_filter: Metrics | None = None,
-    output_filter: Metrics | None = None,
-    full: Metrics | None = None,
-) -> dict[str, dict[str, float | None] | None]:
-    """Milliseconds that each configuration adds: TTFT for the input filter, E2E for the other two.
+    baseline: Latencies,
+    input_filter: Latencies | None = None,
+    output_filter: Latencies | None = None,
+    full: Latencies | None = None,
+) -> dict[str, ByStatistic | None]:
+    """Milliseconds that each configuration adds: TTFT for the input filter, E2E for the other two. None for one that was
+    not run.
 
     IETF defines none for the output filter; E2E is this program's choice.
     """
     return {
-        "input_filter_ttft_ms": difference(input_filter, baseline, "ttft"),
-        "output_filter_e2e_ms": difference(output_filter, baseline, "e2e"),
-        "total_e2e_ms": difference(full, baseline, "e2e"),
+        "input_filter_ttft_ms": None if input_filter is None else differences(input_filter.ttft, baseline.ttft),
+        "output_filter_e2e_ms": None if output_filter is None else differences(output_filter.e2e, baseline.e2e),
+        "total_e2e_ms": None if full is None else differences(full.e2e, baseline.e2e),
     }

@@ -19,7 +19,8 @@ MOST_TURNS = 32
 def conversations_block(run: Run, chosen: Populations) -> Conversations | None:
     """`conversations` of run.json; None without any. *tool_call_replies*: replies with tool calls before another turn."""
     description = run.document.plan.description
-    planned = [one.conversations for one in (description, *description.classes) if one.conversations is not None]
+    every = (description.conversations, *(one.conversations for one in description.classes))
+    planned = [one for one in every if one is not None]
     if not planned:
         return None
     sent = chosen.measured & (run.rows["t_dispatch"] > 0) & conversing(run)

@@ -6,15 +6,11 @@ some of the names in `metrics`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from msgspec.structs import replace
 
-from fastllmload.documents.fields import known
+from fastllmload.documents.fields import Number, known, without
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.run import Counts, Objectives, WindowTimes
-from fastllmload.documents.write import values
+from fastllmload.documents.run import Counts, Objectives, RunDocument, WindowTimes
 from fastllmload.metrics.distribution.shape import shape_metrics
 from fastllmload.metrics.levels.fairness import fairness_block
 from fastllmload.metrics.levels.prefix_cache import cache_metrics
@@ -61,17 +57,18 @@ OF_EVENTS = ("slo", "fairness", "classes", "steadiness")
 COUNTS_OF_EVENTS = (
     "events", "output_tokens", "output_tokens_source", "reasoning_tokens", "answer_tokens", "reasoning_tokens_source",
 )  # fmt: skip
+FLAT_KEYS = RunDocument.__struct_fields__[RunDocument.__struct_fields__.index("duration") :]
 KEPT = ("unit", "pooled_as", "insufficient", "note", "caveat")
 
 
 def flat_keys(
     metrics: dict[str, Metric], counts: Counts, slo: Objectives | None, window: Window | None
-) -> dict[str, Any]:
+) -> dict[str, Number]:
     """vLLM's keys, and those of REASONING where answers reason. `itl` are the gaps by the chosen option: vLLM's are gaps
     between chunks.
     """
     output, taken = known(metrics["output_tok_s"].value), known(metrics["input_tok_s"].value)
-    flat: dict[str, Any] = {
+    flat: dict[str, Number] = {
         "duration": None if window is None else window.seconds,
         "completed": counts.ok,
         "failed": counts.failed,
@@ -88,15 +85,15 @@ def flat_keys(
     return flat
 
 
-def measure(run: Run) -> dict[str, Any]:
-    """`metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `steadiness`, `window` and flat keys of run.json, with
-    None for null, also for figures that need damaged files.
+def measure(run: Run) -> RunDocument:
+    """The run's document with its figures: `metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `classes`,
+    `conversations`, `users`, `steadiness`, `window` and the flat keys; without those that need damaged files.
     """
-    return without_lost(values(measure_intact(run.intact)), run)
+    return without_lost(measure_intact(run.intact), run)
 
 
-def measure_intact(run: Run) -> dict[str, Any]:
-    """The same as documents, for a run without damaged files."""
+def measure_intact(run: Run) -> RunDocument:
+    """The same for a run without damaged files."""
     window = window_of(run)
     chosen = populations(run, window)
     tokens = count_tokens(run)
@@ -136,22 +133,23 @@ def measure_intact(run: Run) -> dict[str, Any]:
     slo = objectives(run, base, tokens, times, fluid, n_r, smooth_by_preset(metrics))
     if slo is not None:
         slo = with_bounds(slo, *unfinished_in_window(run, window, chosen))
-    return {
-        "window": None
+    return replace(
+        run.document,
+        window=WindowTimes()
         if window is None
         else WindowTimes(w0_ns=window.w0_ns, w1_ns=window.w1_ns, seconds=window.seconds),
-        "metrics": metrics,
-        "counts": counts,
-        "errors": success.error_groups(run.rows[chosen.measured]),
-        "by_target": by_target(run, run.rows[chosen.measured]),
-        "slo": slo,
-        "fairness": fairness_block(run, chosen, tokens),
-        "classes": classes_block(run, window, chosen, tokens, times),
-        "conversations": conversations_block(run, chosen),
-        "users": users_block(run.rows[chosen.measured]),
-        "steadiness": steadiness(run, window, chosen, gaps),
+        metrics=metrics,
+        counts=counts,
+        errors=success.error_groups(run.rows[chosen.measured]),
+        by_target=by_target(run, run.rows[chosen.measured]),
+        slo=slo,
+        fairness=fairness_block(run, chosen, tokens),
+        classes=classes_block(run, window, chosen, tokens, times),
+        conversations=conversations_block(run, chosen),
+        users=users_block(run.rows[chosen.measured]),
+        steadiness=steadiness(run, window, chosen, gaps),
         **flat_keys(metrics, counts, slo, window),
-    }
+    )
 
 
 def headline_metrics(run: Run) -> dict[str, Metric]:
@@ -167,26 +165,25 @@ def headline_metrics(run: Run) -> dict[str, Metric]:
     return {name: replace(metrics[name], bounds=each) for name, each in bounds.items()}
 
 
-def without_lost(found: dict[str, Any], run: Run) -> dict[str, Any]:
-    """*found* (the result of `measure`) with null for every figure that needs a damaged file of *run*."""
+def without_lost(found: RunDocument, run: Run) -> RunDocument:
+    """*found* (the result of `measure`) without every figure that needs a damaged file of *run*."""
     damage = run.damage_of(EVENTS, TEXT)
     if damage is None:
         return found
     no_rows = run.lost(ROWS) is not None
+    lost = [name for name in FLAT_KEYS if no_rows or needs_events(name)]
+    found = without(found, [*lost, *(BLOCKS if no_rows else OF_EVENTS)])
     metrics = {
         name: each if name in OF_ROWS and not no_rows else without_values(each, damage)
-        for name, each in found["metrics"].items()
+        for name, each in (found.metrics or {}).items()
+        if each is not None
     }
-    kept = {} if no_rows else found["counts"] | dict.fromkeys(COUNTS_OF_EVENTS)
-    flat = {name for name, each in found.items() if each is None or isinstance(each, int | float)}
-    return {
-        **found,
-        **{name: None for name in flat if no_rows or needs_events(name)},
-        "metrics": metrics,
-        "counts": {name: kept.get(name) for name in found["counts"]},
-        **dict.fromkeys(BLOCKS if no_rows else OF_EVENTS),
-        "incidents": [*run.document.incidents, f"{damage}; figures that need it are n/a"],
-    }
+    return replace(
+        found,
+        metrics=metrics,
+        counts=Counts() if no_rows else without(found.counts, COUNTS_OF_EVENTS),
+        incidents=(*found.incidents, f"{damage}; figures that need it are n/a"),
+    )
 
 
 def needs_events(name: str) -> bool:
@@ -196,7 +193,8 @@ def needs_events(name: str) -> bool:
     )
 
 
-def without_values(metric: Mapping[str, Any], damage: str) -> dict[str, Any]:
+def without_values(metric: Metric, damage: str) -> Metric:
     """The metric without its values, and with the reason."""
-    empty = {name: value if name in KEPT else None for name, value in metric.items()}
-    return {**empty, **({"n": 0} if "n" in metric else {}), "not_estimable": {}, "note": f"not known: {damage}"}
+    kept = {name: getattr(metric, name) for name in KEPT}
+    n = None if metric.n is None else 0
+    return type(metric)(**{**kept, "n": n, "note": f"not known: {damage}"})

@@ -12,6 +12,7 @@ import msgspec
 
 from fastllmload import settings as asked
 from fastllmload._ext.plan.mersenne import Mersenne
+from fastllmload.documents.plan import DatasetFacts, SharedText, WorkloadDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.endpoint.body import TurnTemplate, stand_in
 from fastllmload.errors import InputError
@@ -66,7 +67,7 @@ class ScriptedConversations:
         turns = self._turn_parts(endpoint, model)
         needed = islice(turns, quota.requests) if by_starts else until(turns, quota)
         written, self._tally = write_conversations(path, needed, endpoint.joint, self.workload.history == "real")
-        return replace(written, conversations=self.conversations())
+        return replace(written, conversations=self._tally.described(self.workload))
 
     def _turn_parts(self, endpoint: Endpoint, model: str) -> Iterator[list[TurnPart]]:
         encoder = RequestEncoder(endpoint, model, self.workload)
@@ -135,32 +136,26 @@ class ScriptedConversations:
             return self._think_times.next_ns()
         return 0 if self._warmup else round(turn.delay_s * 1e9)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> WorkloadDescription:
         workload, dialogues = self.workload, self._dialogues
         lengths = "data set" if dialogues is not None else workload.name
         osl = lengths if workload.osl is None else workload.osl
         found = described(workload, self._tokenizer, lengths, osl, "data set" if dialogues is not None else "composed")
         if self._standard:
-            found["system_prompt"] = {"tokens": SYSTEM_TOKENS, "share": SYSTEM_SHARE}
-            found["stand_in"] = dialogues is None
+            system = SharedText(tokens=SYSTEM_TOKENS, share=SYSTEM_SHARE)
+            found = msgspec.structs.replace(found, system_prompt=system, stand_in=dialogues is None)
         if dialogues is None:
-            return {**found, "deviations": [STAND_IN, *found["deviations"]]}
-        facts = {
-            "sha256": dialogues.sha256,
-            "requests": sum(len(entry) for entry in dialogues.entries),
-            "conversations": len(dialogues.entries),
-            "left_out": dialogues.left_out,
-            "order": "drawn without replacement by the seed" if dialogues.shuffled else "as in the file",
-            "rounds": self._tally.conversations / len(dialogues.entries),
-            "classes": self._classes,
-        }
-        return {**found, "dataset": subset_facts(facts, self.workload)}
-
-    def conversations(self) -> dict[str, Any]:
-        workload = self.workload
-        return self._tally.described(
-            {"turns": workload.turns, "think_time": workload.think_time, "history": workload.history}
+            return msgspec.structs.replace(found, deviations=(STAND_IN, *found.deviations))
+        facts = DatasetFacts(
+            sha256=dialogues.sha256,
+            requests=sum(len(entry) for entry in dialogues.entries),
+            conversations=len(dialogues.entries),
+            left_out=dialogues.left_out,
+            order="drawn without replacement by the seed" if dialogues.shuffled else "as in the file",
+            rounds=self._tally.conversations / len(dialogues.entries),
+            classes=tuple(self._classes),
         )
+        return msgspec.structs.replace(found, dataset=subset_facts(facts, workload))
 
 
 def until(conversations: Iterator[list[TurnPart]], quota: Quota) -> Iterator[list[TurnPart]]:

@@ -9,15 +9,15 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from fastllmload import settings as asked
+from fastllmload.documents.plan import WorkloadDescription
 from fastllmload.endpoint import BodyPieces, Endpoint
 from fastllmload.endpoint.body import MESSAGES, TurnTemplate, ident, stand_in
 from fastllmload.plan.bodies import Bodies
-from fastllmload.plan.conversations.turns import Filler, Tally, ThinkTimes, TurnPart, turn_counts, write_conversations
+from fastllmload.plan.conversations.turns import Filler, ThinkTimes, TurnPart, turn_counts, write_conversations
 from fastllmload.plan.prompts.source import Origin
 from fastllmload.plan.prompts.synthetic import SyntheticPrompts
 from fastllmload.workload.content.words import text_table
@@ -40,7 +40,6 @@ class SyntheticConversations:
         self._turns = parse_lengths(workload.turns, "--turns")
         self._think_times = ThinkTimes(read_pause(workload.think_time), f"{origin}/think", warmup)
         self._tools = random.Random(f"{origin}/tools")
-        self._tally = Tally()
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
         counts = turn_counts(self._turns, random.Random(f"{self._origin}/turns"), quota, by_starts)
@@ -51,10 +50,11 @@ class SyntheticConversations:
             bodies = self._drawn.write(alone, wanted, endpoint, model, by_starts=False)
             dialogues = self._dialogues(alone, bodies, iter(known) if known is not None else counts, endpoint, model)
             joint, real = endpoint.joint, self.workload.history == "real"
-            written, self._tally = write_conversations(path, dialogues, joint, real)
+            written, tally = write_conversations(path, dialogues, joint, real)
         finally:
             alone.unlink(missing_ok=True)
-        return replace(written, conversations=self.conversations())
+        found = msgspec.structs.replace(tally.described(self.workload), tool_turns=self.workload.tool_turns or None)
+        return replace(written, conversations=found)
 
     def _dialogues(
         self, alone: Path, bodies: Bodies, counts: Iterator[int], endpoint: Endpoint, model: str
@@ -81,15 +81,8 @@ class SyntheticConversations:
     def draw_tool_turn(self) -> bool:
         return self.workload.tool_turns > 0 and self._tools.random() < self.workload.tool_turns
 
-    def describe(self) -> dict[str, Any]:
-        alone = self._drawn.describe()
-        return {name: alone[name] for name in alone if name not in ("shared_token_share", "prefix_hit_rate")}
-
-    def conversations(self) -> dict[str, Any]:
-        workload = self.workload
-        settings = {"turns": workload.turns, "think_time": workload.think_time, "history": workload.history}
-        tools = {"tool_turns": workload.tool_turns} if workload.tool_turns else {}
-        return self._tally.described({**settings, **tools})
+    def describe(self) -> WorkloadDescription:
+        return msgspec.structs.replace(self._drawn.describe(), shared_token_share=None, prefix_hit_rate=None)
 
 
 class Parts:

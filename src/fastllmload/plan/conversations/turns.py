@@ -9,17 +9,18 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from fastllmload._ext.plan.mersenne import Mersenne
+from fastllmload.documents.plan import ConversationsDescription
 from fastllmload.endpoint.body import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
 from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, TURN
+from fastllmload.settings import Workload
 from fastllmload.workload.lengths import Lengths, RandomStream
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.user_behavior import Pause
@@ -55,16 +56,18 @@ class Tally:
     most_turns: int = 0
     think_ns: int = 0
 
-    def described(self, settings: dict[str, Any]) -> dict[str, Any]:
+    def described(self, workload: Workload) -> ConversationsDescription:
         later = self.requests - self.conversations
-        return {
-            **settings,
-            "conversations": self.conversations,
-            "requests": self.requests,
-            "turns_mean": self.requests / self.conversations if self.conversations else None,
-            "turns_max": self.most_turns,
-            "think_time_mean_s": self.think_ns / later / 1e9 if later else None,
-        }
+        return ConversationsDescription(
+            turns=workload.turns,
+            think_time=workload.think_time,
+            history=workload.history,
+            conversations=self.conversations,
+            requests=self.requests,
+            turns_mean=self.requests / self.conversations if self.conversations else None,
+            turns_max=self.most_turns,
+            think_time_mean_s=self.think_ns / later / 1e9 if later else None,
+        )
 
 
 def write_conversations(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,35 +11,62 @@ import numpy.typing as npt
 from fastllmload.plan.plan import Plan
 
 NEEDED = {"p50": 1, "p90": 1, "p95": 1, "p99": 1_000, "p999": 10_000}  # samples that a percentile needs (IETF 5.1.2.1)
-QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+QUANTILES = (0.5, 0.95, 0.99)
 
 
-def describe(plan: Plan, *, ramp_share: float = 0.1) -> dict[str, Any]:
-    """Figures of *plan*; None for those that the target of a closed loop decides. Without *ramp_share* of the duration."""
-    known = not plan.cycles
-    return {
-        "phase": plan.description["phase"],
-        "load": plan.description["load"],
-        "workload": plan.description["workload"],
-        "model": plan.description["model"],
-        "endpoint": plan.description["endpoint"],
-        "seed": plan.description["seed"],
-        "requests": plan.requests if known else None,
-        "pool": None if known else plan.requests,
-        "duration_s": _duration(plan),
-        "input_tokens": int(plan.input_tokens.sum()) if known else None,
-        "output_tokens": int(plan.output_tokens.sum()) if known else None,
-        "input_length": _lengths(plan.input_tokens),
-        "output_length": _lengths(plan.output_tokens),
-        "bytes": len(plan.bodies),
-        "digest": plan.digest,
-        "schedule_sha256": plan.schedule_hash,
-        "samples": _samples(plan, ramp_share),
-        "deviations": plan.deviations,
-        "conversations": plan.description.get("conversations"),
-        "behaviour": plan.description.get("behaviour"),
-        "classes": plan.description.get("classes", []),
-    }
+@dataclass(frozen=True)
+class LengthFigures:
+    """Tokens. A quantile q is the smallest length that a share q of requests does not exceed."""
+
+    mean: float
+    min: float
+    max: float
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class PercentileSamples:
+    """Samples in the window for one percentile, and what is missing; *more_s* None: no rate is known."""
+
+    samples: int
+    needs: int
+    more_requests: int = 0
+    more_s: float | None = None
+
+    @property
+    def enough(self) -> bool:
+        return self.samples >= self.needs
+
+
+@dataclass(frozen=True)
+class PlanFigures:
+    """What is counted from a plan's arrays; None for what the target of a closed loop decides."""
+
+    requests: int | None
+    pool: int | None
+    duration_s: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    input_length: LengthFigures | None
+    output_length: LengthFigures | None
+    samples: dict[str, PercentileSamples] | None
+
+
+def figures(plan: Plan, *, ramp_share: float = 0.1) -> PlanFigures:
+    """Figures of *plan*, without *ramp_share* of the duration."""
+    counted = not plan.cycles
+    return PlanFigures(
+        requests=plan.requests if counted else None,
+        pool=None if counted else plan.requests,
+        duration_s=_duration(plan),
+        input_tokens=int(plan.input_tokens.sum()) if counted else None,
+        output_tokens=int(plan.output_tokens.sum()) if counted else None,
+        input_length=_lengths(plan.input_tokens),
+        output_length=_lengths(plan.output_tokens),
+        samples=_samples(plan, ramp_share),
+    )
 
 
 def _duration(plan: Plan) -> float | None:
@@ -49,17 +76,15 @@ def _duration(plan: Plan) -> float | None:
     return float(plan.t_sched.max()) / 1e9
 
 
-def _lengths(tokens: npt.NDArray[np.int32]) -> dict[str, float] | None:
-    """Tokens: mean, min, max, and per q the smallest length that a share q of requests does not exceed."""
+def _lengths(tokens: npt.NDArray[np.int32]) -> LengthFigures | None:
     if not len(tokens):
         return None
     ranked = np.sort(tokens)
-    quantiles = {name: float(ranked[max(0, math.ceil(q * len(ranked)) - 1)]) for name, q in QUANTILES.items()}
-    return {"mean": float(tokens.mean()), "min": float(ranked[0]), "max": float(ranked[-1]), **quantiles}
+    quantiles = (float(ranked[max(0, math.ceil(q * len(ranked)) - 1)]) for q in QUANTILES)
+    return LengthFigures(float(tokens.mean()), float(ranked[0]), float(ranked[-1]), *quantiles)
 
 
-def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
-    """Per percentile: samples in the window, samples needed, enough or not; requests and seconds that are missing."""
+def _samples(plan: Plan, ramp_share: float) -> dict[str, PercentileSamples] | None:
     if plan.cycles or not plan.requests:
         return None
     samples, share = plan.requests, 1.0
@@ -67,12 +92,10 @@ def _samples(plan: Plan, ramp_share: float) -> dict[str, dict[str, Any]] | None:
         share = 1.0 - ramp_share
         samples = _begun_from(plan, ramp_share * plan.duration_s * 1e9)
     rate = _rate(plan)
-    found: dict[str, dict[str, Any]] = {}
+    found = {}
     for name, needs in NEEDED.items():
-        found[name] = {"samples": samples, "needs": needs, "enough": samples >= needs}
-        if samples < needs:
-            more = math.ceil((needs - samples) / share)
-            found[name] |= {"more_requests": more, "more_s": None if rate is None else more / rate}
+        more = math.ceil(max(0, needs - samples) / share)
+        found[name] = PercentileSamples(samples, needs, more, None if rate is None else more / rate)
     return found
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from fastllmload import settings as asked
+from fastllmload.documents.plan import WorkloadDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.prompts.encoder import PlannedRequest, RequestEncoder, write_requests
@@ -36,7 +38,8 @@ class ComposedPrompts:
         self._dataset, self._samples = dataset, samples
         self._source: ComposedSource | None = None
         self._exact = self._repeated = self._written = 0
-        self._sharing: dict[str, Any] = {}
+        self._shared_share: float | None = None
+        self._hit_rate: float | None = None
 
     def _make_source(self, chat: bool) -> ComposedSource:
         if self.workload.name == "conversation":
@@ -51,7 +54,7 @@ class ComposedPrompts:
             path, self._requests(self._source), RequestEncoder(endpoint, model, self.workload), quota
         )
         self._written = len(bodies.input_tokens)
-        self._sharing = sharing(bodies, self._repeated)
+        self._shared_share, self._hit_rate = sharing(bodies, self._repeated)
         return bodies
 
     def _requests(self, source: ComposedSource) -> Iterator[PlannedRequest]:
@@ -66,16 +69,16 @@ class ComposedPrompts:
                 request = DatasetRequest(self.workload.name, one.content)
                 yield PlannedRequest(request, one.input_tokens, answer, shared=one.shared)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> WorkloadDescription:
         name = self.workload.name
         osl = name if self.workload.osl is None else self.workload.osl
-        facts = described(self.workload, self._tokenizer, name, osl, "composed")
+        found = described(self.workload, self._tokenizer, name, osl, "composed")
         assert self._source is not None  # a plan is described after it is written
         checked = 0 if self._tokenizer is None else self._written
-        return {
-            **facts,
-            **self._source.describe(self._written),
-            "deviations": [*self._source.deviations(), *facts["deviations"]],
-            **self._sharing,
-            "exact": exactness(checked, min(checked, self._exact), self._written),
-        }
+        return replace(
+            self._source.describe(found, self._written),
+            deviations=(*self._source.deviations(), *found.deviations),
+            shared_token_share=self._shared_share,
+            prefix_hit_rate=self._hit_rate,
+            exact=exactness(checked, min(checked, self._exact), self._written),
+        )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from fastllmload import settings as asked
 from fastllmload._ext.plan.mersenne import Mersenne
+from fastllmload.documents.plan import DatasetFacts, WorkloadDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
@@ -52,25 +54,24 @@ class DatasetPrompts:
                 size = counted[id(one)] = one.tokens(self._tokenizer)
             yield PlannedRequest(one, size, max(tokens, self.workload.least_output), number[one.name or ""])
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> WorkloadDescription:
         osl = "data set" if self.workload.osl is None else self.workload.osl
         dataset = self._dataset
-        facts = {
-            "sha256": dataset.sha256,
-            "requests": len(dataset.requests),
-            "left_out": dataset.left_out,
-            "subset": SUBSETS.get(dataset.name, "every entry"),
-            "used": min(self._written, len(dataset.requests)),
-            "order": "drawn without replacement by the seed" if dataset.shuffled else "as in the file",
-            "rounds": self._written / len(dataset.requests),
-            "classes": self._classes,
-        }
+        facts = DatasetFacts(
+            sha256=dataset.sha256,
+            requests=len(dataset.requests),
+            left_out=dataset.left_out,
+            subset=SUBSETS.get(dataset.name, "every entry"),
+            used=min(self._written, len(dataset.requests)),
+            order="drawn without replacement by the seed" if dataset.shuffled else "as in the file",
+            rounds=self._written / len(dataset.requests),
+            classes=tuple(self._classes),
+        )
         common = described(self.workload, self._tokenizer, "data set", osl, "data set")
-        return {**common, "dataset": subset_facts(facts, self.workload)}
+        return replace(common, dataset=subset_facts(facts, self.workload))
 
 
-def subset_facts(facts: dict[str, Any], workload: asked.Workload) -> dict[str, Any]:
+def subset_facts(facts: DatasetFacts, workload: asked.Workload) -> DatasetFacts:
     """The *facts* of a data set, of which *workload* may use one class."""
-    return (
-        facts if workload.dataset_class is None else {**facts, "subset": f"entries of class {workload.dataset_class}"}
-    )
+    subset = facts.subset if workload.dataset_class is None else f"entries of class {workload.dataset_class}"
+    return replace(facts, subset=subset)

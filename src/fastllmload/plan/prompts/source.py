@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+
+from msgspec.structs import replace
 
 from fastllmload import settings as asked
+from fastllmload.documents.plan import ExactPrompts, WorkloadDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.standard import deviations
@@ -24,41 +27,41 @@ class PromptSource(Protocol):
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
         """Write bodies until *quota* is met; *by_starts*: its requests are conversations, where there are any."""
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> WorkloadDescription:
         """The workload as plan.json describes it; `deviations` lists differences from the standard one."""
 
 
 Origin = int | str  # seed of a phase's requests
 
 
-def described(workload: asked.Workload, tokenizer: Tokenizer | None, isl: str, osl: str, prompt: str) -> dict[str, Any]:
-    return {
-        "name": workload.name,
-        "isl": isl,
-        "osl": osl,
-        "tokenizer": workload.tokenizer,
-        "tokenizer_facts": None if tokenizer is None else facts_of(tokenizer),
-        "special_tokens": SPECIAL_TOKENS,
-        "counting": workload.counting,
-        "prompt": prompt,
-        "prompt_form": workload.prompt_form,
-        "prefix_len": workload.prefix_len,
-        "num_prefixes": workload.num_prefixes,
-        "deviations": deviations(workload),
-    }
+def described(
+    workload: asked.Workload, tokenizer: Tokenizer | None, isl: str, osl: str, prompt: str
+) -> WorkloadDescription:
+    """What every source states. The tokenizer without its library's version: equal prompts have the same digest under
+    another one.
+    """
+    return WorkloadDescription(
+        name=workload.name,
+        isl=isl,
+        osl=osl,
+        tokenizer=workload.tokenizer,
+        tokenizer_facts=None if tokenizer is None else replace(tokenizer.facts(), version=None),
+        special_tokens=SPECIAL_TOKENS,
+        counting=workload.counting,
+        prompt=prompt,
+        prompt_form=workload.prompt_form,
+        prefix_len=workload.prefix_len,
+        num_prefixes=workload.num_prefixes,
+        deviations=deviations(workload),
+    )
 
 
-def facts_of(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Its facts without the library's version, so that equal prompts have the same digest under another version."""
-    return {name: fact for name, fact in tokenizer.facts().items() if name != "version"}
-
-
-def exactness(checked: int, exact: int, prompts: int) -> dict[str, Any]:
+def exactness(checked: int, exact: int, prompts: int) -> ExactPrompts:
     """`share` of the *checked* prompts that have their drawn length; None without a tokenizer."""
-    return {"prompts": prompts, "checked": checked, "exact": exact, "share": exact / checked if checked else None}
+    return ExactPrompts(prompts=prompts, checked=checked, exact=exact, share=exact / checked if checked else None)
 
 
-def sharing(bodies: Bodies, repeated: int) -> dict[str, Any]:
+def sharing(bodies: Bodies, repeated: int) -> tuple[float, float]:
     """Shares of all prompt tokens: those of other prompts too, those that an unlimited prefix cache finds (*repeated*)."""
     tokens = int(bodies.input_tokens.sum()) or 1
-    return {"shared_token_share": int(bodies.shared.sum()) / tokens, "prefix_hit_rate": repeated / tokens}
+    return int(bodies.shared.sum()) / tokens, repeated / tokens

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from fastllmload import settings as asked
 from fastllmload._ext.plan.mersenne import Mersenne
+from fastllmload.documents.plan import ExactPrompts, SkippedLengths, WorkloadDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, stitcher, write_bodies
@@ -59,7 +59,9 @@ class SyntheticPrompts:
             self._shape = Independent(isl, osl) if mix is None else Classes(isl, osl, mix, origin)
         self._prefixes = _prefixes(workload, _span(workload, self.tokenizer), prefix_seed)
         self._replay: Replay | None = None
-        self._facts: dict[str, Any] = {}
+        self._exact: ExactPrompts | None = None
+        self._shared_share: float | None = None
+        self._hit_rate: float | None = None
         self.form = workload.prompt_form
 
     def _batches(self, quota: Quota, span: int) -> Iterator[Batch]:
@@ -74,7 +76,7 @@ class SyntheticPrompts:
         bodies = self._write(path, quota, endpoint, model)
         source = self._prefixes if self._replay is None else self._replay
         if source is not None and bodies.shared.any():
-            self._facts |= sharing(bodies, source.repeated)
+            self._shared_share, self._hit_rate = sharing(bodies, source.repeated)
         return bodies
 
     def _write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> Bodies:
@@ -86,7 +88,7 @@ class SyntheticPrompts:
             texts = TokenTexts(self.tokenizer, f"{self._seed}/repair")
             batches = self._batches(quota, _span(workload, self.tokenizer))
             bodies = write_requests(path, texts.requests(batches), RequestEncoder(endpoint, model, workload))
-            self._facts = {"exact": exactness(len(bodies.input_tokens), texts.exact, len(bodies.input_tokens))}
+            self._exact = exactness(len(bodies.input_tokens), texts.exact, len(bodies.input_tokens))
             self.form = "text"
             return bodies
         table = self._table(ids)
@@ -119,36 +121,42 @@ class SyntheticPrompts:
                     int(have == want + table.suffix_tokens) for have, want in zip(counts, few.prompt, strict=True)
                 )
             prompts += len(batch.prompt)
-            self._facts = {"exact": exactness(checked, exact, prompts)}
+            self._exact = exactness(checked, exact, prompts)
             yield batch
         if ids:
-            self._facts = {"exact": exactness(prompts, prompts, prompts)}
+            self._exact = exactness(prompts, prompts, prompts)
 
-    def describe(self) -> dict[str, Any]:
-        facts = described(self.workload, self.tokenizer, self.isl, self.osl, self.form)
-        if self.workload.prefix_len:
-            facts |= {"prefix_share": self.workload.prefix_share, "prefix_zipf": self.workload.prefix_zipf}
-        if self.workload.name in MIXES:
-            mix = MIXES[self.workload.name]
-            facts["classes"] = [rectangle.name for rectangle, _ in mix]
-            facts["mix"] = {str(rectangle): share for rectangle, share in mix}
-        if self._limited is not None:
-            facts |= self._limits(self._limited, facts)
-        if self.workload.image is not None:
-            facts["image"] = "x".join(map(str, self.workload.image[:2])) + f":{self.workload.image[2]}"
-        if self.trace is not None:
-            facts["trace"] = describe_trace(self.trace)
-        return {**facts, **self._facts}
+    def describe(self) -> WorkloadDescription:
+        workload, mix = self.workload, MIXES.get(self.workload.name)
+        found = msgspec.structs.replace(
+            described(workload, self.tokenizer, self.isl, self.osl, self.form),
+            trace=None if self.trace is None else describe_trace(self.trace),
+            exact=self._exact,
+            shared_token_share=self._shared_share,
+            prefix_hit_rate=self._hit_rate,
+        )
+        if workload.prefix_len:
+            found = msgspec.structs.replace(found, prefix_share=workload.prefix_share, prefix_zipf=workload.prefix_zipf)
+        if mix is not None:
+            found = msgspec.structs.replace(
+                found,
+                classes=tuple(rectangle.name for rectangle, _ in mix),
+                mix={str(rectangle): share for rectangle, share in mix},
+            )
+        if workload.image is not None:
+            width, height, count = workload.image
+            found = msgspec.structs.replace(found, image=f"{width}x{height}:{count}")
+        return found if self._limited is None else self._with_limits(found, self._limited)
 
-    def _limits(self, limited: Limited, facts: dict[str, Any]) -> dict[str, Any]:
-        left_out, most = list(limited.left_out), limited.most
-        skipped = {"most_input": most, "lengths": left_out, "redrawn": limited.redrawn}
-        if not left_out and not limited.redrawn:
-            return {"skipped": skipped}
-        what = ", ".join(map(str, left_out)) or f"{limited.redrawn} draws"
-        takes = self.workload.context_limit
-        sentence = f"lengths above {most} tokens are skipped ({what}): with the answer the model takes {takes}"
-        return {"skipped": skipped, "deviations": [*facts["deviations"], sentence]}
+    def _with_limits(self, found: WorkloadDescription, limited: Limited) -> WorkloadDescription:
+        left_out, most, deviations = limited.left_out, limited.most, found.deviations
+        if left_out or limited.redrawn:
+            what = ", ".join(map(str, left_out)) or f"{limited.redrawn} draws"
+            takes = self.workload.context_limit
+            sentence = f"lengths above {most} tokens are skipped ({what}): with the answer the model takes {takes}"
+            deviations = (*deviations, sentence)
+        skipped = SkippedLengths(most_input=most, lengths=tuple(left_out), redrawn=limited.redrawn)
+        return msgspec.structs.replace(found, skipped=skipped, deviations=deviations)
 
 
 class TokenTexts:

@@ -12,7 +12,7 @@ import numpy as np
 from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.fields import known
 from fastllmload.documents.metric import Metric
-from fastllmload.documents.procedure import FairnessFindings
+from fastllmload.documents.procedure import ByStatistic, FairnessFindings
 from fastllmload.documents.run import ClassFairness, Fairness
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import Level
@@ -22,7 +22,6 @@ from fastllmload.experiment.level.verdict import LevelVerdict
 from fastllmload.experiment.report.findings import LOAD, NOTHING, SHARE
 from fastllmload.metrics.levels.fairness import (
     STARVED_ABOVE,
-    STATISTICS,
     UNFAIR_BELOW,
     fairness_block,
     latency_inflation,
@@ -79,7 +78,7 @@ class FairnessLevels:
     unsound: list[str]
 
 
-class Latencies(NamedTuple):
+class ClassLatencies(NamedTuple):
     """Of a class, alone or mixed; *inflation* of its median TTFT in the mix."""
 
     name: str
@@ -93,7 +92,7 @@ class Latencies(NamedTuple):
         return int(known(self.ttft.n) or 0)
 
 
-LATENCIES: tuple[Column[Latencies], ...] = (
+LATENCIES: tuple[Column[ClassLatencies], ...] = (
     Column("Class", lambda of: of.name),
     Column("Count", lambda of: of.samples, LOAD),
     Column("TTFT P50 (ms)", lambda of: known(of.ttft.p50)),
@@ -185,14 +184,14 @@ def analyze(done: FairnessLevels, given: Conditions[Parameters]) -> None:
         found.warn("nothing-measured", "fewer than two classes of the mix were served: there is nothing to compare")
         return
     classes = {name: class_of(block, name) for name in alone}
-    inflation: dict[str, dict[str, float | None]] = {}
+    inflation: dict[str, ByStatistic] = {}
     compared = []
     for name, one in classes.items():
         document = alone[name].document
         inflation[name] = latency_inflation(statistics(one.ttft), statistics(document.metric("ttft")))
         compared += [
-            Latencies(f"{name} isolated", document.metric("ttft"), document.metric("tpot"), None),
-            Latencies(f"{name} mixed", one.ttft, one.tpot, inflation[name]["p50"]),
+            ClassLatencies(f"{name} isolated", document.metric("ttft"), document.metric("tpot"), None),
+            ClassLatencies(f"{name} mixed", one.ttft, one.tpot, inflation[name].p50),
         ]
     for each in compared:
         if each.samples < P99_REQUESTS:
@@ -233,8 +232,8 @@ def class_of(block: Fairness, name: str) -> ClassFairness:
     return block.classes.get(name) or block.classes[str(NUMBERS[name])]
 
 
-def statistics(of: Metric) -> dict[str, float | None]:
-    return {name: known(of.statistic(name)) for name in STATISTICS}
+def statistics(of: Metric) -> ByStatistic:
+    return ByStatistic(p50=known(of.p50), p95=known(of.p95), p99=known(of.p99), mean=known(of.mean))
 
 
 def validate(parameters: Parameters, settings: RunSettings) -> None:

@@ -9,12 +9,12 @@ import msgspec
 
 from fastllmload.documents.experiment import FindingPlot, FindingSeries
 from fastllmload.documents.fields import known
-from fastllmload.documents.procedure import GuardrailFindings
+from fastllmload.documents.procedure import ByStatistic, GuardrailFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import LevelFinding
 from fastllmload.experiment.level.tables import Column, figure, tabulate
 from fastllmload.experiment.report.findings import Findings
-from fastllmload.metrics.levels.prefix_cache import change_percent, overheads
+from fastllmload.metrics.levels.prefix_cache import Latencies, change_percent, overheads
 from fastllmload.procedure.procedure_test import OF_CAPACITY, Conditions, ProcedureTest, first, shorter
 from fastllmload.search.saturation import (
     SaturationCapacity,
@@ -27,8 +27,8 @@ from fastllmload.settings import RunSettings
 
 TITLES = {"baseline": "Baseline", "input": "Input filter", "output": "Output filter", "full": "Full filter"}
 CONFIGURATIONS = tuple(TITLES)
+BASELINE, *FILTERS = CONFIGURATIONS
 SHARES = (0.25, 0.5, 0.75)
-NAMES = ("p50", "p95", "p99", "mean")
 DEFAULT = "conversation"
 REFUSED = "Refused: answered with an HTTP error of class 4xx; not part of the latencies"
 
@@ -71,7 +71,7 @@ EVERY = (
     Column[Filtered]("Refused", lambda one: one.refused),
 )
 Done = dict[str, list[Filtered]]  # by configuration
-Overheads = dict[str, dict[str, float | None] | None]  # what is added → percentiles in ms
+Overheads = dict[str, ByStatistic | None]  # what is added, in ms
 Throughput = dict[str, SaturationCapacity | None]  # configuration → maximum; None if nothing was received
 
 
@@ -102,7 +102,7 @@ def levels(given: Conditions[Parameters]) -> Iterator[Configurations]:
         shares = sorted(parameters.levels)
         compared.done[name] = [Filtered(load_sweep.at(given.rate_at(share)).level, name, share) for share in shares]
         yield compared
-    if "baseline" not in order:
+    if BASELINE not in order:
         found.deviate("no baseline without guardrails was measured (IETF 5.10.2)", public=True)
 
 
@@ -116,13 +116,11 @@ def analyze(compared: Configurations, given: Conditions[Parameters]) -> None:
     tabulate(found, "guardrail-levels", "All levels", EVERY, every, REFUSED)
     tokens = {name: None if most is None else most.output_tok_s for name, most in throughput.items()}
     requests = {name: None if most is None else most.req_s for name, most in throughput.items()}
-    changes = {
-        name: change_percent(tokens.get("baseline"), value) for name, value in tokens.items() if name != "baseline"
-    }
+    changes = {name: change_percent(tokens.get(BASELINE), value) for name, value in tokens.items() if name != BASELINE}
     if throughput:
         columns = ("Configuration", "Max Throughput (tok/s)", "Reduction", "Requests (r/s)")
         rows = [
-            (TITLES[name], tokens[name], "-" if name == "baseline" else signed(changes[name]), requests[name])
+            (TITLES[name], tokens[name], "-" if name == BASELINE else signed(changes[name]), requests[name])
             for name in tokens
         ]
         found.table(
@@ -150,15 +148,13 @@ def analyze(compared: Configurations, given: Conditions[Parameters]) -> None:
 
 def overhead(done: Done, level: int) -> Overheads:
     """Milliseconds that each configuration adds at one level; None for a configuration that was not measured."""
-    metrics = {name: percentiles(there[level]) for name, there in done.items()}
-    if "baseline" not in metrics:
-        return {}
-    return dict(overheads(metrics["baseline"], metrics.get("input"), metrics.get("output"), metrics.get("full")))
+    found = {name: Latencies(statistics(there[level], "ttft"), statistics(there[level], "e2e"))
+             for name, there in done.items()}  # fmt: skip
+    return overheads(found[BASELINE], *map(found.get, FILTERS)) if BASELINE in found else {}
 
 
-def percentiles(one: Filtered) -> dict[str, dict[str, float | None]]:
-    """Those of TTFT and e2e in ms."""
-    return {metric: {name: one.figure(metric, name) for name in NAMES} for metric in ("ttft", "e2e")}
+def statistics(one: Filtered, metric: str) -> ByStatistic:
+    return ByStatistic(**{name: one.figure(metric, name) for name in ByStatistic.__struct_fields__})
 
 
 def report_overheads(overheads: Overheads, share: float, found: Findings) -> None:
@@ -171,8 +167,8 @@ def report_overheads(overheads: Overheads, share: float, found: Findings) -> Non
     found.sentences = []
     for name, text in titles.items():
         values = overheads.get(name)
-        if values is not None and values["p50"] is not None:
-            found.say(f"{text.format(format(values['p50'], '.4g'))} (P50 at {share:.0%} of the capacity)")
+        if values is not None and values.p50 is not None:
+            found.say(f"{text.format(format(values.p50, '.4g'))} (P50 at {share:.0%} of the capacity)")
 
 
 def signed(percent: float | None) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.documents.experiment import Cell, FindingPlot, FindingSeries
-from fastllmload.documents.procedure import PrefixCacheFindings
+from fastllmload.documents.procedure import ByPercentile, PrefixCacheFindings
 from fastllmload.errors import InputError
 from fastllmload.experiment.level.result import Level
 from fastllmload.experiment.level.settings import at_concurrency, changed
@@ -30,7 +30,8 @@ UNRELATED: dict[str, Any] = {  # a workload whose prompts share nothing with the
     "name": "synthetic-uniform", "isl": None, "osl": None, "prefix_len": 0, "num_prefixes": 1, "dataset_path": None,
 }  # fmt: skip
 STATES = {"off": "Cache Disabled", "cold": "Cache (Cold)", "warm": "Cache (Warm)"}
-PERCENTILES = ("p50", "p95", "p99")
+OFF, COLD, WARM = STATES
+PERCENTILES = ByPercentile.__struct_fields__
 MOST_SHOWN = 20_000  # values of each state in the plot
 DEFAULT = "code-completion"
 SYNTHETIC = ("synthetic-uniform", "synthetic-skewed")
@@ -72,7 +73,7 @@ def levels(given: Conditions[Parameters]) -> Iterator[CacheStates]:
         require_same_plan(compared.levels)
         yield compared
     if given.parameters.throughput != "none":
-        for state in ("off", "warm"):
+        for state in (OFF, WARM):
             prepare_cache(given, state, again="throughput")
             compared.throughput[state] = throughput_of(given, state)
             yield compared
@@ -81,10 +82,10 @@ def levels(given: Conditions[Parameters]) -> Iterator[CacheStates]:
 def prepare_cache(given: Conditions[Parameters], state: str, again: str = "") -> None:
     """Request the cache *state*: off; on and empty; on and filled with each shared prefix once (IETF 5.7.3)."""
     experiment, settings = given.experiment, given.settings
-    experiment.switch("cache", "cache-off" if state == "off" else "cache-on")
+    experiment.switch("cache", "cache-off" if state == OFF else "cache-on")
     experiment.steps.renew("cache")  # emptying the cache needs the hook, also if the cache is already on
     given.warm_up(changed(settings, workload=UNRELATED))
-    if state == "warm":
+    if state == WARM:
         known = filling(settings)  # every shared prefix at least once, with answers of one token
         asked = known or filling_unknown(settings, COUNT)
         experiment.prepare("fill", f"fill the cache {again}", lambda: experiment.preparation("fill the cache", asked))
@@ -118,16 +119,19 @@ def throughput_of(given: Conditions[Parameters], state: str) -> float | None:
 
 def analyze(compared: CacheStates, given: Conditions[Parameters]) -> None:
     levels, throughput, found = compared.levels, compared.throughput, given.found
-    ttft = {state: {name: level.figure("ttft", name) for name in PERCENTILES} for state, level in levels.items()}
+    ttft = {
+        state: ByPercentile(**{name: level.figure("ttft", name) for name in PERCENTILES})
+        for state, level in levels.items()
+    }
     columns = ("Configuration", *(f"TTFT {name.upper()} (ms)" for name in PERCENTILES))
-    rows = [(STATES[state], *values.values()) for state, values in ttft.items()]
+    rows = [(STATES[state], *msgspec.structs.astuple(values)) for state, values in ttft.items()]
     found.table("prefix-cache", "Prefix Cache Effectiveness", columns, rows, reveals=NOTHING)
-    reductions = {state: ttft_reductions(ttft["off"], values) for state, values in ttft.items() if state != "off"}
+    reductions = {state: ttft_reductions(ttft[OFF], values) for state, values in ttft.items() if state != OFF}
     hit = {state: level.figure("cache_hit_rate") for state, level in levels.items()}
-    improvement = change_percent(throughput.get("off"), throughput.get("warm"))
+    improvement = change_percent(throughput.get(OFF), throughput.get(WARM))
     gains = [
         *((f"TTFT reduction {state}, {name.upper()} (%)", value, NOTHING)
-          for state, values in reductions.items() for name, value in values.items()),
+          for state, values in reductions.items() for name, value in msgspec.structs.asdict(values).items()),
         *((f"Cache hit rate, {state}", rate, SHARE) for state, rate in hit.items()),
         ("Throughput improvement, warm against off (%)", improvement, NOTHING),
     ]  # fmt: skip

@@ -6,8 +6,8 @@ counted from t_submit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fastllmload.documents.metric import Metric, WithUnfinished
 from fastllmload.documents.redaction import OF_LOAD
 from fastllmload.documents.run import RunDocument, TelemetryFacts
 from fastllmload.errors import RunFolderError
-from fastllmload.metrics.levels.asiai import from_rows, protocol
+from fastllmload.metrics.levels.asiai import PooledSpread, ProtocolBlock, from_rows, protocol
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records.integrity import ROWS
@@ -54,8 +54,8 @@ def blocks(subject: Subject) -> Iterator[Block]:
         yield Heading("Reported by the server")
         yield Facts(list(server_facts(document)))
         yield Heading("Measured by the client")
-    yield Facts([*rate_facts(found), *duration_facts(found, document), *run_facts(found), *metadata(subject)])
-    yield by_type(found)
+    yield Facts([*rate_facts(found, document), *duration_facts(found, document), *run_facts(found), *metadata(subject)])
+    yield by_type(found, hidden=counts_withheld(document))
 
 
 def reasoning_note(document: RunDocument) -> list[str]:
@@ -68,26 +68,26 @@ def reasoning_note(document: RunDocument) -> list[str]:
     ]
 
 
-def duration_facts(found: Mapping[str, Any], document: RunDocument) -> Iterator[tuple[str, str]]:
+def duration_facts(found: ProtocolBlock, document: RunDocument) -> Iterator[tuple[str, str]]:
     """Medians and means in ms, or their bounds where requests that did not end can change them."""
-    for name, label, same in (
-        ("ttft_ms", "TTFT", "ttft"),
-        ("gen_duration_ms", "Generation", None),
-        ("total_duration_ms", "Total duration", "e2e"),
+    for times, label, same in (
+        (found.ttft_ms, "TTFT", "ttft"),
+        (found.gen_duration_ms, "Generation", None),
+        (found.total_duration_ms, "Total duration", "e2e"),
     ):
         bounded = Metric() if same is None else document.metric(same)
-        shown = ((bound(bounded, key), found[name][of]) for key, of in (("p50", "median"), ("mean", "mean")))
+        shown = ((bound(bounded, "p50"), times.median), (bound(bounded, "mean"), times.mean))
         median, mean = (bounds or quantity(figure) for bounds, figure in shown)
         yield label, f"{median} ms median, {mean} ms mean"
 
 
-def run_facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "Tokens", f"{count(found['tokens'])} in {count(found['n_runs'])} runs, {count(found['n_failed'])} failed"
+def run_facts(found: ProtocolBlock) -> Iterator[tuple[str, str]]:
+    yield "Tokens", f"{count(found.tokens)} in {count(found.n_runs)} runs, {count(found.n_failed)} failed"
     yield "Power", _power(found)
     yield "Thermal", _thermal(found)
 
 
-def figures(subject: Subject) -> dict[str, Any]:
+def figures(subject: Subject) -> ProtocolBlock:
     """The numbers, from the run's rows."""
     run, document = subject.run, identity.run_document(subject)
     damage = run.lost(ROWS)
@@ -102,19 +102,23 @@ def figures(subject: Subject) -> dict[str, Any]:
         str(labels[number_]) if several else "all": from_rows(rows[classes == number_], output[classes == number_])
         for number_ in np.unique(classes).tolist()
     }
-    found = {
-        **protocol(groups, power_w=known(document.metric("power_w").value)),
-        "throttled": throttled(document),
-        "withheld": False,
-    }
-    return without_counts(found) if document.withheld == OF_LOAD else found
+    found = protocol(groups, power_w=known(document.metric("power_w").value), throttled=throttled(document))
+    return without_counts(found) if counts_withheld(document) else found
 
 
-def without_counts(found: Mapping[str, Any]) -> dict[str, Any]:
+def counts_withheld(document: RunDocument) -> bool:
+    return document.withheld == OF_LOAD
+
+
+def without_counts(found: ProtocolBlock) -> ProtocolBlock:
     """Without numbers of tokens and runs: with the duration, which is public, they give the throughput."""
-    counts = {name: WITHHELD if found[name] else 0 for name in ("tokens", "n_runs", "n_failed")}
-    rate = {**found["gen_tok_s"], "n_degenerate": WITHHELD if found["gen_tok_s"]["n_degenerate"] else 0}
-    return {**found, **counts, "gen_tok_s": rate, "withheld": True}
+    return replace(
+        found,
+        tokens=WITHHELD if found.tokens else 0,
+        n_runs=WITHHELD if found.n_runs else 0,
+        n_failed=WITHHELD if found.n_failed else 0,
+        n_degenerate=WITHHELD if found.n_degenerate else 0,
+    )
 
 
 def throttled(document: RunDocument) -> bool | None:
@@ -126,35 +130,33 @@ def throttled(document: RunDocument) -> bool | None:
     return any("throttled" in warning or "slowed down" in warning for warning in telemetry.warnings)
 
 
-def rate_facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    rate = found["gen_tok_s"]
-    label = rate["stability"] or "no spread: fewer than 2 runs of each prompt type"
-    yield "tok/s", f"{quantity(rate['median'])} median, {quantity(rate['mean'])} mean"
-    yield "Spread", f"\N{PLUS-MINUS SIGN} {quantity(rate['pooled_std'])} (pooled), CV {_cv(rate)}, {label}"
-    if rate["n_degenerate"]:
-        yield "Left out", f"{count(rate['n_degenerate'])} runs below 10 ms of generation"
-    fewest = min((len(each["runs_tok_s"]) for each in found["by_prompt_type"].values()), default=0)
+def rate_facts(found: ProtocolBlock, document: RunDocument) -> Iterator[tuple[str, str]]:
+    rate = found.gen_tok_s
+    label = rate.stability or "no spread: fewer than 2 runs of each prompt type"
+    yield "tok/s", f"{quantity(rate.median)} median, {quantity(rate.mean)} mean"
+    yield "Spread", f"\N{PLUS-MINUS SIGN} {quantity(rate.pooled_std)} (pooled), CV {_cv(rate)}, {label}"
+    if found.n_degenerate:
+        yield "Left out", f"{count(found.n_degenerate)} runs below 10 ms of generation"
+    fewest = min((len(each.runs_tok_s) for each in found.by_prompt_type.values()), default=0)
     if fewest < LEAST_RUNS:
-        runs = WITHHELD.value if found["withheld"] else fewest
+        runs = WITHHELD.value if counts_withheld(document) else fewest
         yield "Too few runs", f"a prompt type has {runs} runs, the protocol requires {LEAST_RUNS}"
 
 
-def _cv(rate: Mapping[str, Any]) -> str:
-    value = known(rate["cv_percent"])
-    return NOT_KNOWN if value is None else f"{value:.1f} %"
+def _cv(rate: PooledSpread) -> str:
+    return NOT_KNOWN if rate.cv_percent is None else f"{rate.cv_percent:.1f} %"
 
 
-def _power(found: Mapping[str, Any]) -> str:
-    if known(found["power_w"]) is None:
+def _power(found: ProtocolBlock) -> str:
+    if found.power_w is None:
         return "not measured (no sensor)"
-    return f"{quantity(found['power_w'])} W, {quantity(found['tok_s_per_w'])} tok/s per W"
+    return f"{quantity(found.power_w)} W, {quantity(found.tok_s_per_w)} tok/s per W"
 
 
-def _thermal(found: Mapping[str, Any]) -> str:
-    throttled = found["throttled"]
-    if throttled is None:
+def _thermal(found: ProtocolBlock) -> str:
+    if found.throttled is None:
         return "not measured"
-    return "WARNING: throttled during the runs" if throttled else "not throttled"
+    return "WARNING: throttled during the runs" if found.throttled else "not throttled"
 
 
 def server_facts(document: RunDocument) -> Iterator[tuple[str, str]]:
@@ -177,21 +179,20 @@ def metadata(subject: Subject) -> Iterator[tuple[str, str]]:
     yield "os_version", declared.get("software.os") or environment.kernel or NOT_KNOWN
 
 
-def by_type(found: Mapping[str, Any]) -> Table:
+def by_type(found: ProtocolBlock, hidden: bool) -> Table:
+    """One row per prompt type; *hidden*: without counts."""
     rows = []
-    for name, each in found["by_prompt_type"].items():
-        rate = each["gen_tok_s"]
-        hidden = found["withheld"]
-        failed = sum(run is None for run in each["runs_tok_s"])
+    for name, each in found.by_prompt_type.items():
+        rate, failed = each.gen_tok_s, each.runs_tok_s.count(None)
         rows.append(
             [
                 name,
-                WITHHELD if hidden else len(each["runs_tok_s"]),
+                WITHHELD if hidden else len(each.runs_tok_s),
                 WITHHELD if hidden and failed else failed,
-                rate["median"],
-                rate["mean"],
-                rate["pooled_std"],
-                each["ttft_ms"]["median"],
+                rate.median,
+                rate.mean,
+                rate.pooled_std,
+                each.ttft_ms.median,
             ]
         )
     columns = ["Prompt type", "Runs", "Failed", "tok/s median", "Mean", "Std dev", "TTFT median (ms)"]

@@ -7,9 +7,8 @@ HdrHistogram read it, sum any range of it, and merge it with logs of other runs.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
@@ -27,7 +26,7 @@ LEGEND = '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed
 MS = 1e6
 
 
-def write(run: Run, document: Mapping[str, Any]) -> None:
+def write(run: Run) -> None:
     """Write latency.hlog into the run folder. RunFolderError for a run whose rows or events are incomplete."""
     damage = run.damage_of(ROWS, EVENTS)
     if damage is not None:

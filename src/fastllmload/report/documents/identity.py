@@ -14,7 +14,9 @@ import msgspec
 from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.fields import Number, known
 from fastllmload.documents.plan import ArrivalFacts, TokenizerFacts
+from fastllmload.documents.procedure import stored_parameters
 from fastllmload.documents.run import EngineFacts, RunDocument
+from fastllmload.documents.write import values
 from fastllmload.report.blocks import Table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, quantity, some
@@ -168,8 +170,7 @@ def configuration_pairs(subject: Subject) -> Pairs:
 def _workload_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     document, declarations = run_document(subject), declared(subject)
     yield "Workload", workload(subject)
-    description = {} if subject.level is None else subject.level.table("plan", "description", "workload")
-    for name, value in description.items():
+    for name, value in values(document.plan.description.workload).items():
         if name not in REPORTED_SEPARATELY and value not in (None, [], {}):
             yield f"Workload: {name}", readable(value)
     yield "Tokenizer", _tokenizer(document, declarations)
@@ -221,7 +222,7 @@ def _load_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     settings = None if subject.run_document is None else document.config
     if subject.procedure is not None:
         yield "Procedure", subject.procedure.procedure
-        for name, value in subject.table("parameters").items():
+        for name, value in stored_parameters(subject.json).items():
             yield f"Parameter: {name}", readable(value)
     yield "Load model", load_model(document)
     duration = document.config.load.duration

@@ -3,47 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.fields import known
 from fastllmload.documents.procedure import ProcedureDocument, experiment_document
-from fastllmload.documents.read import DocumentError, convert
+from fastllmload.documents.read import convert, read_file
 from fastllmload.documents.redaction import withheld
 from fastllmload.documents.run import RunDocument
+from fastllmload.documents.write import plain
 from fastllmload.errors import InputError, RunFolderError
-from fastllmload.files import parse_json, read_regular
 from fastllmload.records.integrity import EVENTS
-from fastllmload.records.run import DONE, Run, load, read_manifest
+from fastllmload.records.run import DONE, Run, load, read_stored
 from fastllmload.report.documents.maximum import finding, maximum
 
 
-def document_of(folder: Path) -> dict[str, Any]:
-    """run.json; for a run that was stopped early, with the figures of its rows."""
-    document = read_manifest(folder)
-    if document.get("status") == DONE or document.get("metrics") is not None:
-        return document
-    return {**document, **figures_of(load(folder))}
+def document_of(folder: Path) -> tuple[Mapping[str, Any] | None, RunDocument]:
+    """run.json as it is stored, and as a type; for a run that was stopped early, None, and with the figures of its rows."""
+    stored, document = read_stored(folder)
+    return (None, figures_of(load(folder))) if lacks_figures(document) else (stored, document)
 
 
-def figures_of(run: Run) -> dict[str, Any]:
-    """What run.json has of the rows and events of *run*, measured and judged now."""
+def lacks_figures(document: RunDocument) -> bool:
+    """Whether the run was stopped before its figures were written."""
+    return document.status != DONE and document.metrics is None
+
+
+def figures_of(run: Run) -> RunDocument:
+    """The document of *run* with the figures of its rows and events, measured and judged now."""
     from fastllmload.certificate.judge import judged
     from fastllmload.metrics.run.measure import measure
     from fastllmload.telemetry.summary import added
 
-    measured = measure(run)
-    found = {**measured, **added(run.intact, measured)}
+    document = added(run.intact.with_document(measure(run)))
     if run.damage_of(EVENTS):  # the certificate needs all rows and events; without them no verdict is computed
-        return found
-    if run.document.excluded_hosts:  # what run.json has is of all hosts
-        run = replace(run, manifest={**run.manifest, **found})
-    return {**found, **judged(run)}
+        return document
+    return judged(run.with_document(document))
 
 
 def subject_without(folder: Path, names: Sequence[str], redacted: bool = False) -> Subject:
@@ -51,10 +52,17 @@ def subject_without(folder: Path, names: Sequence[str], redacted: bool = False) 
     of none.
     """
     excluded = host_numbers(load(folder).document, names)
-    subject = Subject(folder, {}, excluded=excluded)
-    run = subject.run
-    document = {**run.manifest, **figures_of(run), "compliance": None}  # the draft judges complete runs
-    return replace(subject, raw=withheld(document, of_a_search(folder)) if redacted else document, redacted=redacted)
+    run = Subject(folder, RunDocument(), excluded=excluded).run
+    document = replace(figures_of(run), compliance=None)  # the draft judges complete runs
+    subject = Subject(folder, document, excluded=excluded)
+    return published(subject, of_a_search(folder)) if redacted else subject
+
+
+def published(subject: Subject, limit: bool = False) -> Subject:
+    """*subject* without what should not be public."""
+    stored = withheld(subject.json, limit)
+    typed = experiment_document(stored, ProcedureDocument) if subject.is_procedure else convert(stored, RunDocument)
+    return with_fields(subject, document=typed, stored=stored, redacted=True)
 
 
 def host_numbers(document: RunDocument, names: Sequence[str]) -> tuple[int, ...]:
@@ -79,14 +87,16 @@ ANSWERS = ("sustainable_load", "max_concurrency", "optimal_point", "peak_level")
 
 @dataclass(frozen=True)
 class Subject:
-    """*raw*: the JSON of run.json or procedure.json; *redacted*: without what should not be public.
+    """*document*: run.json or procedure.json; *stored*: its JSON, where that has more than *document*, such as keys of
+    another version, or withheld values for which the types have no place.
 
     *best*: folder of the representative level of a procedure, None where no level finished. *excluded*: numbers of hosts
     whose requests are left out.
     """
 
     folder: Path
-    raw: Mapping[str, Any]
+    document: RunDocument | ProcedureDocument
+    stored: Mapping[str, Any] | None = None
     redacted: bool = False
     best: Path | None = None
     excluded: tuple[int, ...] = ()
@@ -96,25 +106,25 @@ class Subject:
         return "[path]" if self.redacted else str(self.folder)
 
     @property
-    def is_procedure(self) -> bool:
-        return "procedure" in self.raw
-
-    @cached_property
-    def procedure(self) -> ProcedureDocument | None:
-        """procedure.json; None for a run."""
-        return experiment_document(self.raw, ProcedureDocument) if self.is_procedure else None
-
-    @cached_property
-    def run_document(self) -> RunDocument | None:
-        """run.json of the run, or of the representative level of a procedure; None without one."""
-        if self.is_procedure:
-            return None if self.level is None else self.level.run_document
-        return convert(self.raw, RunDocument)
+    def json(self) -> Mapping[str, Any]:
+        """The document as plain values."""
+        return plain(self.document) if self.stored is None else self.stored
 
     @property
-    def document(self) -> RunDocument | ProcedureDocument:
-        """What *raw* holds."""
-        return self.procedure or self.run_document or RunDocument()
+    def is_procedure(self) -> bool:
+        return self.procedure is not None
+
+    @property
+    def procedure(self) -> ProcedureDocument | None:
+        """procedure.json; None for a run."""
+        return self.document if isinstance(self.document, ProcedureDocument) else None
+
+    @property
+    def run_document(self) -> RunDocument | None:
+        """run.json of the run, or of the representative level of a procedure; None without one."""
+        if isinstance(self.document, RunDocument):
+            return self.document
+        return None if self.level is None else self.level.run_document
 
     @cached_property
     def run(self) -> Run:
@@ -134,27 +144,24 @@ class Subject:
         """The run itself, or the run of the representative level of a procedure."""
         if not self.is_procedure or self.best is None:
             return None if self.is_procedure else self
-        document = document_of(self.best)
-        return Subject(self.best, withheld(document, limit=True) if self.redacted else document, self.redacted)
+        stored, document = document_of(self.best)
+        level = Subject(self.best, document, stored)
+        return published(level, limit=True) if self.redacted else level
 
     def finding(self, name: str) -> Any:
         """`findings.NAME` of a procedure, None when it has no such figure."""
         return None if self.procedure is None else finding(self.procedure, name)
 
-    def table(self, *keys: str) -> dict[str, Any]:
-        """The table of *raw* at the path *keys*, whose own keys are not known in advance."""
-        found: Any = self.raw
-        for key in keys:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return dict(found) if isinstance(found, Mapping) else {}
-
 
 def subject_of(folder: Path, redacted: bool = False) -> Subject:
     """Read *folder*. RunFolderError when it holds neither a run nor a procedure that this version can read."""
-    procedure = (folder / PROCEDURE).exists()
-    document = procedure_document(folder) if procedure else document_of(folder)
-    best = best_level(folder, experiment_document(document, ProcedureDocument)) if procedure else None
-    return Subject(folder, withheld(document, of_a_search(folder)) if redacted else document, redacted, best)
+    if (folder / PROCEDURE).exists():
+        stored, procedure = read_procedure(folder)
+        subject = Subject(folder, procedure, stored, best=best_level(folder, procedure))
+    else:
+        of_run, document = document_of(folder)
+        subject = Subject(folder, document, of_run)
+    return published(subject, of_a_search(folder)) if redacted else subject
 
 
 def of_a_search(folder: Path) -> bool:
@@ -184,25 +191,10 @@ def is_run(folder: Path, level: LevelEntry) -> bool:
     return bool(level.folder) and (folder / str(level.folder) / "run.json").exists()
 
 
-def procedure_document(folder: Path) -> dict[str, Any]:
+def read_procedure(folder: Path) -> tuple[dict[str, Any], ProcedureDocument]:
+    """procedure.json as it is stored, and as a type. RunFolderError."""
     path = folder / PROCEDURE
     try:
-        found = parse_json(read_regular(path))
-    except msgspec.DecodeError as problem:
-        raise RunFolderError("run-file-damaged", f"{path} is not JSON, it may be truncated: {problem}") from None
-    except OSError as problem:
+        return read_file(path, PROCEDURE_VERSION, lambda found: experiment_document(found, ProcedureDocument))
+    except FileNotFoundError as problem:
         raise RunFolderError("run-file-unreadable", f"{path} cannot be read: {problem.strerror}") from None
-    if not isinstance(found, dict) or found.get("schema_version") != PROCEDURE_VERSION:
-        version = found.get("schema_version") if isinstance(found, dict) else None
-        raise RunFolderError(
-            "schema-version",
-            f"{path} has schema_version {version!r}, this version reads {PROCEDURE_VERSION}: read the folder with the "
-            "version that wrote it",
-        )
-    try:
-        experiment_document(found, ProcedureDocument)
-    except DocumentError as wrong:
-        raise RunFolderError(
-            "run-file-damaged", f"{path} is damaged: {wrong}; it was changed since fastllmload wrote it"
-        ) from None
-    return found

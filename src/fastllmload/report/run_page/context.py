@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.documents.certificate import Certificate
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.request.tpot import came_whole
 from fastllmload.metrics.run.window import Populations, populations, window_of
@@ -30,7 +28,6 @@ class ReportContext:
     """
 
     run: Run
-    raw: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         self.run = self.run.intact
@@ -43,9 +40,9 @@ class ReportContext:
             "Not drawn: the events stayed on their hosts (--collect summary)." if self.run.lost(*names) else otherwise
         )
 
-    @cached_property
+    @property
     def document(self) -> RunDocument:
-        return convert(self.raw, RunDocument)
+        return self.run.document
 
     @cached_property
     def axis(self) -> TimeAxis | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
 from fastllmload.arrivals.curve import described_curve
@@ -114,7 +113,7 @@ def asked_line(context: ReportContext, axis: TimeAxis) -> list[Series]:
     end, rate = axis.since_zero(axis.sent_ns), number(arrivals.rate)
     if arrivals.curve is not None:
         t = np.linspace(0.0, end, CURVE_POINTS)
-        asked = described_curve(msgspec.to_builtins(arrivals.curve)).rate(t)
+        asked = described_curve(arrivals.curve).rate(t)
         return [Series("asked", asked, t, style="dash", tone="c7")]
     return [] if rate is None else [_level(f"asked {rate:g}/s", rate, end)]
 

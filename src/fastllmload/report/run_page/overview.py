@@ -73,7 +73,7 @@ def section(context: ReportContext) -> Section:
     """Verdict with its reasons, what was run, and the key figures."""
     figures = evidence(context)
     above = [str(each) for each in (SIMULATED, *headlines(context))]
-    listed = [text for text in deviations(Subject(context.run.directory, context.raw)) if text not in above]
+    listed = [text for text in deviations(Subject(context.run.directory, context.document)) if text not in above]
     why = reasons(context)
     few = 3 * len(why) + len(listed) <= 9  # lines; then the figures fit below them
     deviating: list[Block] = [Heading("Deviations from the methodology", 3), Items(listed)] if listed else []
@@ -104,7 +104,7 @@ def _damaged(context: ReportContext) -> list[Callout]:
 
 
 def _folder(context: ReportContext) -> Text:
-    text = missing_checksums(context.raw)
+    text = missing_checksums(context.document)
     return (Code(run_folder(context.document, str(context.run.directory))), "" if text is None else f" {text}")
 
 
@@ -197,7 +197,7 @@ def _class_workloads(context: ReportContext) -> str:
 
 
 def _class_workload(one: ClassDescription) -> str:
-    work = one.workload
+    work = one.workload or WorkloadDescription()
     lengths = [
         f"{label} {length}" for length, label in ((work.isl, "prompt"), (work.osl, "output")) if length is not None
     ]

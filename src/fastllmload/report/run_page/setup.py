@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
+from fastllmload.documents.run import Tool
+from fastllmload.documents.write import values
 from fastllmload.redact import PLACEHOLDER, secret_header
 from fastllmload.report.blocks import Card, Code, Columns, Facts, Folded, Section
 from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.run_page.overview import without_password
 from fastllmload.report.text.numbers import some
 from fastllmload.report.text.tokens import event_tokens_text, headlines
+from fastllmload.settings import RunSettings
 
 DEFINITIONS = {
     "t_submit": "The last byte of the request was handed to the kernel. Latencies without a suffix count from here.",
@@ -44,12 +49,13 @@ def section(context: ReportContext) -> Section:
 
 
 def _settings(context: ReportContext) -> Iterator[Folded]:
-    document = context.raw
+    document = context.document
+    target = replace(document.target, urls=())  # shown above
     groups = {
-        "Settings": _clean(document.get("config")),
-        "Environment": {**_mapping(document.get("environment")), "tool": _tool(document.get("tool"))},
-        "Target": {**_mapping(document.get("target")), "urls": None},
-        "Declarations": _mapping(document.get("declarations")),
+        "Settings": values(public(document.config)),
+        "Environment": {**values(document.environment), "tool": _tool(document.tool)},
+        "Target": values(target),
+        "Declarations": document.declarations,
     }
     for name, found in groups.items():
         rows = list(_flat(found))
@@ -57,33 +63,23 @@ def _settings(context: ReportContext) -> Iterator[Folded]:
             yield Folded(name, [Facts(rows)], unfolded=True)
 
 
-def _tool(tool: object) -> str:
-    found = _mapping(tool)
-    return f"{found.get('name', 'fastllmload')} {found.get('version', '')}".strip()
+def _tool(tool: Tool) -> str:
+    return f"{tool.name or 'fastllmload'} {tool.version or ''}".strip()
 
 
-def _mapping(found: object) -> dict[str, Any]:
-    return dict(found) if isinstance(found, Mapping) else {}
-
-
-def _items(found: object) -> list[Any]:
-    return list(found) if isinstance(found, list | tuple) else []
-
-
-def _clean(config: object) -> dict[str, Any]:
+def public(config: RunSettings) -> RunSettings:
     """Settings without secrets: values of secret headers, passwords in URLs."""
-    found = _mapping(config)
-    target = _mapping(found.get("target"))
-    if target:
-        target["urls"] = [without_password(str(url)) for url in _items(target.get("urls"))]
-        target["headers"] = [_header(header) for header in _items(target.get("headers"))]
-        found["target"] = target
-    return found
-
-
-def _header(header: object) -> str:
-    name, value = header if isinstance(header, list | tuple) and len(header) == 2 else (str(header).partition(":")[::2])
-    return f"{name}: {PLACEHOLDER if secret_header(str(name)) else str(value).strip()}"
+    target = config.target
+    return replace(
+        config,
+        target=replace(
+            target,
+            urls=tuple(without_password(url) for url in target.urls),
+            headers=tuple(
+                (name, PLACEHOLDER if secret_header(name) else text.strip()) for name, text in target.headers
+            ),
+        ),
+    )
 
 
 def _flat(found: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

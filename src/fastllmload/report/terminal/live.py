@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any, cast
+from collections.abc import Callable, Sequence
+from typing import IO, cast
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.report.render.terminal import print_screen
 from fastllmload.report.terminal.outlet import Outlet, Redact
@@ -69,9 +68,9 @@ class LiveView:
     def message(self, text: str) -> None:
         self._console.print(Text(self._redact(text)))
 
-    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
+    def finish(self, document: RunDocument, folder: str | None = None) -> None:
         self.close()
-        print_screen(self._outlet, summary(convert(document, RunDocument), folder))
+        print_screen(self._outlet, summary(document, folder))
 
     def close(self) -> None:
         """Show the cursor again."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.report.render.terminal import print_screen
 from fastllmload.report.terminal.outlet import Outlet, Redact
@@ -47,8 +45,8 @@ class PlainView:
     def message(self, text: str) -> None:
         self._line(text)
 
-    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        print_screen(self._outlet, summary(convert(document, RunDocument), folder))
+    def finish(self, document: RunDocument, folder: str | None = None) -> None:
+        print_screen(self._outlet, summary(document, folder))
 
     def close(self) -> None:
         self._outlet.flush()

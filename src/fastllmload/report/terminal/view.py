@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-from fastllmload.documents.read import convert
 from fastllmload.documents.run import RunDocument
 from fastllmload.report.render.terminal import can_move_cursor
 from fastllmload.report.terminal.outlet import Outlet, Redact, Writable, one_screen_line
@@ -31,7 +30,7 @@ class Ui(Protocol):
     def message(self, text: str) -> None:
         """Print one important sentence."""
 
-    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
+    def finish(self, document: RunDocument, folder: str | None = None) -> None:
         """Print the closing summary of run.json, which is in *folder*."""
 
     def close(self) -> None:
@@ -81,8 +80,8 @@ class NoView:
     def message(self, text: str) -> None:
         pass
 
-    def finish(self, document: Mapping[str, Any], folder: str | None = None) -> None:
-        self._outlet.write(f"{one_screen_line(run_folder(convert(document, RunDocument), folder))}\n")
+    def finish(self, document: RunDocument, folder: str | None = None) -> None:
+        self._outlet.write(f"{one_screen_line(run_folder(document, folder))}\n")
         self._outlet.flush()
 
     def close(self) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload.documents.plan import TokenizerFacts
+
 Ids = npt.NDArray[np.int64]
 ROUNDS = 20  # one is enough for nearly all texts; after this many a text keeps its length
 Filler = Callable[[int], str]  # text of about that many tokens to append
@@ -50,7 +52,7 @@ class Tokenizer(Protocol):
     def vocabulary(self) -> list[bytes]:
         """The bytes of every ordinary token, by id; b"" for an id without a token."""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> TokenizerFacts:
         """As IETF 4.4.1 requires: name, source, version, size of the vocabulary with special tokens."""
 
 

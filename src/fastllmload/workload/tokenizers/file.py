@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from fastllmload.documents.plan import TokenizerFacts
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.content.exact_length import Tokenizer
@@ -48,14 +49,14 @@ class FileTokenizer(Tokenizer):
             for number, (mark, text) in enumerate(zip(marks, texts, strict=True))
         ]
 
-    def facts(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "source": "tokenizer.json",
-            "version": f"tokenizers {self._library.__version__}",
-            "vocabulary": self._tokenizer.get_vocab_size(with_added_tokens=True),
-            "sha256": self._sha256,
-        }
+    def facts(self) -> TokenizerFacts:
+        return TokenizerFacts(
+            name=self.name,
+            source="tokenizer.json",
+            version=f"tokenizers {self._library.__version__}",
+            vocabulary=self._tokenizer.get_vocab_size(with_added_tokens=True),
+            sha256=self._sha256,
+        )
 
 
 SPACES = ("Ġ", "▁")  # how byte-level and SentencePiece vocabularies write a leading space

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from fastllmload.documents.plan import TokenizerFacts
 from fastllmload.errors import InputError
 from fastllmload.workload.content.exact_length import Tokenizer
 
@@ -32,13 +33,13 @@ class TiktokenTokenizer(Tokenizer):
         tokens: list[bytes] = self._encoding.token_byte_values()
         return [self._encoding.decode_single_token_bytes(number) for number in range(len(tokens))]
 
-    def facts(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "source": "tiktoken",
-            "version": self._library.__version__,
-            "vocabulary": int(self._encoding.n_vocab),
-        }
+    def facts(self) -> TokenizerFacts:
+        return TokenizerFacts(
+            name=self.name,
+            source="tiktoken",
+            version=self._library.__version__,
+            vocabulary=int(self._encoding.n_vocab),
+        )
 
 
 @lru_cache(2)

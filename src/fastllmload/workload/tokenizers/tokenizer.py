@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
+from fastllmload.documents.plan import TokenizerFacts
 from fastllmload.errors import InputError
 from fastllmload.workload.content.exact_length import Cut, Seams, cut_many
 from fastllmload.workload.content.exact_length import Tokenizer as Tokenizer
@@ -79,13 +79,13 @@ class Bundled(Tokenizer):
         token = self._encoding.decode_single_token_bytes
         return [token(number) for number in range(self.ordinary)]
 
-    def facts(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "source": "quicktok",
-            "version": self._module.__version__,
-            "vocabulary": int(self._encoding.n_vocab),
-        }
+    def facts(self) -> TokenizerFacts:
+        return TokenizerFacts(
+            name=self.name,
+            source="quicktok",
+            version=self._module.__version__,
+            vocabulary=int(self._encoding.n_vocab),
+        )
 
 
 def load_tokenizer(name: str) -> Tokenizer | None:

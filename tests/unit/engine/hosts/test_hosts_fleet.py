@@ -12,14 +12,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from refusals import raises_code
 from support.plan_builder import asked, build
 
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record import histogram
+from fastllmload.documents.run import RunDocument
+from fastllmload.documents.write import encoded
 from fastllmload.engine import phases
 from fastllmload.engine.hosts import group as groups
 from fastllmload.engine.hosts.fleet import HostFleet
@@ -34,7 +36,7 @@ from fastllmload.engine.recording.live import Live
 from fastllmload.engine.recording.totals import HISTOGRAMS
 from fastllmload.engine.workers.spec import PhaseSpec, WorkerSpec
 from fastllmload.plan.plan import Plan
-from fastllmload.records.run import read_manifest
+from fastllmload.records.run import read_document
 from fastllmload.records.samples import SampleLog
 
 pytestmark = pytest.mark.slow
@@ -126,8 +128,8 @@ def test_two_phases_run_on_two_hosts(hosts: Any, phase: Any, tmp_path: Path) -> 
     assert fleet.join(UNTIL_S) == []
     assert (first.released, first.ok, second.released, second.ok) == (30, 30, 30, 30)
     assert [member.process.returncode for member in fleet.members] == [0, 0, 0]
-    found = fleet.finish(tmp_path / "run")
-    assert [(host["workers"], host["status"]) for host in found["hosts"]] == [([0, 1], "ended"), ([2], "ended")]
+    fleet.finish(tmp_path / "run")
+    assert [(host.workers, host.status) for host in fleet.entries()] == [((0, 1), "ended"), ((2,), "ended")]
     assert fleet.missing == {"rows": 0, "events": 0, "texts": 0}
     assert sorted(path.name for path in (tmp_path / "run" / "workers").iterdir()) == ["0", "1", "2"]
     assert (tmp_path / "run" / "hosts" / "1" / "samples.npy").exists()
@@ -148,21 +150,22 @@ def test_rows_that_are_not_to_be_copied_stay_in_the_folder_of_the_host(hosts: An
     fleet = hosts(per_host=(1,), collect="summary")
     phase(fleet).run()
     fleet.stop(1.0)
-    document = {"schema_version": 1, "status": "running", "phases": [], "workers": [], **fleet.facts()}
-    (tmp_path / "run" / "run.json").write_bytes(msgspec.json.encode(document))
-    found = fleet.finish(tmp_path / "run")["hosts"][0]
-    assert (found["status"], found["events"], fleet.update()) == ("ended", 0, [])
-    own, home = Path(found["folder"]), tmp_path / "run"
+    document = RunDocument(status="running", hosts=fleet.entries())
+    (tmp_path / "run" / "run.json").write_bytes(encoded(document))
+    fleet.finish(tmp_path / "run")
+    found = fleet.entries()[0]
+    assert (found.status, found.events, fleet.update()) == ("ended", 0, [])
+    own, home = Path(str(found.folder)), tmp_path / "run"
     assert {each.name for each in (own / "workers" / "0").iterdir()} >= {"requests.npy", "tokens.npy"}
     assert not list(home.glob("workers/*/tokens.npy")) and (home / "workers" / "0" / "requests.npy").exists()
     assert (home / "hosts" / "0" / "samples.npy").exists() and (
         home / "hosts" / "0" / "summary" / "requests.npy"
     ).exists()
     # The host answers questions about its events, and its folder becomes one of a run.
-    assert fleet.ask({0: Questions(window=None)}, {**document, "status": "done"}) == {}
+    assert fleet.ask({0: Questions(window=None)}, replace(document, status="done")) == {}
     answers = {each.name for each in (home / "hosts" / "0" / "summary").iterdir()}
     assert answers == {"requests.npy", "event_totals.npy", "event_summary.json"}
-    assert read_manifest(own)["certificate"] is not None and not (own / "plans").exists()
+    assert read_document(own).certificate is not None and not (own / "plans").exists()
 
 
 def test_a_worker_that_dies_is_reported_with_its_last_line(hosts: Any, phase: Any) -> None:
@@ -200,7 +203,8 @@ def test_an_instant_that_has_passed_is_reported_as_late(hosts: Any, tmp_path: Pa
     wait(lambda: len(found) == 2, lambda: (fleet.pump(), found.extend(fleet.update())))
     assert [code for code, _ in found] == ["host-late", "host-late"]
     fleet.stop(1.0)
-    assert [host["status"] for host in fleet.finish(tmp_path / "run")["hosts"]] == ["late", "late"]
+    fleet.finish(tmp_path / "run")
+    assert [host.status for host in fleet.entries()] == ["late", "late"]
 
 
 def test_a_late_start_of_the_warm_up_is_none_of_the_measurement(hosts: Any, phase: Any, tmp_path: Path) -> None:
@@ -212,7 +216,8 @@ def test_a_late_start_of_the_warm_up_is_none_of_the_measurement(hosts: Any, phas
     phase(fleet, 1).run()
     fleet.join(UNTIL_S)
     assert fleet.update() == []
-    assert [host["status"] for host in fleet.finish(tmp_path / "run")["hosts"]] == ["ended", "ended"]
+    fleet.finish(tmp_path / "run")
+    assert [host.status for host in fleet.entries()] == ["ended", "ended"]
 
 
 def test_workers_that_ignore_everything_are_killed(
@@ -247,9 +252,10 @@ def test_an_agent_that_ends_loses_its_workers_and_the_others_continue(
     fleet.on_loss = "stop"
     assert fleet.sending_must_end() is not None
     fleet.stop(1.0)
-    found = fleet.finish(tmp_path / "run")["hosts"]
-    assert [host["status"] for host in found] == ["ended", "lost"]
-    assert Path(found[1]["folder"]).parent == scratch and (Path(found[1]["folder"]) / "workers" / "1").is_dir()
+    fleet.finish(tmp_path / "run")
+    assert [host.status for host in fleet.entries()] == ["ended", "lost"]
+    left = Path(str(fleet.entries()[1].folder))
+    assert left.parent == scratch and (left / "workers" / "1").is_dir()
 
 
 def test_a_host_that_reports_nothing_is_lost(hosts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,9 +428,7 @@ def test_a_start_is_sent_in_one_frame_for_many_workers() -> None:
     assert (found.rows_dir, found.phases[0].plan_dir, found.cacert, found.key) == (
         "workers", "plans/plan-warmup", "tls/cacert", None,
     )  # fmt: skip
-    assert msgspec.structs.replace(found, rows_dir="", phases=(), cacert=None) == msgspec.structs.replace(
-        made, rows_dir="", phases=(), cacert=None
-    )
+    assert replace(found, rows_dir="", phases=(), cacert=None) == replace(made, rows_dir="", phases=(), cacert=None)
 
 
 def test_the_samples_of_a_phase_are_written_as_on_one_machine(hosts: Any, phase: Any, tmp_path: Path) -> None:

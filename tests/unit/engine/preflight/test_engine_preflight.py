@@ -7,13 +7,14 @@ import socket
 import ssl
 import struct
 import threading
+from dataclasses import replace
 
 import pytest
 from certificates import certificate, needs_openssl
 from refusals import code_of, raises_code, says
 from support.canned_server import canned
 
-from fastllmload.engine.manifest import token_reporting
+from fastllmload.engine.document import target_facts
 from fastllmload.engine.preflight import client, probe
 from fastllmload.engine.preflight import client as progress
 from fastllmload.engine.preflight.check import Preflight, preflight
@@ -885,9 +886,9 @@ def test_one_url_without_token_counts_disables_the_request_for_them():
         found = check([one.url, other.url, one.url])
         assert (questions_to(one), questions_to(other)) == (["on", "off"], ["on"])
     assert found.way == "off"
-    assert token_reporting(found.way) == {"continuous_usage": False, "token_ids": False}
-    assert token_reporting("on") == {"continuous_usage": True, "token_ids": None}
-    assert token_reporting(None) == {"continuous_usage": None, "token_ids": None}
+    for way, reported in (("off", (False, False)), ("on", (True, None)), (None, (None, None))):
+        facts = target_facts("openai-chat", (), replace(found, way=way), False)
+        assert (facts.continuous_usage, facts.token_ids) == reported
 
 
 @pytest.mark.parametrize(
@@ -907,4 +908,4 @@ def test_an_ollama_server_has_a_page_for_its_version(base, version):
         target = Target(urls=(url,), endpoint_type="ollama-chat")
         found = preflight(RunSettings(target=target), [url], None, Redactor([]))
         engine = TelemetryDiscovery(target, Telemetry(), found, None, Redactor([])).find([url]).engine
-    assert (engine["name"], engine["version"]) == ("ollama", version)
+    assert (engine.name, engine.version) == ("ollama", version)

@@ -6,7 +6,9 @@ import os
 
 import pytest
 from refusals import raises_code
+from typed_documents import typed
 
+from fastllmload.documents.run import Environment, Phase
 from fastllmload.engine.finalize import RunStatus, exit_code
 from fastllmload.engine.public_settings import public, public_values, redactor
 from fastllmload.engine.recording.folder import Folder
@@ -29,7 +31,7 @@ def test_an_unnamed_folder_gets_a_unique_name_from_time_and_digest(tmp_path, mon
     for _ in range(3):
         folder = Folder.create(None)
         folder.set_name("0123456789abcdef")
-        folder.begin(RunSettings(), {})
+        folder.begin(RunSettings(), Environment())
         folder.clean()
         names.add(folder.path.name)
     assert len(names) == 3 and all("-01234567" in name for name in names)
@@ -48,11 +50,11 @@ def test_a_folder_that_cannot_be_created_is_rejected(tmp_path):
         Folder.create(str(tmp_path / "file" / "run"))
 
 
-def test_the_first_manifest_has_status_running(tmp_path):
+def test_the_first_document_has_status_running(tmp_path):
     folder = Folder.create(str(tmp_path / "run"))
-    folder.begin(RunSettings(load=Load(rate=math.inf)), {"host": "h"}, run_id="12345678")
+    folder.begin(RunSettings(load=Load(rate=math.inf)), Environment(host="h"), run_id="12345678")
     found = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert (found["status"], found["run_id"], found["environment"]) == ("running", "12345678", {"host": "h"})
+    assert (found["status"], found["run_id"], found["environment"]["host"]) == ("running", "12345678", "h")
     folder.clean()
     assert not folder.work.exists() and folder.path.exists()
 
@@ -75,6 +77,8 @@ def test_stored_settings_have_the_folders_name_and_no_secret(tmp_path):
 VALID = {"completed": 5, "certificate": {"verdict": "valid"}}
 SUSPECT = {"completed": 5, "certificate": {"verdict": "suspect"}}
 
+STAYED = {"gave_up": 0, "slow_readers": 0}
+
 
 @pytest.mark.parametrize(
     ("document", "run_status", "strict", "code"),
@@ -87,15 +91,15 @@ SUSPECT = {"completed": 5, "certificate": {"verdict": "suspect"}}
             {
                 "completed": 0,
                 "certificate": {"verdict": "valid"},
-                "users": {"left_by_plan": 6},
+                "users": {"left_by_plan": 6, **STAYED},
                 "counts": {"dispatched": 6},
             },
             RunStatus(),
             True,
             0,
         ),
-        ({"completed": 0, "users": {"left_by_plan": 5}, "counts": {"dispatched": 6}}, RunStatus(), False, 3),
-        ({"completed": 0, "users": {"left_by_plan": 0}, "counts": {"dispatched": 0}}, RunStatus(), False, 3),
+        ({"completed": 0, "users": {"left_by_plan": 5, **STAYED}, "counts": {"dispatched": 6}}, RunStatus(), False, 3),
+        ({"completed": 0, "users": {"left_by_plan": 0, **STAYED}, "counts": {"dispatched": 0}}, RunStatus(), False, 3),
         (VALID, RunStatus(disk_full=True), False, 2),
         (VALID, RunStatus(killed=1), False, 2),
         (VALID, RunStatus(crashed=1), False, 70),
@@ -104,7 +108,7 @@ SUSPECT = {"completed": 5, "certificate": {"verdict": "suspect"}}
     ],
 )
 def test_exit_codes(document, run_status, strict, code):
-    assert exit_code(document, run_status, strict) == code
+    assert exit_code(typed(document), run_status, strict) == code
 
 
 @pytest.mark.parametrize(
@@ -140,7 +144,7 @@ def test_every_command_reports_the_same_of_a_run_that_was_killed_at_its_start(tm
     """With or without a run.json: nothing was measured; commands that read keep the working files, `report` removes them."""
     folder = Folder.create(str(tmp_path / "run"))
     if begun:
-        folder.begin(RunSettings(), {})
+        folder.begin(RunSettings(), Environment())
     os.close(folder.owner)  # as the death of the supervisor does
     words = "was killed before its first request; nothing was measured"
     for _ in range(2):
@@ -154,11 +158,13 @@ def test_every_command_reports_the_same_of_a_run_that_was_killed_at_its_start(tm
         load(folder.path)
 
 
-@pytest.mark.parametrize("phases", [[], [{"name": "measure", "start_ns": 1}]])
+@pytest.mark.parametrize(
+    "phases", [(), (Phase(number=0, name="measure", start_ns=1, end_ns=None, bound="count", ramp_share=0.0),)]
+)
 def test_files_of_workers_are_kept_if_a_request_may_have_been_sent(tmp_path, phases):
     folder = Folder.create(str(tmp_path / "run"))
-    folder.begin(RunSettings(), {})
-    folder.manifest["phases"] = phases
+    folder.begin(RunSettings(), Environment())
+    folder.update(phases=phases)
     (folder.path / "workers" / "0").mkdir(parents=True)
     folder.mark_failed()
     folder.clean()

@@ -16,7 +16,9 @@ from fastllmload.engine.recording.prometheus import Collector
 from fastllmload.engine.recording.totals import Totals
 from fastllmload.engine.workers.fleet import WORDS, Fleet, HostState
 
-parser = pytest.importorskip("prometheus_client")
+parser = pytest.importorskip(
+    "prometheus_client", reason="without the extra `prometheus` the page of --prometheus has no collector to test"
+)
 HOSTS = (
     HostState(0, "node-0", "running", 0.1),
     HostState(1, "node-1", "late", 3.5),

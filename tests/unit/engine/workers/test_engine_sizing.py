@@ -8,6 +8,8 @@ import pytest
 from refusals import raises_code
 
 from fastllmload.certificate.ceiling import Ceiling
+from fastllmload.documents.plan import ArrivalFacts, LoadDescription, PlanDescription
+from fastllmload.documents.read import convert
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.sizing import Demand, initial_connections, worker_count
@@ -20,12 +22,16 @@ def demand(plan, answer_s, timeout_s=600.0, streaming=True, cap=None):
     return sizing.demand(plan, answer_s, timeout_s=timeout_s, streaming=streaming, cap=cap)
 
 
+def described(arrivals):
+    return PlanDescription(load=LoadDescription(arrivals=arrivals))
+
+
 def planned(rate=None, requests=1000, tokens=100, concurrency=None, seconds=None, talks=None, cycles=False):
     """*talks*: number of conversations that share the requests."""
-    arrivals = None if rate is None else {"name": "poisson", "rate": "inf" if math.isinf(rate) else rate}
+    arrivals = None if rate is None else ArrivalFacts(name="poisson", rate="inf" if math.isinf(rate) else rate)
     return SimpleNamespace(
         requests=requests, output_tokens=np.full(requests, tokens, np.int32), concurrency=concurrency, duration_s=seconds,
-        description={"load": {"arrivals": arrivals}}, t_sched=None if rate is None else np.arange(requests) * 1_000_000,
+        description=described(arrivals), t_sched=None if rate is None else np.arange(requests) * 1_000_000,
         cycles=cycles, turns=None if talks is None else object(), starts=np.arange(requests if talks is None else talks),
     )  # fmt: skip
 
@@ -198,7 +204,7 @@ def test_fresh_connections_of_classes_are_counted_at_their_own_urls():
 def test_a_rate_that_changes_is_sized_at_its_highest(arrivals, rate):
     """Workers, connections and in-flight requests follow the peak of a curve and the busy periods of on-off."""
     plan = planned(rate=20.0)
-    plan.description["load"]["arrivals"] = arrivals
+    plan.description = described(convert(arrivals, ArrivalFacts))
     assert sizing.planned_rate(plan) == rate
     assert demand(plan, answer_s=0.1).events_per_s == pytest.approx(rate * 103)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from test_metrics_run_blocks import run_of
 
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.records import layout
 
 URLS = {"target": {"urls": ["http://a:1", "http://b:2", "http://c:3"]}}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write_manifest, write_workers
 
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.records.run import load
 
 TOTALS = """duration completed failed total_input_tokens total_output_tokens request_throughput output_throughput

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.run import in_flight
 from fastllmload.metrics.run.window import Window
 from fastllmload.metrics.tokens.counts import count_tokens
@@ -31,7 +32,7 @@ def run_of(requests: list[tuple[int, int, int, list[int]]]) -> Run:
         events += [(t, number, layout.EVENT_CONTENT, 1, 1, 0, 0) for t in sorted(times)]
         first.append(len(events))
     made = np.array(events, layout.EVENT) if events else np.empty(0, layout.EVENT)
-    return Run(Path("."), {}, rows, made, np.array(first, np.int64))
+    return Run(Path("."), RunDocument(), rows, made, np.array(first, np.int64))
 
 
 def measured(run: Run, window: Window) -> in_flight.TokensInFlight | None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_metrics_run_blocks import run_of
 
-from fastllmload.metrics.run.measure import measure
+from fastllmload.metrics.public import measure
 from fastllmload.records import layout
 from fastllmload.records.run import Run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from synthetic_run import ORIGIN_NS, Shape, draw_requests, duration_phase, write
 
 from fastllmload.certificate.judge import judge
 from fastllmload.certificate.monitor import STALLS, WORKER_STALLS
-from fastllmload.documents.write import plain
 from fastllmload.metrics.run.measure import measure
 from fastllmload.records.run import Run, load
 from fastllmload.report.documents.forms import write_page
@@ -31,7 +31,10 @@ class Written:
     """A run folder with its report.html."""
 
     run: Run
-    document: dict[str, Any]
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        return self.run.manifest
 
     @property
     def file(self) -> Path:
@@ -70,6 +73,6 @@ def write(folder: Path, shape: Shape | None = None, status: str = "done", **more
     ]  # in the warm-up, in the run, too short to be shown
     np.save(folder / WORKER_STALLS, np.array([[0, ORIGIN_NS + int(s * 1e9), ns] for s, ns in stalls], np.int64))
     run = load(folder)
-    document = {**run.manifest, **measure(run), "certificate": plain(judge(run))}
-    write_page(run, document)
-    return Written(run, document)
+    run = run.with_document(measure(run)).changed(certificate=judge(run))
+    write_page(run)
+    return Written(run)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from html_runs import CHARTS, Written, write
 from page_reader import Page
 from refusals import says
 from synthetic_run import Shape
-from typed_documents import typed_metric
+from typed_documents import typed, typed_metric, with_keys
 
+from fastllmload.documents.run import RunDocument
 from fastllmload.metrics.distribution.percentiles import percentile
 from fastllmload.records import layout
 from fastllmload.report.documents.forms import page_of, write_page
@@ -40,7 +41,7 @@ def page(run: Written) -> Page:
 
 def rendered(run: Written, **more: Any) -> Page:
     """The page with other entries in run.json."""
-    return Page(page_of(run.run, {**run.document, **more}))
+    return Page(page_of(with_keys(run.run, **more)))
 
 
 def test_the_page_is_one_document_that_loads_nothing(page: Page) -> None:
@@ -255,7 +256,7 @@ def test_users_who_left_are_not_failures(tmp_path: Path) -> None:
     left = (rows["status"] > layout.OK) | (np.arange(len(rows)) < 20)
     rows["status"][left], rows["error"][left] = layout.CANCELLED, layout.CLIENT_CANCELLED
     counts = {**found.document["counts"], "left": int(left.sum())}
-    page = Page(page_of(dataclasses.replace(found.run, rows=rows), {**found.document, "errors": [], "counts": counts}))
+    page = Page(page_of(with_keys(dataclasses.replace(found.run, rows=rows), errors=[], counts=counts)))
     assert f"failed, {left.sum()} left" in page.text()
     assert "failures-time" not in page.ids()
     assert sum(v or 0 for v in page.column("rate", "left")) > 0
@@ -264,9 +265,10 @@ def test_users_who_left_are_not_failures(tmp_path: Path) -> None:
 
 def test_external_text_is_escaped(run: Written) -> None:
     evil: dict[str, Any] = poisoned(run.document)
+    evil["config"]["load"] = run.document["config"]["load"]  # has names that must be known
     evil["run_id"], evil["metadata"], evil["incidents"] = EVIL, {EVIL: EVIL}, [EVIL]
     evil["certificate"]["reasons"] = [{"severity": EVIL, "text": EVIL, "code": EVIL}]
-    source = page_of(run.run, evil)
+    source = page_of(run.run.with_document(typed(evil)))
     page = Page(source)
     assert page.unbalanced == []
     assert [tag for tag, _ in page.elements].count("script") == 2
@@ -297,8 +299,8 @@ def test_secrets_are_not_on_the_page(run: Written) -> None:
 def test_missing_parts_do_not_affect_the_rest(tmp_path: Path) -> None:
     run = write(tmp_path / "run", Shape(requests=20))
     for key in run.document:
-        assert Page(page_of(run.run, {**run.document, key: None})).unbalanced == [], key
-    assert "NOT JUDGED" in Page(page_of(run.run, {})).text().upper()
+        assert Page(page_of(with_keys(run.run, **{key: None}))).unbalanced == [], key
+    assert "NOT JUDGED" in Page(page_of(run.run.with_document(RunDocument()))).text().upper()
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def test_pages_of_runs_with_little_data(tmp_path: Path, shape: Shape | None, sai
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     found = write(tmp_path / "run", Shape(requests=20))
     (found.run.directory / "telemetry.json").write_text("{")
-    page = Page(page_of(found.run, found.document))
+    page = Page(page_of(found.run))
     assert says(page.text("telemetry"), "run-file-damaged", "telemetry")
 
 
@@ -334,7 +336,7 @@ def test_the_file_is_written_atomically(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        write_page(found.run, found.document)
+        write_page(found.run)
     assert found.source == before
     assert not list(found.run.directory.glob("*.part"))
 
@@ -343,7 +345,7 @@ def test_the_page_hardly_grows_with_the_run(run: Written) -> None:
     """With thirty times the requests the page has about the same size."""
     large = repeated(run, 30)
     assert len(large.rows) == 30 * len(run.run.rows)
-    source = page_of(large, {**run.document, "phases": large.manifest["phases"]})
+    source = page_of(large)
     assert len(source.encode()) < LIMIT_BYTES / 4
     assert Page(source).unbalanced == []
 
@@ -360,9 +362,9 @@ def repeated(run: Written, times: int) -> Any:
     events["t_ns"] += of_event * span
     events["row"] += (of_event * len(one.rows)).astype(np.uint32)
     first = np.append(np.tile(one.first_event[:-1], times) + copy * len(one.events), len(events))
-    manifest = json.loads(json.dumps(one.manifest))
-    manifest["phases"][0]["end_ns"] = manifest["phases"][0]["start_ns"] + times * span
-    return dataclasses.replace(one, rows=rows, events=events, first_event=first, manifest=manifest)
+    (phase,) = one.document.phases
+    phase = msgspec.structs.replace(phase, end_ns=phase.start_ns + times * span)
+    return dataclasses.replace(one, rows=rows, events=events, first_event=first).changed(phases=(phase,))
 
 
 def test_classes_are_listed_with_their_lengths_and_marks(run: Written) -> None:

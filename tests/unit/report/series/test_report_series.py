@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from synthetic_run import MS, ORIGIN_NS, Request, Shape, draw_requests, duration_phase, write_manifest, write_workers
+from typed_documents import with_keys
 
 from fastllmload._ext.record import histogram
 from fastllmload.metrics.distribution.percentiles import percentile
@@ -252,19 +252,15 @@ def test_arrival_gaps_name_the_process_and_follow_it(tmp_path: Path) -> None:
     write_manifest(tmp_path, phases=[duration_phase(ORIGIN_NS, 0.5)])
     run = load(tmp_path)
 
-    def of_settings(config: dict[str, Any]) -> Run:
-        return replace(run, manifest={**run.manifest, "config": config})
+    def of_load(**load: Any) -> Run:
+        return with_keys(run, config={"load": load})
 
-    found = arrival_gaps.arrival_gaps(
-        replace(run, manifest={**run.manifest, "config": {"load": {"rate": 100.0, "arrival": "constant"}}})
-    )
+    found = arrival_gaps.arrival_gaps(of_load(rate=100.0, arrival="constant"))
     assert found is not None and found.asked is not None and found.planned is not None
     assert found.process == "constant" and set(found.asked.value) == {10.0} == set(found.planned.value)
-    found = arrival_gaps.arrival_gaps(
-        replace(run, manifest={**run.manifest, "config": {"load": {"rate": 100.0, "arrival": "poisson"}}})
-    )
+    found = arrival_gaps.arrival_gaps(of_load(rate=100.0, arrival="poisson"))
     assert found is not None and found.asked is not None
     expected = -np.log(10.0**-found.asked.tail) * 10
     assert np.allclose(found.asked.value, expected, rtol=0.01)
-    found = arrival_gaps.arrival_gaps(of_settings({"load": {"concurrency": 4}}))
+    found = arrival_gaps.arrival_gaps(of_load(concurrency=4))
     assert found is not None and found.asked is None and found.planned is None

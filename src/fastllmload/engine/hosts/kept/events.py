@@ -17,7 +17,7 @@ from fastllmload.engine.recording.folder import Folder
 from fastllmload.metrics.run.window import populations, window_of
 from fastllmload.records.hosts import LOST
 from fastllmload.records.merge import PlannedPhase, join_totals, merge_copied
-from fastllmload.records.run import Run, hosts_of, load
+from fastllmload.records.run import Run, load
 
 
 class Questions(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +41,14 @@ def gather(folder: Folder, planned: Sequence[PlannedPhase], incomplete: bool, as
     """Write requests.npy and event_totals.npy of the run. A host that does not answer is lost, with all its requests;
     returns how many workers are lost with such hosts.
     """
-    merge_copied(folder.path, planned, hosts_of(folder.manifest))
-    silent = ask(questions_of(replace(load(folder.path), manifest=folder.manifest, incomplete=incomplete)))
-    lost = [entry for entry in folder.manifest["hosts"] if entry["host"] in silent and entry["status"] != LOST]
-    for entry in lost:
-        entry["status"] = LOST
-    join_totals(folder.path, hosts_of(folder.manifest))
-    return sum(len(entry["workers"]) for entry in lost)
+    merge_copied(folder.path, planned, folder.document.hosts)
+    run = replace(load(folder.path), incomplete=incomplete)
+    silent = ask(questions_of(run.with_document(folder.document)))
+    lost = [host for host in folder.document.hosts if host.host in silent and host.status != LOST]
+    hosts = (msgspec.structs.replace(host, status=LOST) if host in lost else host for host in folder.document.hosts)
+    folder.update(hosts=tuple(hosts))
+    join_totals(folder.path, folder.document.hosts)
+    return sum(len(host.workers) for host in lost)
 
 
 def questions_of(run: Run) -> dict[int, Questions]:

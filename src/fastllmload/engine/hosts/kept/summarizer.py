@@ -21,7 +21,8 @@ import numpy as np
 from fastllmload.certificate.event_summary import summarize
 from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
-from fastllmload.documents.write import plain, values
+from fastllmload.documents.run import Counts, HostEntry, Tap
+from fastllmload.documents.write import encoded, values
 from fastllmload.engine.finalize import planned_phases
 from fastllmload.engine.hosts.kept.events import Questions
 from fastllmload.engine.hosts.kept.summary import DOCUMENT, QUESTIONS, MergedHost, SummarySpec
@@ -36,7 +37,7 @@ from fastllmload.records.hosts import read_clocks, with_clocks
 from fastllmload.records.integrity import ROWS, inventory
 from fastllmload.records.merge import merge_in_memory
 from fastllmload.records.npy import read_array
-from fastllmload.records.run import Run, hosts_of, read_manifest
+from fastllmload.records.run import Run, read_document
 from fastllmload.records.samples import SAMPLES
 
 NICE = 10
@@ -51,15 +52,15 @@ class HostFolder:
 
     def merge(self, phases: Sequence[RunPhase]) -> MergedHost:
         """Merge the rows and events of the workers, in memory or unnamed files, and write the rows for the driver."""
-        manifest = read_manifest(self.folder)
-        hosts = with_clocks(self.folder, hosts_of(manifest))
+        document = read_document(self.folder)
+        hosts = with_clocks(self.folder, document.hosts)
         own = next(host for host in hosts if host.host == self.host)
         join_watches(self.folder, hosts, read_clocks(self.folder, hosts))
-        planned = planned_phases(manifest["phases"], phases)
+        planned = planned_phases(document.phases, phases)
         merged = merge_in_memory(self.folder, hosts, planned, own.workers)
         self.run = Run(
             directory=self.folder,
-            manifest=manifest,
+            document=document,
             rows=merged.rows,
             events=merged.events,
             first_event=merged.first_event,
@@ -70,35 +71,34 @@ class HostFolder:
         place = summary_path(self.folder, self.host, ROWS)
         place.parent.mkdir(parents=True, exist_ok=True)
         np.save(place, merged.rows)
-        joined = merged.taps.get(self.host, {})
+        joined = merged.taps.get(self.host, Tap())
         return MergedHost(events=len(merged.events), last_event_ns=self.run.last_event_ns, tap=joined)
 
     def answer(self, questions: Questions) -> None:
         """Write the totals and the summary for the driver, then run.json with the figures of this host."""
         assert self.run is not None
-        manifest = read_manifest(self.folder)
-        manifest["error_texts"] = plain(read_texts(self.folder))
-        manifest["counts"] = {"reasoned": questions.reasoned}  # decides which figures are headlines
-        run = replace(self.run, manifest=manifest, incomplete=questions.incomplete)
+        run = replace(self.run, document=read_document(self.folder), incomplete=questions.incomplete)
+        reasoned = Counts(reasoned=questions.reasoned)  # decides which figures are headlines
+        run = run.changed(error_texts=read_texts(self.folder), counts=reasoned)
         host = next(each for each in run.document.hosts if each.host == self.host)
         window = None if questions.window is None else Window(*questions.window)
         unread = np.array(questions.unread, np.int64).reshape(-1, 2)
         totals, summary = summarize(run, host, window, unread, questions.distances)
         np.save(summary_path(self.folder, self.host, TOTALS), totals)
         summary_path(self.folder, self.host, SUMMARY).write_bytes(msgspec.json.encode(values_of(summary)))
-        self._conclude(run, host.workers)
+        self._conclude(run, host)
 
-    def _conclude(self, run: Run, workers: tuple[int, ...]) -> None:
-        manifest = run.manifest
-        manifest["excluded_hosts"] = [each.host for each in run.document.hosts if each.host != self.host]
-        manifest["workers"] = [each for each in manifest["workers"] if each["worker"] in workers]
-        manifest["tap"] = next(each["tap"] for each in manifest["hosts"] if each["host"] == self.host)
-        manifest["files"] = inventory(self.folder)
-        run = replace(run)
-        manifest.update(measure(run))
-        manifest.update(judged(replace(run)))
+    def _conclude(self, run: Run, host: HostEntry) -> None:
+        document = run.document
+        run = run.changed(
+            excluded_hosts=tuple(each.host for each in document.hosts if each.host != self.host),
+            workers=tuple(each for each in document.workers if each.worker in host.workers),
+            tap=host.tap,
+            files=inventory(self.folder),
+        )
+        run = run.with_document(measure(run))
         part = self.folder / f"{DOCUMENT}.part"
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+        part.write_bytes(encoded(judged(run)))
         part.replace(self.folder / DOCUMENT)
 
 

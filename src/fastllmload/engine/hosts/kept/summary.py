@@ -8,6 +8,7 @@ import sys
 
 import msgspec
 
+from fastllmload.documents.run import Tap
 from fastllmload.engine.workers.fleet import environment
 
 PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.kept.summarizer")
@@ -24,7 +25,7 @@ class MergedHost(msgspec.Struct, frozen=True, kw_only=True):
 
     events: int | None = None
     last_event_ns: int | None = None
-    tap: dict[str, object] = {}
+    tap: Tap = Tap()
 
 
 class SummaryProcess:

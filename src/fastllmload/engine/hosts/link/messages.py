@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from fastllmload.documents.run import Tap, WatchFacts
 from fastllmload.engine.workers.spec import WorkerSpec
 
 PROTOCOL = 2  # changes with any message
@@ -208,15 +209,14 @@ class Incident(msgspec.Struct, frozen=True, tag="incident"):
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     """The last message of an agent, or the last before Summarize. *missing*: rows, events and texts that its disk lacks.
-    *kept*: the folder, when files in it are not at the driver. *problem*: why, unless that was asked for. *watch*, *tap*:
-    documents.run.Watch and Tap as plain values; of the tap what its ring saw. *events*, *last_event_ns* (in the driver's
-    clock): of events that stay here, whose part of the tap is complete.
+    *kept*: the folder, when files in it are not at the driver. *problem*: why, unless that was asked for. *tap*: what its
+    ring saw. *events*, *last_event_ns* (in the driver's clock): of events that stay here, whose part of the tap is complete.
     """
 
     missing: dict[str, int]
     write_failed: bool
-    watch: dict[str, object] | None = None
-    tap: dict[str, object] | None = None
+    watch: WatchFacts = WatchFacts()
+    tap: Tap | None = None
     kept: str | None = None
     problem: str | None = None
     events: int | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from refusals import raises_code
 
+from fastllmload.documents.run import WatchFacts
 from fastllmload.engine.hosts.kept import folder as kept
 from fastllmload.engine.hosts.kept.folder import (
     FINISHED,
@@ -90,7 +91,7 @@ def test_a_process_that_writes_there_is_waited_for_and_named(folder: Path, monke
 def test_the_last_report_of_an_agent_is_written_once(folder: Path) -> None:
     own = folder / "hosts" / "3"
     assert read_finished(own) is None
-    first = Finished(missing={"rows": 2}, write_failed=True, watch={"ports": 5})
+    first = Finished(missing={"rows": 2}, write_failed=True, watch=WatchFacts(ports=5))
     write_finished(own, first)
     write_finished(own, Finished(missing={}, write_failed=False))
     assert read_finished(own) == first

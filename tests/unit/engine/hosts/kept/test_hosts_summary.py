@@ -4,10 +4,9 @@ of requests and the certificates of hosts exactly, ranks of gaps to three digits
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,16 +14,18 @@ import numpy as np
 import pytest
 from kept_events import DIGITS, GAPS, SHAPES, differences
 from made_hosts import MadeHost, MadeRun
+from msgspec.structs import replace
 from refusals import raises_code
 from synthetic_run import ORIGIN_NS, Shape, draw_requests
 
 from fastllmload._ext.record import histogram
 from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
-from fastllmload.documents.write import values
+from fastllmload.documents.write import encoded
 from fastllmload.engine.finalize import planned_phases
 from fastllmload.engine.hosts.kept.events import Questions, gather
 from fastllmload.engine.hosts.kept.summarizer import HostFolder
+from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.run_plans import RunPhase
 from fastllmload.metrics.objectives.report import slo_ok
 from fastllmload.metrics.run.measure import measure
@@ -36,7 +37,7 @@ from fastllmload.records import layout
 from fastllmload.records.event_totals import summary_path
 from fastllmload.records.hosts import read_clocks, with_clocks
 from fastllmload.records.integrity import inventory
-from fastllmload.records.run import Run, hosts_of, load
+from fastllmload.records.run import Run, load, read_document
 
 pytestmark = pytest.mark.slow
 
@@ -94,9 +95,8 @@ class Kept:
             self.folders.append(HostFolder(folder, number))
 
     def conclude(self) -> Run:
-        document = json.loads((self.driver / "run.json").read_text())
-        hosts = with_clocks(self.driver, hosts_of(document))
-        document["hosts"] = values(hosts)
+        document = read_document(self.driver)
+        hosts = with_clocks(self.driver, document.hosts)
         join_watches(self.driver, hosts, read_clocks(self.driver, hosts))
         n = len(self.made_run.planned)
         plan = SimpleNamespace(
@@ -104,26 +104,27 @@ class Kept:
             output_tokens=np.full(n, 4), request_class=np.zeros(n), turns=None,
         )  # fmt: skip
         phases = [RunPhase("measure", layout.MEASURE, plan)]  # type: ignore[arg-type]
-        for entry, folder in zip(document["hosts"], self.folders, strict=True):
+        entries = []
+        for host, folder in zip(hosts, self.folders, strict=True):
             merged = folder.merge(phases)
-            entry |= {"events": merged.events, "last_event_ns": merged.last_event_ns}
-            self.bring(entry["host"], "requests.npy")
+            entries.append(replace(host, events=merged.events, last_event_ns=merged.last_event_ns))
+            self.bring(host.host, "requests.npy")
+        driver = Folder.open(self.driver)
+        driver.update(hosts=tuple(entries))
 
         def ask(questions: Mapping[int, Questions]) -> Mapping[int, str]:
             for number, each in questions.items():
                 if number not in self.silent:
-                    (self.folders[number].folder / "run.json").write_text(json.dumps(document))
+                    (self.folders[number].folder / "run.json").write_bytes(encoded(driver.document))
                     self.folders[number].answer(each)
                     self.bring(number, "event_totals.npy", "event_summary.json")
             return self.silent
 
-        driver = SimpleNamespace(path=self.driver, manifest=document)
-        gather(driver, planned_phases(document["phases"], phases), False, ask)  # type: ignore[arg-type]
-        document["files"] = inventory(self.driver)
-        run = replace(load(self.driver), manifest=document)
-        document.update(measure(run))
-        document.update(judged(replace(run)))
-        (self.driver / "run.json").write_text(json.dumps(document))
+        gather(driver, planned_phases(document.phases, phases), False, ask)
+        run = load(self.driver).with_document(replace(driver.document, files=inventory(self.driver)))
+        driver.document = judged(run.with_document(measure(run)))
+        driver.save()
+        driver.clean()
         return load(self.driver)
 
     def bring(self, number: int, *names: str) -> None:
@@ -196,7 +197,7 @@ def test_the_folder_of_a_host_is_a_run_of_its_requests(tmp_path: Path) -> None:
     assert all((run.rows[name] == full.rows[name][mine]).all() for name in names)
     assert len(run.events) == kept.folders[1].run.event_count > 0  # type: ignore[union-attr]
     assert [each.worker for each in run.document.workers] == [1, 2]
-    assert run.document.metric("itl").n == measure(run)["metrics"]["itl"]["n"]
+    assert run.document.metric("itl").n == measure(run).metric("itl").n
     assert run.verdict is not None
 
 
