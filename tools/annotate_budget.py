@@ -20,7 +20,7 @@ SOURCES = ROOT / "ext" / "fastllmload" / "_ext"
 
 HOT: dict[str, tuple[str, ...]] = {
     "measure/deadlines": ("judge", "keeps", "longest_gap"),
-    "events/delta": ("_scan", "carrier_of", "template_read", "template_learn", "judge", "judge_text"),
+    "events/delta": ("_scan", "template_read", "template_learn", "judge", "judge_text"),
     "http/response": (
         "body_begin",
         "body_lines",

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from fastllmload._ext.events.delta import Classifier
+from fastllmload.endpoint.openai import OPENAI_CHAT
 
 ROUNDS = 15
 EVENTS = 2000
@@ -42,7 +43,11 @@ def paths(text: str) -> tuple[int, float, float, float, float]:
     """Bytes of an event, then ns by template, scan, msgspec and json.loads."""
     same = [(EVENT % (text, 0)).encode() for _ in range(EVENTS)]
     other = [(EVENT % (text, number)).encode() for number in range(EVENTS)]
-    stream, frames, strict = Classifier(0), Classifier(0), Classifier(0, strict=True)
+    stream, frames, strict = (
+        Classifier(OPENAI_CHAT.dialect),
+        Classifier(OPENAI_CHAT.dialect),
+        Classifier(OPENAI_CHAT.dialect, strict=True),
+    )
     times = (
         best_ns(lambda: stream.tally(same)),
         best_ns(lambda: frames.tally(other)),

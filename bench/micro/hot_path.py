@@ -29,6 +29,7 @@ from fastllmload._ext.receive.protocol import Protocol
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import Recorder
 from fastllmload._ext.send.reactor import Reactor
+from fastllmload.endpoint.openai import OPENAI_CHAT
 from fastllmload.records.shared_memory import SharedWords
 
 COUNTED = "__pyx_pw_*7Reactor_*on_ready"
@@ -69,7 +70,7 @@ def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, dir
     """
     shared = SharedWords.create()
     recorder = Recorder(directory)
-    protocol = Protocol(recorder, Classifier(0), shared.words, 1 << 20, 1 << 22)
+    protocol = Protocol(recorder, Classifier(OPENAI_CHAT.dialect), shared.words, 1 << 20, 1 << 22)
     reactor = Reactor(
         protocol,
         Pacer(),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import uvloop
+from ext.dialects import DIALECTS
 
 from fastllmload._ext.events.delta import Classifier
 from fastllmload._ext.plan.pacer import Pacer
@@ -156,7 +157,7 @@ def drive(
     """
     shared = SharedWords.create()
     recorder = Recorder(directory)
-    protocol = Protocol(recorder, Classifier(dialect), shared.words, max_event, 4 * max_event, max_held)
+    protocol = Protocol(recorder, Classifier(DIALECTS[dialect]), shared.words, max_event, 4 * max_event, max_held)
     reactor = Reactor(
         protocol,
         Pacer(),

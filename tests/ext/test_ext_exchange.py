@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ext.dialects import CHAT, DIALECTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,9 @@ class Bench:
         self.shared = SharedWords.create()
         self.words = self.shared.words
         self.recorder = Recorder(directory, text=True)
-        self.protocol = Protocol(self.recorder, Classifier(0, strict), self.words, max_event, 4 * max_event)
+        self.protocol = Protocol(
+            self.recorder, Classifier(DIALECTS[CHAT], strict), self.words, max_event, 4 * max_event
+        )
         self.conversation = Conversation(self.protocol)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ext.dialects import CHAT, DIALECTS
 
 from fastllmload._ext.events.delta import Classifier
 from fastllmload._ext.receive.protocol import Conversation, Protocol
@@ -33,7 +34,7 @@ def fed(directory: Path, pieces: list[list[bytes]]) -> tuple[np.ndarray, np.ndar
     """Rows and events of one response per item of *pieces*, each on a connection of its own that then closes."""
     recorder = Recorder(directory)
     shared = SharedWords.create()
-    protocol = Protocol(recorder, Classifier(0), shared.words, 1 << 20, 4 << 20)
+    protocol = Protocol(recorder, Classifier(DIALECTS[CHAT]), shared.words, 1 << 20, 4 << 20)
     for number, reads in enumerate(pieces):
         conversation = Conversation(protocol)
         conversation.open(1000 * number + 1)

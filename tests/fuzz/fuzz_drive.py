@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from mutate import SEEDS, cut, mutated
 
+from fastllmload.endpoint import ENDPOINTS
+
 
 def exact(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """*data* in an allocation of exactly its size: the NUL at the end of a bytes object hides an over-read."""
@@ -89,7 +91,7 @@ def fuzz_body(http1: ModuleType, rng: random.Random, data: bytes) -> None:
 
 
 def fuzz_delta(delta: ModuleType, rng: random.Random, data: bytes) -> None:
-    dialect = rng.randrange(4)
+    dialect = rng.choice([*ENDPOINTS.values()]).dialect
     quick, strict, stream = (delta.Classifier(dialect, strict) for strict in (False, True, False))
     stream.classify_bytes(exact(rng.choice(SEEDS["delta"])))
     for read in ("classify_bytes", "classify_body_bytes"):

@@ -1,6 +1,6 @@
 """Wire protocols, one value of `Endpoint` each: paths and request bodies; their events are parsed by compiled code.
 
-A new protocol is such a value in the file of its API, its entry below, and a Dialect in delta.pxd.
+A new protocol is such a value in the file of its API, and its entry below.
 """
 
 from __future__ import annotations

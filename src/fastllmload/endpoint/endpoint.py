@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fastllmload._ext.events.dialect import Dialect
 from fastllmload.endpoint.body import PROMPT, BodyPieces, TurnTemplate, cut
 from fastllmload.errors import InputError
 from fastllmload.settings import PROMPT_FORMS, Workload
@@ -13,7 +14,7 @@ from fastllmload.settings import PROMPT_FORMS, Workload
 
 @dataclass(frozen=True)
 class Endpoint:
-    """*name* and *aliases* are values of --endpoint-type; *dialect* selects the parser of its events (Dialect of delta.pxd).
+    """*name* and *aliases* are values of --endpoint-type; *dialect* is how its events are read.
 
     *resource* is its path below the API's root, *models* that of the list of models, *version* that of the server's version;
     *root* joins them to the path of a base URL. *fields* gives the fields of a body after model and prompt.
@@ -21,7 +22,7 @@ class Endpoint:
 
     name: str
     aliases: tuple[str, ...]
-    dialect: int
+    dialect: Dialect
     joint: TurnTemplate  # how the turns of a conversation are joined
     resource: str
     models: str

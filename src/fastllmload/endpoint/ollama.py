@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from fastllmload._ext.events.dialect import Dialect, Duration, FinishReason
+from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import LENGTHS, NUMBER, OLLAMA_MESSAGES, TEXT, extra_fields
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.errors import InputError
@@ -51,10 +53,29 @@ def _check_lengths(extra: dict[str, Any], options: dict[str, Any]) -> None:
         )
 
 
+MESSAGE = {
+    "role": F.ROLE, "content": F.CONTENT, "thinking": F.REASONING,
+    "tool_calls": (F.CALLS, {"function": (F.OBJECT, {"name": F.NAME, "arguments": F.ARGUMENTS})}),
+}  # fmt: skip
+
+
+def dialect(text: dict[str, Any]) -> Dialect:
+    """Of events with the *text*; a whole answer is one of them. They do not repeat: each says its own time."""
+    keys = {
+        "model": F.ANY, **text, "error": F.ERROR, "done": F.DONE, "done_reason": F.FINISH,
+        "prompt_eval_count": F.PROMPT_TOKENS, "prompt_eval_cached_count": F.CACHED_TOKENS,
+        "eval_count": F.COMPLETION_TOKENS, "logprobs": F.LOGPROBS,
+        "total_duration": (F.DURATION, Duration.NS_TOTAL), "load_duration": (F.DURATION, Duration.NS_LOAD),
+        "prompt_eval_duration": (F.DURATION, Duration.NS_PROMPT_EVAL), "eval_duration": (F.DURATION, Duration.NS_EVAL),
+    }  # fmt: skip
+    words: dict[str, int] = {"load": FinishReason.FINISH_LOAD, "unload": FinishReason.FINISH_UNLOAD}
+    return Dialect(keys, keys, object_arguments=True, words=words)
+
+
 OLLAMA_CHAT = Endpoint(
     name="ollama-chat",
     aliases=("ollama",),
-    dialect=2,  # DIALECT_OLLAMA_CHAT
+    dialect=dialect({"message": (F.OBJECT, MESSAGE)}),
     joint=OLLAMA_MESSAGES,
     resource="api/chat",
     models="api/tags",
@@ -68,7 +89,7 @@ OLLAMA_GENERATE = replace(
     OLLAMA_CHAT,
     name="ollama-generate",
     aliases=("ollama-completions",),
-    dialect=3,  # DIALECT_OLLAMA_GENERATE
+    dialect=dialect({"response": F.CONTENT, "thinking": F.REASONING}),
     joint=TEXT,
     resource="api/generate",
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastllmload._ext.events.dialect import Dialect
+from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import MESSAGES, NUMBER, TEXT, extra_fields
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.settings import Workload
@@ -38,10 +40,41 @@ def sampling_fields(workload: Workload) -> dict[str, Any]:
     return {name: value for name, value in (fields | extra).items() if name not in removed}
 
 
+FUNCTION = (F.OBJECT, {"name": F.NAME, "arguments": F.ARGUMENTS})
+MESSAGE = {
+    "role": F.ROLE, "content": F.CONTENT, "refusal": F.REFUSAL, "reasoning_content": F.REASONING_CONTENT,
+    "reasoning": F.REASONING, "tool_calls": (F.CALLS, {"function": FUNCTION}), "function_call": FUNCTION,
+}  # fmt: skip
+USAGE = {
+    "prompt_tokens": F.PROMPT_TOKENS, "completion_tokens": F.COMPLETION_TOKENS, "total_tokens": F.TOTAL_TOKENS,
+    "prompt_tokens_details": (F.TABLE, {"cached_tokens": F.CACHED_TOKENS}),
+    "completion_tokens_details": (F.TABLE, {"reasoning_tokens": F.REASONING_TOKENS}),
+}  # fmt: skip
+
+
+def keys(text: dict[str, Any]) -> dict[str, Any]:
+    """Of an event or body whose choices have the *text*."""
+    choice = {
+        "index": F.INDEX, "finish_reason": F.FINISH, "token_ids": F.TOKEN_IDS,
+        "logprobs": (F.TABLE, {"content": F.LOGPROBS, "tokens": F.LOGPROBS}),
+    }  # fmt: skip
+    return {
+        "id": F.ANY, "object": F.ERROR_WORD, "choices": (F.CHOICES, {**text, **choice}), "usage": (F.TABLE, USAGE),
+        "error": F.ERROR,
+    }  # fmt: skip
+
+
+CHAT = Dialect(
+    keys({"delta": (F.OBJECT, MESSAGE)}), keys({"message": (F.OBJECT, MESSAGE)}),
+    sentinel=b"[DONE]", repeats=True, fragments=True,
+)  # fmt: skip
+TEXTS = keys({"text": F.CONTENT})
+COMPLETIONS = Dialect(TEXTS, TEXTS, sentinel=b"[DONE]", repeats=True)
+
 OPENAI_CHAT = Endpoint(
     name="openai-chat",
     aliases=("chat", "openai-chat-completions", "chat_completions", "vllm-chat"),
-    dialect=0,  # DIALECT_CHAT
+    dialect=CHAT,
     joint=MESSAGES,
     resource="chat/completions",
     models="models",
@@ -53,7 +86,7 @@ OPENAI_CHAT = Endpoint(
 OPENAI_COMPLETIONS = Endpoint(
     name="openai-completions",
     aliases=("completions", "openai", "vllm", "lmdeploy", "scalellm", "sglang", "llama.cpp", "text_completions"),
-    dialect=1,  # DIALECT_COMPLETIONS
+    dialect=COMPLETIONS,
     joint=TEXT,
     resource="completions",
     models="models",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ext.dialects import CHAT, COMPLETIONS, DIALECTS, OLLAMA_CHAT
 from ext.test_ext_exchange import DONE, HEAD, Bench, chunk
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,8 +45,8 @@ def event(*entries: dict[str, Any], ascii_only: bool = True, **more: Any) -> byt
     return json.dumps({"id": "x", "choices": [choice]}, ensure_ascii=ascii_only).encode()
 
 
-def written(events: list[bytes], carrier: int = 0) -> list[dict[str, Any]]:
-    calls = CallList(carrier)
+def written(events: list[bytes], dialect: int = CHAT, whole: bool = False) -> list[dict[str, Any]]:
+    calls = CallList(DIALECTS[dialect], whole)
     for each in events:
         calls.read(each)
     found: list[dict[str, Any]] = json.loads(calls.written(7))
@@ -105,7 +106,7 @@ def test_calls_of_whole_messages_and_of_ollama():
     """Each entry is a call of its own; Ollama's arguments stay an object, and no id is invented for it."""
     message = {"content": None, "tool_calls": [whole("a", "f", "{}"), whole("b", "f", '{"q":"é"}')]}
     document = json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
-    assert written([document], 1) == message["tool_calls"]
+    assert written([document], whole=True) == message["tool_calls"]
     said = [
         {"function": {"name": "f", "arguments": {"a": [1, "x"]}}},
         {"id": "i", "function": {"name": "g", "arguments": {}}},
@@ -113,9 +114,9 @@ def test_calls_of_whole_messages_and_of_ollama():
     events = [
         json.dumps({"message": {"role": "assistant", "content": "", "tool_calls": [one]}}).encode() for one in said
     ]
-    assert written(events, 3) == said
+    assert written(events, OLLAMA_CHAT) == said
     with pytest.raises(ValueError, match="no tool calls"):
-        CallList(2)
+        CallList(DIALECTS[COMPLETIONS])
 
 
 def stream() -> tuple[bytes, list[dict[str, Any]]]:
@@ -153,7 +154,7 @@ def test_a_reply_cut_at_any_byte_has_the_same_calls(tmp_path):
 
 
 def reply_of(calls: list[dict[str, Any]]) -> CallList:
-    found = CallList(1)
+    found = CallList(DIALECTS[CHAT], whole=True)
     found.read(json.dumps({"choices": [{"index": 0, "message": {"tool_calls": calls}}]}).encode())
     return found
 
@@ -246,7 +247,7 @@ def test_answers_that_name_planned_calls_follow_them(tmp_path):
 
 def test_ollamas_history(tmp_path):
     """Objects for arguments, no ids, answers by the tool's name; a text where nothing was said."""
-    calls = CallList(3)
+    calls = CallList(DIALECTS[OLLAMA_CHAT])
     real = [{"function": {"name": "f", "arguments": {"a": 1}}}, {"function": {"name": "g", "arguments": {}}}]
     calls.read(json.dumps({"message": {"content": "", "tool_calls": real}}).encode())
     found = second_turn(tmp_path, [{"role": "tool", "content": "one"}], "", calls, "ollama-chat")

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ext.dialects import CHAT, COMPLETIONS, DIALECTS, OLLAMA_CHAT, OLLAMA_GENERATE
 from ext.reference import delta_reference
 from ext.reference.event_text import spelled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastllmload._ext.events.delta import Classifier, expand_text
+from fastllmload._ext.events.dialect import Dialect, Field, FinishReason
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
 
-CHAT, COMPLETIONS, OLLAMA_CHAT, OLLAMA_GENERATE = range(4)
 TEMPLATE, SCAN, MSGSPEC = 0, 1, 2
 CORPUS = (
     Path(os.environ.get("FASTLLMLOAD_CORPORA", Path(__file__).parents[3] / "../shared/corpora")) / "json/test_parsing"
@@ -42,10 +43,10 @@ def expanded(meaning: dict[str, Any]) -> dict[str, Any]:
 
 def agreed(data: bytes, dialect: int = CHAT, after: bytes = b"") -> dict[str, Any]:
     """The meaning of *data*, on which scan, msgspec, twin and a stream that has just read *after* agree."""
-    strict = bare(Classifier(dialect, strict=True).classify_bytes(data))
-    stream = Classifier(dialect)
+    strict = bare(Classifier(DIALECTS[dialect], strict=True).classify_bytes(data))
+    stream = Classifier(DIALECTS[dialect])
     stream.classify_bytes(after)
-    assert bare(Classifier(dialect).classify_bytes(data)) == strict
+    assert bare(Classifier(DIALECTS[dialect]).classify_bytes(data)) == strict
     assert bare(stream.classify_bytes(data)) == strict
     assert bare(stream.classify_bytes(data)) == strict, "a second time, by what the first one taught"
     assert expanded(strict) == delta_reference.classify(data, dialect)
@@ -53,8 +54,8 @@ def agreed(data: bytes, dialect: int = CHAT, after: bytes = b"") -> dict[str, An
 
 
 def agreed_whole(data: bytes, dialect: int = CHAT) -> dict[str, Any]:
-    strict = bare(Classifier(dialect, strict=True).classify_body_bytes(data))
-    assert bare(Classifier(dialect).classify_body_bytes(data)) == strict
+    strict = bare(Classifier(DIALECTS[dialect], strict=True).classify_body_bytes(data))
+    assert bare(Classifier(DIALECTS[dialect]).classify_body_bytes(data)) == strict
     assert expanded(strict) == delta_reference.classify(data, dialect, whole=True)
     return strict
 
@@ -85,7 +86,7 @@ def test_events_of_real_servers(protocol: str, expected: str, text: str) -> None
     names = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens")
     assert (EVENT_NAMES[meaning["kind"]], FINISH_NAMES[meaning["finish"]]) == (kind, finish)
     assert [meaning[name] for name in names] == counts and meaning["has_usage"] == (max(counts) >= 0)
-    assert Classifier(dialect).classify_bytes(text.encode())["decoder"] == SCAN
+    assert Classifier(DIALECTS[dialect]).classify_bytes(text.encode())["decoder"] == SCAN
 
 
 @pytest.mark.parametrize(
@@ -316,13 +317,13 @@ def test_a_damaged_event_means_the_same_on_every_path(pair: tuple[bytes, bytes],
 def test_every_truncation_of_an_event_is_bad() -> None:
     data = SEEN[1][3].encode()
     for size in range(1, len(data)):
-        assert named(Classifier(CHAT).classify_bytes(data[:size])) == "bad"
+        assert named(Classifier(DIALECTS[CHAT]).classify_bytes(data[:size])) == "bad"
         agreed(data[:size], after=data)
 
 
 def test_whitespace_is_what_python_calls_whitespace() -> None:
     """Every code point up to the last whitespace one and beyond, raw and escaped, by scan and by template."""
-    scan, stream = Classifier(CHAT), Classifier(CHAT)
+    scan, stream = Classifier(DIALECTS[CHAT]), Classifier(DIALECTS[CHAT])
     stream.classify_bytes(PLAIN % b"x")
     for point in [*range(0xD800), *range(0x10000, 0x110000, 0x101)]:
         character = chr(point)
@@ -337,7 +338,7 @@ def test_whitespace_is_what_python_calls_whitespace() -> None:
 
 def test_the_template_is_used_and_forgotten() -> None:
     """Equal frames with other texts need no scan; another frame, finish, usage or stream does."""
-    stream = Classifier(CHAT)
+    stream = Classifier(DIALECTS[CHAT])
     other_frame = (PLAIN % b"a").replace(b'"x"', b'"y"')
     ending = (PLAIN % b"a").replace(b"null", b'"stop"')
     decoders = []
@@ -365,7 +366,7 @@ def test_the_template_is_used_and_forgotten() -> None:
 
 @pytest.mark.parametrize(("size", "decoder"), [(600, TEMPLATE), (900, SCAN)])
 def test_long_frames_are_scanned(size: int, decoder: int) -> None:
-    stream = Classifier(CHAT)
+    stream = Classifier(DIALECTS[CHAT])
     before = b'{"model":"%s",' % (b"m" * size) + (PLAIN % b"a")[1:]
     assert [stream.classify_bytes(before)["decoder"] for _ in range(2)] == [SCAN, decoder]
     behind = (PLAIN % b"a")[:-1] + b',"model":"%s"}' % (b"m" * (size // 2))
@@ -374,7 +375,7 @@ def test_long_frames_are_scanned(size: int, decoder: int) -> None:
 
 
 def test_strict_decodes_every_event_by_msgspec() -> None:
-    strict = Classifier(CHAT, strict=True)
+    strict = Classifier(DIALECTS[CHAT], strict=True)
     assert [strict.classify_bytes(PLAIN % b"a")["decoder"] for _ in range(3)] == [MSGSPEC] * 3
     assert (strict.by_template, strict.by_scan, strict.by_msgspec) == (0, 0, 3)
     assert strict.text_of(PLAIN % b"\\u00e9") == "é" and strict.text_of(b"[DONE]") is None
@@ -386,7 +387,7 @@ def test_deep_nesting_is_bad_and_costs_no_stack(opening: bytes) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     closing = opening.translate(bytes.maketrans(b"{[", b"}]"), b'"a:choices1,xid')[::-1]
     for data in (opening * 100_000, opening * 100_000 + b"1" + closing * 100_000):
-        for classifier in (Classifier(CHAT), Classifier(CHAT, strict=True)):
+        for classifier in (Classifier(DIALECTS[CHAT]), Classifier(DIALECTS[CHAT], strict=True)):
             assert named(classifier.classify_bytes(data)) == "bad"
             assert named(classifier.classify_body_bytes(data)) == "bad"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
@@ -424,7 +425,7 @@ def test_json_corpus_is_judged_alike_on_every_path() -> None:
 
 def test_tally_counts_kinds() -> None:
     events = [PLAIN % b"a", PLAIN % b"b", PLAIN % b" ", b"[DONE]", b"{"]
-    found = {EVENT_NAMES[kind]: n for kind, n in enumerate(Classifier(CHAT).tally(events)) if n}
+    found = {EVENT_NAMES[kind]: n for kind, n in enumerate(Classifier(DIALECTS[CHAT]).tally(events)) if n}
     assert found == {"content": 2, "whitespace": 1, "done": 1, "bad": 1}
 
 
@@ -435,6 +436,47 @@ def test_expand_text() -> None:
             expand_text(wrong)
 
 
-def test_an_unknown_dialect_is_refused() -> None:
-    with pytest.raises(ValueError, match="dialect 7"):
-        Classifier(7)
+def test_a_dialect_that_does_not_fit_is_refused() -> None:
+    """Limits of the tables are refused when a dialect is made, not met by an event."""
+    many = {f"key{number}": Field.ANY for number in range(65)}
+    with pytest.raises(OverflowError, match="too many keys"):
+        Dialect(many, {})
+    deep: dict[str, Any] = {"calls": Field.CALLS}
+    for name in "abcd":
+        deep = {name: (Field.OBJECT, deep)}
+    with pytest.raises(OverflowError, match="5 keys deep"):
+        Dialect(deep, {})
+    with pytest.raises(ValueError, match="at most 16"):
+        Dialect({}, {}, sentinel=b"x" * 17)
+    with pytest.raises(OverflowError, match="words"):
+        Dialect({}, {}, words={f"word{number}": FinishReason.FINISH_STOP for number in range(80)})
+
+
+def test_dialects_of_a_classifier_are_numbered_once() -> None:
+    classifier = Classifier(DIALECTS[CHAT])
+    assert [classifier.add(DIALECTS[each]) for each in (CHAT, OLLAMA_CHAT, CHAT, OLLAMA_CHAT)] == [0, 1, 0, 1]
+    with pytest.raises(OverflowError, match="64 dialects"):
+        for _ in range(63):
+            classifier.add(Dialect({}, {}))
+
+
+def test_a_dialect_made_up_is_read_as_described() -> None:
+    """Keys, places of text and last words are data: a protocol that nobody has yet needs no compiled code."""
+    keys = {
+        "answer": (Field.OBJECT, {"words": Field.CONTENT, "why": Field.FINISH}),
+        "cost": (Field.TABLE, {"out": Field.COMPLETION_TOKENS}),
+        "oops": Field.ERROR,
+    }
+    made = Dialect(keys, keys, sentinel=b"bye", repeats=True, words={"enough": FinishReason.FINISH_LENGTH})
+    for strict in (False, True):
+        classifier = Classifier(made, strict)
+        for word in (b"one", b" two"):
+            found = classifier.classify_bytes(b'{"answer":{"words":"%s"},"cost":{"out":3}}' % word)
+            assert (named(found), found["text"], found["completion_tokens"]) == ("content", word, 3)
+        found = classifier.classify_bytes(b'{"answer":{"why":"enough"}}')
+        assert (named(found), FINISH_NAMES[found["finish"]]) == ("finish", "length")
+        assert named(classifier.classify_bytes(b" bye ")) == "done"
+        assert named(classifier.classify_bytes(b"[DONE]")) == "bad"
+        assert named(classifier.classify_bytes(b'{"oops":1}')) == "error"
+        assert named(classifier.classify_bytes(b'{"choices":[]}')) == "bad"
+        assert named(classifier.classify_bytes(b'{"answer":3}')) == "bad"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ext.dialects import CHAT, DIALECTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -116,7 +117,7 @@ def outcome(
 ) -> tuple[list[int], list[tuple[int, ...]], list[bytes], bytes]:
     """Fields of the row, kinds and tokens of the events, pieces of text and the kept reply of a response fed in *reads*."""
     directory.mkdir()
-    recorder, classifier = Recorder(directory, text=True), Classifier(0, strict)
+    recorder, classifier = Recorder(directory, text=True), Classifier(DIALECTS[CHAT], strict)
     conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, LIMIT, 4 * LIMIT))
     conversation.open(1, keep=True)
     for number, data in enumerate(reads):
@@ -167,7 +168,7 @@ def test_what_is_read_by_comparison_is_what_parser_and_classifier_say(
 
 def test_events_with_usage_are_read_by_comparison(tmp_path: Path) -> None:
     """An event with another count is not parsed again; it carries the growth of the count."""
-    recorder, classifier = Recorder(tmp_path), Classifier(0)
+    recorder, classifier = Recorder(tmp_path), Classifier(DIALECTS[CHAT])
     conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, 1 << 20, 1 << 22))
     conversation.open(1)
     counts = [1, 2, 9, 10, 10, 99, 100, 103]
@@ -184,7 +185,7 @@ def test_events_with_usage_are_read_by_comparison(tmp_path: Path) -> None:
 
 def test_like_events_are_read_by_comparison(tmp_path: Path) -> None:
     """The way of the test above is the one taken: all but the first two of like events are not parsed."""
-    recorder, classifier = Recorder(tmp_path), Classifier(0)
+    recorder, classifier = Recorder(tmp_path), Classifier(DIALECTS[CHAT])
     conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, 1 << 20, 1 << 22))
     conversation.open(1)
     events = [b"data: " + BEFORE + b"%d" % number + BEHIND + b"\n\n" for number in range(20)]

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ext.dialects import DIALECTS
+from ext.dialects import OLLAMA_CHAT as CHAT
+from ext.dialects import OLLAMA_GENERATE as GENERATE
 from ext.reference import delta_reference
 from ext.reference.ollama_text import NS, SEEN, TIMES, spelled
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +24,6 @@ from fastllmload._ext.record import counters, recorder
 from fastllmload._ext.record.histogram import WORDS as HDR_WORDS
 from fastllmload.records.layout import ERROR_NAMES, EVENT_NAMES, FINISH_NAMES, REQUEST, STATUS_NAMES
 
-CHAT, GENERATE = 2, 3
 SCAN, MSGSPEC = 1, 2
 FAST = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 LAST = '{"model":"m","message":{"role":"assistant","content":""},"done_reason":"stop","done":true,'
@@ -38,8 +40,8 @@ def bare(meaning: dict[str, Any]) -> dict[str, Any]:
 def agreed(data: bytes, dialect: int) -> dict[str, Any]:
     """The meaning on which scan, msgspec and the twin agree, for an event and for a whole body."""
     for read, whole in (("classify_body_bytes", True), ("classify_bytes", False)):
-        strict = bare(getattr(Classifier(dialect, strict=True), read)(data))
-        quick = Classifier(dialect)
+        strict = bare(getattr(Classifier(DIALECTS[dialect], strict=True), read)(data))
+        quick = Classifier(DIALECTS[dialect])
         assert bare(getattr(quick, read)(data)) == strict
         assert bare(getattr(quick, read)(data)) == strict, "a second time"
         assert strict == delta_reference.classify(data, dialect, whole)
@@ -66,7 +68,7 @@ def test_the_common_lines_need_no_python_object() -> None:
         expected = MSGSPEC if kind in ("tool", "bad") else SCAN
         if line.startswith('{"status"'):
             expected = SCAN  # valid JSON without a key of ours: the scan can tell
-        assert Classifier(dialect).classify_bytes(line.encode())["decoder"] == expected, line
+        assert Classifier(DIALECTS[dialect]).classify_bytes(line.encode())["decoder"] == expected, line
 
 
 def test_cached_prompt_tokens_are_usage() -> None:
@@ -110,7 +112,7 @@ class Bench:
     def __init__(self, folder: Path, dialect: int = CHAT) -> None:
         self.recorder = recorder.Recorder(str(folder))
         shared = np.zeros(counters.WORDS + counters.HISTOGRAMS * HDR_WORDS, np.int64)
-        self.protocol = Protocol(self.recorder, Classifier(dialect), shared, 1 << 20, 1 << 20)
+        self.protocol = Protocol(self.recorder, Classifier(DIALECTS[dialect]), shared, 1 << 20, 1 << 20)
         self.conversation = Conversation(self.protocol)
         self.folder = folder
 

@@ -127,11 +127,12 @@ def test_the_probe_reads_ollamas_answers() -> None:
         b'{"model":"m","response":"Hi","done":false}\n'
         b'{"model":"m","response":"","done":true,"done_reason":"stop","eval_count":2,"prompt_eval_count":3}'
     )
-    kinds, texts, said = parse_answer(lines, "application/x-ndjson", 3)
+    kinds, texts, said = parse_answer(lines, "application/x-ndjson", ENDPOINTS["ollama-generate"].dialect)
     assert (kinds, texts, said.usage, said.counted) == ([3, 8], lines.split(b"\n"), True, False)
     whole = b'{"model":"m","message":{"role":"assistant","content":"Hi"},"done":true,"done_reason":"stop"}'
     answer = ProbeAnswer(False, texts=1, ended=True)
-    assert parse_answer(whole, "application/json; charset=utf-8", 2) == ([3], [whole], answer)
+    dialect = ENDPOINTS["ollama-chat"].dialect
+    assert parse_answer(whole, "application/json; charset=utf-8", dialect) == ([3], [whole], answer)
 
 
 def test_model_lists_of_both_kinds() -> None:

@@ -18,8 +18,8 @@ def described(dtype: np.dtype) -> list[tuple[str, str, int]]:
 
 
 def members(file: str, enum: str, prefix: str) -> list[str]:
-    """Names of a cdef enum in the order of their numbers, without prefix, in lower case."""
-    body = (PXD / file).read_text().split(f"cdef enum {enum}:", 1)[1].split("\n\n", 1)[0]
+    """Names of an enum in the order of their numbers, without prefix, in lower case."""
+    body = (PXD / file).read_text().split(f"enum {enum}:", 1)[1].split("\n\n", 1)[0]
     pairs = re.findall(rf"^    {prefix}(\w+) = (\d+)", body, re.M)
     assert [int(number) for _, number in pairs] == list(range(len(pairs)))
     return [name.lower() for name, _ in pairs]
@@ -40,7 +40,7 @@ def test_dtypes_are_those_of_the_compiled_structs() -> None:
         (layout.PHASE_NAMES, "record/recorder.pxd", "Phase", "PHASE_"),
         (layout.STAMP_NAMES, "record/recorder.pxd", "StampClass", "STAMP_"),
         (layout.EVENT_NAMES, "events/delta.pxd", "EventKind", "EVENT_"),
-        (layout.FINISH_NAMES, "events/facts.pxd", "FinishReason", "FINISH_"),
+        (layout.FINISH_NAMES, "events/dialect.pxd", "FinishReason", "FINISH_"),
     ],
 )
 def test_names_are_those_of_the_compiled_enumerations(

@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 
 from fastllmload._ext.bytes.carry cimport carry_add, carry_free
 from fastllmload._ext.bytes.cursor cimport Cursor
+from fastllmload._ext.events.dialect cimport Dialect, DialectTable
 from fastllmload._ext.events.tree cimport EventTree
 
 cdef struct Text:               # bytes that grow
@@ -30,7 +31,7 @@ cdef struct Calls:
     Call* items                 # owned, with what they point at; *cap* of them are valid memory
     uint32_t count              # by index
     uint32_t cap
-    uint8_t ollama              # said, and to be repeated, in Ollama's form
+    uint8_t as_objects          # requests have their arguments as objects (DialectTable.object_arguments)
 
 cdef void calls_clear(Calls* calls) noexcept nogil          # for the next reply; small buffers stay
 cdef void calls_free(Calls* calls) noexcept nogil           # and *calls* itself; NULL is fine
@@ -41,9 +42,10 @@ cdef class CallReader:
     # One per worker.
     cdef EventTree _tree
     # Adds what one event (or whole body) says of calls to *calls*, which is made when it is NULL.
-    cdef int read(self, Calls** calls, const unsigned char* data, size_t size, uint8_t carrier) except -1
+    cdef int read(self, Calls** calls, const unsigned char* data, size_t size, const DialectTable* d, bint whole) except -1
 
 cdef class CallList:
     cdef Calls* calls           # owned; NULL until the first event
     cdef CallReader reader
-    cdef uint8_t carrier
+    cdef Dialect dialect
+    cdef bint whole

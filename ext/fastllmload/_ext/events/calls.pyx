@@ -19,7 +19,6 @@ from fastllmload._ext.bytes.carry cimport carry_reset
 from fastllmload._ext.bytes.cursor cimport over
 from fastllmload._ext.bytes.jsonfind cimport json_item, json_member
 from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_count, json_string, json_take
-from fastllmload._ext.events.facts cimport CARRIED_BY_DELTA, CARRIED_BY_MESSAGE, CARRIED_BY_OLLAMA_CHAT
 
 cdef struct Fragment:           # what one entry of tool_calls says; at is NULL for what it does not
     bint has_index
@@ -143,37 +142,43 @@ cdef bint read_fragment(Cursor* entry, Fragment* f) noexcept nogil:
     return True
 
 
-cdef int carried(Cursor* event, uint8_t carrier, Cursor* found) noexcept nogil:
-    """The object that carries tool_calls: of several choices that with index 0. 0: there is none; -1: unreadable."""
-    cdef Cursor choices, choice, index
+cdef int choice_of(Cursor* choices, Cursor* found) noexcept nogil:
+    """The first item whose index is 0, or not said. 0: there is none; -1: unreadable."""
+    cdef Cursor index
     cdef int32_t number = 0
     cdef int step
     cdef bint first = True
-    if carrier == CARRIED_BY_OLLAMA_CHAT:
-        return -1 if not json_member(event, b"message", 7, found) else found.at != NULL
-    if not json_member(event, b"choices", 7, &choices):
-        return -1
-    while choices.at != NULL:
-        step = json_item(&choices, first, &choice)
+    while True:
+        step = json_item(choices, first, found)
         if step != 1:
             return step
         first = False
-        if not json_member(&choice, b"index", 5, &index):
+        if not json_member(found, b"index", 5, &index):
             return -1
-        if index.at != NULL and not (json_count(&index, &number) and number == 0):
-            continue
-        if carrier == CARRIED_BY_DELTA:
-            return -1 if not json_member(&choice, b"delta", 5, found) else found.at != NULL
-        return -1 if not json_member(&choice, b"message", 7, found) else found.at != NULL
-    return 0
+        if index.at == NULL or (json_count(&index, &number) and number == 0):
+            return 1
 
 
-cdef bint list_of(Cursor* event, uint8_t carrier, Cursor* entries) noexcept nogil:
-    """The array tool_calls; at is NULL where there is none. False: unreadable."""
-    cdef Cursor carrier_at
-    cdef int step = carried(event, carrier, &carrier_at)
+cdef bint list_of(Cursor* event, const DialectTable* d, bint whole, Cursor* entries) noexcept nogil:
+    """The list of tool calls; at is NULL where there is none. False: unreadable."""
+    cdef Cursor place = event[0]
+    cdef Cursor choices
+    cdef int i, found
     entries.at = NULL
-    return step == 0 or (step == 1 and json_member(&carrier_at, b"tool_calls", 10, entries))
+    for i in range(d.step_count[whole]):
+        if not json_member(&place, <const char*>d.steps[whole][i].name, d.steps[whole][i].size, entries):
+            return False
+        if entries.at == NULL:
+            return True
+        if d.steps[whole][i].choices:
+            choices = entries[0]
+            entries.at = NULL
+            found = choice_of(&choices, &place)
+            if found != 1:
+                return found == 0
+        else:
+            place = entries[0]
+    return True
 
 
 cdef bint readable(Cursor* entries) noexcept nogil:
@@ -197,7 +202,7 @@ cdef class CallReader:
     def __cinit__(self):
         self._tree = EventTree()
 
-    cdef int read(self, Calls** calls, const unsigned char* data, size_t size, uint8_t carrier) except -1:
+    cdef int read(self, Calls** calls, const unsigned char* data, size_t size, const DialectTable* d, bint whole) except -1:
         cdef Cursor event, entries
         cdef bytes anew
         over(&event, data, size)
@@ -205,23 +210,23 @@ cdef class CallReader:
             calls[0] = <Calls*>calloc(1, sizeof(Calls))
             if calls[0] == NULL:
                 raise MemoryError("tool calls")
-        calls[0].ollama = carrier >= CARRIED_BY_OLLAMA_CHAT
-        if not (list_of(&event, carrier, &entries) and (entries.at == NULL or readable(&entries))):
+        calls[0].as_objects = d.object_arguments
+        if not (list_of(&event, d, whole, &entries) and (entries.at == NULL or readable(&entries))):
             anew = self._tree.anew(data, size)
             over(&event, anew, <size_t>len(anew))
-            if not (list_of(&event, carrier, &entries) and (entries.at == NULL or readable(&entries))):
+            if not (list_of(&event, d, whole, &entries) and (entries.at == NULL or readable(&entries))):
                 return 0            # the classifier has found no call in it either, or it is nested beyond use
-        return note_all(calls[0], &entries, carrier)
+        return note_all(calls[0], &entries, whole or not d.fragments)
 
 
-cdef int note_all(Calls* calls, Cursor* entries, uint8_t carrier) except -1:
+cdef int note_all(Calls* calls, Cursor* entries, bint alone) except -1:
     cdef Cursor entry
     cdef Fragment f
     cdef bint first = True
     while entries.at != NULL and json_item(entries, first, &entry) == 1:
         first = False
         read_fragment(&entry, &f)
-        note(calls, &f, carrier != CARRIED_BY_DELTA)
+        note(calls, &f, alone)
     return 0
 
 
@@ -242,7 +247,7 @@ cdef int calls_write(Calls* calls, uint32_t turn, Text* out) except -1:
     for i in range(calls.count):
         call = &calls.items[i]
         text_add(out, b",{" if i else b"{", 2 if i else 1)
-        if not calls.ollama:
+        if not calls.as_objects:
             text_add(out, b'"id":"', 6)
             call_id_write(calls, i, turn, out)
             text_add(out, b'","type":"function",', 20)
@@ -253,15 +258,15 @@ cdef int calls_write(Calls* calls, uint32_t turn, Text* out) except -1:
         text_add(out, b'"function":{"name":"', 20)
         text_add(out, call.name.at, call.name.size)
         text_add(out, b'","arguments":', 14)
-        arguments_write(call, calls.ollama, out)
+        arguments_write(call, calls.as_objects, out)
         text_add(out, b"}}", 2)
     return 0
 
 
-cdef int arguments_write(Call* call, bint ollama, Text* out) except -1:
-    if ollama and call.value:
+cdef int arguments_write(Call* call, bint as_object, Text* out) except -1:
+    if as_object and call.value:
         return text_add(out, call.arguments.at, call.arguments.size)
-    if ollama and not call.arguments.size:
+    if as_object and not call.arguments.size:
         return text_add(out, b"{}", 2)
     text_add(out, b'"', 1)
     if call.value:
@@ -286,12 +291,13 @@ cdef int escaped_write(const unsigned char* at, size_t size, Text* out) except -
 
 
 cdef class CallList:
-    """Calls of one reply, for tests and previews. *carrier*: 0 a delta, 1 a whole message, 3 Ollama's message."""
+    """Calls of one reply, for tests and previews: of the events of *dialect*, or of its *whole* answers."""
 
-    def __init__(self, uint8_t carrier=0):
-        if carrier not in (CARRIED_BY_DELTA, CARRIED_BY_MESSAGE, CARRIED_BY_OLLAMA_CHAT):
-            raise ValueError(f"carrier {carrier} carries no tool calls")
-        self.carrier = carrier
+    def __init__(self, Dialect dialect not None, bint whole=False):
+        if not dialect.table.step_count[whole]:
+            raise ValueError("answers of this dialect carry no tool calls")
+        self.dialect = dialect
+        self.whole = whole
         self.reader = CallReader()
 
     def __dealloc__(self):
@@ -299,7 +305,7 @@ cdef class CallList:
 
     def read(self, bytes event not None) -> None:
         """Add what *event* says of calls."""
-        self.reader.read(&self.calls, event, <size_t>len(event), self.carrier)
+        self.reader.read(&self.calls, event, <size_t>len(event), &self.dialect.table, self.whole)
 
     def clear(self) -> None:
         """The next event is of another reply."""

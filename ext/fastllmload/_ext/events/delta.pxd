@@ -5,15 +5,9 @@ from libc.string cimport memcmp
 
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
 from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_string, to_special
+from fastllmload._ext.events.dialect cimport DURATIONS, Dialect, DialectTable
 from fastllmload._ext.events.facts cimport Facts
 from fastllmload._ext.events.tree cimport EventTree
-
-cdef enum Dialect:
-    DIALECT_CHAT = 0            # OpenAI chat completions: choices[0].delta
-    DIALECT_COMPLETIONS = 1     # OpenAI completions: choices[0].text
-    DIALECT_OLLAMA_CHAT = 2     # Ollama /api/chat: message
-    DIALECT_OLLAMA_GENERATE = 3 # Ollama /api/generate: response
-    DIALECTS = 4
 
 cdef enum EventKind:            # primary meaning of an event; the same numbers are in tokens.npy
     EVENT_OTHER = 0             # valid, but nothing in it is timed (no choice, index > 0)
@@ -38,17 +32,17 @@ cdef enum Decoder:              # which path decided; counted in the certificate
 
 cdef struct Meaning:
     uint8_t kind                # EventKind
-    uint8_t finish              # FinishReason of facts.pxd; may accompany text
+    uint8_t finish              # FinishReason of dialect.pxd; may accompany text
     uint8_t decoder             # Decoder
     uint8_t has_usage
-    uint8_t done                # Ollama: this event ends the stream
+    uint8_t done                # this event ends the stream
     uint8_t calls               # it says something of tool calls, if only an id; may accompany text
     int32_t prompt_tokens       # -1: not in this event
     int32_t completion_tokens
     int32_t reasoning_tokens
     int32_t cached_tokens
     int32_t listed_tokens       # length of token_ids, else of logprobs; -1: neither is there
-    int64_t[4] server_ns        # Ollama's own, in the order of facts.pxd; 0: not said
+    int64_t[DURATIONS] server_ns    # Ollama's own, at the places of Duration; 0: not said
     # The text's JSON string body, still escaped, valid UTF-8; NULL if none. Of a tool call: its arguments,
     # else its name. Borrowed from the event, or from the classifier until its next call.
     const unsigned char* text
@@ -106,14 +100,20 @@ cdef inline bint template_takes(Template* t, Cursor* c, StringSpan* text, int32_
     c.at = at.at + t.suffix
     return True
 
-cdef inline bint says_done(uint8_t dialect) noexcept nogil:      # an answer without a last word is cut short, streamed or not
-    return dialect >= DIALECT_OLLAMA_CHAT
+cdef inline bint is_text(uint8_t kind) noexcept nogil:          # of an event that carries generated text
+    return (kind == EVENT_CONTENT or kind == EVENT_REASONING or kind == EVENT_TOOL or kind == EVENT_WHITESPACE
+            or kind == EVENT_REFUSAL)
 
-cdef uint8_t carrier_of(uint8_t dialect, bint whole) noexcept nogil     # Carrier of facts.pxd, in an event or in a whole body
+cdef enum:
+    DIALECTS_MOST = 64
+
+ctypedef const DialectTable* TablePointer
 
 cdef class Classifier:
-    # One per worker, for streams of any dialect. classify() never raises for any bytes: what is not an event is EVENT_BAD.
-    cdef readonly int dialect           # Dialect of classify_bytes; the hot path brings its own
+    # One per worker, for streams of several dialects, which it numbers. classify() never raises for any bytes: what is not an
+    # event is EVENT_BAD.
+    cdef readonly list dialects         # by number; that of classify_bytes is 0
+    cdef TablePointer[DIALECTS_MOST] tables             # of these; borrowed
     cdef readonly bint strict           # --decode strict: msgspec on every event
     cdef public uint64_t by_template
     cdef public uint64_t by_scan
@@ -125,6 +125,6 @@ cdef class Classifier:
     # with finish and usage.
     cdef int classify_body(self, uint8_t dialect, const unsigned char* data, size_t size, Meaning* m) except -1
 
-    cdef bint _scan(self, const unsigned char* data, size_t size, uint8_t carrier, Facts* f,
+    cdef bint _scan(self, const unsigned char* data, size_t size, const DialectTable* d, bint whole, Facts* f,
                     Meaning* m) noexcept
-    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t carrier, Meaning* m) except -1
+    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t dialect, bint whole, Meaning* m) except -1

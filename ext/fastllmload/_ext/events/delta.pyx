@@ -11,7 +11,7 @@ Three ways to the same answer; `Meaning.decoder` says which one was taken.
 What is said is judged in one place, `judge`, by this table (spec/metrics 3.2). The first line that applies
 gives the kind.
 
-    [DONE], blanks around it allowed                                      DONE
+    the dialect's sentinel ([DONE]), blanks around it allowed             DONE
     nothing, or blanks alone: a `data:` line without data                 OTHER
     not JSON, not an object, or one without choices, usage, error,
       object and id                                                       BAD
@@ -52,10 +52,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
 from fastllmload._ext.bytes.jsonscan cimport blank_text, json_blanks, json_word
-from fastllmload._ext.events.facts cimport (
-    CARRIED_BY_DELTA, CARRIED_BY_MESSAGE, CARRIED_BY_OLLAMA_CHAT, CARRIED_BY_TEXT, DURATIONS, FINISH_NONE, facts_clear,
-    facts_scan,
-)
+from fastllmload._ext.events.dialect cimport FINISH_NONE
+from fastllmload._ext.events.facts cimport facts_clear, facts_scan
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
 cdef object STRING = msgspec.json.Decoder(str)
@@ -203,17 +201,17 @@ cdef bint is_blank(const unsigned char* data, size_t size) noexcept nogil:
     return c.at == c.end
 
 
-cdef bint is_done(const unsigned char* data, size_t size) noexcept nogil:
+cdef bint is_sentinel(const DialectTable* d, const unsigned char* data, size_t size) noexcept nogil:
     cdef Cursor c
     over(&c, data, size)
     json_blanks(&c)
-    if not json_word(&c, b"[DONE]", 6):
+    if not json_word(&c, <const char*>d.sentinel, d.sentinel_size):
         return False
     json_blanks(&c)
     return c.at == c.end
 
 
-cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
+cdef void judge(Facts* f, const DialectTable* d, uint8_t decoder, Meaning* m) noexcept nogil:
     """The table of this module's docstring, from the line about `error` on."""
     say(m, EVENT_OTHER, decoder)
     if f.error or not f.known:
@@ -231,7 +229,7 @@ cdef void judge(Facts* f, uint8_t decoder, Meaning* m) noexcept nogil:
     if f.index == 0:
         m.calls = f.calls
         m.listed_tokens = f.token_ids if f.token_ids >= 0 else f.logprobs
-        m.finish = f.finish if f.done or f.carrier < CARRIED_BY_OLLAMA_CHAT else FINISH_NONE
+        m.finish = f.finish if f.done or not d.says_done else <uint8_t>FINISH_NONE
         if judge_text(f, m):
             return
     if m.finish != FINISH_NONE:
@@ -269,78 +267,79 @@ cdef bint judge_text(Facts* f, Meaning* m) noexcept nogil:
     return True
 
 
-cdef uint8_t carrier_of(uint8_t dialect, bint whole) noexcept nogil:
-    if dialect >= DIALECT_OLLAMA_CHAT:
-        return <uint8_t>(CARRIED_BY_OLLAMA_CHAT + dialect - DIALECT_OLLAMA_CHAT)
-    if dialect == DIALECT_COMPLETIONS:
-        return CARRIED_BY_TEXT
-    return CARRIED_BY_MESSAGE if whole else CARRIED_BY_DELTA
-
-
 cdef class Classifier:
-    """Meanings of one dialect's events. *dialect*: 0 chat, 1 completions, 2 Ollama chat, 3 Ollama generate;
-    *strict*: msgspec on every event.
+    """Meanings of the events of *dialect*, and of others that are added; *strict*: msgspec on every event.
 
-    ``classify_bytes`` and ``classify_body_bytes`` are for tests and for callers outside the hot path: a dict
-    of the fields of `Meaning`, numbers as in `records.layout`, ``text`` as escaped bytes or None.
+    ``classify_bytes`` and ``classify_body_bytes`` are for tests and for callers outside the hot path, on *dialect*: a dict of
+    the fields of `Meaning`, numbers as in `records.layout`, ``text`` as escaped bytes or None.
     """
 
-    def __init__(self, int dialect, bint strict=False):
-        if not 0 <= dialect < DIALECTS:
-            raise ValueError(f"dialect {dialect} is none: 0 chat, 1 completions, 2 and 3 Ollama's chat, generate")
-        self.dialect = dialect
+    def __init__(self, Dialect dialect not None, bint strict=False):
+        self.dialects = []
         self.strict = strict
         self._tree = EventTree()
+        self.add(dialect)
 
     def __dealloc__(self):
         template_free(&self._template)
 
+    def add(self, Dialect dialect not None) -> int:
+        """The number of *dialect*, which is added unless it is there."""
+        for number, known in enumerate(self.dialects):
+            if known is dialect:
+                return number
+        if len(self.dialects) == DIALECTS_MOST:
+            raise OverflowError(f"more than {DIALECTS_MOST} dialects: enlarge DIALECTS_MOST")
+        self.dialects.append(dialect)
+        self.tables[len(self.dialects) - 1] = &dialect.table
+        return len(self.dialects) - 1
+
     cdef int classify(self, uint8_t dialect, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
-        if says_done(dialect):
-            if not self._scan(data, size, carrier_of(dialect, False), &f, m):
-                self._decode(data, size, carrier_of(dialect, False), m)
-            return 0
-        if not self.strict and template_read(t, data, size, m):
+        cdef const DialectTable* d = self.tables[dialect]
+        if d.repeats and not self.strict and template_read(t, data, size, m):
             self.by_template += 1
             return 0
-        if is_done(data, size):
-            self.by_scan += 1
-            say(m, EVENT_DONE, DECODED_BY_SCAN)
-            return 0
-        if is_blank(data, size):
-            self.by_scan += 1
-            say(m, EVENT_OTHER, DECODED_BY_SCAN)
-            return 0
-        if self._scan(data, size, carrier_of(dialect, False), &f, m):
-            if one_text(&f, m):
+        if d.sentinel_size:
+            if is_sentinel(d, data, size):
+                self.by_scan += 1
+                say(m, EVENT_DONE, DECODED_BY_SCAN)
+                return 0
+            if is_blank(data, size):
+                self.by_scan += 1
+                say(m, EVENT_OTHER, DECODED_BY_SCAN)
+                return 0
+        if self._scan(data, size, d, False, &f, m):
+            if d.repeats and one_text(&f, m):
                 template_learn(t, data, size, m, &f)
             return 0
-        return self._decode(data, size, carrier_of(dialect, False), m)
+        return self._decode(data, size, dialect, False, m)
 
     cdef int classify_body(self, uint8_t dialect, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
-        if not self._scan(data, size, carrier_of(dialect, True), &f, m):
-            self._decode(data, size, carrier_of(dialect, True), m)
-        if EVENT_USAGE <= m.kind <= EVENT_FINISH or m.kind == EVENT_ROLE or m.kind == EVENT_DONE or m.kind == EVENT_EMPTY:
+        if not self._scan(data, size, self.tables[dialect], True, &f, m):
+            self._decode(data, size, dialect, True, m)
+        if (m.kind == EVENT_USAGE or m.kind == EVENT_FINISH or m.kind == EVENT_ROLE or m.kind == EVENT_DONE
+                or m.kind == EVENT_EMPTY):
             m.kind = EVENT_OTHER
         return 0
 
-    cdef bint _scan(self, const unsigned char* data, size_t size, uint8_t carrier, Facts* f,
+    cdef bint _scan(self, const unsigned char* data, size_t size, const DialectTable* d, bint whole, Facts* f,
                     Meaning* m) noexcept:
-        facts_clear(f, carrier)
-        if self.strict or not facts_scan(f, data, size):
+        facts_clear(f, d, whole)
+        if self.strict or not facts_scan(f, d, whole, data, size):
             return False
         self.by_scan += 1
-        judge(f, DECODED_BY_SCAN, m)
+        judge(f, d, DECODED_BY_SCAN, m)
         return True
 
-    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t carrier, Meaning* m) except -1:
+    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t dialect, bint whole, Meaning* m) except -1:
         cdef Facts f
+        cdef const DialectTable* d = self.tables[dialect]
         self.by_msgspec += 1
-        facts_clear(&f, carrier)
-        if self._tree.read(data, size, &f):
-            judge(&f, DECODED_BY_MSGSPEC, m)
+        facts_clear(&f, d, whole)
+        if self._tree.read(data, size, <Dialect>self.dialects[dialect], whole, &f):
+            judge(&f, d, DECODED_BY_MSGSPEC, m)
         else:
             say(m, EVENT_BAD, DECODED_BY_MSGSPEC)
         return 0
@@ -348,13 +347,13 @@ cdef class Classifier:
     def classify_bytes(self, const unsigned char[::1] data not None):
         """Meaning of one event. The object is one stream: templates are learned from call to call."""
         cdef Meaning m
-        self.classify(<uint8_t>self.dialect, &self._template, &data[0] if len(data) else NULL, <size_t>len(data), &m)
+        self.classify(0, &self._template, &data[0] if len(data) else NULL, <size_t>len(data), &m)
         return as_dict(&m)
 
     def classify_body_bytes(self, const unsigned char[::1] data not None):
         """Meaning of a whole response body."""
         cdef Meaning m
-        self.classify_body(<uint8_t>self.dialect, &data[0] if len(data) else NULL, <size_t>len(data), &m)
+        self.classify_body(0, &data[0] if len(data) else NULL, <size_t>len(data), &m)
         return as_dict(&m)
 
     def text_of(self, const unsigned char[::1] data not None):
@@ -369,7 +368,7 @@ cdef class Classifier:
         cdef uint64_t[EVENT_KINDS] found
         memset(found, 0, sizeof(found))
         for data in events:
-            self.classify(<uint8_t>self.dialect, &self._template, data, <size_t>len(data), &m)
+            self.classify(0, &self._template, data, <size_t>len(data), &m)
             found[m.kind] += 1
         return list(found)
 

@@ -4,10 +4,12 @@ import re
 
 import msgspec
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
-from fastllmload._ext.events.facts cimport (
-    CARRIED_BY_DELTA, CARRIED_BY_OLLAMA_CHAT, CARRIED_BY_TEXT, DURATIONS, done_reason_of, finish_of,
+from fastllmload._ext.events.dialect cimport (
+    ARGUMENTS, CACHED_TOKENS, CALLS, CHOICES, COMPLETION_TOKENS, CONTENT, DONE, DURATION, ERROR, ERROR_WORD, FINISH, INDEX,
+    LOGPROBS, NAME, OBJECT, PROMPT_TOKENS, REASONING, REASONING_CONTENT, REASONING_TOKENS, REFUSAL, ROLE, TABLE, TOKEN_IDS,
+    finish_of,
 )
 
 cdef int32_t COUNT_HIGHEST = 0x7FFFFFFF
@@ -19,14 +21,6 @@ cdef object PAIR_OR_SURROGATE = re.compile(
 )
 cdef object OBJECT_OF_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 cdef object ARRAY_OF_RAW = msgspec.json.Decoder(list[msgspec.Raw])
-cdef frozenset KNOWN = frozenset({"id", "object", "choices", "usage", "error"})
-cdef tuple OLLAMA_DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
-cdef frozenset OLLAMA_BOTH = frozenset({
-    "model", "error", "done", "done_reason", "prompt_eval_count", "prompt_eval_cached_count", "eval_count", "logprobs",
-    *OLLAMA_DURATIONS,
-})
-cdef frozenset OLLAMA_CHAT = OLLAMA_BOTH | {"message"}
-cdef frozenset OLLAMA_GENERATE = OLLAMA_BOTH | {"response", "thinking"}
 
 
 class _NoEvent(ValueError):
@@ -41,11 +35,11 @@ cdef class EventTree:
         self._data = b""
         self._keep = []
 
-    cdef bint read(self, const unsigned char* data, size_t size, Facts* f) except? False:
+    cdef bint read(self, const unsigned char* data, size_t size, Dialect dialect, bint whole, Facts* f) except? False:
         self._keep.clear()
         self._data = data[:size]
         try:
-            self._event(need(dict, self._tree()), f)
+            self._event(need(dict, self._tree()), <dict>dialect.trees[whole], &dialect.table, f)
         except (msgspec.DecodeError, RecursionError, _NoEvent):
             return False
         return True
@@ -65,107 +59,92 @@ cdef class EventTree:
             self._data = PAIR_OR_SURROGATE.sub(_paired, self._data.decode("utf-8", "replace").encode())
             return self._decoder.decode(self._data)
 
-    cdef int _event(self, dict event, Facts* f) except -1:
-        error = event.get("error")
-        if f.carrier >= CARRIED_BY_OLLAMA_CHAT:
-            return self._ollama(event, f)
-        f.known = not KNOWN.isdisjoint(event)
-        f.error = event.get("object") == "error" or isinstance(error, dict) or bool(error)
-        if f.error:
-            return 0
-        for number, entry in enumerate(need(list, event.get("choices"))):
+    cdef int _event(self, dict event, dict keys, const DialectTable* d, Facts* f) except -1:
+        f.known = not event.keys().isdisjoint(keys)
+        for name in event:
+            what = keys.get(name)
+            if what is not None and is_error(what[0], event[name]):
+                f.error = True
+                return 0            # nothing else is looked at
+        return self._object((), event, keys, d, f)
+
+    cdef int _object(self, tuple path, dict found, dict keys, const DialectTable* d, Facts* f) except -1:
+        """What *found*, which lies at *path*, says: in the order of the text, as the scan sees it."""
+        for name, value in found.items():
+            what = keys.get(name)
+            if what is not None and value is not None:
+                self._value(path, name, value, what[0], what[1], d, f)
+        return 0
+
+    cdef int _value(self, tuple path, str name, value, uint8_t field, more, const DialectTable* d, Facts* f) except -1:
+        if field == OBJECT:
+            self._object(path + (name,), need(dict, value), more, d, f)
+        elif field == TABLE:
+            if isinstance(value, dict):
+                self._object(path + (name,), value, more, d, f)
+        elif field == CHOICES:
+            self._choices(path + (name,), need(list, value), more, d, f)
+        elif field == CALLS:
+            for i, call in enumerate(need(list, value)):
+                f.calls = True
+                self._object(path + (name, i), need(dict, call), more, d, f)
+        elif field == ROLE:
+            f.role = need(str, value) != ""
+        elif field == CONTENT:
+            self._body(path, name, need(str, value), &f.content)
+        elif field == REASONING_CONTENT:
+            self._body(path, name, need(str, value), &f.reasoning_content)
+        elif field == REASONING:
+            self._body(path, name, need(str, value), &f.reasoning)
+        elif field == REFUSAL:
+            self._body(path, name, need(str, value), &f.refusal)
+        elif field == NAME:
+            self._of_call(path, name, need(str, value), bool(value), &f.name, f)
+        elif field == ARGUMENTS:        # a string; an object on some servers, which has no body
+            text = "" if isinstance(value, dict) else need(str, value)
+            self._of_call(path, name, text, bool(value), &f.arguments, f)
+        elif field == FINISH:
+            f.finish = reason_of(need(str, value).encode(), d)
+        elif field == DONE:
+            f.done = need(bool, value)
+        elif field == PROMPT_TOKENS:
+            f.prompt_tokens = tokens(value)
+        elif field == COMPLETION_TOKENS:
+            f.completion_tokens = tokens(value)
+        elif field == CACHED_TOKENS:
+            f.cached_tokens = tokens(value)
+        elif field == REASONING_TOKENS:
+            f.reasoning_tokens = tokens(value)
+        elif field == TOKEN_IDS:
+            f.token_ids = length_of(value)
+        elif field == LOGPROBS:
+            f.logprobs = max(f.logprobs, length_of(value))
+        elif field == DURATION:
+            f.server_ns[<int>more] = duration(value)
+        return 0
+
+    cdef int _choices(self, tuple path, list entries, dict keys, const DialectTable* d, Facts* f) except -1:
+        for number, entry in enumerate(entries):
             choice = need(dict, entry)
-            if index_of(choice.get("index")) == 0:
+            if index_in(choice, keys) == 0:
                 f.choice = True
-                self._choice(number, choice, f)
-                break
-        usage_of(event.get("usage"), f)
+                return self._object(path + (number,), choice, keys, d, f)
         return 0
 
-    cdef int _ollama(self, dict event, Facts* f) except -1:
-        cdef bytes reason
-        cdef StringSpan name
-        cdef int i
-        chat = f.carrier == CARRIED_BY_OLLAMA_CHAT
-        error = event.get("error")
-        f.known = not (OLLAMA_CHAT if chat else OLLAMA_GENERATE).isdisjoint(event)
-        f.error = isinstance(error, dict) or bool(error)
-        if f.error:
-            return 0
-        f.done = need(bool, event.get("done"))
-        reason = need(str, event.get("done_reason")).encode()
-        name.at = reason
-        name.size = <size_t>len(reason)
-        f.finish = done_reason_of(&name)
-        f.prompt_tokens = tokens(event, "prompt_eval_count")
-        f.cached_tokens = tokens(event, "prompt_eval_cached_count")
-        f.completion_tokens = tokens(event, "eval_count")
-        f.logprobs = length_of(event.get("logprobs"))
-        for i in range(DURATIONS):
-            f.server_ns[i] = duration(event.get(OLLAMA_DURATIONS[i]))
-        if not chat:
-            self._text((), event, "response", &f.content)
-            return self._text((), event, "thinking", &f.reasoning)
-        message = need(dict, event.get("message"))
-        f.role = need(str, message.get("role")) != ""
-        self._text(("message",), message, "content", &f.content)
-        self._text(("message",), message, "thinking", &f.reasoning)
-        for i, call in enumerate(need(list, message.get("tool_calls"))):
-            f.calls = True
-            path = ("message", "tool_calls", i, "function")
-            self._tool(path, need(dict, need(dict, call).get("function")), f)
+    cdef int _of_call(self, tuple path, str name, str text, bint said, StringSpan* body, Facts* f) except -1:
+        f.tool = f.tool or said
+        if body.size == 0:
+            self._body(path, name, text, body)
         return 0
 
-    cdef int _choice(self, int number, dict choice, Facts* f) except -1:
-        cdef bytes finish = need(str, choice.get("finish_reason")).encode()
-        cdef StringSpan name
-        name.at = finish
-        name.size = <size_t>len(finish)
-        f.finish = finish_of(&name)
-        f.token_ids = length_of(choice.get("token_ids"))
-        f.logprobs = logprobs_of(choice.get("logprobs"))
-        if f.carrier == CARRIED_BY_TEXT:
-            return self._text(("choices", number), choice, "text", &f.content)
-        key = "delta" if f.carrier == CARRIED_BY_DELTA else "message"
-        return self._carried(("choices", number, key), need(dict, choice.get(key)), f)
-
-    cdef int _carried(self, tuple path, dict carrier, Facts* f) except -1:
-        f.role = need(str, carrier.get("role")) != ""
-        self._text(path, carrier, "content", &f.content)
-        self._text(path, carrier, "reasoning_content", &f.reasoning_content)
-        self._text(path, carrier, "reasoning", &f.reasoning)
-        self._text(path, carrier, "refusal", &f.refusal)
-        for key, value in carrier.items():      # in the order of the text, as the scan sees them
-            if key == "function_call":
-                self._tool(path + (key,), need(dict, value), f)
-            elif key == "tool_calls":
-                for i, call in enumerate(need(list, value)):
-                    f.calls = True
-                    self._tool(path + (key, i, "function"), need(dict, need(dict, call).get("function")), f)
-        return 0
-
-    cdef int _text(self, tuple path, dict carrier, str key, StringSpan* body) except -1:
-        return self._body(path + (key,), need(str, carrier.get(key)), body)
-
-    cdef int _tool(self, tuple path, dict function, Facts* f) except -1:
-        cdef str name = need(str, function.get("name"))
-        arguments = function.get("arguments")       # a string; an object on some servers, which has no body
-        cdef str text = "" if isinstance(arguments, dict) else need(str, arguments)
-        f.tool = f.tool or name != "" or bool(arguments)
-        if f.name.size == 0:
-            self._body(path + ("name",), name, &f.name)
-        if f.arguments.size == 0:
-            self._body(path + ("arguments",), text, &f.arguments)
-        return 0
-
-    cdef int _body(self, tuple path, str text, StringSpan* body) except -1:
-        """The escaped form of the string at *path*; without a backslash anywhere, the string itself."""
+    cdef int _body(self, tuple path, str name, str text, StringSpan* body) except -1:
+        """The escaped form of the string *name* at *path*; without a backslash anywhere, the string itself."""
         cdef bytes escaped
         if not text:
             return 0
         if b"\\" in self._data:
             raw = self._data
-            for step in path:
+            for step in (*path, name):
                 raw = (OBJECT_OF_RAW if isinstance(step, str) else ARRAY_OF_RAW).decode(raw)[step]
             escaped = bytes(raw)[1:-1]
         else:
@@ -189,38 +168,35 @@ cdef object need(type kind, value):
     return value
 
 
-cdef object index_of(value):
-    """A choice's index; _NoEvent unless it is an integer from 0."""
-    if value is None:
-        return 0
-    if type(value) is not int or value < 0:
-        raise _NoEvent
-    return value
+cdef bint is_error(uint8_t field, value) except? True:
+    if field == ERROR:
+        return isinstance(value, dict) or bool(value)
+    return field == ERROR_WORD and value == "error"
+
+
+cdef object index_in(dict choice, dict keys):
+    """Its index, 0 where it has none; _NoEvent unless that is an integer from 0."""
+    for name, value in choice.items():
+        what = keys.get(name)
+        if what is not None and value is not None and <uint8_t>what[0] == INDEX:
+            if type(value) is not int or value < 0:
+                raise _NoEvent
+            return value
+    return 0
 
 
 cdef int32_t length_of(items) except? -2:
     return <int32_t>len(items) if isinstance(items, list) else -1
 
 
-cdef int32_t logprobs_of(logprobs) except? -2:
-    """Tokens that chat's `content` or a completion's `tokens` lists; -1 when there is no list."""
-    if not isinstance(logprobs, dict):
-        return -1
-    return max(length_of(logprobs.get("content")), length_of(logprobs.get("tokens")))
+cdef uint8_t reason_of(bytes word, const DialectTable* d) except? 255:
+    cdef StringSpan name
+    name.at = word
+    name.size = <size_t>len(word)
+    return finish_of(d, &name)
 
 
-cdef int usage_of(usage, Facts* f) except -1:
-    if not isinstance(usage, dict):
-        return 0
-    f.prompt_tokens = tokens(usage, "prompt_tokens")
-    f.completion_tokens = tokens(usage, "completion_tokens")
-    f.cached_tokens = tokens(usage.get("prompt_tokens_details"), "cached_tokens")
-    f.reasoning_tokens = tokens(usage.get("completion_tokens_details"), "reasoning_tokens")
-    return 0
-
-
-cdef int32_t tokens(counts, str name) except? -2:
-    cdef object count = counts.get(name) if isinstance(counts, dict) else None
+cdef int32_t tokens(count) except? -2:
     if type(count) is int and 0 <= count <= COUNT_HIGHEST:
         return count
     return -1

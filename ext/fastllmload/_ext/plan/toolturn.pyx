@@ -25,7 +25,7 @@ cdef inline int upto(Text* out, const unsigned char** from_, const unsigned char
 
 cdef int add_content(Text* out, const unsigned char* reply, size_t size, Calls* calls) except -1:
     """A value: null where nothing was said; Ollama knows only texts there."""
-    if size == 0 and not calls.ollama:
+    if size == 0 and not calls.as_objects:
         return text_add(out, b"null", 4)
     text_add(out, b'"', 1)
     text_add(out, reply, size)
@@ -38,11 +38,11 @@ cdef int add_missing_answers(Text* out, Calls* calls, uint32_t turn) except -1:
         if calls.items[i].answered:
             continue
         text_add(out, b',{"role":"tool"', 15)
-        if calls.ollama:
+        if calls.as_objects:
             text_add(out, b',"tool_name":"', 14)
             text_add(out, calls.items[i].name.at, calls.items[i].name.size)
             text_add(out, b'"', 1)
-        if not calls.ollama or calls.items[i].id.size:
+        if not calls.as_objects or calls.items[i].id.size:
             text_add(out, b',"tool_call_id":"', 17)
             call_id_write(calls, i, turn, out)
             text_add(out, b'"', 1)

@@ -32,7 +32,7 @@ cdef struct Exchange:       # what every read touches comes first
     uint8_t error_events
     uint8_t refusals
     uint8_t reused          # the connection served a request before
-    uint8_t dialect         # Dialect of its events (delta.pxd)
+    uint8_t dialect         # number in the classifier
     uint8_t keep            # a later turn of the conversation carries the answer's text
     uint8_t counted         # an event said its cumulative completion_tokens
     uint8_t uncounted       # an event with text did not: later growth is not that of one event

@@ -14,8 +14,7 @@ cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.carry cimport carry_total
 from fastllmload._ext.bytes.cursor cimport left, over
 from fastllmload._ext.events.calls cimport Text, calls_write, text_free
-from fastllmload._ext.events.delta cimport says_done
-from fastllmload._ext.events.facts cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER
+from fastllmload._ext.events.dialect cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER
 from fastllmload._ext.events.ndjson cimport ndjson_eof, ndjson_next, ndjson_reset
 from fastllmload._ext.events.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, arrived_with, sse_next, sse_reset
 from fastllmload._ext.http.response cimport (
@@ -261,7 +260,7 @@ cdef class Protocol:
             status = r.STATUS_REFUSED
         elif row.finish == FINISH_FAILED:
             status, error = r.STATUS_STREAM_ERROR, r.ERROR_FINISH_REASON
-        elif (streamed or says_done(x.dialect)) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE:
+        elif (streamed or self.classifier.tables[x.dialect].says_done) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE:
             status, error = r.STATUS_TRUNCATED, r.ERROR_NO_DONE
         elif row.content_events == 0 and row.reasoning_events == 0:
             status = r.STATUS_EMPTY
@@ -368,7 +367,7 @@ cdef class Conversation:
         self.x.reused = reused
         exchange_open(&self.x)
         self.x.row.stream_begin = self.x.now.end
-        self.x.dialect = <uint8_t>self.protocol.classifier.dialect
+        self.x.dialect = 0
         self.x.keep = keep
         return self.x.number
 

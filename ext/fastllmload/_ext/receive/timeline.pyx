@@ -19,19 +19,15 @@ from libc.string cimport memcmp
 
 from fastllmload._ext.events.delta cimport (
     EVENT_BAD, EVENT_DONE, EVENT_EMPTY, EVENT_ERROR, EVENT_FINISH, EVENT_OTHER, EVENT_REASONING, EVENT_REFUSAL,
-    EVENT_ROLE, EVENT_TOOL, EVENT_WHITESPACE, carrier_of,
+    EVENT_ROLE, EVENT_TOOL, EVENT_WHITESPACE, is_text,
 )
-from fastllmload._ext.events.facts cimport (
+from fastllmload._ext.events.dialect cimport (
     FINISH_FAILED, FINISH_NONE, FINISH_OTHER, NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL,
 )
 from fastllmload._ext.http.response cimport CONTENT_JSON
 from fastllmload._ext.receive.exchange cimport answers, exchange_hold
 from fastllmload._ext.record.histogram cimport HDR_WORDS
 from fastllmload._ext.record.recorder cimport FLAG_DONE, FLAG_TOOL, FLAG_USAGE
-
-
-cdef inline bint is_text(uint8_t kind) noexcept nogil:
-    return EVENT_WHITESPACE <= kind <= EVENT_REFUSAL
 
 
 cdef inline bint may_be_token(uint8_t kind, RequestRow* row) noexcept nogil:
@@ -94,7 +90,7 @@ cdef class Timeline:
             x.held_size = 0         # of a stream nothing else is held: its last words, should these be
             exchange_hold(x, event.data, event.size)
         if m.calls and x.keep:
-            self.calls.read(&x.calls, event.data, event.size, carrier_of(x.dialect, False))
+            self.calls.read(&x.calls, event.data, event.size, self.classifier.tables[x.dialect], False)
         self._said(row, &m)
         return 0
 
@@ -115,12 +111,12 @@ cdef class Timeline:
         if m.has_usage:
             row.flags |= FLAG_USAGE
             row_usage(row, m.prompt_tokens, m.completion_tokens, m.reasoning_tokens, m.cached_tokens)
-        if m.done:                  # Ollama
+        if m.done:
             row.flags |= FLAG_DONE
-            row.server_total_ns = m.server_ns[NS_TOTAL]
-            row.server_load_ns = m.server_ns[NS_LOAD]
-            row.server_prompt_eval_ns = m.server_ns[NS_PROMPT_EVAL]
-            row.server_eval_ns = m.server_ns[NS_EVAL]
+            row.server_total_ns = m.server_ns[<int>NS_TOTAL]
+            row.server_load_ns = m.server_ns[<int>NS_LOAD]
+            row.server_prompt_eval_ns = m.server_ns[<int>NS_PROMPT_EVAL]
+            row.server_eval_ns = m.server_ns[<int>NS_EVAL]
         return 0
 
     cdef int _timed(self, Exchange* x, Meaning* m, int64_t t, uint8_t kind) except -1:
@@ -171,7 +167,7 @@ cdef class Timeline:
         if m.kind == EVENT_CONTENT or m.kind == EVENT_TOOL or m.kind == EVENT_WHITESPACE or m.kind == EVENT_REASONING:
             self._timed(x, &m, t, m.kind)
         if m.calls and x.keep:
-            self.calls.read(&x.calls, x.held, x.held_size, carrier_of(x.dialect, True))
+            self.calls.read(&x.calls, x.held, x.held_size, self.classifier.tables[x.dialect], True)
         x.refusals = m.kind == EVENT_REFUSAL
         if m.kind == EVENT_ERROR:
             self._wrong(x, r.ERROR_EVENT, x.held, x.held_size)

@@ -56,7 +56,7 @@ cdef struct ConnList:           # intrusive, oldest first
 cdef struct Head:
     char* text              # request head up to the per-request lines; owned
     size_t size
-    uint8_t dialect         # of the answers (delta.pxd)
+    uint8_t dialect         # of the answers: number in the classifier
 
 cdef struct TargetState:
     Address address

@@ -90,14 +90,14 @@ cdef class Reactor(Releases):
         """*head*: the request head from the request line to the last fixed header, each line ended by CRLF. *weight*: its
         part of the requests, relative to the weights of the others.
         """
-        self.share.add_target(head, <uint8_t>self.protocol.classifier.dialect)
+        self.share.add_target(head, 0)
         self.pool.add_target(family, address, port, over_asyncio, weight)
 
-    def add_class(self, list heads, int dialect=-1) -> None:
-        """One more class of requests, numbered from 0 (which the targets' own heads are): a head per target. *dialect* of
-        its answers, -1: that of class 0, which is the classifier's.
+    def add_class(self, list heads, uint8_t dialect=0) -> None:
+        """One more class of requests, numbered from 0 (which the targets' own heads are): a head per target. *dialect*: the
+        number of that of its answers in the classifier.
         """
-        self.share.add_class(heads, <uint8_t>(dialect if dialect >= 0 else self.protocol.classifier.dialect))
+        self.share.add_class(heads, dialect)
 
     def set_connector(self, connector, call_soon) -> None:
         """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream. *call_soon* is

@@ -18,6 +18,9 @@ cdef enum FormKind:             # also the number of the default model's form
     FORM_OLLAMA_GENERATE = 3
     FORM_KINDS = 4
 
+cdef inline bint of_ollama(int kind) noexcept nogil:
+    return kind == FORM_OLLAMA_CHAT or kind == FORM_OLLAMA_GENERATE
+
 cdef struct Stamp:              # what makes one reply's bytes its own
     uint64_t id
     int64_t created             # Unix seconds

@@ -7,7 +7,7 @@ from libc.string cimport memset
 from fastllmload._ext.sim.prompt cimport Prompt, prompt_read
 from fastllmload._ext.sim.sequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
 from fastllmload._ext.simbody.form cimport (
-    ENDED_LENGTH, ENDED_STOP, FORM_CHAT, FORM_KINDS, FORM_OLLAMA_CHAT, LISTS_IDS, LISTS_LOGPROBS,
+    ENDED_LENGTH, ENDED_STOP, FORM_CHAT, FORM_KINDS, FORM_OLLAMA_CHAT, LISTS_IDS, LISTS_LOGPROBS, of_ollama,
 )
 from fastllmload._ext.simserver.syscall cimport memmem
 
@@ -65,7 +65,7 @@ cdef class Intake:
         number = self.form_numbers.get((kind, model))
         if number is None:
             number = len(self.forms)
-            make = OllamaForm if kind >= FORM_OLLAMA_CHAT else Form
+            make = OllamaForm if of_ollama(kind) else Form
             self.forms.append(make(kind, model, self.chunk_bytes))
             self.form_numbers[kind, model] = number
         return number
@@ -79,7 +79,7 @@ cdef class Intake:
         c.reply.stamp.id = draw(self.seed, c.sequence.serial, DRAW_ID)
         c.reply.old_client = r.minor_version == 0
         c.reply.close_after = not r.keep_alive
-        c.reply.stamp.ndjson = kind >= FORM_OLLAMA_CHAT
+        c.reply.stamp.ndjson = of_ollama(kind)
         if not (self.read_null(c, kind, body, size) if self.null else self.read_json(c, r, kind, body, size)):
             return False
         self.prompt_tokens += <uint64_t>c.sequence.prompt_tokens
@@ -98,16 +98,16 @@ cdef class Intake:
     cdef bint read_null(self, Connection* c, int kind, const uint8_t* body, size_t size) except? False:
         cdef const uint8_t* at = value_of(body, size, b'"stream"', 8)
         cdef int64_t tokens = 0
-        c.reply.stream = at[0] == 116 if at != NULL else kind >= FORM_OLLAMA_CHAT
+        c.reply.stream = at[0] == 116 if at != NULL else of_ollama(kind)
         at = value_of(body, size, b'"max_tokens"', 12)
-        if at == NULL and kind >= FORM_OLLAMA_CHAT:
+        if at == NULL and of_ollama(kind):
             at = value_of(body, size, b'"num_predict"', 13)
         elif at == NULL:
             at = value_of(body, size, b'"max_completion_tokens"', 23)
         if at != NULL:
             tokens = number_at(at, body + size)
         at = value_of(body, size, b'"include_usage"', 15)
-        c.reply.with_usage = at != NULL and at[0] == 116 or not c.reply.stream or kind >= FORM_OLLAMA_CHAT
+        c.reply.with_usage = at != NULL and at[0] == 116 or not c.reply.stream or of_ollama(kind)
         c.reply.form = <uint16_t>kind
         c.reply.ending = ENDED_LENGTH
         c.sequence.whole = not c.reply.stream
@@ -118,7 +118,7 @@ cdef class Intake:
 
     cdef bint read_json(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except? False:
         cdef Prompt prompt
-        cdef bint ollama = kind >= FORM_OLLAMA_CHAT
+        cdef bint ollama = of_ollama(kind)
         cdef bint chat = kind == FORM_CHAT or kind == FORM_OLLAMA_CHAT
         try:
             asked = self.decoders[ollama]((<char*>body)[:size])

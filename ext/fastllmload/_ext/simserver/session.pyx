@@ -19,7 +19,7 @@ from fastllmload._ext.sim.timer cimport timers_free, timers_push
 from fastllmload._ext.simserver.connection cimport *
 from fastllmload._ext.simserver.fault cimport FAULT_IDLE_CLOSE
 from fastllmload._ext.simbody.form cimport (
-    ENDED_LENGTH, FORM_CHAT, FORM_COMPLETIONS, FORM_OLLAMA_CHAT, FORM_OLLAMA_GENERATE,
+    ENDED_LENGTH, FORM_CHAT, FORM_COMPLETIONS, FORM_OLLAMA_CHAT, FORM_OLLAMA_GENERATE, of_ollama,
 )
 from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT
 from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED, TRUTH_LENGTH, TRUTH_PREEMPTED, TRUTH_REUSED, TRUTH_STREAM
@@ -276,7 +276,7 @@ cdef class Sessions:
         cdef int kind = kind_of(r)
         cdef bint post = r.method.size == 4 and same(r.method, b"post", 4)
         self.open_row(c, r)
-        c.reply.stamp.ndjson = kind >= FORM_OLLAMA_CHAT or r.target.size > 5 and memcmp(r.target.at, b"/api/", 5) == 0
+        c.reply.stamp.ndjson = of_ollama(kind) or r.target.size > 5 and memcmp(r.target.at, b"/api/", 5) == 0
         if self.bearer is not None and not self.admitted(r):
             return self.refuse(c, 401, "AuthenticationError", "the API key is missing or wrong", False)
         if kind < 0:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.ndjson import NdjsonParser
 from fastllmload._ext.events.sse import SseParser
 from fastllmload._ext.http.response import CONTENTS, HeadReader, find_head_end, parse_head
@@ -137,7 +138,7 @@ class ProbeAnswer(NamedTuple):
         return self.counted or self.listed or self.texts == 0
 
 
-def parse_answer(content: bytes, content_type: str, dialect: int) -> tuple[list[int], list[bytes], ProbeAnswer]:
+def parse_answer(content: bytes, content_type: str, dialect: Dialect) -> tuple[list[int], list[bytes], ProbeAnswer]:
     """Kinds of the events of an answer, their data, and what they contain in addition to text."""
     classifier = Classifier(dialect)
     form = body_format(content_type)

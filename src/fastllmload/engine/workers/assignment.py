@@ -79,7 +79,7 @@ def worker_specs(
             phases=phases,
             timeout_ns=round(settings.load.timeout * NS),
             class_targets=tuple(found.routes),
-            dialects=dialects(target.endpoint_type, settings.classes),
+            protocols=protocols(target.endpoint_type, settings.classes),
             strict_decode=client.decode == "strict",
             timestamps=client.timestamps,
             transport="asyncio" if client.transport == "asyncio" else "reactor",
@@ -98,9 +98,9 @@ def worker_specs(
     ]
 
 
-def dialects(protocol: str, classes: Sequence[TrafficClass]) -> tuple[int, ...]:
-    protocols = [one.endpoint_type or protocol for one in classes] or [protocol]
-    return tuple(resolve_endpoint(name).dialect for name in protocols)
+def protocols(protocol: str, classes: Sequence[TrafficClass]) -> tuple[str, ...]:
+    names = [one.endpoint_type or protocol for one in classes] or [protocol]
+    return tuple(resolve_endpoint(name).name for name in names)
 
 
 def weighted(classes: Sequence[TrafficClass], found: Preflight) -> tuple[TargetSpec, ...]:

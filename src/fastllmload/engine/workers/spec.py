@@ -47,7 +47,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ns: int
     class_heads: tuple[tuple[str, ...], ...] = ()  # per class of requests, per target; empty: the targets' own
     class_targets: tuple[tuple[int, int], ...] = ()  # per class: first target, number of targets; empty: all for all
-    dialects: tuple[int, ...] = (0,)  # delta.Dialect of each class; one of all classes
+    protocols: tuple[str, ...] = ("openai-chat",)  # the endpoint type of each class; one of all classes
     strict_decode: bool = False
     timestamps: str = "kernel"
     transport: str = "reactor"

@@ -33,6 +33,7 @@ from fastllmload._ext.record.recorder import Recorder
 from fastllmload._ext.send.reactor import Reactor
 from fastllmload._ext.send.stream import Stream
 from fastllmload._ext.system.wire import warm_up_kernel_stamps
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.recording.row_writer import put_texts
 from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
 from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests
@@ -61,7 +62,8 @@ class Worker:
         self.words = SharedWords(spec.words_memory).words
         self.words[TOUCHED] += 0  # faults in every page of the histograms before a clock runs
         self.recorder = Recorder(memory=spec.rows_memory, text=spec.record_text)
-        classifier = Classifier(spec.dialects[0], strict=spec.strict_decode)
+        dialects = [ENDPOINTS[name].dialect for name in spec.protocols]
+        classifier = Classifier(dialects[0], strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
         self.error_texts = protocol.error_texts
         self.texts_passed = 0  # versions of error_texts
@@ -87,7 +89,7 @@ class Worker:
             over_asyncio = target.tls or spec.transport == "asyncio"
             self.reactor.add_target(target.family, target.address, target.port, head, over_asyncio, target.weight)
         for number, each in enumerate(heads[1:], 1):
-            self.reactor.add_class(each, spec.dialects[number])
+            self.reactor.add_class(each, classifier.add(dialects[number]))
         self.tls = tls_context(spec) if any(target.tls for target in spec.targets) else None
         self.reactor.set_connector(self.connect, self.loop.call_soon)
         self.connecting: set[asyncio.Task[None]] = set()
