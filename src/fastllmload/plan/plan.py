@@ -31,10 +31,10 @@ from fastllmload.documents.plan import (
     TokenizerFacts,
     WorkloadDescription,
 )
-from fastllmload.documents.read import DocumentError, convert
+from fastllmload.documents.read import convert, read_file
 from fastllmload.documents.write import plain
 from fastllmload.errors import RunFolderError
-from fastllmload.files import check_npy_head, read_regular, regular
+from fastllmload.files import check_npy_head, regular
 
 
 def plan_error(text: str) -> RunFolderError:
@@ -108,7 +108,7 @@ class Plan:
     turns: npt.NDArray[np.void] | None = None  # TURN; None: no conversations
     client: npt.NDArray[np.void] | None = None  # CLIENT_ROW; None: every user waits for the end
     prefix_tokens: npt.NDArray[np.int32] | None = None  # of a part that other prompts have too; None: unknown, or none
-    description: PlanDescription = field(init=False)  # the settings that define it: phase, seed, load, workload, model ...
+    description: PlanDescription = field(init=False)  # that of the document
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "description", self.document.description)
@@ -295,23 +295,17 @@ def joint_of(one: ClassDescription | PlanDescription, plan: PlanDescription) -> 
 def read_document(directory: Path) -> PlanDocument:
     """`plan.json`, the digest of what is in the file checked. RunFolderError otherwise."""
     try:
-        document = json.loads(read_regular(directory / DOCUMENT))
-    except (OSError, ValueError, RecursionError) as error:
-        raise plan_error(f"{directory} contains no readable plan: {DOCUMENT}: {error}") from error
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if version != SCHEMA_VERSION:
-        raise RunFolderError(
-            "schema-version",
-            f"the plan in {directory} has schema version {version}, this program reads {SCHEMA_VERSION}",
-        )
-    if document.get("digest") != digest_of(document):
+        stored, found = read_file(directory / DOCUMENT, SCHEMA_VERSION, lambda values: convert(values, PlanDocument))
+    except OSError as problem:
+        raise plan_error(f"{directory} contains no readable plan: {problem.strerror}: {DOCUMENT}") from None
+    except RunFolderError as problem:
+        if problem.code == "schema-version":
+            raise
+        raise plan_error(f"{directory} contains no readable plan: {problem.message}") from None
+    if found.digest != digest_of(stored):
         raise RunFolderError(
             "plan-changed", f"the plan in {directory} was changed: {DOCUMENT} does not have the digest that it states"
         )
-    try:
-        found = convert(document, PlanDocument)
-    except DocumentError as problem:
-        raise plan_error(f"{directory} contains no readable plan: {DOCUMENT}: {problem}") from None
     if not REQUIRED <= set(found.members) <= REQUIRED | OPTIONAL:
         raise plan_error(f"the plan in {directory} lists members that a plan does not have: {DOCUMENT}")
     return found

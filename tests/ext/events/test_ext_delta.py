@@ -461,7 +461,7 @@ def test_dialects_of_a_classifier_are_numbered_once() -> None:
 
 
 def test_a_dialect_made_up_is_read_as_described() -> None:
-    """Keys, places of text and last words are data: a protocol that nobody has yet needs no compiled code."""
+    """Keys, places of text and last words are data: a protocol that does not exist yet needs no compiled code."""
     keys = {
         "answer": (Field.OBJECT, {"words": Field.CONTENT, "why": Field.FINISH}),
         "cost": (Field.TABLE, {"out": Field.COMPLETION_TOKENS}),

@@ -100,7 +100,7 @@ def test_changed_document(tmp_path):
         Plan.open(tmp_path)
     (tmp_path / "plan.json").write_text(text)
     rewrite(tmp_path, schema_version=2)
-    with raises_code("schema-version", "schema version 2"):
+    with raises_code("schema-version", "schema_version 2"):
         Plan.open(tmp_path)
     rewrite(tmp_path, schema_version=1, members={"../../secret": ""})
     with raises_code("plan-file-invalid", "members"):
