@@ -225,8 +225,9 @@ import sys
 from fastllmload.cli.main import main
 code = main(sys.argv[1:])
 libraries = ("numpy", "uvloop", "rich", "httptools", "quicktok", "asyncio")
+light = ["fastllmload._ext." + name for name in ("_shared", "events", "events.dialect")]  # tables of the endpoints
 heavy = [name for name in sys.modules if name.split(".")[0] in libraries
-         or (name.startswith("fastllmload._ext.") and name != "fastllmload._ext")]
+         or name.startswith("fastllmload._ext.") and name not in light]
 print("HEAVY", heavy)
 sys.exit(code)
 """
