@@ -18,7 +18,7 @@ from fastllmload.documents.experiment import ExperimentDocument, LevelEntry
 from fastllmload.documents.procedure import experiment_document, lacks, stored_parameters
 from fastllmload.documents.read import read_file
 from fastllmload.documents.run import Tool
-from fastllmload.documents.write import plain
+from fastllmload.documents.write import changed, encoded, plain
 from fastllmload.engine.document import command_line
 from fastllmload.engine.public_settings import blank
 from fastllmload.errors import HostLimitError, InputError, coded
@@ -168,7 +168,7 @@ class Journal(Generic[D]):
         return (*known, text) if public and text not in known else known
 
     def save(self) -> None:
-        found = {**plain(self.document), "parameters": self._asked}
+        found = changed(plain(self.document), parameters=self._asked)
         public = blank(found, self.redact)
         if public != found:
             self.document = experiment_document(public, self._kind)
@@ -176,7 +176,7 @@ class Journal(Generic[D]):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._held is None and not self._shared:
                 self._held = hold(self.path.parent)
-            replace_with(self.path, msgspec.json.format(msgspec.json.encode(public), indent=2) + b"\n")
+            replace_with(self.path, encoded(public))
 
 
 @contextlib.contextmanager
