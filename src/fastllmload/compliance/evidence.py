@@ -30,7 +30,7 @@ from fastllmload.records.folder_lock import runs_below
 from fastllmload.records.integrity import EVENTS, ROWS
 from fastllmload.records.npy import read_array
 from fastllmload.records.run import DONE, Run, load
-from fastllmload.report.documents.subject import read_procedure as read_document
+from fastllmload.report.documents.subject import read_procedure as stored_procedure
 
 PROCEDURE = "procedure.json"
 ATTEMPT = re.compile(r", (\d+ requests|try \d+|longer)$")  # a level that was measured again for longer
@@ -317,7 +317,7 @@ def read(folder: Path) -> ComplianceEvidence:
 
 def read_procedure(folder: Path) -> ComplianceEvidence:
     """Evidence from procedure.json and the runs that it names; a missing level is listed in `absent`, not an error."""
-    _, procedure = read_document(folder)
+    _, procedure = stored_procedure(folder)
     runs, why = [], {}
     for entry in procedure.levels:
         place = entry.folder or ""

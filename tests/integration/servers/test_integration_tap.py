@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from certificates import needs_openssl
 from integration.servers.test_integration_tls import front
-from truth.truth_bench import CONTENT
+from truth.truth_bench import CONTENT, until_quiet
 
 from fastllmload.engine.recording.tap import permitted
 from fastllmload.records import layout
@@ -86,23 +86,28 @@ def test_every_event_has_the_time_of_its_segment(tmp_path: Path, host: str, fres
 
 @needs_openssl
 def test_encrypted_events_have_a_segment_of_their_bracket_without_being_asked(tmp_path: Path) -> None:
-    """The kernel's stamp of an encrypted read is exact only for a segment that came alone, so `auto` takes the ring."""
-    truth = tmp_path / "truth.bin"
-    with SimulatorProcess(SimulatorOptions(truth=str(truth), ttft_ms=20.0, itl_ms=10.0)) as server:
-        secured = front(tmp_path, server.port)
-        try:
-            trust = ("--url", secured.url, "--cacert", str(secured.ca))
-            document, found = run(tmp_path, *trust)
-        finally:
-            secured.process.kill()
-            secured.process.communicate()
-    tap = document["tap"]
-    assert document["config"]["client"]["timestamps"] == "tap"
-    # The event loop's brackets miss the segment of some: of 16 runs 0.985 to 0.999 had theirs.
-    assert tap["joined"] + tap["narrowed"] >= 0.96 * tap["events"] > 500
-    assert tap["joined"] > 0.5 * tap["events"]
-    assert tap["requests_timed"] == len(found.rows)
-    assert errors_us(found, truth).min() > 0
+    """The kernel's stamp of an encrypted read is exact only for a segment that came alone, so `auto` takes the ring. On a
+    host that does other work, more than 1 % of the brackets may hold no segment.
+    """
+
+    def share(folder: Path) -> tuple[bool, str]:
+        folder.mkdir()
+        truth = folder / "truth.bin"
+        with SimulatorProcess(SimulatorOptions(truth=str(truth), ttft_ms=20.0, itl_ms=10.0)) as server:
+            secured = front(folder, server.port)
+            try:
+                document, found = run(folder, "--url", secured.url, "--cacert", str(secured.ca))
+            finally:
+                secured.process.kill()
+                secured.process.communicate()
+        tap = document["tap"]
+        assert document["config"]["client"]["timestamps"] == "tap" and tap["events"] > 500
+        assert tap["joined"] > 0.5 * tap["events"]
+        assert tap["requests_timed"] == len(found.rows)
+        assert errors_us(found, truth).min() > 0
+        return tap["joined"] + tap["narrowed"] >= 0.99 * tap["events"], f"unmatched: {tap['unmatched']}"
+
+    until_quiet(tmp_path, share)
 
 
 def run_in_namespaces(module: str, folder: Path, *options: str) -> tuple[dict[str, Any], Run]:

@@ -116,8 +116,9 @@ def warn(subject: Subject, form: str, secrets: Redactor) -> None:
     from fastllmload.records.integrity import find_damage
     from fastllmload.records.run import read_document
 
-    whole = form in OF_ROWS
-    damage = subject.run.damage if whole else find_damage(subject.folder, read_document(subject.folder), False).values()
+    of_rows = form in OF_ROWS
+    stored = read_document(subject.folder)
+    damage = subject.run.damage if of_rows else find_damage(subject.folder, stored, False).values()
     for problem in damage:
         click.echo(on_screen(secrets(f"note       {coded('run-file-damaged', problem)}")), err=True)
 
