@@ -15,7 +15,7 @@ if not sys.platform.startswith("linux"):
 MODES = {
     "release": (["-O2", "-g0", "-Wall", "-Wextra"], []),
     "strict": (["-O2", "-Wall", "-Wextra", "-Werror"], []),
-    "debug": (["-O0", "-g", "-DFLL_DEBUG=1"], []),
+    "debug": (["-O0", "-g"], []),
     "sanitize": (
         ["-O0", "-g1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"],
         ["-fsanitize=address,undefined"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
 import time
@@ -21,8 +22,9 @@ from fastllmload._ext.plan.pacer import Pacer
 from fastllmload._ext.receive.protocol import Protocol
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import Recorder
+from fastllmload._ext.send.loop import LoopConnection
 from fastllmload._ext.send.reactor import Reactor
-from fastllmload._ext.send.stream import Stream
+from fastllmload._ext.system.life import lives
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
 from fastllmload.records.shared_memory import SharedWords
 
@@ -118,7 +120,19 @@ class Outcome:
         return found
 
 
-def drive(
+def drive(directory: Path, address: Any, *, over_asyncio: bool = False, **options: Any) -> Outcome:
+    """As `run_reactor`; and whatever was begun in the meantime has ended (`system.life`)."""
+    gc.collect()
+    earlier = lives()
+    outcome = run_reactor(directory, address, over_asyncio=over_asyncio, **options)
+    gc.collect()  # buffers stay with their connections, and those of the event loop with who asked for them
+    for name, (begun, ended) in lives().items():
+        if name != "buffer" or not over_asyncio:
+            assert begun - earlier[name][0] == ended - earlier[name][1], name
+    return outcome
+
+
+def run_reactor(
     directory: Path,
     address: Any,
     *,
@@ -131,8 +145,8 @@ def drive(
     preconnect: int = 1,
     fresh: bool = False,
     over_asyncio: bool = False,
-    streams: Callable[[Stream], Stream] = lambda stream: stream,
-    records: Callable[[Stream], Any] | None = None,
+    streams: Callable[[LoopConnection], LoopConnection] = lambda stream: stream,
+    records: Callable[[LoopConnection], Any] | None = None,
     sources: list[tuple[str, str]] | None = None,
     settle_s: float = 0.0,
     cap: int = 0,
@@ -198,7 +212,7 @@ def drive(
     loop = uvloop.new_event_loop()
     tasks: set[asyncio.Task[None]] = set()
 
-    async def connect(stream: Stream) -> None:
+    async def connect(stream: LoopConnection) -> None:
         try:
             if family == "unix":
                 await loop.create_unix_connection(lambda: stream, address)  # type: ignore[arg-type,return-value]
@@ -211,8 +225,8 @@ def drive(
         except OSError as error:
             stream.connect_failed(error.errno or 0, False)
 
-    def connector(target: int, number: int, generation: int) -> Stream:
-        stream = streams(Stream(reactor, number, generation))
+    def connector(target: int, number: int, generation: int) -> LoopConnection:
+        stream = streams(LoopConnection(reactor, number, generation))
         tasks.add(task := loop.create_task(connect(stream)))
         task.add_done_callback(tasks.discard)
         return stream

@@ -22,8 +22,8 @@ import pytest
 from ext.reactor_drive import RESPONSE, Outcome, answer_all, drive, read_request, scripted
 
 from fastllmload._ext.record import counters as k
+from fastllmload._ext.send.loop import LoopConnection
 from fastllmload._ext.send.reactor import Reactor
-from fastllmload._ext.send.stream import Stream
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
@@ -380,7 +380,7 @@ def test_what_a_callback_raises_is_kept(tmp_path: Path) -> None:
     """The fifth connection cannot be made, because of a bug: the event loop would log that, and the run would wait."""
     made = 0
 
-    def broken(stream: Stream) -> Stream:
+    def broken(stream: LoopConnection) -> LoopConnection:
         nonlocal made
         made += 1
         if made == 5:
@@ -400,12 +400,12 @@ def test_what_a_callback_raises_is_kept(tmp_path: Path) -> None:
     ids=["made", "lost"],
 )
 def test_an_exception_inside_a_callback_ends_the_run(
-    tmp_path: Path, call: Callable[[Stream], None], error: type
+    tmp_path: Path, call: Callable[[LoopConnection], None], error: type
 ) -> None:
     """The event loop passes what it should not, to each connection; who waits for the answers gets the exception."""
-    made: list[Stream] = []
+    made: list[LoopConnection] = []
 
-    def kept(stream: Stream) -> Stream:
+    def kept(stream: LoopConnection) -> LoopConnection:
         made.append(stream)
         return stream
 

@@ -142,17 +142,17 @@ def test_a_worker_is_killed(tmp_path: Path, workers: int, number: int) -> None:
 BUG = """
 import sys
 if "fastllmload.engine.workers.worker" in sys.orig_argv:
-    from fastllmload._ext.send import stream
+    from fastllmload._ext.send import loop
 
-    class Stream(stream.Stream):
+    class LoopConnection(loop.LoopConnection):
         made = 0
         def __init__(self, *names):
             super().__init__(*names)
-            Stream.made += 1
-            if Stream.made == 9:
+            LoopConnection.made += 1
+            if LoopConnection.made == 9:
                 raise ZeroDivisionError("a bug of a callback")
 
-    stream.Stream = Stream
+    loop.LoopConnection = LoopConnection
 """
 
 

@@ -4,6 +4,8 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from fastllmload._ext.system.life cimport LIFE_BUFFER, life_begins, life_ends
+
 cdef enum:
     CARRY_FIRST = 256           # bytes of the first allocation
     CARRY_KEEP = 65536          # buffers above this are given back between streams
@@ -26,6 +28,8 @@ cdef inline int carry_add(unsigned char** bytes, size_t* used, size_t* cap, cons
         if grown == NULL:
             return -1
         carry_count(<int64_t>wanted - <int64_t>cap[0])
+        if cap[0] == 0:
+            life_begins(LIFE_BUFFER)
         bytes[0] = grown
         cap[0] = wanted
     if size > 0:                # memcpy from NULL is undefined even for 0 bytes
@@ -42,6 +46,7 @@ cdef inline void carry_reset(unsigned char** bytes, size_t* used, size_t* cap) n
 cdef inline void carry_free(unsigned char** bytes, size_t* used, size_t* cap) noexcept nogil:
     if cap[0]:
         carry_count(-<int64_t>cap[0])
+        life_ends(LIFE_BUFFER)
     free(bytes[0])
     bytes[0] = NULL
     used[0] = 0

@@ -8,6 +8,7 @@ time passed, and then releases are as late as the wake-up.
 
 import os
 
+cimport cython
 from libc.stdint cimport INT64_MAX
 from posix.time cimport CLOCK_MONOTONIC, itimerspec
 
@@ -65,6 +66,9 @@ cdef class Pacer:
         self.armed = 0
         return self.lead
 
+    @cython.boundscheck(False)
+    @cython.wraparound(False)
+    @cython.initializedcheck(False)
     cdef int64_t _planned(self) noexcept:
         if self.next >= self.size or self.start == 0:
             return INT64_MAX
@@ -94,6 +98,7 @@ cdef class Pacer:
         self.spun += now - begun
         return now
 
+    @cython.cdivision(True)
     cdef void woke(self, int64_t now) noexcept:
         cdef int64_t step = self.lead // LEAD_STEP
         if now - self.armed > self.lead:

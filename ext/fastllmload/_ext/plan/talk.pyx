@@ -13,6 +13,7 @@ from fastllmload._ext.events.calls cimport text_free
 from fastllmload._ext.plan.dues cimport Dues, dues_first, dues_free, dues_pop, dues_push
 from fastllmload._ext.plan.leaving cimport Leaving
 from fastllmload._ext.plan.toolturn cimport called_reply, called_turn
+from fastllmload._ext.system.life cimport LIFE_CONVERSATION, life_begins, life_ends
 
 import numpy as np
 
@@ -79,11 +80,13 @@ cdef class Talks:
             raise MemoryError("conversation")
         talk.slot = slot
         self.alive += 1
+        life_begins(LIFE_CONVERSATION)
         return talk
 
     cdef void end(self, Talk* talk) noexcept:
         talk_free(talk)
         self.alive -= 1
+        life_ends(LIFE_CONVERSATION)
 
     cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size, Calls* calls) except -1:
         cdef const Turn* after = &self.turns[planned + 1]

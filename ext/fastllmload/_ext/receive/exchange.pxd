@@ -1,33 +1,36 @@
-# One request and its response while it lasts: the data that transport, protocol and timeline share. Sans-IO.
-from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
+# One request and its response while it lasts: the data that framing, protocol and timeline share. Sans-IO.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
+cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.events.calls cimport Calls
 from fastllmload._ext.events.delta cimport Template
 from fastllmload._ext.events.ndjson cimport Ndjson
 from fastllmload._ext.events.sse cimport Arrival, Sse
-from fastllmload._ext.http.response cimport Body
 from fastllmload._ext.record.recorder cimport RequestRow
 
-cdef enum ExchangeState:
-    X_IDLE = 0              # nothing expected: any byte from the peer is an error
-    X_HEAD = 1              # waiting for, or inside, the response head
-    X_BODY = 2
-    X_TAIL = 3              # the request has ended ([DONE]); the message framing has not
-
 cdef enum Verdict:          # what the transport does next
+    V_RAISED = -1           # an exception
     V_MORE = 0              # read on
     V_REUSE = 1             # response complete, connection may serve the next request
     V_CLOSE = 2             # close it
 
+cdef struct End:            # what a request came to
+    uint8_t status          # Status
+    uint8_t error           # ErrorClass
+    int64_t t               # row.t_end
+    int64_t user_t          # row.t_end_user
+
+# Its user left: it is neither ok nor a failure.
+cdef inline bint left_by_user(const End* end) noexcept nogil:
+    return end.error == r.ERROR_CLIENT_CANCELLED or end.error == r.ERROR_CLIENT_ABANDONED
+
 cdef struct Exchange:       # what every read touches comes first
     RequestRow* row         # NULL unless a request is open; lives in the recorder's memory
     Template template
-    Arrival now             # of the latest read; its *t* is 0 before the first one of the response
+    Arrival* now            # of the connection's latest read; borrowed
     uint32_t number         # row number in the worker's requests file
     uint32_t event_read     # number of the read that delivered the latest event
-    uint8_t state           # ExchangeState
     uint8_t content         # ContentKind of the response
-    uint8_t keep_alive
     uint8_t bad_events      # events that were no events, saturating
     uint8_t error_events
     uint8_t refusals
@@ -37,25 +40,33 @@ cdef struct Exchange:       # what every read touches comes first
     uint8_t counted         # an event said its cumulative completion_tokens
     uint8_t uncounted       # an event with text did not: later growth is not that of one event
     int32_t completion      # completion_tokens that the events up to now account for
-    Body body
     Sse sse
     Ndjson ndjson
     unsigned char* reply    # text of the answer, escaped as it came, while *keep*; owned
     size_t reply_size
     size_t reply_cap
     Calls* calls            # tool calls of the answer, while *keep*; owned, NULL until there was one
-    unsigned char* held     # partial head, or a non-streaming body; owned
+    unsigned char* held     # a non-streaming body, or the last words of a stream; owned
     size_t held_size
     size_t held_cap
+    End end
+    Exchange* next          # that ended after this one and was not handled yet either; borrowed
 
-cdef void exchange_init(Exchange* x, size_t max_event) noexcept nogil
+cdef struct Ended:          # exchanges that have ended and were not handled yet: the oldest and the latest of them, borrowed
+    Exchange* first
+    Exchange* last
+
+cdef void ended_add(Ended* list, Exchange* x) noexcept nogil
+cdef Exchange* ended_take(Ended* list) noexcept nogil           # the oldest; NULL: there is none
+
+cdef void exchange_init(Exchange* x, Arrival* now, size_t max_event) noexcept nogil
 cdef void exchange_free(Exchange* x) noexcept nogil
 cdef void exchange_open(Exchange* x) noexcept nogil         # for the next request; the caller has set its row
 # What it holds beyond small buffers, and give that back: nothing of a request that has ended is needed but its reply.
 cdef size_t exchange_held(Exchange* x) noexcept nogil
 cdef void exchange_give_back(Exchange* x) noexcept nogil
-# Keep bytes of a partial head or of a body until the rest is there, or text of the answer for a later turn. Callers bound
-# the size. MemoryError when there is none.
+# Keep bytes of a body until the rest is there, or text of the answer for a later turn. Callers bound the size. MemoryError
+# when there is none.
 cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1
 cdef int exchange_reply(Exchange* x, const unsigned char* text, size_t size) except -1
 

@@ -1,8 +1,6 @@
 """One request and its response: begin, keep what is not complete, end.
 
-The states go X_IDLE -> X_HEAD -> X_BODY -> X_IDLE; a stream whose [DONE] came before the end of its message waits in
-X_TAIL: the request has ended, the connection is not free yet. An Exchange belongs to a connection and outlives its
-requests: small buffers stay for the next one, those above 64 KiB are given back when the request ends.
+An Exchange outlives its requests: small buffers stay for the next one, those above 64 KiB are given back when the request ends.
 """
 
 from libc.string cimport memset
@@ -12,13 +10,30 @@ from fastllmload._ext.events.calls cimport calls_clear, calls_free
 from fastllmload._ext.events.delta cimport template_free, template_reset
 from fastllmload._ext.events.ndjson cimport ndjson_free, ndjson_init, ndjson_reset
 from fastllmload._ext.events.sse cimport sse_free, sse_init, sse_reset
+from fastllmload._ext.system.life cimport LIFE_REQUEST, life_begins
 
 
-cdef void exchange_init(Exchange* x, size_t max_event) noexcept nogil:
+cdef void ended_add(Ended* list, Exchange* x) noexcept nogil:
+    x.next = NULL
+    if list.first == NULL:
+        list.first = x
+    else:
+        list.last.next = x
+    list.last = x
+
+
+cdef Exchange* ended_take(Ended* list) noexcept nogil:
+    cdef Exchange* x = list.first
+    if x != NULL:
+        list.first = x.next
+    return x
+
+
+cdef void exchange_init(Exchange* x, Arrival* now, size_t max_event) noexcept nogil:
     memset(x, 0, sizeof(Exchange))
     sse_init(&x.sse, max_event)
     ndjson_init(&x.ndjson, max_event)
-    x.sse.now = x.ndjson.now = &x.now
+    x.now = x.sse.now = x.ndjson.now = now
 
 
 cdef void exchange_free(Exchange* x) noexcept nogil:
@@ -31,7 +46,7 @@ cdef void exchange_free(Exchange* x) noexcept nogil:
 
 
 cdef void exchange_open(Exchange* x) noexcept nogil:
-    x.state = X_HEAD
+    life_begins(LIFE_REQUEST)
     x.content = 0
     x.bad_events = 0
     x.error_events = 0
@@ -39,7 +54,6 @@ cdef void exchange_open(Exchange* x) noexcept nogil:
     x.keep = 0
     x.counted = x.uncounted = 0
     x.completion = 0
-    x.now.t = 0
     x.event_read = 0
     carry_reset(&x.held, &x.held_size, &x.held_cap)
     carry_reset(&x.reply, &x.reply_size, &x.reply_cap)
@@ -67,7 +81,7 @@ cdef void exchange_give_back(Exchange* x) noexcept nogil:
 
 cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1:
     if carry_add(&x.held, &x.held_size, &x.held_cap, data, size) < 0:
-        raise MemoryError(f"{x.held_size + size} bytes for a partial response")
+        raise MemoryError(f"{x.held_size + size} bytes for a response")
     return 0
 
 

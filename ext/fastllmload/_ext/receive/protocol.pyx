@@ -1,37 +1,37 @@
-"""Responses of HTTP/1.1, from the bytes of reads to the status of their request.
+"""Responses, from the bytes of reads to the status of their request.
 
-Theory of operation. A transport opens an exchange (`exchange_open`), feeds every read with its time stamp (`feed`),
-reports the end of the connection (`eof`) or its own failure (`fail`). The head is httptools' (`http1.HeadReader`); the
-body's framing, then its events, are found in C and go to the `Timeline` one by one. A response that ends, by its own
-framing or with [DONE], gets its status here (spec/metrics 3.5).
+Theory of operation. A transport opens an exchange (`exchange_open`, `Framing.open`), feeds every read with its time stamp (`feed`),
+reports the end of the connection (`eof`) or its own failure (`fail`). The framing finds heads and payloads; the events in
+these are found here and go to the `Timeline` one by one. A response that ends, by its own framing or with [DONE], gets its
+status here (spec/metrics 3.5), and its exchange is put into `ended`: whoever has fed takes it from there and acts on it.
 """
 
-from libc.stdint cimport uint16_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memset
 
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.carry cimport carry_total
-from fastllmload._ext.bytes.cursor cimport left, over
+from fastllmload._ext.bytes.cursor cimport Cursor, left, over
 from fastllmload._ext.events.calls cimport Text, calls_write, text_free
 from fastllmload._ext.events.dialect cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER
 from fastllmload._ext.events.ndjson cimport ndjson_eof, ndjson_next, ndjson_reset
 from fastllmload._ext.events.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, arrived_with, sse_next, sse_reset
-from fastllmload._ext.http.response cimport (
-    BODY_END, BODY_ERROR, BODY_NEED, BODY_SPAN, CONTENT_JSON, CONTENT_NDJSON, CONTENT_SSE, HEAD_OK, BodyStep, Framing,
-    body_begin, body_eof, body_next, head_size,
-)
+from fastllmload._ext.http.response cimport CONTENT_JSON, CONTENT_NDJSON, CONTENT_SSE
 from fastllmload._ext.receive.exchange cimport (
-    V_MORE, V_REUSE, X_BODY, X_HEAD, X_IDLE, X_TAIL, answers, exchange_free, exchange_give_back, exchange_held,
-    exchange_hold, exchange_init, exchange_open,
+    V_CLOSE, V_MORE, V_RAISED, V_REUSE, End, answers, ended_add, ended_take, exchange_free, exchange_give_back, exchange_held, exchange_hold,
+    exchange_init, exchange_open, left_by_user,
 )
+from fastllmload._ext.receive.framing cimport (
+    FRAME_END, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, IN_IDLE, FrameStep, incoming_free,
+)
+from fastllmload._ext.receive.http1 cimport Http1
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.record.recorder cimport FLAG_CLAMPED, FLAG_DONE, FLAG_STREAM, RequestRow
+from fastllmload._ext.system.life cimport LIFE_REQUEST, life_ends
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
 cdef enum:
     READ_NS = 50_000            # at most between the end of a read in the kernel and its stamp by the process, if not stopped
-    MAX_HEAD = 65536            # a longer response head is refused, with the interim ones before it too
     LARGE = 1 << 20             # buffers from here on go back to the kernel as soon as they are free
     MAX_ERROR_BODY = 65536      # of a failed response's body this much is looked at, the rest is skipped
 
@@ -60,7 +60,7 @@ cdef class Protocol:
         self.classifier = classifier
         self.error_texts = ErrorTexts()
         self.timeline = Timeline(recorder, classifier, self.error_texts, shared)
-        self.head = HeadReader()
+        self.framing = Http1()
         self.shared = shared
         self.words = &shared[0]
         self.e2e.counts = self.words + k.WORDS + k.H_E2E * HDR_WORDS
@@ -70,94 +70,73 @@ cdef class Protocol:
         # Without this, glibc serves the next large buffers from its heap, which it gives back when it likes.
         mallopt(M_MMAP_THRESHOLD, LARGE)
 
-    cdef Verdict feed(self, Exchange* x, const unsigned char* data, size_t size, int64_t t, int64_t low,
-                      uint8_t stamp_class, int64_t user_t) except? V_CLOSE:
+    cdef Verdict feed(self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                      uint8_t stamp_class, int64_t user_t) except V_RAISED:
         cdef Cursor c
+        cdef Frame frame
+        cdef FrameStep step
+        cdef Exchange* x = n.x
         cdef int64_t floor
         cdef Verdict verdict = V_MORE
-        if x.state == X_IDLE:
+        if n.state == IN_IDLE:
             return V_CLOSE
         over(&c, data, size)
         self.reads += 1
         if x.row != NULL:
-            floor = x.now.t if x.now.t else x.row.t_submit
+            floor = n.now.t if n.now.t else x.row.t_submit
             if t < floor:           # the offset to CLOCK_REALTIME jitters by nanoseconds; on loopback an answer can also
-                if x.now.t == 0:    # be stamped before the send() that asked for it has returned
+                if n.now.t == 0:    # be stamped before the send() that asked for it has returned
                     x.row.flags |= FLAG_CLAMPED
                     self.words[k.W_CLAMPED] += 1
                 t = floor
             # What comes later in the stream came later; but a stamp of the process was taken a little after its read.
-            low = max(low, floor if x.now.stamp_class == r.STAMP_KERNEL or x.now.t == 0 else floor - READ_NS)
+            low = max(low, floor if n.now.stamp_class == r.STAMP_KERNEL or n.now.t == 0 else floor - READ_NS)
             x.row.reads += 1
             x.row.bytes_received += size
-        x.now.t = t
-        x.now.low = low
-        x.now.read = self.reads
-        x.now.origin = x.now.end - <uint32_t><size_t>data
-        x.now.end += <uint32_t>size
-        x.now.stamp_class = stamp_class
-        while x.state == X_HEAD and left(&c) and verdict == V_MORE:
-            verdict = self._head(x, &c, t, user_t)
-        if verdict == V_MORE and (x.state == X_BODY or x.state == X_TAIL):
-            verdict = self._body(x, &c, t, user_t)
+        n.now.t = t
+        n.now.low = low
+        n.now.read = self.reads
+        n.now.origin = n.now.end - <uint32_t><size_t>data
+        n.now.end += <uint32_t>size
+        n.now.stamp_class = stamp_class
+        while verdict == V_MORE:
+            step = self.framing.next(n, &c, &frame)
+            if step == FRAME_PAYLOAD:
+                verdict = self._body(frame.x, &frame.span, t, user_t)
+                if not left(&c) and not frame.ends:
+                    break
+            elif step == FRAME_MORE:
+                break
+            elif step == FRAME_HEAD:
+                verdict = self._head(&frame, arrived_with(&n.now, c.at), t, user_t)
+            elif step == FRAME_END:
+                if frame.x.row != NULL:
+                    self._last_line(frame.x)
+                    self._finish(frame.x, t, user_t)
+                verdict = V_REUSE if frame.reusable else V_CLOSE
+            else:
+                self.fail(frame.x, r.STATUS_PROTOCOL_ERROR, frame.error, t, user_t)
+                verdict = V_CLOSE
         if carry_total() > self.max_held and x.row != NULL and exchange_held(x):
             self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_BODY_TOO_LARGE, t, user_t)
-            return V_CLOSE
+            verdict = V_CLOSE
+        if verdict == V_CLOSE:
+            n.state = IN_IDLE
         return verdict
 
-    cdef Verdict _head(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE:
-        cdef const unsigned char* head = c.at
-        cdef size_t before = x.held_size
-        cdef size_t size
-        cdef bint known = False
-        if before:
-            exchange_hold(x, c.at, min(left(c), <size_t>MAX_HEAD + 1 - before))
-            head = x.held
-            size = head_size(head, x.held_size, before)
-        else:
-            size = self.head.like(head, left(c))
-            known = size > 0
-            if not known:
-                size = head_size(head, left(c), 0)
-        if size == 0:
-            if not before:
-                exchange_hold(x, c.at, min(left(c), <size_t>MAX_HEAD + 1))
-            c.at = c.end
-            if x.held_size > MAX_HEAD:
-                self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_HEAD_TOO_LARGE, t, user_t)
-                return V_CLOSE
-            return V_MORE
-        c.at += size - before
-        x.held_size = 0
-        if size > MAX_HEAD:
-            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_HEAD_TOO_LARGE, t, user_t)
-            return V_CLOSE
-        if (not known and self.head.read(head, size) != HEAD_OK) or self.head.upgrade:
-            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_HEAD, t, user_t)
-            return V_CLOSE
-        if self.head.status < 200:  # 100 Continue, 103 Early Hints: the real head follows
-            if x.now.end - <uint32_t>left(c) - x.row.stream_begin > MAX_HEAD:
-                self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_HEAD_TOO_LARGE, t, user_t)
-                return V_CLOSE
-            return V_MORE
-        x.row.head_end = arrived_with(&x.now, c.at)
-        return self._response(x, t, user_t)
-
-    cdef Verdict _response(self, Exchange* x, int64_t t, int64_t user_t) except? V_CLOSE:
+    cdef Verdict _head(self, Frame* frame, uint32_t head_end, int64_t t, int64_t user_t) except V_RAISED:
         """The final head is read: remember what it says and make the body's parsers ready."""
-        cdef RequestRow* row = x.row
-        row.t_headers = t
-        row.http_status = <uint16_t>self.head.status
-        row.retry_after_ms = self.head.retry_after_ms
-        x.keep_alive = self.head.keep_alive
-        x.content = <uint8_t>self.head.content
-        x.state = X_BODY
-        body_begin(&x.body, <Framing>self.head.framing, self.head.length)
-        if self.head.encoded:
+        cdef Exchange* x = frame.x
+        x.row.head_end = head_end
+        x.row.t_headers = t
+        x.row.http_status = frame.status
+        x.row.retry_after_ms = frame.retry_after_ms
+        x.content = frame.content
+        if frame.encoded:
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_ENCODED_BODY, t, user_t)
             return V_CLOSE
         if self._streams(x):
-            row.flags |= FLAG_STREAM
+            x.row.flags |= FLAG_STREAM
             sse_reset(&x.sse)
             ndjson_reset(&x.ndjson)
         return V_MORE
@@ -165,40 +144,22 @@ cdef class Protocol:
     cdef bint _streams(self, Exchange* x) noexcept:
         return answers(x.row.http_status) and (x.content == CONTENT_SSE or x.content == CONTENT_NDJSON)
 
-    cdef Verdict _body(self, Exchange* x, Cursor* c, int64_t t, int64_t user_t) except? V_CLOSE:
-        cdef Cursor span
-        cdef BodyStep step
-        while True:
-            step = body_next(&x.body, c, &span)
-            if step != BODY_SPAN:
-                break
-            while x.row != NULL and not x.row.flags & FLAG_DONE:        # nothing behind [DONE] belongs to the stream
-                self.timeline.like(x, &span)
-                if not left(&span):
-                    break
-                if self._payload(x, &span) != 0:
-                    if answers(x.row.http_status):
-                        self.fail(x, r.STATUS_PROTOCOL_ERROR,
-                                  r.ERROR_EVENT_TOO_LARGE if x.row.flags & FLAG_STREAM else r.ERROR_BODY_TOO_LARGE, t, user_t)
-                    else:
-                        self._finish(x, t, user_t)      # its status says why it failed, however long it is
-                        x.state = X_IDLE
-                    return V_CLOSE
-        if step == BODY_NEED:
-            if x.row != NULL and x.row.flags & FLAG_DONE:
+    cdef Verdict _body(self, Exchange* x, Cursor* span, int64_t t, int64_t user_t) except V_RAISED:
+        """Bytes of the body. Nothing behind [DONE] belongs to the stream: with it the request ends, whatever its framing says later."""
+        while x.row != NULL:
+            self.timeline.like(x, span)
+            if not left(span):
+                return V_MORE
+            if self._payload(x, span) != 0:
+                if answers(x.row.http_status):
+                    self.fail(x, r.STATUS_PROTOCOL_ERROR,
+                              r.ERROR_EVENT_TOO_LARGE if x.row.flags & FLAG_STREAM else r.ERROR_BODY_TOO_LARGE, t, user_t)
+                else:
+                    self._finish(x, t, user_t)      # its status says why it failed, however long it is
+                return V_CLOSE
+            if x.row.flags & FLAG_DONE:
                 self._finish(x, t, user_t)
-                x.state = X_TAIL
-            return V_MORE
-        if step == BODY_ERROR:
-            if x.row != NULL and x.row.flags & FLAG_DONE:       # it ended before, as if this had come in a later read
-                self._finish(x, t, user_t)
-            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_CHUNK, t, user_t)
-            return V_CLOSE
-        if x.row != NULL:
-            self._last_line(x)
-            self._finish(x, t, user_t)
-        x.state = X_IDLE
-        return V_REUSE if x.keep_alive and not left(c) else V_CLOSE
+        return V_MORE
 
     cdef int _payload(self, Exchange* x, Cursor* span) except -1:
         """Payload bytes of one span, as far as the end of its next event; 1 when an event or a body, also one of a failure, passed
@@ -279,15 +240,13 @@ cdef class Protocol:
         row.error = error
         row.t_end = t
         row.t_end_user = user_t
-        self.last_ok = status == r.STATUS_OK
-        self.last_left = error == r.ERROR_CLIENT_CANCELLED or error == r.ERROR_CLIENT_ABANDONED
-        self.last_t = t
+        x.end = End(status=status, error=error, t=t, user_t=user_t)
         if status != r.STATUS_OK and row.t_first == 0:
             row.t_last = 0
         if status == r.STATUS_OK and row.phase == r.PHASE_MEASURE:
             hdr_record(&self.e2e, row.t_last - row.t_submit)
         self.words[k.W_ENDED] += 1
-        if not self.last_left:
+        if not left_by_user(&x.end):
             self.words[k.W_OK if status == r.STATUS_OK else k.W_FAILED] += 1
             if status != r.STATUS_OK:
                 self.words[k.W_FAILED_AT0 + min(<int>row.url, <int>k.LAST_URL)] += 1
@@ -295,47 +254,46 @@ cdef class Protocol:
         self.words[k.W_ERROR0 + (error if status != r.STATUS_OK else 0)] += 1       # failures by their class
         x.row = NULL
         exchange_give_back(x)
+        ended_add(&self.ended, x)
+        life_ends(LIFE_REQUEST)
         return self.recorder.end_row(row)
 
     cdef int fail(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1:
         """The transport's or the framing's failure; a request that has ended already is left as it is."""
-        x.state = X_IDLE
         if x.row == NULL:
             return 0
         if x.row.flags & FLAG_STREAM:
             x.row.comments = x.sse.comments
         return self._end(x, status, error, t, user_t)
 
-    cdef Verdict eof(self, Exchange* x, int64_t t, int64_t user_t, int error_number) except? V_CLOSE:
+    cdef int eof(self, Incoming* n, int64_t t, int64_t user_t, int error_number) except -1:
         """The peer closed (0) or the connection broke (errno)."""
-        cdef RequestRow* row = x.row
-        if row == NULL:
-            x.state = X_IDLE
-            return V_CLOSE
+        cdef Frame frame
+        cdef Exchange* x = n.x
+        cdef RequestRow* row
+        cdef bint complete
+        if n.state == IN_IDLE or x.row == NULL:
+            return 0
+        row = x.row
+        complete = self.framing.eof(n, &frame) == FRAME_END and error_number == 0
+        n.state = IN_IDLE
         row.error_number = error_number
-        if t < x.now.t:
-            t = x.now.t
+        if t < n.now.t:
+            t = n.now.t
         if row.bytes_received == 0:
-            self.fail(x, r.STATUS_CONNECTION_ERROR,
-                      r.ERROR_REUSED_CONNECTION_LOST if x.reused else r.ERROR_CLOSED_BEFORE_RESPONSE, t, user_t)
-        elif error_number != 0 and row.finish == FINISH_NONE:
-            self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_RESET, t, user_t)
-        elif x.state == X_HEAD and x.held_size and memcmp(x.held, b"HTTP/", min(x.held_size, <size_t>5)) != 0:
-            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_HEAD, t, user_t)
-        elif x.state == X_HEAD:
-            self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_CLOSED_IN_BODY, t, user_t)
-        elif body_eof(&x.body) == BODY_END and error_number == 0:
-            self._last_line(x)
-            self._finish(x, t, user_t)
-        elif row.finish != FINISH_NONE:
-            # The answer is there, with its times and what was said of its usage; only the message's own end is missing. It
-            # makes no difference by which of the two ways the connection went.
-            self._last_line(x)
-            self._finish(x, t, user_t, True)
-        else:
-            self.fail(x, r.STATUS_TRUNCATED, r.ERROR_CLOSED_IN_BODY, t, user_t)
-        x.state = X_IDLE
-        return V_CLOSE
+            return self.fail(x, r.STATUS_CONNECTION_ERROR,
+                             r.ERROR_REUSED_CONNECTION_LOST if x.reused else r.ERROR_CLOSED_BEFORE_RESPONSE, t, user_t)
+        if error_number != 0 and row.finish == FINISH_NONE:
+            return self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_RESET, t, user_t)
+        if row.t_headers == 0:
+            return self.fail(x, r.STATUS_PROTOCOL_ERROR if frame.error == r.ERROR_BAD_HEAD else r.STATUS_CONNECTION_ERROR,
+                             frame.error, t, user_t)
+        if not complete and row.finish == FINISH_NONE:
+            return self.fail(x, r.STATUS_TRUNCATED, frame.error, t, user_t)
+        # Where only the message's own end is missing, the answer is there, with its times and what was said of its usage. It makes
+        # no difference by which of the two ways the connection went.
+        self._last_line(x)
+        return self._finish(x, t, user_t, not complete)
 
 
 cdef class Conversation:
@@ -345,14 +303,17 @@ cdef class Conversation:
     """
 
     cdef Exchange x
+    cdef Incoming n
     cdef Protocol protocol
 
     def __cinit__(self, Protocol protocol not None):
-        exchange_init(&self.x, protocol.max_event)
+        memset(&self.n, 0, sizeof(self.n))
+        exchange_init(&self.x, &self.n.now, protocol.max_event)
         self.protocol = protocol
 
     def __dealloc__(self):
         exchange_free(&self.x)
+        incoming_free(&self.n)
 
     def open(self, int64_t t_submit, bint reused=False, bint keep=False) -> int:
         """Begin a request handed over at *t_submit*; returns its row number. *keep*: what is said is kept for another turn."""
@@ -366,7 +327,8 @@ cdef class Conversation:
         self.x.row.status = r.STATUS_IN_FLIGHT
         self.x.reused = reused
         exchange_open(&self.x)
-        self.x.row.stream_begin = self.x.now.end
+        self.protocol.framing.open(&self.n, &self.x)
+        self.x.row.stream_begin = self.n.now.end
         self.x.dialect = 0
         self.x.keep = keep
         return self.x.number
@@ -376,13 +338,16 @@ cdef class Conversation:
         """A read: *t* of its newest byte, *low* of its oldest at the earliest; *one_segment*: it came at once."""
         if data.shape[0] == 0:
             return V_MORE
-        verdict = self.protocol.feed(&self.x, &data[0], data.shape[0], t, low, stamp_class, t)
+        verdict = self.protocol.feed(&self.n, &data[0], data.shape[0], t, low, stamp_class, t)
         if self.protocol.timeline.unsettled:
             self.protocol.timeline.settle(one_segment, low)
+        ended_take(&self.protocol.ended)
         return verdict
 
     def eof(self, int64_t t, int error_number=0) -> int:
-        return self.protocol.eof(&self.x, t, t, error_number)
+        self.protocol.eof(&self.n, t, t, error_number)
+        ended_take(&self.protocol.ended)
+        return V_CLOSE
 
     def kept(self, uint32_t turn=0) -> tuple[bytes, bytes]:
         """What a later turn carries: the reply's text, escaped as it came, and its tool calls as items of an array."""

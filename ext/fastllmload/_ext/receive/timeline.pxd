@@ -148,5 +148,5 @@ cdef class Timeline:
                 tokens = self.tokens_of(x, completion, x.template.listed_tokens)
             elif x.template.listed_tokens > 0:
                 tokens = <uint16_t>min(x.template.listed_tokens, <int32_t>r.TOKENS_MOST)
-            self.put(x, &x.now, t, arrived_with(&x.now, newline + (2 if newline[0] == c'\r' else 1)), EVENT_CONTENT, tokens)
+            self.put(x, x.now, t, arrived_with(x.now, newline + (2 if newline[0] == c'\r' else 1)), EVENT_CONTENT, tokens)
             self.content(x, text.at, <uint32_t>text.size, t)

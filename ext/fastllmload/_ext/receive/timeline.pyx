@@ -173,7 +173,7 @@ cdef class Timeline:
             self._wrong(x, r.ERROR_EVENT, x.held, x.held_size)
         elif m.kind == EVENT_BAD:
             self._wrong(x, r.ERROR_BAD_EVENT, x.held, x.held_size)
-        return self.put(x, &x.now, t, x.now.end, m.kind, 0)
+        return self.put(x, x.now, t, x.now.end, m.kind, 0)
 
     cdef int settle(self, bint one_segment, int64_t low) noexcept:
         cdef EventRow* at = self.mark

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastllmload._ext.send.conn cimport Conn, ConnList, TargetState
+from fastllmload._ext.send.connection cimport Connection, List, RequestStream, TargetState
 from fastllmload._ext.system.wire cimport Address
 
 cdef class Pool:
@@ -19,35 +19,41 @@ cdef class Pool:
     cdef Address* sources               # owned
     cdef Py_ssize_t source_count
     cdef Py_ssize_t source_next
-    cdef Conn** conns                   # owned; what they point at lies in blocks
+    cdef Connection** connections                               # owned; what they point at lies in blocks
     cdef void** block                   # the latest; begins with the address of the one before. All are owned
     cdef uint8_t* room                  # what is left of it
     cdef size_t room_left
-    cdef uint32_t conn_count
-    cdef uint32_t conn_cap
-    cdef ConnList tails                 # whose request has ended and whose message has not, by how long they may still last
-    cdef list spare                     # numbers of free Conn structs
-    cdef dict streams                   # number -> Stream of connections that the event loop owns
-    cdef object connector               # called with (target, number, generation), returns the Stream that it opens
+    cdef uint32_t connection_count
+    cdef uint32_t connection_cap
+    cdef List tails                     # whose request has ended and whose message has not, by how long they may still last
+    cdef list spare                     # numbers of free structs
+    cdef dict loop_connections                   # number -> LoopConnection of those that the event loop owns
+    cdef object connector               # called with (target, number, generation), returns the LoopConnection that it opens
 
     # The connection that *tag* (generation above, number below) names; NULL when that was an earlier use of it.
-    cdef inline Conn* find(self, uint64_t tag) noexcept:
-        cdef Conn* c = self.conns[<uint32_t>tag]
+    cdef inline Connection* find(self, uint64_t tag) noexcept:
+        cdef Connection* c = self.connections[<uint32_t>tag]
         return c if c.generation == <uint32_t>(tag >> 32) else NULL
 
     cdef int add_target(self, str family, address, int port, bint over_asyncio, double weight) except -1
-    cdef Conn* make(self, uint16_t target) except NULL          # not connected yet
-    cdef Conn* _new(self) except NULL
-    cdef Conn* take(self, uint16_t target) noexcept             # the one that is idle longest, or NULL
-    cdef int put(self, Conn* c) except -1                       # it is idle from now on
-    cdef int connect(self, Conn* c) except -1                   # 0: under way; else the errno of its failure
+    cdef Connection* make(self, uint16_t target) except NULL    # not connected yet
+    cdef Connection* _new(self) except NULL
+    cdef RequestStream* reuse(self, uint16_t target) noexcept   # on the connection that is idle longest, or NULL
+    # The stream of connection *number* whose row has the number *row*; NULL: it has ended.
+    cdef inline RequestStream* stream(self, uint32_t number, uint32_t row) noexcept:
+        cdef RequestStream* s = &self.connections[number].stream
+        return s if s.x.row != NULL and s.x.number == row else NULL
+
+    cdef int put(self, Connection* c) except -1                 # it is idle from now on
+    cdef int connect(self, Connection* c) except -1             # 0: under way; else the errno of its failure
     @cython.final
-    cdef int _watch(self, Conn* c, int operation) noexcept
-    cdef int again(self, Conn* c) except -1                     # report it once more if there is still something to read
-    cdef int tail(self, Conn* c, int64_t now) except -1         # its request has ended; the message may end for a while
+    cdef int _watch(self, Connection* c, int operation) noexcept
+    cdef int again(self, Connection* c) except -1               # report it once more if there is still something to read
+    cdef int tail(self, Connection* c, int64_t now) except -1   # its request has ended; the message may end for a while
     cdef int end_tails(self, int64_t now) except -1             # drop those which have not
-    cdef uint8_t failed(self, Conn* c, int error_number) noexcept           # the ErrorClass of that; drop() is to follow
-    cdef int drop(self, Conn* c, bint reset) except -1          # close and forget; its request has ended before
+    cdef uint8_t failed(self, Connection* c, int error_number) noexcept  # the ErrorClass of that; drop() is to follow
+    cdef void _left(self, Connection* c) noexcept
+    cdef int drop(self, Connection* c, bint reset) except -1    # close and forget; its request has ended before
     # Until every target has its share of *count* by its weight, idle or under way; at most that many are begun now.
     cdef int open_ahead(self, uint32_t count, uint32_t at_once) except -1
     cdef uint32_t idle(self) noexcept

@@ -1,6 +1,6 @@
 """The connections of a worker.
 
-A connection goes C_CONNECTING -> C_IDLE -> C_SENDING -> C_WAITING -> C_IDLE. Sockets are registered once, edge-triggered
+A connection goes C_CONNECTING -> C_IDLE -> C_BUSY -> C_IDLE. Sockets are registered once, edge-triggered
 for both directions. Idle ones stay registered, so one that the server closes is dropped before it is used; the one that is
 idle longest is used next. Connections that the event loop owns (TLS) run through the same states; only the verbs connect,
 send and close differ.
@@ -8,8 +8,8 @@ send and close differ.
 A message that has not ended at the end of its request ([DONE]) has TAIL_NS for that: a server that keeps it open
 would otherwise cost a connection for each request.
 
-A Conn struct is never freed while the worker runs: `generation` counts its uses, and code that keeps a connection for later
-(an event of the kernel, an instant, a Stream) notes the generation with it.
+A Connection struct is never freed while the worker runs: `generation` counts its uses, and code that keeps a connection for later
+(an event of the kernel, an instant, a LoopConnection) notes the generation with it.
 """
 
 from libc.errno cimport EADDRNOTAVAIL, ECONNREFUSED, EMFILE, ENFILE, ETIMEDOUT, errno
@@ -22,11 +22,13 @@ cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.events.delta cimport PREFIX_LONGEST, SUFFIX_LONGEST
 from fastllmload._ext.plan.talk cimport talk_free
 from fastllmload._ext.receive.exchange cimport exchange_free, exchange_init
-from fastllmload._ext.send.conn cimport (
-    C_CONNECTING, C_FREE, C_IDLE, C_TAIL, FLL_READ_TOUCHES, HOT_LINES, LINE, conn_placed, conn_tag, list_add,
-    list_remove,
+from fastllmload._ext.receive.framing cimport IN_IDLE, incoming_free
+from fastllmload._ext.send.connection cimport (
+    C_CONNECTING, C_FREE, C_IDLE, C_TAIL, FLL_READ_TOUCHES, HOT_LINES, LINE, PIECES, Link, connection_placed, connection_tag,
+    list_add, list_remove,
 )
 from fastllmload._ext.system.clock cimport mono_ns
+from fastllmload._ext.system.life cimport LIFE_CONNECTION, life_begins, life_ends
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 from fastllmload._ext.system.wire cimport (
     EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, address_of, epoll_ctl, epoll_event,
@@ -69,7 +71,7 @@ cdef class Pool:
 
     def __cinit__(self):
         self.spare = []
-        self.streams = {}
+        self.loop_connections = {}
 
     def __init__(self, int epfd, int64_t[::1] shared not None, size_t max_event, bint stamps, bint fresh, sources):
         self.epfd = epfd
@@ -87,18 +89,21 @@ cdef class Pool:
     def __dealloc__(self):
         cdef uint32_t i
         cdef void** before
-        for i in range(self.conn_count):
-            if self.conns[i].fd >= 0:
-                wire_close(self.conns[i].fd, False)
-            self.conns[i].x.template.bytes = NULL           # it lies next to the connection
-            exchange_free(&self.conns[i].x)
-            if self.conns[i].talk != NULL:
-                talk_free(self.conns[i].talk)
+        cdef Connection* c
+        for i in range(self.connection_count):
+            c = self.connections[i]
+            if c.fd >= 0:
+                wire_close(c.fd, False)
+            c.stream.x.template.bytes = NULL                # it lies next to the connection
+            exchange_free(&c.stream.x)
+            incoming_free(&c.n)
+            if c.stream.talk != NULL:
+                talk_free(c.stream.talk)
         while self.block != NULL:
             before = <void**>self.block[0]
             munmap(self.block, BLOCK)
             self.block = before
-        free(self.conns)
+        free(self.connections)
         free(self.targets)
         free(self.sources)
 
@@ -117,47 +122,46 @@ cdef class Pool:
         self.target_count += 1
         return 0
 
-    cdef Conn* make(self, uint16_t target) except NULL:
-        cdef Conn* c = NULL
-        cdef Conn** grown
+    cdef Connection* make(self, uint16_t target) except NULL:
+        cdef Connection* c = NULL
+        cdef Connection** grown
         FLL_STATIC_ASSERT(FLL_READ_TOUCHES(c) <= HOT_LINES * LINE)
         if self.spare:
-            c = self.conns[<uint32_t>self.spare.pop()]
+            c = self.connections[<uint32_t>self.spare.pop()]
         else:
-            if self.conn_count == self.conn_cap:
-                grown = <Conn**>realloc(self.conns, (self.conn_cap * 2 + 256) * sizeof(Conn*))
+            if self.connection_count == self.connection_cap:
+                grown = <Connection**>realloc(self.connections, (self.connection_cap * 2 + 256) * sizeof(Connection*))
                 if grown == NULL:
                     raise MemoryError("connections")
-                self.conns = grown
-                self.conn_cap = self.conn_cap * 2 + 256
+                self.connections = grown
+                self.connection_cap = self.connection_cap * 2 + 256
             c = self._new()
-            c.number = self.conn_count
-            self.conns[self.conn_count] = c
-            self.conn_count += 1
+            c.number = self.connection_count
+            self.connections[self.connection_count] = c
+            self.connection_count += 1
+        life_begins(LIFE_CONNECTION)
         c.fd = -1
         c.generation += 1
         c.state = C_FREE
         c.target = target
         c.served = 0
-        c.slot = -1
-        c.talk = NULL
-        c.leave_tokens = 0
+        c.ahead = False
+        c.piece = PIECES
         c.read_rate = 0
         c.reads = c.extra = 0
         c.extra_known = 1
         c.drained = 0
         c.unread = 0
-        c.x.row = NULL
-        c.x.state = 0
-        memset(&c.x.now, 0, sizeof(c.x.now))
+        c.n.state = IN_IDLE
+        memset(&c.n.now, 0, sizeof(c.n.now))
         return c
 
-    cdef Conn* _new(self) except NULL:
+    cdef Connection* _new(self) except NULL:
         """Memory for one more connection and the template of its events."""
-        cdef size_t own = (sizeof(Conn) + LINE - 1) // LINE * LINE
+        cdef size_t own = (sizeof(Connection) + LINE - 1) // LINE * LINE
         cdef size_t size = own + (PREFIX_LONGEST + SUFFIX_LONGEST + LINE - 1) // LINE * LINE
         cdef void** block
-        cdef Conn* c
+        cdef Connection* c
         if self.room_left < size:
             block = new_block(self.words[k.W_STATE] != k.RUNNING)   # the kernel may take long to find a huge page
             if block == NULL:
@@ -166,44 +170,45 @@ cdef class Pool:
             self.block = block
             self.room = <uint8_t*>block + LINE
             self.room_left = BLOCK - LINE
-            if conn_placed(<uint64_t>self.room + self.room_left) != <Conn*>(self.room + self.room_left):
+            if connection_placed(<uint64_t>self.room + self.room_left) != <Connection*>(self.room + self.room_left):
                 self.room_left = 0
                 raise MemoryError("connections: addresses of this machine do not fit into 48 bits")
-        c = <Conn*>self.room
+        c = <Connection*>self.room
         memset(c, 0, size)                                  # its pages are there from now on
-        exchange_init(&c.x, self.max_event)
-        c.x.template.bytes = self.room + own
+        exchange_init(&c.stream.x, &c.n.now, self.max_event)
+        c.stream.x.template.bytes = self.room + own
+        c.stream.connection = c
+        c.stream.link.item = &c.stream
+        c.link.item = c
         self.room += size
         self.room_left -= size
         return c
 
-    cdef Conn* take(self, uint16_t target) noexcept:
-        cdef Conn* c = self.targets[target].idle.oldest
-        if c != NULL:
-            self.words[k.W_IDLE] -= 1
-            list_remove(&self.targets[target].idle, c)
-        return c
+    cdef RequestStream* reuse(self, uint16_t target) noexcept:
+        cdef Link* oldest = self.targets[target].idle.oldest
+        if oldest == NULL:
+            return NULL
+        self.words[k.W_IDLE] -= 1
+        list_remove(&self.targets[target].idle, oldest)
+        return &(<Connection*>oldest.item).stream
 
-    cdef int put(self, Conn* c) except -1:
-        if c.state == C_CONNECTING:
-            self.targets[c.target].connecting -= 1
-        elif c.state == C_TAIL:
-            list_remove(&self.tails, c)
+    cdef int put(self, Connection* c) except -1:
+        self._left(c)
         self.words[k.W_IDLE] += 1
         c.state = C_IDLE
-        list_add(&self.targets[c.target].idle, c)
+        list_add(&self.targets[c.target].idle, &c.link)
         return 0
 
-    cdef int connect(self, Conn* c) except -1:
+    cdef int connect(self, Connection* c) except -1:
         cdef TargetState* t = &self.targets[c.target]
         cdef Address* source = NULL
         c.state = C_CONNECTING
         self.words[k.W_CONNECTIONS] += 1
         self.words[k.W_CONNECTS] += 1
-        if c.x.row == NULL:
+        if c.ahead:
             t.connecting += 1
         if t.over_asyncio:
-            self.streams[c.number] = self.connector(c.target, c.number, c.generation)
+            self.loop_connections[c.number] = self.connector(c.target, c.number, c.generation)
             return 0
         if self.source_count:
             source = &self.sources[self.source_next]
@@ -213,31 +218,35 @@ cdef class Pool:
             return -c.fd
         return self._watch(c, EPOLL_CTL_ADD)
 
-    cdef int _watch(self, Conn* c, int operation) noexcept:
+    cdef int _watch(self, Connection* c, int operation) noexcept:
         """0 or the errno."""
         cdef epoll_event event
         event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
-        event.data.u64 = conn_tag(c)
+        event.data.u64 = connection_tag(c)
         return errno if epoll_ctl(self.epfd, operation, c.fd, &event) != 0 else 0
 
-    cdef int again(self, Conn* c) except -1:
+    cdef int again(self, Connection* c) except -1:
         cdef int error_number = self._watch(c, EPOLL_CTL_MOD)
         if error_number:
             raise OSError(error_number, "a socket cannot be watched any more")
         return 0
 
-    cdef int tail(self, Conn* c, int64_t now) except -1:
+    cdef int tail(self, Connection* c, int64_t now) except -1:
         c.state = C_TAIL
-        c.deadline = now + TAIL_NS
-        list_add(&self.tails, c)
+        c.tail_until = now + TAIL_NS
+        list_add(&self.tails, &c.link)
         return 0
 
     cdef int end_tails(self, int64_t now) except -1:
-        while self.tails.oldest != NULL and self.tails.oldest.deadline <= now:
-            self.drop(self.tails.oldest, False)
+        cdef Connection* c
+        while self.tails.oldest != NULL:
+            c = <Connection*>self.tails.oldest.item
+            if c.tail_until > now:
+                break
+            self.drop(c, False)
         return 0
 
-    cdef uint8_t failed(self, Conn* c, int error_number) noexcept:
+    cdef uint8_t failed(self, Connection* c, int error_number) noexcept:
         self.words[k.W_CONNECT_FAILURES] += 1
         self.targets[c.target].retry_at = mono_ns() + RETRY_NS
         if c.fd < 0:
@@ -252,34 +261,39 @@ cdef class Pool:
             return r.ERROR_NO_FD
         return r.ERROR_CONNECT_FAILED
 
-    cdef int drop(self, Conn* c, bint reset) except -1:
-        if c.state == C_FREE:
-            return 0
+    cdef void _left(self, Connection* c) noexcept:
+        """It leaves the list or the count that it is in by its state."""
         if c.state == C_IDLE:
             self.words[k.W_IDLE] -= 1
-            list_remove(&self.targets[c.target].idle, c)
+            list_remove(&self.targets[c.target].idle, &c.link)
         elif c.state == C_TAIL:
-            list_remove(&self.tails, c)
-        elif c.state == C_CONNECTING and c.slot == -1 and c.deadline == 0:
+            list_remove(&self.tails, &c.link)
+        elif c.state == C_CONNECTING and c.ahead:
             self.targets[c.target].connecting -= 1
+            c.ahead = False
+
+    cdef int drop(self, Connection* c, bint reset) except -1:
+        if c.state == C_FREE:
+            return 0
+        self._left(c)
         # Free before it is closed: what the event loop says of it while it closes a transport is of a connection of the past.
         c.state = C_FREE
-        c.deadline = 0
         c.generation += 1
         self.words[k.W_CONNECTIONS] -= 1
         self.spare.append(c.number)
+        life_ends(LIFE_CONNECTION)
         if c.fd >= 0:
             wire_close(c.fd, reset)
             c.fd = -1
-        elif c.number in self.streams:
-            self.streams.pop(c.number).close(reset)
+        elif c.number in self.loop_connections:
+            self.loop_connections.pop(c.number).close(reset)
         return 0
 
     cdef int open_ahead(self, uint32_t count, uint32_t at_once) except -1:
         cdef int64_t now = mono_ns()
         cdef uint32_t share, begun = 0
         cdef TargetState* t
-        cdef Conn* c
+        cdef Connection* c
         cdef int error_number
         if self.fresh or not self.target_count:
             return 0
@@ -288,6 +302,7 @@ cdef class Pool:
             share = <uint32_t>ceil(count * t.weight / self.weights) if t.weight > 0 else 0
             while t.idle.count + t.connecting < share and begun < at_once and t.retry_at <= now:
                 c = self.make(<uint16_t>i)
+                c.ahead = True
                 begun += 1
                 error_number = self.connect(c)
                 if error_number:
@@ -309,8 +324,8 @@ cdef class Pool:
 
     cdef int close_idle(self) except -1:
         cdef uint32_t i
-        for i in range(self.conn_count):
-            if self.conns[i].state in (C_IDLE, C_TAIL) or (
-                    self.conns[i].state == C_CONNECTING and self.conns[i].x.row == NULL):
-                self.drop(self.conns[i], False)
+        for i in range(self.connection_count):
+            if self.connections[i].state in (C_IDLE, C_TAIL) or (
+                    self.connections[i].state == C_CONNECTING and self.connections[i].ahead):
+                self.drop(self.connections[i], False)
         return 0

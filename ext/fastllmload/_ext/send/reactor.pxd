@@ -2,12 +2,23 @@
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
 
-from fastllmload._ext.plan.pacer cimport Beat
 from fastllmload._ext.record.histogram cimport Hdr
+from fastllmload._ext.plan.pacer cimport Beat, Pacer
+from fastllmload._ext.send.pool cimport Pool
 from fastllmload._ext.send.releases cimport Releases
+from fastllmload._ext.send.transport cimport Transport
+from fastllmload._ext.send.users cimport Users
 from fastllmload._ext.system.wire cimport epoll_event
 
-cdef class Reactor(Releases):
+@cython.final
+cdef class Reactor:
+    cdef readonly Pacer pacer
+    cdef Pool pool
+    cdef Users users
+    cdef Transport transport
+    cdef Releases releases
+    cdef int64_t* words                 # borrowed from the protocol
+    cdef int epfd                       # sockets, the pacer's timer and the beat; owned
     cdef Beat beat
     cdef epoll_event* events            # owned
     cdef Hdr lateness                   # of the beat
@@ -38,9 +49,6 @@ cdef class Reactor(Releases):
     cdef int loop_called(self, int64_t now) except -1       # by each callback of the loop first
     cdef readonly object failure        # what a callback of the event loop raised first; None: nothing
     cdef int loop_read(self, int64_t user_t) except -1          # after each event of a connection that the event loop owns
-    @cython.final
-    cdef int follow(self, int64_t now) except -1                # send what ends of requests and the schedule have made due
-    @cython.final
     cdef int _poll(self) noexcept nogil         # wait for events; how many there are
     cdef int _batch(self, int n, int64_t since) except -1
     cdef void _woken(self, int64_t now, int64_t asleep) noexcept

@@ -6,9 +6,11 @@ classify, stamp, record. Between two reads of a batch every release that is due 
 (time-outs, users who leave or read slowly, connections ahead of the schedule) and measures how late it comes itself, which is
 how long what is ready waits for its turn. A stall is something else: a time in which neither sockets nor clock were polled.
 
-Three layers, each a class: the Transport moves bytes over connections of a Pool, the Releases decide what is sent when, and
-the Reactor has the epoll set, the timers and the life cycle.
+The Reactor has the epoll set, the timers and the life cycle, and three parts: a Pool of connections, a Transport that moves bytes
+over them, and Releases, which decide what is sent when and what follows the end of a request.
 """
+
+import os
 
 from libc.stdint cimport INT64_MAX, int32_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -17,16 +19,15 @@ cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.plan.bodies cimport Bodies
 from fastllmload._ext.plan.leaving cimport Leaving
-from fastllmload._ext.plan.pacer cimport Pacer
 from fastllmload._ext.plan.talk cimport Talks
 from fastllmload._ext.receive.protocol cimport Protocol
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
-from fastllmload._ext.send.conn cimport C_CONNECTING, Conn, conn_fetch
+from fastllmload._ext.send.connection cimport connection_fetch
 from fastllmload._ext.send.share cimport Share
 from fastllmload._ext.send.transport cimport STOPPED_NS, WAKE_NS
 from fastllmload._ext.system.clock cimport mono_ns, thread_cpu_ns
 from fastllmload._ext.system.wire cimport (
-    EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_ctl, wire_run_delay, wire_stops, wire_wait,
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_create1, epoll_ctl, wire_run_delay, wire_stops, wire_wait,
 )
 
 cdef extern from *:
@@ -57,13 +58,20 @@ cdef enum:
     CONNECTS_AT_ONCE = 64       # pre-connects per housekeeping: connecting must not hold up releases
 
 
-cdef class Reactor(Releases):
+cdef class Reactor:
     """Drives one worker's load. Life cycle: targets, load(phase), preconnect, start_at, on_ready ..., close."""
 
     def __init__(self, Protocol protocol not None, Pacer pacer not None, *, bytes run_id, int worker, int workers,
                  int64_t timeout_ns, bint kernel_stamps, bint fresh_connections, sources=()):
-        Releases.__init__(self, protocol, pacer, run_id=run_id, worker=worker, workers=workers, timeout_ns=timeout_ns,
-                          kernel_stamps=kernel_stamps, fresh_connections=fresh_connections, sources=sources)
+        self.epfd = epoll_create1(EPOLL_CLOEXEC)
+        if self.epfd < 0:
+            raise OSError("epoll_create1 failed: out of file descriptors")
+        self.words = protocol.words
+        self.pacer = pacer
+        self.users = Users()
+        self.pool = Pool(self.epfd, protocol.shared, protocol.max_event, kernel_stamps, fresh_connections, sources)
+        self.transport = Transport(protocol, self.pool, self.users)
+        self.releases = Releases(self.transport, pacer, Share(run_id, worker, workers), timeout_ns)
         self.beat = Beat()
         self.lateness.counts = self.words + k.WORDS + k.H_BEAT * HDR_WORDS
         self.beat_due = INT64_MAX
@@ -81,6 +89,8 @@ cdef class Reactor(Releases):
 
     def __dealloc__(self):
         free(self.events)
+        if self.epfd > 0:
+            os.close(self.epfd)
 
     def fileno(self) -> int:
         """The epoll descriptor: readable whenever a socket or the timer is ready."""
@@ -90,14 +100,14 @@ cdef class Reactor(Releases):
         """*head*: the request head from the request line to the last fixed header, each line ended by CRLF. *weight*: its
         part of the requests, relative to the weights of the others.
         """
-        self.share.add_target(head, 0)
+        self.releases.share.add_target(head, 0)
         self.pool.add_target(family, address, port, over_asyncio, weight)
 
     def add_class(self, list heads, uint8_t dialect=0) -> None:
         """One more class of requests, numbered from 0 (which the targets' own heads are): a head per target. *dialect*: the
         number of that of its answers in the classifier.
         """
-        self.share.add_class(heads, dialect)
+        self.releases.share.add_class(heads, dialect)
 
     def set_connector(self, connector, call_soon) -> None:
         """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream. *call_soon* is
@@ -121,12 +131,12 @@ cdef class Reactor(Releases):
         *client*: what users do besides waiting. *target*: of each request of the plan; None: dealt round robin.
         *near*: the same bodies, in their file; None: *bodies* is memory of this process.
         """
-        cdef Share share = self.share
-        self.end_talks()
+        cdef Share share = self.releases.share
+        self.releases.end_talks()
         share.begin(<uint8_t>phase, phase_number)
         share.body_offset = body_offset
         share.bodies = bodies
-        self.bodies = Bodies(bodies) if near is None else near
+        self.transport.bodies = Bodies(bodies) if near is None else near
         share.input_tokens = input_tokens
         share.output_tokens = output_tokens
         share.request_class = request_class
@@ -137,17 +147,17 @@ cdef class Reactor(Releases):
         share.target = target
         share.talks = talks
         self.users.begin(client)
-        self.slots.begin(len(schedule), limit)
+        self.releases.slots.begin(len(schedule), limit)
         self.pacer.load(schedule)
-        self.closed = closed
-        self.cap = cap
+        self.releases.closed = closed
+        self.releases.cap = cap
         self.reserve = reserve
-        self.stop_at = 0
-        self.sending = True
+        self.releases.stop_at = 0
+        self.releases.sending = True
 
     def start_at(self, int64_t start, int64_t stop_sending_ns=0) -> None:
         """Time zero (CLOCK_MONOTONIC ns). A closed loop sends nothing from *stop_sending_ns* after it on (0: no bound)."""
-        self.stop_at = start + stop_sending_ns if stop_sending_ns else 0
+        self.releases.stop_at = start + stop_sending_ns if stop_sending_ns else 0
         self.staying = not self.pool.foreign
         self.looked = mono_ns()
         self._take_times()
@@ -162,10 +172,10 @@ cdef class Reactor(Releases):
         What was released stays so, and nothing is released twice. A release that is now due in the past is sent at once, and is
         late by that. Turns of a conversation follow replies, which this host's clock has measured, and are not moved.
         """
-        if self.stop_at:
-            self.stop_at += ns - self.pacer.shifted
+        if self.releases.stop_at:
+            self.releases.stop_at += ns - self.pacer.shifted
         self.pacer.shift(ns)
-        self.arm(mono_ns())
+        self.releases.arm(mono_ns())
 
     def preconnect(self, uint32_t count) -> None:
         """Begin connections until the targets have *count* between them, idle or under way."""
@@ -173,7 +183,7 @@ cdef class Reactor(Releases):
 
     @property
     def in_flight(self) -> int:
-        return self.flight.count
+        return self.releases.flight.count
 
     @property
     def connecting(self) -> int:
@@ -185,43 +195,42 @@ cdef class Reactor(Releases):
 
     @property
     def released(self) -> int:
-        return self.slots.issued if self.closed else self.pacer.next
+        return self.releases.slots.issued if self.releases.closed else self.pacer.next
 
     @property
     def finished(self) -> bool:
         """Nothing more will be sent and nothing is in flight."""
-        if self.flight.count or self.slots.freed:
+        if self.releases.flight.count or self.releases.slots.freed:
             return False
-        if not self.sending or self.words[k.W_DISK_FULL]:
+        if not self.releases.sending or self.words[k.W_DISK_FULL]:
             return True
         if self.pacer.followers.count or self.pacer.next < self.pacer.size:
             return False
-        return not self.closed or not self.may_issue(mono_ns())
+        return not self.releases.closed or not self.releases.may_issue(mono_ns())
 
     @property
     def sending_over(self) -> bool:
         """Nothing more will be sent."""
         cdef int64_t now = mono_ns()
-        if self.sending and self.share.talks is not None and self.share.talks.alive and (
-                not self.stop_at or now < self.stop_at):
+        if self.releases.sending and self.releases.share.talks is not None and self.releases.share.talks.alive and (
+                not self.releases.stop_at or now < self.releases.stop_at):
             return False
-        return not self.sending or (self.pacer.next >= self.pacer.size
+        return not self.releases.sending or (self.pacer.next >= self.pacer.size
                                     and not self.pacer.followers.count
-                                    and not (self.closed and self.may_issue(now)))
+                                    and not (self.releases.closed and self.releases.may_issue(now)))
 
     def drain(self) -> None:
         """Send no more; what is in flight continues."""
-        self.sending = False
-        self.slots.clear()
-        self.end_talks()
+        self.releases.sending = False
+        self.releases.slots.clear()
+        self.releases.end_talks()
         self.pacer.stop()
 
     def cancel_all(self) -> None:
         """End everything in flight as cancelled."""
         cdef int64_t now = mono_ns()
         self.drain()
-        while self.flight.oldest != NULL:
-            self.cancel(self.flight.oldest, r.STATUS_CANCELLED, r.ERROR_DRAIN, now)
+        self.releases.cancel_all(now)
 
     def rest(self) -> None:
         """The phase is over: the event loop has its own time again."""
@@ -251,7 +260,7 @@ cdef class Reactor(Releases):
         if self.pool.foreign:
             self.loop_called(mono_ns())
         while True:
-            self.stops = wire_stops()
+            self.transport.stops = wire_stops()
             since = mono_ns() if self.staying else 0
             if self.alone:
                 n = self._poll()
@@ -266,8 +275,8 @@ cdef class Reactor(Releases):
         now = mono_ns()
         if now >= self.house_at:
             self._house(now)
-            self.follow(now)
-        self.arm(now)
+            self.releases.follow(now)
+        self.releases.arm(now)
 
     @property
     def resumes(self) -> bool:
@@ -277,13 +286,13 @@ cdef class Reactor(Releases):
     def tick(self) -> None:
         """What the beat does while the clock runs, for a worker whose clock does not run yet: clock, releases, pool."""
         cdef int64_t now = mono_ns()
-        self.clock()
+        self.transport.clock()
         self._woken(now, 0)
         if now >= self.house_at:
             self._house(now)
-        self.refill(now)
-        self.follow(now)
-        self.arm(mono_ns())
+        self.releases.refill(now)
+        self.releases.follow(now)
+        self.releases.arm(mono_ns())
 
     def fail(self, error: BaseException) -> None:
         """Keep the first exception of a callback, which the event loop would only log; nothing is handled after it."""
@@ -309,7 +318,7 @@ cdef class Reactor(Releases):
         self.call_soon(self.end_turn)
         self.polled_before = self.polled
         self.polled = self.ended_at
-        delay = wire_run_delay(self.schedstat)
+        delay = wire_run_delay(self.transport.schedstat)
         busy = delay - self.ended_delay + thread_cpu_ns() - self.ended_cpu
         if (self.ended_at and delay >= 0 and self.ended_delay >= 0 and wire_stops() == self.ended_stops
                 and now - self.beat_due <= busy + STOPPED_NS):
@@ -322,26 +331,19 @@ cdef class Reactor(Releases):
         """The event loop calls what its turn has left for later; its poll is next."""
         self.in_turn = False
         self.ended_stops = wire_stops()
-        self.ended_delay = wire_run_delay(self.schedstat)
+        self.ended_delay = wire_run_delay(self.transport.schedstat)
         self.ended_cpu = thread_cpu_ns()
         self.ended_at = mono_ns()
 
-    cdef int follow(self, int64_t now) except -1:
-        if self.slots.freed:
-            self.refill(now)
-        if self.pacer.due() <= now:
-            self.release(now)
-        return 0
-
     cdef int loop_read(self, int64_t user_t) except -1:
         self._woken(user_t, 0)
-        self.follow(mono_ns())
-        return self.arm(mono_ns())
+        self.releases.follow(mono_ns())
+        return self.releases.arm(mono_ns())
 
     cdef int _poll(self) noexcept nogil:
         cdef int n = wire_wait(self.epfd, self.events, BATCH, -1 if self.staying else 0)
         if n > 0:
-            conn_fetch(self.events[0].data.u64)
+            connection_fetch(self.events[0].data.u64)
         return n
 
     cdef int _batch(self, int n, int64_t since) except -1:
@@ -351,20 +353,20 @@ cdef class Reactor(Releases):
         cdef int i
         cdef int64_t begun, now
         for i in range(1, min(n, AHEAD)):
-            conn_fetch(self.events[i].data.u64)
-        begun = now = self.look()
-        self.empty_at = self.clear - POLL_NS
-        self.begun = begun
-        self.slept_from = since if wire_stops() == self.stops else 0
-        self.awaited = self.beat_due
-        self.ready = -1
+            connection_fetch(self.events[i].data.u64)
+        begun = now = self.transport.look()
+        self.transport.empty_at = self.clear - POLL_NS
+        self.transport.begun = begun
+        self.transport.slept_from = since if wire_stops() == self.transport.stops else 0
+        self.transport.awaited = self.beat_due
+        self.transport.ready = -1
         if n < BATCH:
             # A thread that stood still may have done so between the poll and this line.
-            self.clear = begun if wire_stops() == self.stops and self.on_time(0) else max(since, self.clear)
-        self._woken(now, self.slept_from if self.alone else 0)
+            self.clear = begun if wire_stops() == self.transport.stops and self.transport.on_time(0) else max(since, self.clear)
+        self._woken(now, self.transport.slept_from if self.alone else 0)
         for i in range(n):
             if i + AHEAD < n:
-                conn_fetch(self.events[i + AHEAD].data.u64)
+                connection_fetch(self.events[i + AHEAD].data.u64)
             if self.events[i].data.u64 == BEAT:
                 now = mono_ns()
                 self._on_beat(now)
@@ -372,19 +374,19 @@ cdef class Reactor(Releases):
                 if since and self.pacer.armed > since:
                     self.pacer.woke(begun)
             else:
-                self.read_at = 0
-                self.event(&self.events[i])
-                now = self.read_at if self.read_at else mono_ns()
+                self.transport.read_at = 0
+                self.transport.event(&self.events[i])
+                now = self.transport.read_at if self.transport.read_at else mono_ns()
             if now - self.looked > k.STALL_LEAST_NS:
                 self._stalled(self.looked, now, 0)
             self.looked = now
-            self.follow(now)
+            self.releases.follow(now)
         now = self.pacer.spin(now)
         if self.pacer.due() <= now:
             if now - self.pacer.due() > k.STALL_LEAST_NS:       # it reads the clock all the time, unless it is held up
                 self._stalled(self.pacer.due(), now, 0)
                 self.looked = now
-            self.release(now)
+            self.releases.release(now)
             now = mono_ns()
         self.words[k.W_BATCHES] += 1
         if now - begun > self.words[k.W_BATCH_MAX_NS]:
@@ -393,8 +395,8 @@ cdef class Reactor(Releases):
             self._take_times()
         if now >= self.house_at:
             self._house(now)
-            self.follow(now)
-        return self.arm(now)
+            self.releases.follow(now)
+        return self.releases.arm(now)
 
     cdef int _on_beat(self, int64_t now) except -1:
         """It was ready since the instant that it was due, and waited for its turn like a socket (H_BEAT)."""
@@ -404,7 +406,7 @@ cdef class Reactor(Releases):
         if self.beats >= LOOP_BEATS:
             self.beats = 0
             self.leave = True
-        self.refill(now)
+        self.releases.refill(now)
         return self._next_beat(now)
 
     cdef void _woken(self, int64_t now, int64_t asleep) noexcept:
@@ -427,12 +429,12 @@ cdef class Reactor(Releases):
             self.words[k.W_STALL_MAX_NS] = end - begin
         if end - begin > k.STALL_NS:
             # Of the time since these were taken last, which is a few ms more than the stall.
-            delay = wire_run_delay(self.schedstat)
+            delay = wire_run_delay(self.transport.schedstat)
             at = self.words + k.WORDS + k.HISTOGRAMS * HDR_WORDS + k.STALL_WORDS * (self.words[k.W_STALLS] % k.STALL_RING)
             at[0] = begin
             at[1] = end - begin
-            at[2] = -1 if delay < 0 or self.run_delay < 0 else max(1, min(delay - self.run_delay, end - begin))
-            at[3] = min(thread_cpu_ns() - self.cpu_time, end - begin)
+            at[2] = -1 if delay < 0 or self.transport.run_delay < 0 else max(1, min(delay - self.transport.run_delay, end - begin))
+            at[3] = min(thread_cpu_ns() - self.transport.cpu_time, end - begin)
             if asleep:
                 at[2] = max(at[2], end - max(begin, asleep) - at[3])
             if wire_stops() != self.times_stops:
@@ -443,8 +445,8 @@ cdef class Reactor(Releases):
     cdef void _take_times(self) noexcept:
         self.times_due = False
         self.times_stops = wire_stops()
-        self.run_delay = wire_run_delay(self.schedstat)
-        self.cpu_time = thread_cpu_ns()
+        self.transport.run_delay = wire_run_delay(self.transport.schedstat)
+        self.transport.cpu_time = thread_cpu_ns()
 
     cdef int _next_beat(self, int64_t now) except -1:
         self.beat_due = now + BEAT_NS
@@ -452,41 +454,34 @@ cdef class Reactor(Releases):
 
     cdef int _house(self, int64_t now) except -1:
         """What need not be done at once: time-outs, users who leave or read slowly, connections ahead, counters."""
-        cdef Conn* c
-        cdef uint8_t why = r.ERROR_NONE
         cdef int64_t until
         self.house_at = now + HOUSE_NS
         self.words[k.W_HEARTBEAT_NS] = now
         self.words[k.W_SPIN_NS] = self.pacer.spun
-        self.words[k.W_BY_TEMPLATE] = <int64_t>self.protocol.classifier.by_template
-        self.words[k.W_BY_SCAN] = <int64_t>self.protocol.classifier.by_scan
-        self.words[k.W_BY_MSGSPEC] = <int64_t>self.protocol.classifier.by_msgspec
+        self.words[k.W_BY_TEMPLATE] = <int64_t>self.transport.protocol.classifier.by_template
+        self.words[k.W_BY_SCAN] = <int64_t>self.transport.protocol.classifier.by_scan
+        self.words[k.W_BY_MSGSPEC] = <int64_t>self.transport.protocol.classifier.by_msgspec
         # A poll that found more than it could return has left sockets unread: what lies there may be the answer in time.
         until = now if self.pool.foreign else max(self.clear, now - UNREAD_NS)
-        while self.flight.oldest != NULL and self.flight.oldest.deadline <= until:
-            c = self.flight.oldest
-            self.cancel(c, r.STATUS_TIMEOUT, r.ERROR_CONNECT_TIMEOUT if c.state == C_CONNECTING else r.ERROR_DEADLINE, now)
-        while self.users.leaves.count:
-            c = self.users.leaver(self.pool, self.share.plan_size, now, &why)
-            if c == NULL:
-                break
-            self.cancel(c, r.STATUS_CANCELLED, why, now)
+        self.releases.cancel_overdue(until, now)
+        self.releases.cancel_left(now)
         if self.users.slow_count:
-            self.sip_all(now)
+            self.transport.sip_all(now)
         self.pool.end_tails(now)
+        self.releases.handle_ends()
         return self._look_ahead(now)
 
     cdef int _look_ahead(self, int64_t now) except -1:
         """Open connections ahead of the schedule: as many idle ones as releases are near, and a margin."""
         cdef Py_ssize_t near = 0
         cdef uint32_t spare = self.reserve
-        if not self.sending:
+        if not self.releases.sending:
             return 0
-        if self.closed:
+        if self.releases.closed:
             # Every slot that ends gives its connection back. More connections than slots are for a server that has
             # dropped a kept one: one that serves a single connection at a time would never answer on the others.
             if not self.words[k.W_IDLE_DROPPED] and not self.words[k.W_ERROR0 + r.ERROR_REUSED_CONNECTION_LOST]:
-                spare = min(spare, self.slots.count - min(self.flight.count, self.slots.count))
+                spare = min(spare, self.releases.slots.count - min(self.releases.flight.count, self.releases.slots.count))
         elif self.pacer.start:
             if self.pacer.next >= self.pacer.size:
                 return 0

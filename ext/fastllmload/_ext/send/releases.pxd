@@ -1,19 +1,30 @@
-# Which request is sent when: the schedule's releases, slots of a closed loop, turns that follow replies; and what is in flight.
+# Which request is sent when: the schedule's releases, slots of a closed loop, turns that follow replies; what is in flight, and what
+# follows the end of a request.
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from fastllmload._ext.plan.pacer cimport Pacer
 from fastllmload._ext.plan.slots cimport Slots
 from fastllmload._ext.plan.talk cimport Talk
 from fastllmload._ext.record.histogram cimport Hdr
-from fastllmload._ext.send.conn cimport Conn, ConnList
+from fastllmload._ext.receive.protocol cimport Protocol
+from fastllmload._ext.send.connection cimport List, RequestStream
+from fastllmload._ext.send.pool cimport Pool
 from fastllmload._ext.send.share cimport Share
 from fastllmload._ext.send.transport cimport Transport
+from fastllmload._ext.send.users cimport Users
 
-cdef class Releases(Transport):
-    cdef readonly Pacer pacer
+@cython.final
+cdef class Releases:
+    cdef Transport transport
+    cdef Protocol protocol              # this and the next two: the transport's
+    cdef Pool pool
+    cdef Users users
+    cdef Pacer pacer
     cdef Share share
     cdef Slots slots
-    cdef ConnList flight                # by dispatch, which is also the order of deadlines; borrowed connections
+    cdef List flight                    # streams by dispatch, which is also the order of deadlines
+    cdef int64_t* words                 # counters.pxd; borrowed from the protocol
     cdef Hdr lag
     cdef int64_t timeout                # ns per request
     cdef bint closed                    # closed loop
@@ -25,7 +36,20 @@ cdef class Releases(Transport):
     cdef int release(self, int64_t now) except -1               # send everything that is due
     cdef int refill(self, int64_t now) except -1                # closed loop: freed slots send at once
     cdef bint may_issue(self, int64_t now) noexcept             # a closed loop may send one more
-    cdef int ended(self, Conn* c, int64_t user_t) except -1
+    cdef int handle_ends(self) except -1                        # of requests: before a connection is taken or made
+    cdef int cancel_overdue(self, int64_t until, int64_t now) except -1         # whose deadline was *until* or before
+    cdef int cancel_left(self, int64_t now) except -1           # whose user leaves
+    cdef int cancel_all(self, int64_t now) except -1
     cdef int end_talks(self) noexcept                           # turns that were still to come are not sent
     cdef int _dispatch(self, uint32_t request, int64_t t_sched, int32_t slot, Talk* talk) except -1
-    cdef bint _goes_on(self, Conn* c) except -1
+    cdef bint _goes_on(self, RequestStream* s) except -1
+
+    # Send what ends of requests and the schedule have made due.
+    cdef inline int follow(self, int64_t now) except -1:
+        if self.protocol.ended.first != NULL:
+            self.handle_ends()
+        if self.slots.freed:
+            self.refill(now)
+        if self.pacer.due() <= now:
+            self.release(now)
+        return 0

@@ -7,33 +7,39 @@ the schedule starts each slot once, and the end of a slot's request sends its ne
 Conversations: the schedule releases their first turns. When a reply has ended, the turn after it is stitched and put among
 the pacer's followers, due some time to think later; so it is released like everything else, and is late like everything
 else.
+
+An end is a value: what ends requests puts them into `Protocol.ended`, and `handle_ends` takes them from there, before the next
+connection is taken. So nothing is sent from inside of what has just failed.
 """
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.plan.dues cimport dues_pop, dues_push
 from fastllmload._ext.plan.slots cimport Slot
 from fastllmload._ext.plan.talk cimport Talks
-from fastllmload._ext.receive.exchange cimport exchange_open
-from fastllmload._ext.receive.protocol cimport Protocol
+from fastllmload._ext.receive.exchange cimport Exchange, ended_take, left_by_user
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
-from fastllmload._ext.record.recorder cimport FLAG_LATE_CONNECT, FLAG_REUSED, RequestRow
-from fastllmload._ext.send.conn cimport C_IDLE, list_add, list_remove
+from fastllmload._ext.record.recorder cimport FLAG_LATE_CONNECT, RequestRow
+from fastllmload._ext.send.connection cimport list_add, list_remove
 from fastllmload._ext.system.clock cimport mono_ns
+from fastllmload._ext.system.life cimport LIFE_IN_FLIGHT, life_begins, life_ends
 
 
-cdef class Releases(Transport):
-    """What a worker sends of a phase. *timeout_ns*: of each request; the rest is the Transport's."""
+cdef class Releases:
+    """What a worker sends of a phase, by *transport*. *timeout_ns*: of each request."""
 
-    def __init__(self, Protocol protocol not None, Pacer pacer not None, *, bytes run_id, int worker, int workers,
-                 int64_t timeout_ns, bint kernel_stamps, bint fresh_connections, sources=()):
-        Transport.__init__(self, protocol, kernel_stamps, fresh_connections, sources)
+    def __init__(self, Transport transport not None, Pacer pacer not None, Share share not None, int64_t timeout_ns):
+        self.transport = transport
+        self.protocol = transport.protocol
+        self.pool = transport.pool
+        self.users = transport.users
         self.pacer = pacer
-        self.share = Share(run_id, worker, workers)
+        self.share = share
         self.slots = Slots()
         self.timeout = timeout_ns
+        self.words = transport.words
         self.lag.counts = self.words + k.WORDS + k.H_LAG * HDR_WORDS
 
     cdef int arm(self, int64_t now) except -1:
@@ -88,7 +94,7 @@ cdef class Releases(Transport):
         cdef int64_t now = mono_ns()
         cdef uint32_t number, planned = request % self.share.plan_size
         cdef RequestRow* row = self.protocol.recorder.open_row(&number)
-        cdef Conn* c = NULL
+        cdef RequestStream* stream = NULL
         cdef Talks talks = self.share.talks
         cdef bint pooled = not self.pool.fresh and not self.users.reads_slowly(planned)
         if row == NULL:
@@ -108,68 +114,95 @@ cdef class Releases(Transport):
             if t_sched - now > 1000:
                 self.words[k.W_EARLY] += 1
         if pooled:
-            c = self.pool.take(row.url)
-            if c == NULL:
+            stream = self.pool.reuse(row.url)
+            if stream == NULL:
                 row.flags |= FLAG_LATE_CONNECT
                 self.words[k.W_LATE_CONNECTS] += 1
-        if c == NULL:
-            c = self.pool.make(row.url)
-        if c.served:
-            row.flags |= FLAG_REUSED
-        c.x.row = row
-        c.x.number = number
-        c.x.reused = c.served > 0
-        c.request = request
-        c.slot = slot
-        c.deadline = now + self.timeout
-        list_add(&self.flight, c)
+        if stream == NULL:
+            stream = &self.pool.make(row.url).stream
+        stream.x.row = row
+        stream.x.number = number
+        stream.request = request
+        stream.slot = slot
+        stream.deadline = now + self.timeout
+        stream.leave_tokens = 0
+        list_add(&self.flight, &stream.link)
+        life_begins(LIFE_IN_FLIGHT)
         self.words[k.W_IN_FLIGHT] = self.flight.count
-        exchange_open(&c.x)
-        c.x.row.stream_begin = c.x.now.end
-        c.talk = talk
+        self.transport.open(stream)
+        stream.talk = talk
         if talk != NULL:
-            c.x.keep = talks.wants_reply(planned)
+            stream.x.keep = talks.wants_reply(planned)
             talk.request = request          # the body lives in it until it is sent
-        self.share.compose(c, talk)
+        self.share.compose(stream)
         if not self.users.only_wait:
-            self.users.send(c, planned, now)
-        return self.send(c, now) if c.state == C_IDLE else self.connect(c)
+            self.users.send(stream, planned, now)
+        self.transport.submit(stream, now)
+        return self.handle_ends()           # it may have failed
 
-    cdef int ended(self, Conn* c, int64_t user_t) except -1:
-        """Its slot is free, and the next turn of its conversation follows.
+    cdef int handle_ends(self) except -1:
+        """Their slots are free, and the next turns of their conversations follow."""
+        cdef Exchange* x
+        cdef RequestStream* s
+        cdef bint goes_on
+        while True:
+            x = ended_take(&self.protocol.ended)
+            if x == NULL:
+                return 0
+            s = <RequestStream*>x
+            goes_on = s.talk != NULL and self._goes_on(s)
+            list_remove(&self.flight, &s.link)
+            life_ends(LIFE_IN_FLIGHT)
+            self.words[k.W_IN_FLIGHT] = self.flight.count
+            if self.closed and s.slot >= 0 and self.sending and not goes_on:
+                self.slots.free(s.slot, x.end.status != r.STATUS_OK and not left_by_user(&x.end), x.end.user_t)
 
-        What that makes due is not sent here: a request that fails at once ends inside of release() or refill(), as deep as
-        that many fail in a row. The handler of an event calls these two afterwards, in every entry of the loop.
-        """
-        cdef int32_t slot = c.slot
-        cdef bint goes_on = c.talk != NULL and self._goes_on(c)
-        list_remove(&self.flight, c)
-        self.words[k.W_IN_FLIGHT] = self.flight.count
-        c.slot = -1
-        if not self.closed or slot < 0 or not self.sending or goes_on:
-            return 0
-        return self.slots.free(slot, not self.protocol.last_ok and not self.protocol.last_left, user_t)
-
-    cdef bint _goes_on(self, Conn* c) except -1:
+    cdef bint _goes_on(self, RequestStream* s) except -1:
         """Whether another turn follows: it is stitched now, and due after some time to think (metrics: t_sched).
 
         A turn that was not answered well ends its conversation, and so does the end of sending.
         """
-        cdef Talk* talk = c.talk
+        cdef Talk* talk = s.talk
         cdef Talks talks = self.share.talks
-        cdef uint32_t planned = c.request % self.share.plan_size
+        cdef uint32_t planned = s.request % self.share.plan_size
         cdef int64_t due
-        c.talk = NULL
-        if self.sending and self.protocol.last_ok and talks.follows(planned):
-            due = self.protocol.last_t + talks.think_ns(planned)
+        s.talk = NULL
+        if self.sending and s.x.end.status == r.STATUS_OK and talks.follows(planned):
+            due = s.x.end.t + talks.think_ns(planned)
             if not self.stop_at or due < self.stop_at:
-                talks.stitch(talk, planned, c.x.reply, c.x.reply_size, c.x.calls)
-                talk.request = c.request + 1
-                talk.slot = c.slot
+                talks.stitch(talk, planned, s.x.reply, s.x.reply_size, s.x.calls)
+                talk.request = s.request + 1
+                talk.slot = s.slot
                 dues_push(&self.pacer.followers, due, <uint64_t><size_t>talk)
                 return True
         talks.end(talk)
         return False
+
+    cdef int cancel_overdue(self, int64_t until, int64_t now) except -1:
+        cdef RequestStream* s
+        while self.flight.oldest != NULL:
+            s = <RequestStream*>self.flight.oldest.item
+            if s.deadline > until:
+                break
+            self.transport.time_out(s, now)
+            self.handle_ends()
+        return 0
+
+    cdef int cancel_left(self, int64_t now) except -1:
+        cdef RequestStream* s
+        cdef uint8_t why = r.ERROR_NONE
+        while self.users.leaves.count:
+            s = self.users.leaver(self.pool, self.share.plan_size, now, &why)
+            if s == NULL:
+                break
+            self.transport.cancel(s, r.STATUS_CANCELLED, why, now)
+        return self.handle_ends()
+
+    cdef int cancel_all(self, int64_t now) except -1:
+        while self.flight.oldest != NULL:
+            self.transport.cancel(<RequestStream*>self.flight.oldest.item, r.STATUS_CANCELLED, r.ERROR_DRAIN, now)
+            self.handle_ends()
+        return 0
 
     cdef int end_talks(self) noexcept:
         """Turns that were still to come are not sent."""

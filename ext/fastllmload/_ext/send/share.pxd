@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastllmload._ext.plan.talk cimport Talk, Talks
 from fastllmload._ext.record.recorder cimport RequestRow
-from fastllmload._ext.send.conn cimport Conn, Head
+from fastllmload._ext.send.connection cimport Head, RequestStream
 
 cdef enum:
     NAME_LONGEST = 64           # bytes of a request's X-Request-Id line before its number
@@ -34,6 +34,6 @@ cdef class Share:
     cdef int add_class(self, list heads, uint8_t dialect) except -1
     cdef uint32_t numbered(self, uint64_t release) noexcept     # the request that this worker's *release*-th one is
     cdef int fill(self, RequestRow* row, uint32_t request) noexcept             # what the plan knows; row.url is its target
-    # The three pieces of a request: the target's head, the lines that are its own, its body: in the plan, or as *talk* has it.
-    cdef int compose(self, Conn* c, Talk* talk) except -1
+    # The pieces of a request: the target's head, the lines that are its own, its body: in the plan, or as its talk has it.
+    cdef int compose(self, RequestStream* s) except -1
     cdef int _set_head(self, Py_ssize_t place, bytes head, uint8_t dialect) except -1

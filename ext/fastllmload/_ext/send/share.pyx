@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.digits cimport put_number
-from fastllmload._ext.send.conn cimport LINES
+from fastllmload._ext.send.connection cimport LINES, Connection, Head
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
 cdef enum:
@@ -113,8 +113,10 @@ cdef class Share:
         row.status = r.STATUS_IN_FLIGHT
         return 0
 
-    cdef int compose(self, Conn* c, Talk* talk) except -1:
-        cdef uint32_t planned = c.request % self.plan_size
+    cdef int compose(self, RequestStream* s) except -1:
+        cdef Connection* c = s.connection
+        cdef Talk* talk = s.talk
+        cdef uint32_t planned = s.request % self.plan_size
         cdef uint64_t at = self.body_offset[planned]
         cdef uint64_t size = self.body_offset[planned + 1] - at
         cdef uint32_t of_class = self.request_class[planned]
@@ -126,15 +128,15 @@ cdef class Share:
         head = &self.heads[of_class * self.target_count + c.target]
         if stitched:
             size = talk.size
-        c.x.dialect = head.dialect
+        s.x.dialect = head.dialect
         FLL_STATIC_ASSERT(NAME_LONGEST + DIGITS + 18 + DIGITS + 4 <= LINES)
-        at_line = put_number(put_text(<uint8_t*>c.lines, self.name, self.name_size), c.request)
+        at_line = put_number(put_text(<uint8_t*>c.lines, self.name, self.name_size), s.request)
         at_line = put_number(put_text(at_line, b"\r\nContent-Length: ", 18), <int64_t>size)
-        c.lines_size = <int>(put_text(at_line, b"\r\n\r\n", 4) - <uint8_t*>c.lines)
+        at_line = put_text(at_line, b"\r\n\r\n", 4)
         c.pieces[0].iov_base = head.text
         c.pieces[0].iov_len = head.size
         c.pieces[1].iov_base = c.lines
-        c.pieces[1].iov_len = c.lines_size
+        c.pieces[1].iov_len = <size_t>(at_line - <uint8_t*>c.lines)
         c.pieces[2].iov_base = <void*>talk.body if stitched else <void*>(&self.bodies[0] + at)
         c.pieces[2].iov_len = size
         c.piece = 0

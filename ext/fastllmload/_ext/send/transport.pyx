@@ -8,7 +8,7 @@ once per batch. Where there is none the time in user space counts, and the row s
 decides what becomes of the connection.
 
 How early may data have come whose stamp is that of a later segment, or of the process? Not before the poll that did not
-find its socket ready (`empty_at`), nor before the read that drained it (`Conn.drained`). When the thread slept in the poll,
+find its socket ready (`empty_at`), nor before the read that drained it (`Connection.drained`). When the thread slept in the poll,
 the first segment woke it, and only the wake-up lies between: the time that the scheduler let the thread wait, which it
 counts, and what an idle processor needs. None of that holds across a stop: a signal's is known from the one that ended it
 (`wire_stops`), any other from the beat, which comes too late. When the kernel got no more segments than there were reads, each
@@ -23,16 +23,16 @@ from libc.string cimport memset
 
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
-from fastllmload._ext.receive.exchange cimport V_MORE, V_REUSE
+from fastllmload._ext.receive.exchange cimport V_MORE, V_REUSE, exchange_open
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_place, hdr_record
-from fastllmload._ext.send.conn cimport (
-    C_CONNECTING, C_ENDED, C_IDLE, C_SENDING, C_TAIL, C_WAITING, conn_fetch_rest, conn_tagged, fll_fetch,
+from fastllmload._ext.record.recorder cimport FLAG_REUSED, RequestRow
+from fastllmload._ext.send.connection cimport (
+    C_BUSY, C_CONNECTING, C_IDLE, C_TAIL, PIECES, connection_fetch_rest, connection_tagged, fll_fetch,
 )
 from fastllmload._ext.system.clock cimport mono_ns, real_minus_mono, real_ns
 from fastllmload._ext.system.wire cimport (
-    EPOLL_CLOEXEC, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_create1, wire_connect_error,
-    wire_local_port, wire_open_run_delay, wire_recv, wire_run_delay, wire_segments, wire_send, wire_stops,
-    wire_watch_stops,
+    EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, iovec, wire_connect_error, wire_local_port, wire_open_run_delay,
+    wire_recv, wire_run_delay, wire_segments, wire_send, wire_stops, wire_watch_stops,
 )
 
 cdef enum:
@@ -43,10 +43,13 @@ cdef enum:
 
 
 cdef class Transport:
-    """Sockets of one worker. *protocol* has the sinks; *sources* are (family, address) to connect from."""
+    """What goes over the sockets of one worker. *protocol* has the sinks."""
 
-    def __init__(self, Protocol protocol not None, bint kernel_stamps, bint fresh_connections, sources):
+    def __init__(self, Protocol protocol not None, Pool pool not None, Users users not None):
         self.protocol = protocol
+        self.pool = pool
+        self.users = users
+        self.epfd = pool.epfd
         self.words = protocol.words
         self.socket_to_user.counts = self.words + k.WORDS + k.H_SOCKET_TO_USER * HDR_WORDS
         self.offset = real_minus_mono()
@@ -54,11 +57,6 @@ cdef class Transport:
         if self.buffer == NULL:
             raise MemoryError("read buffer")
         memset(self.buffer, 1, BUFFER)          # its pages are there before a clock starts; of zeros a compiler makes calloc()
-        self.epfd = epoll_create1(EPOLL_CLOEXEC)
-        if self.epfd < 0:
-            raise OSError("epoll_create1 failed: out of file descriptors")
-        self.pool = Pool(self.epfd, protocol.shared, protocol.max_event, kernel_stamps, fresh_connections, sources)
-        self.users = Users()
         self.bodies = Bodies()
         wire_watch_stops()
         self.schedstat = wire_open_run_delay()
@@ -66,13 +64,8 @@ cdef class Transport:
 
     def __dealloc__(self):
         free(self.buffer)
-        if self.epfd > 0:
-            os.close(self.epfd)
         if self.schedstat > 0:
             os.close(self.schedstat)
-
-    cdef int ended(self, Conn* c, int64_t user_t) except -1:
-        raise NotImplementedError("who sends requests must hear of their ends")
 
     cdef int clock(self) except -1:
         cdef int64_t offset = real_minus_mono()
@@ -94,54 +87,65 @@ cdef class Transport:
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
-    cdef int connect(self, Conn* c) except -1:
-        cdef int error_number = self.pool.connect(c)
-        return self.connect_failed(c, error_number, False) if error_number else 0
+    cdef int open(self, RequestStream* s) except -1:
+        cdef Connection* c = s.connection
+        s.x.reused = c.served > 0
+        if s.x.reused:
+            s.x.row.flags |= FLAG_REUSED
+        exchange_open(&s.x)
+        s.x.row.stream_begin = c.n.now.end
+        return self.protocol.framing.open(&c.n, &s.x)
 
-    cdef int connected(self, Conn* c) except -1:
-        if c.x.row == NULL:
+    cdef int submit(self, RequestStream* s, int64_t now) except -1:
+        cdef int error_number
+        if s.connection.state == C_IDLE:
+            return self.send(s.connection, now)
+        error_number = self.pool.connect(s.connection)
+        return self.connect_failed(s.connection, error_number, False) if error_number else 0
+
+    cdef int connected(self, Connection* c) except -1:
+        if c.ahead:
             return self.pool.put(c)
-        c.x.row.t_connected = mono_ns()
-        return self.send(c, c.x.row.t_connected)
+        c.stream.x.row.t_connected = mono_ns()
+        return self.send(c, c.stream.x.row.t_connected)
 
-    cdef int connect_failed(self, Conn* c, int error_number, bint tls) except -1:
+    cdef int connect_failed(self, Connection* c, int error_number, bint tls) except -1:
         cdef int64_t now = mono_ns()
         cdef uint8_t error = self.pool.failed(c, error_number)
-        if c.x.row != NULL:
-            c.x.row.error_number = error_number
-            self.protocol.fail(&c.x, r.STATUS_CONNECTION_ERROR, r.ERROR_TLS if tls else error, now, now)
-            self.ended(c, now)
+        if not c.ahead:
+            c.stream.x.row.error_number = error_number
+            self.protocol.fail(&c.stream.x, r.STATUS_CONNECTION_ERROR, r.ERROR_TLS if tls else error, now, now)
         return self.pool.drop(c, False)
 
-    cdef int send(self, Conn* c, int64_t now) except -1:
+    cdef int send(self, Connection* c, int64_t now) except -1:
         """Hand what is left of the request to the socket; the rest follows when it takes more."""
         cdef Py_ssize_t sent
         cdef size_t part, size
         cdef void* body
-        if c.x.row.t_submit_start == 0:
-            c.x.row.t_submit_start = now
+        cdef RequestRow* row = c.stream.x.row
+        cdef iovec* last = &c.pieces[PIECES - 1]
+        if row.t_submit_start == 0:
+            row.t_submit_start = now
             if c.served == 0 and c.fd >= 0:
                 c.local_port = wire_local_port(c.fd)
-            c.x.row.local_port = c.local_port
-        c.state = C_SENDING
+            row.local_port = c.local_port
+        c.state = C_BUSY
         if c.fd < 0:
-            self.pool.streams[c.number].send(b"".join(
-                [self.bodies.taken(c.pieces[i].iov_base, c.pieces[i].iov_len) for i in range(3)]))
-            return 0
-        while c.piece < 3:
-            body = c.pieces[2].iov_base
-            size = c.pieces[2].iov_len
-            c.pieces[2].iov_base = <void*>self.bodies.near(body, &c.pieces[2].iov_len)
-            sent = wire_send(c.fd, &c.pieces[c.piece], 3 - c.piece)
-            c.pieces[2].iov_base = body         # what is left of it is searched for again
-            c.pieces[2].iov_len = size
+            return self._send_by_loop(c)
+        while c.piece < PIECES:
+            body = last.iov_base
+            size = last.iov_len
+            last.iov_base = <void*>self.bodies.near(body, &last.iov_len)
+            sent = wire_send(c.fd, &c.pieces[c.piece], PIECES - c.piece)
+            last.iov_base = body                # what is left of it is searched for again
+            last.iov_len = size
             if sent == -EAGAIN:
                 return 0
             if sent < 0:
                 return self.broken(c, <int>-sent)
-            c.x.row.bytes_sent += sent
+            row.bytes_sent += sent
             self.words[k.W_BYTES_OUT] += sent
-            while c.piece < 3 and <size_t>sent >= c.pieces[c.piece].iov_len:
+            while c.piece < PIECES and <size_t>sent >= c.pieces[c.piece].iov_len:
                 sent -= c.pieces[c.piece].iov_len
                 c.piece += 1
             if sent:
@@ -150,17 +154,22 @@ cdef class Transport:
                 c.pieces[c.piece].iov_len -= part
         return self.submitted(c)
 
-    cdef int submitted(self, Conn* c) except -1:
+    cdef int _send_by_loop(self, Connection* c) except -1:
+        self.pool.loop_connections[c.number].send(b"".join(
+            [self.bodies.taken(c.pieces[i].iov_base, c.pieces[i].iov_len) for i in range(PIECES)]))
+        return 0
+
+    cdef int submitted(self, Connection* c) except -1:
         """The last byte of the request is with the kernel (IETF B.1.1)."""
-        c.x.row.t_submit = mono_ns()
-        c.state = C_WAITING
+        c.stream.x.row.t_submit = mono_ns()
+        c.piece = PIECES
         return 0
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
     cdef int event(self, epoll_event* event) except -1:
         cdef uint32_t flags = event.events
-        cdef Conn* c = conn_tagged(event.data.u64)
+        cdef Connection* c = connection_tagged(event.data.u64)
         cdef int failed
         if c == NULL:
             return 0                # of a connection that was dropped earlier in this batch
@@ -171,23 +180,23 @@ cdef class Transport:
             if failed:
                 return self.connect_failed(c, failed, False)
             self.connected(c)
-            if conn_tagged(event.data.u64) == NULL:
+            if connection_tagged(event.data.u64) == NULL:
                 return 0
-        elif c.state == C_SENDING and flags & EPOLLOUT:
+        elif c.state == C_BUSY and c.piece < PIECES and flags & EPOLLOUT:
             self.send(c, 0)
-            if conn_tagged(event.data.u64) == NULL:
+            if connection_tagged(event.data.u64) == NULL:
                 return 0
         if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) and c.read_rate == 0:
             return self._read(c, flags)
         return 0
 
-    cdef int _read(self, Conn* c, uint32_t flags) except -1:
+    cdef int _read(self, Connection* c, uint32_t flags) except -1:
         """Read until the socket is empty, or the buffer full: one recvmsg, unless the peer has closed."""
         cdef int64_t stamp
         cdef Py_ssize_t got
         cdef int64_t low = 0
         cdef uint32_t generation = c.generation
-        conn_fetch_rest(c)
+        connection_fetch_rest(c)
         while True:
             got = wire_recv(c.fd, self.buffer, BUFFER, &stamp)
             if got == BUFFER and not c.unread:
@@ -207,13 +216,12 @@ cdef class Transport:
             if not flags & (EPOLLRDHUP | EPOLLHUP | EPOLLERR):
                 return 0
 
-    cdef int _got(self, Conn* c, Py_ssize_t got, int64_t stamp) except -1:
+    cdef int _got(self, Connection* c, Py_ssize_t got, int64_t stamp) except -1:
         """*got* bytes are in the buffer; *stamp* is the kernel's, 0 when it gave none."""
         cdef int64_t t, user_t = mono_ns()
         cdef int64_t low = 0                # of a kernel stamp it is asked when it is needed
         cdef int64_t late = -1              # in user space, of a kernel stamp
         cdef uint8_t stamp_class
-        cdef bint had
         cdef Verdict verdict
         self.read_at = user_t
         self.words[k.W_READS] += 1
@@ -234,13 +242,12 @@ cdef class Transport:
             if c.read_rate == 0:            # a slow reader lets data lie: nothing is known of when it came
                 low = self._earliest(c, user_t)
         c.reads += 1
-        had = c.x.row != NULL
         # It came too late without doubt, also where the client stood still when the time was over.
-        if had and (t if stamp_class == r.STAMP_KERNEL else low) > c.deadline:
+        if c.stream.x.row != NULL and (t if stamp_class == r.STAMP_KERNEL else low) > c.stream.deadline:
             if late >= 0:
                 hdr_record(&self.socket_to_user, late)
-            return self.cancel(c, r.STATUS_TIMEOUT, r.ERROR_DEADLINE, user_t)
-        verdict = self.protocol.feed(&c.x, self.buffer, <size_t>got, t, low, stamp_class, user_t)
+            return self.cancel(&c.stream, r.STATUS_TIMEOUT, r.ERROR_DEADLINE, user_t)
+        verdict = self.protocol.feed(&c.n, self.buffer, <size_t>got, t, low, stamp_class, user_t)
         if late >= 0:
             hdr_record(&self.socket_to_user, late)
         if self.protocol.timeline.unsettled:
@@ -249,9 +256,9 @@ cdef class Transport:
             # What comes after it has this as its lower bound; after a stop the read may have been as early as the batch.
             c.drained = user_t if wire_stops() == self.stops else self.begun
             c.unread = False
-        return self.fed(c, verdict, had, user_t)
+        return self.fed(c, verdict, user_t)
 
-    cdef int64_t _earliest(self, Conn* c, int64_t newest) noexcept:
+    cdef int64_t _earliest(self, Connection* c, int64_t newest) noexcept:
         """No byte of the latest read came before this instant; the last of them came at *newest*."""
         cdef int64_t low = c.drained - DRAIN_NS if c.unread else max(self.empty_at, c.drained - DRAIN_NS)
         cdef int64_t ready = self._ready_ns()
@@ -283,70 +290,62 @@ cdef class Transport:
                 self.ready = delay - self.run_delay
         return self.ready
 
-    cdef int _settle(self, Conn* c) except -1:
+    cdef int _settle(self, Connection* c) except -1:
         cdef uint32_t segments = 0
         cdef bint exact
-        cdef bint known = wire_segments(c.fd, c.x.now.end, &segments)
+        cdef bint known = wire_segments(c.fd, c.n.now.end, &segments)
         exact = known and c.extra_known and segments - c.reads == c.extra
         c.extra_known = known
         if known:
             c.extra = segments - c.reads
-        return self.protocol.timeline.settle(exact, 0 if exact or c.read_rate != 0 else self._earliest(c, c.x.now.t))
+        return self.protocol.timeline.settle(exact, 0 if exact or c.read_rate != 0 else self._earliest(c, c.n.now.t))
 
-    cdef int fed(self, Conn* c, Verdict verdict, bint had, int64_t user_t) except -1:
-        """What the exchange says about the connection; *had*: a request was open before this read."""
-        cdef bint ended = had and c.x.row == NULL
+    cdef int fed(self, Connection* c, Verdict verdict, int64_t user_t) except -1:
+        """What a read made of the connection."""
+        cdef RequestRow* row = c.stream.x.row
         if verdict == V_MORE:
-            if ended:
-                c.state = C_ENDED
-                self.ended(c, user_t)
-                return self.pool.tail(c, user_t)
-            elif had and c.leave_tokens and c.x.row.content_events >= c.leave_tokens:
-                return self.cancel(c, r.STATUS_CANCELLED, r.ERROR_CLIENT_CANCELLED, mono_ns())
+            if row == NULL:
+                return 0 if c.state == C_TAIL else self.pool.tail(c, user_t)
+            if c.stream.leave_tokens and row.content_events >= c.stream.leave_tokens:
+                return self.cancel(&c.stream, r.STATUS_CANCELLED, r.ERROR_CLIENT_CANCELLED, mono_ns())
             return 0
         # A request whose response came before it was sent whole leaves the connection in an unknown state.
-        if verdict == V_REUSE and c.state != C_SENDING and not self.pool.fresh and c.read_rate == 0:
+        if verdict == V_REUSE and c.piece == PIECES and not self.pool.fresh and c.read_rate == 0:
             c.served += 1
-            c.deadline = 0
-            if ended:
-                self.ended(c, user_t)       # leaves the in-flight list before the connection enters the idle one
             return self.pool.put(c)
-        if ended:
-            c.state = C_ENDED
-            self.ended(c, user_t)
-        elif c.state == C_IDLE:
+        if c.state == C_IDLE:
             self.words[k.W_IDLE_DROPPED] += 1
         return self.pool.drop(c, False)
 
-    cdef int broken(self, Conn* c, int error_number) except -1:
+    cdef int broken(self, Connection* c, int error_number) except -1:
         cdef int64_t now = mono_ns()
         if c.state == C_IDLE:
             self.words[k.W_IDLE_DROPPED] += 1
-        elif c.x.row != NULL:
-            self.protocol.eof(&c.x, now, now, error_number)
-            c.state = C_ENDED
-            self.ended(c, now)
+        self.protocol.eof(&c.n, now, now, error_number)
         return self.pool.drop(c, False)
 
-    cdef int cancel(self, Conn* c, uint8_t status, uint8_t error, int64_t now) except -1:
-        self.protocol.fail(&c.x, status, error, now, now)
-        self.ended(c, now)
-        return self.pool.drop(c, True)
+    cdef int cancel(self, RequestStream* s, uint8_t status, uint8_t error, int64_t now) except -1:
+        self.protocol.fail(&s.x, status, error, now, now)
+        return self.pool.drop(s.connection, True)
+
+    cdef int time_out(self, RequestStream* s, int64_t now) except -1:
+        return self.cancel(
+            s, r.STATUS_TIMEOUT, r.ERROR_CONNECT_TIMEOUT if s.connection.state == C_CONNECTING else r.ERROR_DEADLINE, now)
 
     # -- slow readers -------------------------------------------------------------------------------------------------
 
     cdef int sip_all(self, int64_t now) except -1:
         cdef uint32_t place = 0
-        cdef Conn* c
+        cdef Connection* c
         while place < self.users.slow_count:
             c = self.users.slow_reader(self.pool, place)
             if c != NULL:
                 place += 1
-                if c.state == C_WAITING or c.state == C_SENDING or c.state == C_TAIL:
+                if c.state == C_BUSY or c.state == C_TAIL:
                     self._sip(c, now)
         return 0
 
-    cdef int _sip(self, Conn* c, int64_t now) except -1:
+    cdef int _sip(self, Connection* c, int64_t now) except -1:
         """Read as much as the rate allows."""
         cdef uint32_t generation = c.generation
         cdef int64_t stamp

@@ -2,7 +2,7 @@
 
 A user who leaves does so at an instant, or when a deadline has passed without what was waited for, or after that many
 tokens. Instants count from t_submit, which is not known yet when they are noted: some are looked at again. Who leaves
-after tokens is found where tokens are counted (`Conn.leave_tokens`).
+after tokens is found where tokens are counted (`RequestStream.leave_tokens`).
 
 A slow reader reads what the rate allows since the first bytes came, and leaves the rest where the server feels it.
 """
@@ -13,6 +13,7 @@ from libc.stdlib cimport free, realloc
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.plan.dues cimport dues_first, dues_free, dues_pop, dues_push
 from fastllmload._ext.plan.leaving cimport CLIENT_ABANDONS, CLIENT_CANCELS, CLIENT_SLOW
+from fastllmload._ext.record.recorder cimport RequestRow
 
 cdef enum:
     SIP = 256                   # bytes that a slow reader of tokens reads at once: about one event
@@ -37,26 +38,26 @@ cdef class Users:
     cdef bint reads_slowly(self, uint32_t planned) noexcept:
         return not self.only_wait and self.ways[planned].read_rate > 0
 
-    cdef int send(self, Conn* c, uint32_t planned, int64_t now) except -1:
+    cdef int send(self, RequestStream* s, uint32_t planned, int64_t now) except -1:
         cdef const Leaving* user = &self.ways[planned]
         cdef int64_t first = min(user.cancel_ns if user.cancel_ns else user.abandon_ns,
                                  user.abandon_ns if user.abandon_ns else user.cancel_ns)
-        c.leave_tokens = user.cancel_tokens
+        s.leave_tokens = user.cancel_tokens
         if user.cancel_ns or user.cancel_tokens:
-            c.x.row.client |= CLIENT_CANCELS
+            s.x.row.client |= CLIENT_CANCELS
         if user.abandon_ns:
-            c.x.row.client |= CLIENT_ABANDONS
+            s.x.row.client |= CLIENT_ABANDONS
         if first:
-            dues_push(&self.leaves, now + first, <uint64_t>c.number << 32 | c.x.number)
+            dues_push(&self.leaves, now + first, <uint64_t>s.connection.number << 32 | s.x.number)
         if user.read_rate > 0:
-            c.x.row.client |= CLIENT_SLOW
-            c.read_rate = user.read_rate
-            c.read_bytes = user.read_bytes != 0
-            c.read_from = 0
-            self._note_slow(c)
+            s.x.row.client |= CLIENT_SLOW
+            s.connection.read_rate = user.read_rate
+            s.connection.read_bytes = user.read_bytes != 0
+            s.connection.read_from = 0
+            self._note_slow(s.connection)
         return 0
 
-    cdef int _note_slow(self, Conn* c) except -1:
+    cdef int _note_slow(self, Connection* c) except -1:
         cdef uint64_t* grown
         if self.slow_count == self.slow_cap:
             grown = <uint64_t*>realloc(self.slow, (self.slow_cap * 2 + 64) * sizeof(uint64_t))
@@ -68,43 +69,44 @@ cdef class Users:
         self.slow_count += 1
         return 0
 
-    cdef Conn* leaver(self, Pool pool, uint32_t plan_size, int64_t now, uint8_t* why) except? NULL:
+    cdef RequestStream* leaver(self, Pool pool, uint32_t plan_size, int64_t now, uint8_t* why) except? NULL:
         cdef uint64_t what
         cdef int64_t since, cancel, abandon
         cdef bint waits
         cdef const Leaving* user
-        cdef Conn* c
+        cdef RequestStream* s
         while dues_first(&self.leaves) <= now:
             what = dues_pop(&self.leaves)
-            c = pool.conns[<uint32_t>(what >> 32)]
-            if c.x.row == NULL or c.x.number != <uint32_t>what:
-                continue                    # it has ended
-            user = &self.ways[c.request % plan_size]
-            since = c.x.row.t_submit if c.x.row.t_submit else c.x.row.t_dispatch
+            s = pool.stream(<uint32_t>(what >> 32), <uint32_t>what)
+            if s == NULL:
+                continue
+            user = &self.ways[s.request % plan_size]
+            since = s.x.row.t_submit if s.x.row.t_submit else s.x.row.t_dispatch
             cancel = since + user.cancel_ns if user.cancel_ns else INT64_MAX
-            waits = user.abandon_ns and (user.abandon_e2e or c.x.row.t_first == 0)
+            waits = user.abandon_ns and (user.abandon_e2e or s.x.row.t_first == 0)
             abandon = since + user.abandon_ns if waits else INT64_MAX
             if cancel <= now or abandon <= now:
                 why[0] = r.ERROR_CLIENT_CANCELLED if cancel <= now else r.ERROR_CLIENT_ABANDONED
-                return c
+                return s
             if min(cancel, abandon) < INT64_MAX:
                 dues_push(&self.leaves, min(cancel, abandon), what)
         return NULL
 
-    cdef Conn* slow_reader(self, Pool pool, uint32_t place) noexcept:
-        cdef Conn* c = pool.find(self.slow[place])
+    cdef Connection* slow_reader(self, Pool pool, uint32_t place) noexcept:
+        cdef Connection* c = pool.find(self.slow[place])
         if c == NULL:
             self.slow_count -= 1
             self.slow[place] = self.slow[self.slow_count]
         return c
 
-    cdef size_t may_read(self, Conn* c, int64_t now, size_t most) noexcept:
+    cdef size_t may_read(self, Connection* c, int64_t now, size_t most) noexcept:
         cdef double allowed = c.read_rate * (now - c.read_from) * 1e-9 if c.read_from else 0
-        if c.x.row == NULL:
+        cdef RequestRow* row = c.stream.x.row
+        if row == NULL:
             return SIP
         if c.read_bytes:
             allowed += SIP
-            if allowed < c.x.row.bytes_received + 1:
+            if allowed < row.bytes_received + 1:
                 return 0
-            return min(most, <size_t>allowed - c.x.row.bytes_received)
-        return 0 if c.x.row.content_events > allowed else SIP
+            return min(most, <size_t>allowed - row.bytes_received)
+        return 0 if row.content_events > allowed else SIP

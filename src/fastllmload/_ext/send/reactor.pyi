@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -7,12 +8,13 @@ from fastllmload._ext.plan.bodies import Bodies
 from fastllmload._ext.plan.pacer import Pacer
 from fastllmload._ext.plan.talk import Talks
 from fastllmload._ext.receive.protocol import Protocol
-from fastllmload._ext.send.releases import Releases
-from fastllmload._ext.send.stream import Stream
+from fastllmload._ext.send.loop import LoopConnection
 
-class Reactor(Releases):
+@final
+class Reactor:
     """Drives one worker: add_target, load, preconnect, tick until all are ready, start_at, on_ready until finished."""
 
+    pacer: Pacer
     def __init__(
         self,
         protocol: Protocol,
@@ -35,7 +37,7 @@ class Reactor(Releases):
     ) -> None: ...
     def add_class(self, heads: list[bytes], dialect: int = 0) -> None: ...
     def set_connector(
-        self, connector: Callable[[int, int, int], Stream], call_soon: Callable[[Callable[[], None]], object]
+        self, connector: Callable[[int, int, int], LoopConnection], call_soon: Callable[[Callable[[], None]], object]
     ) -> None: ...
     def turn_ended(self) -> None: ...
     def load(

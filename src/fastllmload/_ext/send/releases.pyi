@@ -1,23 +1,11 @@
-from collections.abc import Sequence
+from typing import final
 
 from fastllmload._ext.plan.pacer import Pacer
-from fastllmload._ext.receive.protocol import Protocol
+from fastllmload._ext.send.share import Share
 from fastllmload._ext.send.transport import Transport
 
-class Releases(Transport):
-    """Which request is sent when. The Reactor is one."""
+@final
+class Releases:
+    """Which request is sent when; the Reactor makes and uses it."""
 
-    pacer: Pacer
-    def __init__(
-        self,
-        protocol: Protocol,
-        pacer: Pacer,
-        *,
-        run_id: bytes,
-        worker: int,
-        workers: int,
-        timeout_ns: int,
-        kernel_stamps: bool,
-        fresh_connections: bool,
-        sources: Sequence[tuple[str, str]] = (),
-    ) -> None: ...
+    def __init__(self, transport: Transport, pacer: Pacer, share: Share, timeout_ns: int) -> None: ...

@@ -1,11 +1,11 @@
-from collections.abc import Sequence
+from typing import final
 
 from fastllmload._ext.receive.protocol import Protocol
+from fastllmload._ext.send.pool import Pool
+from fastllmload._ext.send.users import Users
 
+@final
 class Transport:
-    """Sockets of one worker: what goes over them. The Reactor is one."""
+    """What goes over the sockets of one worker; the Reactor makes and uses it."""
 
-    protocol: Protocol
-    def __init__(
-        self, protocol: Protocol, kernel_stamps: bool, fresh_connections: bool, sources: Sequence[tuple[str, str]]
-    ) -> None: ...
+    def __init__(self, protocol: Protocol, pool: Pool, users: Users) -> None: ...

@@ -30,8 +30,8 @@ from fastllmload._ext.plan.pacer import Pacer
 from fastllmload._ext.receive.protocol import Protocol
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import Recorder
+from fastllmload._ext.send.loop import LoopConnection
 from fastllmload._ext.send.reactor import Reactor
-from fastllmload._ext.send.stream import Stream
 from fastllmload._ext.system.wire import warm_up_kernel_stamps
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.recording.row_writer import put_texts
@@ -111,15 +111,15 @@ class Worker:
 
     # -- connections that the event loop owns -------------------------------------------------------------------------
 
-    def connect(self, target: int, number: int, generation: int) -> Stream:
-        stream = Stream(self.reactor, number, generation)
-        task = self.loop.create_task(self._connect(self.spec.targets[target], stream))
+    def connect(self, target: int, number: int, generation: int) -> LoopConnection:
+        connection = LoopConnection(self.reactor, number, generation)
+        task = self.loop.create_task(self._connect(self.spec.targets[target], connection))
         self.connecting.add(task)
         task.add_done_callback(self.connecting.discard)
-        return stream
+        return connection
 
-    async def _connect(self, target: TargetSpec, stream: Stream) -> None:
-        protocol = cast(asyncio.BufferedProtocol, stream)
+    async def _connect(self, target: TargetSpec, connection: LoopConnection) -> None:
+        protocol = cast(asyncio.BufferedProtocol, connection)
         first: Callable[[], asyncio.BaseProtocol] = asyncio.Protocol if target.tls else lambda: protocol
         try:
             if target.family == "unix":
@@ -128,17 +128,17 @@ class Worker:
                 source = None if self.sources is None else (next(self.sources), 0)
                 transport, _ = await self.loop.create_connection(first, target.address, target.port, local_addr=source)
             if target.tls:
-                await self._secure(target, transport, stream)
+                await self._secure(target, transport, connection)
         except ssl.SSLError:
-            stream.connect_failed(0, True)
+            connection.connect_failed(0, True)
         except OSError as error:
-            stream.connect_failed(error.errno or 0, target.tls and error.errno is None)
+            connection.connect_failed(error.errno or 0, target.tls and error.errno is None)
         except Exception as error:  # noqa: BLE001 - as in _on_ready
             self.reactor.fail(error)
 
-    async def _secure(self, target: TargetSpec, transport: asyncio.BaseTransport, stream: Stream) -> None:
-        """Shake hands on the connection of *transport*; the stream then reads the socket's own stamps below TLS."""
-        protocol = cast(asyncio.BufferedProtocol, stream)
+    async def _secure(self, target: TargetSpec, transport: asyncio.BaseTransport, connection: LoopConnection) -> None:
+        """Shake hands on the connection of *transport*; the connection then reads the socket's own stamps below TLS."""
+        protocol = cast(asyncio.BufferedProtocol, connection)
         socket_transport = cast(asyncio.Transport, transport)
         assert self.tls is not None
         try:
@@ -148,8 +148,8 @@ class Worker:
         except BaseException:
             socket_transport.abort()
             raise
-        stream.secure(socket_transport, socket_transport.get_protocol())
-        stream.connection_made(secured)
+        connection.secure(socket_transport, socket_transport.get_protocol())
+        connection.connection_made(secured)
 
     # -- phases -------------------------------------------------------------------------------------------------------
 

@@ -20,9 +20,9 @@ cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.receive.exchange cimport V_CLOSE, V_REUSE, Verdict
 from fastllmload._ext.record.histogram cimport hdr_record
-from fastllmload._ext.send.conn cimport C_CONNECTING, C_FREE, C_SENDING, Conn
+from fastllmload._ext.send.connection cimport C_BUSY, C_CONNECTING, C_FREE, PIECES, Connection
 from fastllmload._ext.send.reactor cimport Reactor
-from fastllmload._ext.send.transport cimport BUFFER
+from fastllmload._ext.send.transport cimport BUFFER, Transport
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.wire cimport wire_ask_stamps, wire_peek, wire_received, wire_segments
 
@@ -30,7 +30,7 @@ cdef enum:
     HEADER = 5                  # bytes before a TLS record
 
 
-cdef class Stream:
+cdef class LoopConnection:
     """asyncio.BufferedProtocol of one connection; *number* and *generation* name it in the reactor."""
 
     cdef Reactor reactor
@@ -51,12 +51,12 @@ cdef class Stream:
     def __init__(self, Reactor reactor not None, uint32_t number, uint32_t generation):
         self.reactor = reactor
         self.tag = <uint64_t>generation << 32 | number
-        self.view = memoryview(<unsigned char[:BUFFER]>reactor.buffer)
+        self.view = memoryview(<unsigned char[:BUFFER]>reactor.transport.buffer)
         self.fd = -1
 
-    cdef Conn* _conn(self) noexcept:
+    cdef Connection* _find(self) noexcept:
         """NULL: the connection is no longer wanted, or the run has failed."""
-        cdef Conn* c = self.reactor.pool.find(self.tag)
+        cdef Connection* c = self.reactor.pool.find(self.tag)
         return c if c != NULL and c.state != C_FREE and self.reactor.failure is None else NULL
 
     # -- the loop's callbacks: what one raises is a bug, and ends the run (Reactor.fail) ----------------------------------
@@ -69,10 +69,10 @@ cdef class Stream:
 
     def connect_failed(self, int error_number, bint tls) -> None:
         """From the connector: no connection came about. *error_number* is an errno, 0 when there is none."""
-        cdef Conn* c = self._conn()
+        cdef Connection* c = self._find()
         try:
             if c != NULL and c.state == C_CONNECTING:
-                self.reactor.connect_failed(c, error_number, tls)
+                self.reactor.transport.connect_failed(c, error_number, tls)
                 self.reactor.loop_read(mono_ns())
         except BaseException as error:
             self.reactor.fail(error)
@@ -83,7 +83,7 @@ cdef class Stream:
         return self.view
 
     def buffer_updated(self, Py_ssize_t size) -> None:
-        cdef Conn* c = self._conn()
+        cdef Connection* c = self._find()
         try:
             if c != NULL:
                 self._read(c, size, mono_ns())
@@ -94,11 +94,11 @@ cdef class Stream:
         return False
 
     def connection_lost(self, error) -> None:
-        cdef Conn* c = self._conn()
+        cdef Connection* c = self._find()
         number = 0 if error is None else getattr(error, "errno", None) or errno.ECONNRESET
         try:
             if c != NULL:
-                self.reactor.broken(c, number)
+                self.reactor.transport.broken(c, number)
                 self.reactor.loop_read(mono_ns())
         except BaseException as failure:
             self.reactor.fail(failure)
@@ -149,7 +149,7 @@ cdef class Stream:
             self.peeked = max(wire_peek(self.fd, <size_t>most, &self.stamp), 0)
 
     cdef int _made(self, transport) except -1:
-        cdef Conn* c = self._conn()
+        cdef Connection* c = self._find()
         self.transport = transport
         # With a high mark of 0 the loop's TLS transport pauses at every write, also when nothing is left in its buffer.
         transport.set_write_buffer_limits(high=1, low=0)
@@ -160,64 +160,64 @@ cdef class Stream:
             self._use_socket(transport)
         own = transport.get_extra_info("sockname")
         c.local_port = <uint32_t>own[1] if isinstance(own, tuple) else 0
-        self.reactor.connected(c)
+        self.reactor.transport.connected(c)
         return self.reactor.loop_read(mono_ns())
 
-    cdef int _read(self, Conn* c, Py_ssize_t size, int64_t user_t) except -1:
+    cdef int _read(self, Connection* c, Py_ssize_t size, int64_t user_t) except -1:
         cdef Py_ssize_t stamped = 0                 # how many of them came at the kernel's stamp or before
         cdef int64_t low = self.reactor.loop_earliest(user_t)
         cdef int64_t late
         self.reactor.words[k.W_READS] += 1
         self.reactor.words[k.W_BYTES_IN] += size
         if self.stamp:
-            self.reactor.look()
-            if user_t >= self.reactor.unsure_until:
+            self.reactor.transport.look()
+            if user_t >= self.reactor.transport.unsure_until:
                 stamped = min(size, self.peeked)
                 if self.secured:
                     stamped = size if self.peeked == self.size else 0
         elif self.secured and self.fd >= 0 and self.size == 0:
             low = 0                                 # what the TLS protocol had left of an earlier read
         if stamped:
-            late = max(user_t - (self.stamp - self.reactor.offset), 0)
+            late = max(user_t - (self.stamp - self.reactor.transport.offset), 0)
             self.reactor.words[k.W_KERNEL_STAMPS] += 1
-            hdr_record(&self.reactor.socket_to_user, late)
+            hdr_record(&self.reactor.transport.socket_to_user, late)
             self._feed(c, 0, stamped, user_t - late, low,
                        r.STAMP_COALESCED if self.secured and not self.complete else r.STAMP_KERNEL, user_t, stamped < size)
-            c = self._conn()
+            c = self._find()
         else:
             self.reactor.words[k.W_USER_STAMPS] += 1
         if stamped < size and c != NULL:
             self._feed(c, stamped, size - stamped, user_t, self.peeked_at if stamped else low, r.STAMP_USER, user_t, False)
         return self.reactor.loop_read(user_t)
 
-    cdef int _feed(self, Conn* c, Py_ssize_t begin, Py_ssize_t size, int64_t t, int64_t low, uint8_t stamp_class,
+    cdef int _feed(self, Connection* c, Py_ssize_t begin, Py_ssize_t size, int64_t t, int64_t low, uint8_t stamp_class,
                    int64_t user_t, bint more) except -1:
         """*more*: bytes of the same read follow."""
-        cdef bint had = c.x.row != NULL
         cdef Verdict verdict
+        cdef Transport transport = self.reactor.transport
         c.reads += 1
-        verdict = self.reactor.protocol.feed(&c.x, self.reactor.buffer + begin, <size_t>size, t, low, stamp_class, user_t)
-        if self.reactor.protocol.timeline.unsettled:
+        verdict = transport.protocol.feed(&c.n, transport.buffer + begin, <size_t>size, t, low, stamp_class, user_t)
+        if transport.protocol.timeline.unsettled:
             self._settle(c, low)
         if stamp_class == r.STAMP_COALESCED:
-            c.x.now.stamp_class = r.STAMP_KERNEL    # whatever comes later in the stream came later than this stamp
-        return self.reactor.fed(c, V_CLOSE if more and verdict == V_REUSE else verdict, had, user_t)
+            c.n.now.stamp_class = r.STAMP_KERNEL    # whatever comes later in the stream came later than this stamp
+        return transport.fed(c, V_CLOSE if more and verdict == V_REUSE else verdict, user_t)
 
-    cdef int _settle(self, Conn* c, int64_t low) except -1:
+    cdef int _settle(self, Connection* c, int64_t low) except -1:
         cdef uint32_t segments = 0
-        cdef bint known = wire_segments(self.fd, self.received if self.secured else c.x.now.end, &segments)
+        cdef bint known = wire_segments(self.fd, self.received if self.secured else c.n.now.end, &segments)
         cdef bint exact = known and c.extra_known and segments - c.reads == c.extra
         c.extra_known = known
         if known:
             c.extra = segments - c.reads
-        return self.reactor.protocol.timeline.settle(exact, 0 if exact else low)
+        return self.reactor.transport.protocol.timeline.settle(exact, 0 if exact else low)
 
     cdef int _sent(self, Py_ssize_t size) except -1:
-        cdef Conn* c = self._conn()
-        if c != NULL and c.state == C_SENDING and c.x.row != NULL:
-            c.x.row.bytes_sent += size
+        cdef Connection* c = self._find()
+        if c != NULL and c.state == C_BUSY and c.piece < PIECES:
+            c.stream.x.row.bytes_sent += size
             self.reactor.words[k.W_BYTES_OUT] += size
-            self.reactor.submitted(c)
+            self.reactor.transport.submitted(c)
         return 0
 
     def close(self, bint reset) -> None:
@@ -231,10 +231,10 @@ cdef class Stream:
 
 cdef class SocketSide:
     """asyncio.BufferedProtocol between the socket's transport and the loop's TLS protocol *inner*: hands everything on, and notes of
-    each read what *stream* is to know of it.
+    each read what *connection* is to know of it.
     """
 
-    cdef Stream stream
+    cdef LoopConnection connection
     cdef object inner
     cdef object buffer              # of the next read
     cdef unsigned char[HEADER] header           # of a record that has begun
@@ -242,26 +242,26 @@ cdef class SocketSide:
     cdef Py_ssize_t rest            # bytes of a record that are still to come
     cdef bint lost                  # these are not records: the connection was taken over inside one
 
-    def __init__(self, Stream stream not None, inner):
-        self.stream = stream
+    def __init__(self, LoopConnection connection not None, inner):
+        self.connection = connection
         self.inner = inner
 
     def get_buffer(self, sizehint):
         self.buffer = self.inner.get_buffer(sizehint)
-        self.stream._peek(len(self.buffer))
+        self.connection._peek(len(self.buffer))
         return self.buffer
 
     def buffer_updated(self, Py_ssize_t size) -> None:
-        self.stream.size = size
-        self.stream.received += <uint32_t>size
+        self.connection.size = size
+        self.connection.received += <uint32_t>size
         self._follow(self.buffer, size)
-        self.stream.complete = not self.lost and self.rest == 0 and self.header_size == 0
+        self.connection.complete = not self.lost and self.rest == 0 and self.header_size == 0
         self.buffer = None
         try:
             self.inner.buffer_updated(size)
         finally:
-            self.stream.size = 0
-            self.stream.stamp = 0
+            self.connection.size = 0
+            self.connection.stamp = 0
 
     cdef int _follow(self, const unsigned char[::1] data, Py_ssize_t size) except -1:
         """Records are a kind (20 to 24), a version, and the size of what comes; all of it also when sealed."""

@@ -14,7 +14,7 @@ import pytest
 from ext.reactor_drive import Outcome, drive, read_request, scripted
 
 from fastllmload._ext.record import counters as k
-from fastllmload._ext.send.stream import Stream
+from fastllmload._ext.send.loop import LoopConnection
 from fastllmload.records.layout import EVENT_NAMES, STAMP_CLASS_MASK, STAMP_COALESCED, STAMP_KERNEL, STAMP_USER
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -42,7 +42,7 @@ def record(text: bytes) -> bytes:
 class Unsealed:
     """What SocketSide expects of the loop's TLS protocol: takes the records apart and gives *stream* their contents."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: LoopConnection) -> None:
         self.stream = stream
         self.buffer = bytearray(1 << 16)
         self.held = b""
@@ -193,7 +193,7 @@ def test_a_connection_that_is_taken_over_inside_a_record_has_no_exact_stamps(tmp
     server = Server(bytes, halves=False)
     made: list[Any] = []
 
-    def plain(stream: Stream) -> Plain:
+    def plain(stream: LoopConnection) -> Plain:
         made.append(Plain(stream))
         return made[-1]
 

@@ -1,0 +1,21 @@
+"""Framing: how responses lie on a connection. HTTP/1.1 is `http1.Http1`.
+
+What is above it (statuses, events, times) knows exchanges and their payload only, however many of them share a connection.
+"""
+
+from fastllmload._ext.bytes.carry cimport carry_free
+
+
+cdef class Framing:
+    cdef int open(self, Incoming* n, Exchange* x) except -1:
+        raise NotImplementedError
+
+    cdef FrameStep next(self, Incoming* n, Cursor* c, Frame* frame) except FRAME_RAISED:
+        raise NotImplementedError
+
+    cdef FrameStep eof(self, Incoming* n, Frame* frame) noexcept:
+        return FRAME_ERROR
+
+
+cdef void incoming_free(Incoming* n) noexcept nogil:
+    carry_free(&n.held, &n.held_size, &n.held_cap)

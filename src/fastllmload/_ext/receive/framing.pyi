@@ -1,0 +1,2 @@
+class Framing:
+    """How responses lie on a connection; the Protocol uses one."""
