@@ -19,25 +19,34 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "ext" / "fastllmload" / "_ext"
 
 HOT: dict[str, str] = {
-    "measure/deadlines": "judge keeps longest_gap",
-    "measure/tokenline": "is_timed timed_of deviation",
-    "events/delta": "_scan template_read template_learn judge judge_text",
+    "bytes/jsonfind": "json_member json_item",
+    "bytes/jsonscan": "json_string escape hex4 utf8 digits json_number json_count json_digits json_skip container"
+    " blank_text blank_character blank_unit",
+    "http/response": "body_begin body_lines body_eof line_byte size_byte trailer_byte broken head_size",
+    "events/calls": "text_reset calls_clear calls_free text_is index_said text_said value_span says_call add_call"
+    " text_grows object_said value_said list_said choices_said call_of note read_event is_timed",
+    "events/delta": "_scan template_reset template_read template_takes_numbers template_learn recall to_character"
+    " characters_of skip_characters judge judge_text",
+    "events/dialect": "finish_of",
+    "events/facts": "facts_clear facts_scan members variant_of variant_named value string text first object_value"
+    " array_value objects items flag number",
     "events/ndjson": "ndjson_reset ndjson_next ndjson_eof deliver",
     "events/sse": "sse_reset sse_next skip_bom resume next_line whole_of_parts line_end field skip_space data_line join"
     " own_data other_field end_event keep die",
-    "http/response": "body_begin body_lines body_eof line_byte size_byte trailer_byte broken head_size",
-    "plan/pacer": "_planned due follower_is_next spin woke",
     "record/recorder": "event end_row",
     "receive/exchange": "ended_add ended_take exchange_open exchange_held exchange_give_back",
     "receive/http1": "refused open next _head eof",
     "receive/protocol": "feed _head _streams _body _payload _last_line _finish _end fail",
     "receive/timeline": "tokens_of put content like may_be_token event _wrong _said _timed whole settle",
+    "plan/pacer": "_planned due follower_is_next spin woke",
     "send/connection": "list_add list_remove",
     "send/pool": "find stream reuse put tail end_tails failed _left _watch",
     "send/reactor": "loop_earliest loop_read _poll _batch _on_beat _woken _take_times _next_beat _house _look_ahead",
     "send/releases": "arm release may_issue refill handle_ends follow cancel_overdue",
-    "send/transport": "clock look connected connect_failed send submitted event _read _got _earliest on_time _ready_ns"
-    " _settle fed broken cancel",
+    "send/transport": "clock check_clock connected connect_failed send submitted event _read _got _earliest on_time"
+    " _ready_ns _settle fed broken cancel",
+    "measure/deadlines": "judge keeps longest_gap",
+    "measure/tokenline": "is_timed timed_of deviation",
 }
 
 # In the C code each line begins with a comment that names it; Cython's annotation counts the same calls.

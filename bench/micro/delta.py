@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from fastllmload._ext.events.delta import Classifier
-from fastllmload.endpoint.openai import OPENAI_CHAT
+from fastllmload.endpoint.protocols.openai import OPENAI_CHAT
 
 ROUNDS = 15
 EVENTS = 2000

@@ -29,7 +29,7 @@ from fastllmload._ext.receive.protocol import Protocol
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import Recorder
 from fastllmload._ext.send.reactor import Reactor
-from fastllmload.endpoint.openai import OPENAI_CHAT
+from fastllmload.endpoint.protocols.openai import OPENAI_CHAT
 from fastllmload.records.shared_memory import SharedWords
 
 COUNTED = "__pyx_pw_*7Reactor_*on_ready"

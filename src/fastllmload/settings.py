@@ -11,6 +11,7 @@ import msgspec
 __all__ = [
     "Client", "Hosts", "Load", "Output", "RunSettings", "Target", "Telemetry", "TrafficClass", "UserBehavior", "Workload",
 ]  # fmt: skip
+DEFAULT_ENDPOINT = "openai-chat"
 PROMPT_FORMS = ("words", "text", "ids", "native")
 
 
@@ -19,7 +20,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     urls: tuple[str, ...] = ()
     unix_socket: str | None = None
-    endpoint_type: str = "openai-chat"  # key of fastllmload.endpoint.ENDPOINTS
+    endpoint_type: str = DEFAULT_ENDPOINT  # key of fastllmload.endpoint.ENDPOINTS
     endpoint_path: str | None = None
     model: str | None = None
     model_check: bool = True  # reject a model that is not in the server's list

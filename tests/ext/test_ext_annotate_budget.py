@@ -87,7 +87,7 @@ def test_a_python_loop_in_a_hot_function_is_a_breach(probe: ModuleType) -> None:
 
 
 def test_inline_functions_are_read_too(probe: ModuleType) -> None:
-    """They stand in the .pxd file, where they may hold the lock."""
+    """They are in the .pxd file, and may hold the lock."""
     (found,) = probe.breaches("room/probe", "boxed")
     assert found.startswith("room/probe.pxd:4: boxed calls ")
 

@@ -18,6 +18,9 @@ class Pieces:
 class TwoNumbers:
     """An endpoint whose bodies state the output length twice."""
 
+    def form(self, workload):
+        return "ids" if workload.prompt_form == "ids" else "text"
+
     def body_pieces(self, model, workload):
         return Pieces(before=b'{"model":"%s","prompt":' % model.encode())
 

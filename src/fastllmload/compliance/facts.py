@@ -10,10 +10,10 @@ from fastllmload.compliance.evidence import ComplianceEvidence, MeasuredRun
 from fastllmload.declarations import workload_kind
 from fastllmload.documents.experiment import LevelEntry
 from fastllmload.documents.fields import known
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.host.probe import is_loopback
 from fastllmload.records import layout
 
-PROTOCOLS = {"openai-chat": "sse", "openai-completions": "sse", "ollama-chat": "ndjson", "ollama-generate": "ndjson"}
 NTP_MS = 10.0
 
 
@@ -44,7 +44,7 @@ def protocol(evidence: ComplianceEvidence) -> str | None:
     if not types:
         asked = evidence.first(lambda document: document.target.endpoint_type)
         types = {str(asked or evidence.first(lambda document: document.plan.description.endpoint))}
-    found = {PROTOCOLS.get(name) for name in types}
+    found = {ENDPOINTS[name].framing if name in ENDPOINTS else None for name in types}
     return None if None in found else " and ".join(sorted(map(str, found), reverse=True))
 
 

@@ -1,27 +1,49 @@
 """Wire protocols, one value of `Endpoint` each: paths and request bodies; their events are parsed by compiled code.
 
-A new protocol is such a value in the file of its API, and its entry below.
+`protocols/` has one file per API. Every `Endpoint` in such a file is a value of --endpoint-type.
 """
 
 from __future__ import annotations
 
+import pkgutil
+from collections.abc import Iterable
+from importlib import import_module
+
+from fastllmload.endpoint import protocols
 from fastllmload.endpoint.body import BodyPieces
 from fastllmload.endpoint.endpoint import Endpoint
-from fastllmload.endpoint.ollama import OLLAMA_CHAT, OLLAMA_GENERATE
-from fastllmload.endpoint.openai import OPENAI_CHAT, OPENAI_COMPLETIONS
 from fastllmload.errors import InputError
+from fastllmload.settings import DEFAULT_ENDPOINT
 
 __all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint"]
 
-ENDPOINTS: dict[str, Endpoint] = {
-    endpoint.name: endpoint for endpoint in (OPENAI_CHAT, OPENAI_COMPLETIONS, OLLAMA_CHAT, OLLAMA_GENERATE)
-}
-ALIASES: dict[str, str] = {alias: endpoint.name for endpoint in ENDPOINTS.values() for alias in endpoint.aliases}
+
+def declared() -> list[Endpoint]:
+    """The endpoints in the files of `protocols`, by file name; the file of the default is first."""
+    files = [import_module(f"{protocols.__name__}.{file.name}") for file in pkgutil.iter_modules(protocols.__path__)]
+    found = [[value for value in vars(file).values() if isinstance(value, Endpoint)] for file in files]
+    found.sort(key=lambda endpoints: DEFAULT_ENDPOINT not in [endpoint.name for endpoint in endpoints])
+    return [endpoint for endpoints in found for endpoint in endpoints]
+
+
+def claimed(endpoints: Iterable[Endpoint]) -> dict[str, Endpoint]:
+    """*endpoints* by name and alias. ValueError for one that two of them have."""
+    found: dict[str, Endpoint] = {}
+    for endpoint in endpoints:
+        for name in (endpoint.name, *endpoint.aliases):
+            if found.setdefault(name, endpoint) is not endpoint:
+                raise ValueError(f"--endpoint-type {name} is claimed by {found[name].name} and by {endpoint.name}")
+    return found
+
+
+NAMES = claimed(declared())
+ENDPOINTS: dict[str, Endpoint] = {endpoint.name: endpoint for endpoint in NAMES.values()}
+ALIASES: dict[str, str] = {name: endpoint.name for name, endpoint in NAMES.items() if name != endpoint.name}
 
 
 def resolve_endpoint(name: str) -> Endpoint:
     """The endpoint with *name* or alias *name*. InputError for another name."""
-    endpoint = ENDPOINTS.get(ALIASES.get(name, name))
+    endpoint = NAMES.get(name)
     if endpoint is None:
         raise InputError(
             "choice-unknown",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,10 @@ DECIDED = {"model": "--model", "stream": "--stream", "messages": "--workload", "
 # Placeholders for each body's own bytes. JSON text contains no control characters, so they cannot occur elsewhere.
 PROMPT = msgspec.Raw(b"\x00")
 NUMBER = msgspec.Raw(b"\x01")
+CHAT_PROMPTS: dict[str, dict[str, Any]] = {
+    "text": {"messages": [{"role": "user", "content": PROMPT}]},
+    "messages": {"messages": PROMPT},
+}
 
 
 @dataclass(frozen=True)
@@ -54,41 +59,7 @@ def cut(fields: dict[str, Any]) -> BodyPieces:
     return BodyPieces(before, tuple(middle), tail)
 
 
-@dataclass(frozen=True)
-class TurnTemplate:
-    """JSON *before* and *after* a reply's text, and *between* messages without one. *messages*: turns are messages of an
-    array; else they are one growing text. *ids*: tool calls have ids, and their arguments are texts; else they have no
-    ids, arguments are objects, and an answer names the tool.
-    """
-
-    before: str
-    after: str
-    between: str
-    messages: bool
-    ids: bool = True
-
-    def described(self) -> tuple[str, ...]:
-        return self.before, self.after, self.between
-
-
-MESSAGES = TurnTemplate(',{"role":"assistant","content":"', '"},', ",", messages=True)
-OLLAMA_MESSAGES = TurnTemplate(MESSAGES.before, MESSAGES.after, MESSAGES.between, messages=True, ids=False)
-TEXT = TurnTemplate("\\n", "\\n", "\\n", messages=False)
-
-
-def ident(number: int) -> str:
-    """Id of a planned call: nine letters and digits, because some chat templates accept nothing else."""
-    return f"call{number:05d}"
-
-
-def stand_in(joint: TurnTemplate, name: str, ident: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """A planned call of tool *name*, for a reply without calls, and the fields of the message that answers it."""
-    if joint.ids:
-        return {"id": ident, "type": "function", "function": {"name": name, "arguments": "{}"}}, {"tool_call_id": ident}
-    return {"function": {"name": name, "arguments": {}}}, {"tool_name": name}
-
-
-def extra_fields(text: str | None) -> dict[str, Any]:
+def extra_fields(text: str | None, prompt_fields: Iterable[str] = ()) -> dict[str, Any]:
     """--extra-body with `NUMBER` for "{output_tokens}". InputError when it is not an object or contradicts the plan."""
     if text is None:
         return {}
@@ -103,7 +74,7 @@ def extra_fields(text: str | None) -> dict[str, Any]:
         raise InputError(
             "extra-body-invalid", f'--extra-body {_quoted(text)} is not a JSON object; write {{"field": value}}'
         )
-    for name, option in DECIDED.items():
+    for name, option in (DECIDED | dict.fromkeys(prompt_fields, "--workload")).items():
         if name in extra:
             raise InputError(
                 "extra-body-reserved", f"--extra-body sets {name!r}, which {option} decides; use that option"

@@ -2,52 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastllmload._ext.events.dialect import Dialect
-from fastllmload.endpoint.body import PROMPT, BodyPieces, TurnTemplate, cut
+from fastllmload.endpoint.body import BodyPieces, cut, extra_fields
+from fastllmload.endpoint.simulated import SimulatedApi
+from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.settings import PROMPT_FORMS, Workload
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """*name* and *aliases* are values of --endpoint-type; *dialect* is how its events are read.
+    """*name* and *aliases* are values of --endpoint-type; *dialect* is how its events are read, *framing* (sse, ndjson) how
+    they are separated in a stream. *title* is its name in a sentence; *signs* are patterns of its answers, the surest first.
 
-    *resource* is its path below the API's root, *models* that of the list of models, *version* that of the server's version;
-    *root* joins them to the path of a base URL. *fields* gives the fields of a body after model and prompt.
+    *resource* is its path below the API's root, *models* that of the list of models, if it has one; *root* joins them to the
+    path of a base URL. *prompts*: the fields of a body that carry a prompt (`PROMPT`), for each form that it takes: text,
+    ids, messages. *body* gives all fields of a body, from the model, these, and the fields of --extra-body.
     """
 
     name: str
     aliases: tuple[str, ...]
+    title: str
+    signs: tuple[bytes, ...]
     dialect: Dialect
+    framing: str
     joint: TurnTemplate  # how the turns of a conversation are joined
     resource: str
-    models: str
+    models: str | None
     root: Callable[[str, str], str]
-    fields: Callable[[Workload], dict[str, Any]]
-    text_only: str | None = None  # why it takes no token ids, and what to use; None: it takes them
-    images: bool = False
-    version: str | None = None
-    without_ignore_eos: str | None = None  # a sentence for the report if it has no such field
+    prompts: Mapping[str, dict[str, Any]]
+    body: Callable[[str, dict[str, Any], Workload, dict[str, Any]], dict[str, Any]]
+    image_message: Callable[[str, list[str]], dict[str, Any]] | None = None  # a user's text and URLs of images (data:)
+    # Sentences on what it lacks: `text` or `ids` as a prompt, with what to use; `ignore_eos`, for the report.
+    without: Mapping[str, str] = field(default_factory=dict)
+    # Of every request, in addition to the usual ones; {key} is the API key, and without one such a header is left out.
+    headers: Mapping[str, str] = field(default_factory=dict)
+    # The field of a body that asks for token counts in events, for each way of --continuous-usage that it has.
+    counted_by: Mapping[str, str] = field(default_factory=dict)
+    engine: tuple[str, str] | None = None  # the one server that speaks it, and the path of the page with its version
+    simulated: tuple[SimulatedApi, ...] = ()  # its paths of the simulated engine
+
+    def takes(self, form: str) -> bool:
+        """Whether its prompts can be `text`, `ids` or `messages`."""
+        return form in self.prompts
+
+    def form(self, workload: Workload) -> str:
+        """`ids` for prompts of token ids, else `text`. `native` ones are ids where it takes them."""
+        native_ids = workload.prompt_form == "native" and self.takes("ids")
+        return "ids" if workload.prompt_form == "ids" or native_ids else "text"
 
     @property
-    def messages(self) -> bool:
-        """Whether a body has messages; else it has a prompt."""
-        return self.joint.messages
+    def prompt_fields(self) -> tuple[str, ...]:
+        """Names of the fields of a body that carry a prompt, in any of its forms."""
+        return tuple(dict.fromkeys(name for fields in self.prompts.values() for name in fields))
 
     def path(self, base_path: str) -> str:
         """Path of a request, from the path of the base URL, which may end in it."""
         return self.root(base_path, self.resource)
 
-    def models_path(self, base_path: str) -> str:
-        return self.root(without(base_path, self.resource), self.models)
+    def models_path(self, base_path: str) -> str | None:
+        return None if self.models is None else self.page(base_path, self.models)
 
-    def version_path(self, base_path: str) -> str | None:
-        """Path of the page that names the server's version; None for a protocol without one."""
-        return None if self.version is None else self.root(without(base_path, self.resource), self.version)
+    def own_headers(self, key: str | None) -> list[tuple[str, str]]:
+        usable = [(name, text) for name, text in self.headers.items() if key is not None or "{key}" not in text]
+        return [(name, text.replace("{key}", key or "")) for name, text in usable]
+
+    def page(self, base_path: str, resource: str) -> str:
+        """Path of *resource* of the same API."""
+        return self.root(base_path.rstrip("/").removesuffix("/" + self.resource), resource)
 
     def body_pieces(self, model: str, workload: Workload) -> BodyPieces:
         """The bodies of a plan. InputError for a form of prompt that the protocol cannot carry, and a wrong --extra-body."""
@@ -55,20 +81,25 @@ class Endpoint:
             raise InputError(
                 "choice-unknown", f"--prompt-form {workload.prompt_form!r} is unknown; choose {', '.join(PROMPT_FORMS)}"
             )
-        if workload.prompt_form == "ids" and self.text_only is not None:
+        form = self.form(workload)
+        if not self.takes(form):
             raise InputError(
-                "protocol-unsupported", f"--prompt-form ids is not supported by {self.name}: {self.text_only}"
+                "protocol-unsupported",
+                f"--prompt-form {workload.prompt_form} is not supported by {self.name}: {self.without[form]}",
             )
-        content = {"messages": [{"role": "user", "content": PROMPT}]} if self.messages else {"prompt": PROMPT}
-        return cut({"model": model, **content, **self.fields(workload)})
+        return self._pieces(model, form, workload)
 
     def messages_pieces(self, model: str, workload: Workload) -> BodyPieces:
         """As `body_pieces`, with an array of messages in place of the prompt. InputError if the protocol has no messages."""
-        if not self.messages:
+        if not self.takes("messages"):
             raise InputError(
                 "protocol-unsupported", f"{self.name} takes no messages; use a chat endpoint, or a data set of prompts"
             )
-        return cut({"model": model, "messages": PROMPT, **self.fields(workload)})
+        return self._pieces(model, "messages", workload)
+
+    def _pieces(self, model: str, form: str, workload: Workload) -> BodyPieces:
+        extra = extra_fields(workload.extra_body, self.prompt_fields)
+        return cut(self.body(model, self.prompts[form], workload, extra))
 
     def encode_body(self, model: str, workload: Workload, prompt: Any, tokens: int) -> bytes:
         """One body, for a request outside a plan; the same bytes that the pieces give."""
@@ -76,8 +107,4 @@ class Endpoint:
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:
         """Sentences for the report: options of the workload that the protocol cannot express."""
-        return (self.without_ignore_eos,) if self.without_ignore_eos is not None and workload.ignore_eos else ()
-
-
-def without(base_path: str, resource: str) -> str:
-    return base_path.rstrip("/").removesuffix("/" + resource)
+        return (self.without["ignore_eos"],) if workload.ignore_eos and "ignore_eos" in self.without else ()

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastllmload._ext.plan.toolturn import ToolTurns
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import (
     ClassDescription,
@@ -33,6 +34,7 @@ from fastllmload.documents.plan import (
 )
 from fastllmload.documents.read import convert, read_file
 from fastllmload.documents.write import plain
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import RunFolderError
 from fastllmload.files import check_npy_head, regular
 
@@ -220,6 +222,14 @@ class Plan:
     def joints(self) -> list[tuple[bytes, bytes, bytes]]:
         """Per class: JSON before a reply, after it, and between messages without one; empty without conversations."""
         return [joint_of(one, self.description) for one in self.description.classes or (self.description,)]
+
+    @property
+    def tools(self) -> list[ToolTurns | None]:
+        """Per class: how its protocol repeats the tool calls of replies; None where it does not."""
+        described = self.description
+        named = [one.endpoint or described.endpoint for one in described.classes or (described,)]
+        templates = [ENDPOINTS[name].joint.tools if name in ENDPOINTS else None for name in named]
+        return [None if tools is None else ToolTurns(*tools) for tools in templates]
 
     @property
     def concurrency(self) -> int | None:

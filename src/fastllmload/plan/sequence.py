@@ -36,7 +36,7 @@ from fastllmload.plan.bodies import BUFFER, disk_errors
 from fastllmload.plan.plan import STITCHED, Plan
 from fastllmload.settings import Workload
 
-OWN = ("model", "stream", "stream_options", "prompt", "messages")  # of the replaying run, or separate fields
+OWN = ("model", "stream", "stream_options")  # of the replaying run
 
 
 def write_sequence(
@@ -69,11 +69,12 @@ def write_sequence(
 class Defaults:
     def __init__(self, endpoint: Endpoint, plan: Plan) -> None:
         self._endpoint = endpoint
+        self.prompt_fields = endpoint.prompt_fields
         self._workload = Workload(streaming=bool(plan.description.streaming))
 
     def fields(self, tokens: int) -> dict[str, Any]:
         body: dict[str, Any] = msgspec.json.decode(self._endpoint.encode_body("", self._workload, "", tokens))
-        return body
+        return {name: value for name, value in body.items() if name not in self.prompt_fields}
 
 
 def protocols(plan: Plan) -> list[str]:
@@ -137,7 +138,7 @@ def entry(plan: Plan, number: int, defaults: Defaults, target: dict[str, Any]) -
     if plan.turns is not None:
         turn = plan.turns[number]
         found |= {"session": int(turn["session"])} | ({"delay": int(turn["think_ns"]) / 1e9} if turn["turn"] else {})
-    found |= content(body)
+    found |= content(next(body.pop(name) for name in defaults.prompt_fields if name in body))
     found |= {"input_tokens": int(plan.input_tokens[number]), "output_tokens": tokens}
     if plan.classes:
         found["class"] = plan.classes[int(plan.request_class[number])]
@@ -147,16 +148,15 @@ def entry(plan: Plan, number: int, defaults: Defaults, target: dict[str, Any]) -
     return {**found, "body": extra} if extra else found
 
 
-def content(body: dict[str, Any]) -> dict[str, Any]:
+def content(prompt: Any) -> dict[str, Any]:
     """Prompt or messages; a single user message of plain text becomes the prompt."""
-    if "messages" not in body:
-        return {"prompt": body["prompt"]}
-    messages = body["messages"]
-    if len(messages) == 1 and messages[0].keys() == {"role", "content"} and messages[0]["role"] == "user":
-        text = messages[0]["content"]
+    if not (isinstance(prompt, list) and prompt and isinstance(prompt[0], dict)):
+        return {"prompt": prompt}
+    if len(prompt) == 1 and prompt[0].keys() == {"role", "content"} and prompt[0]["role"] == "user":
+        text = prompt[0]["content"]
         if isinstance(text, str) and text:
             return {"prompt": text}
-    return {"messages": messages}
+    return {"messages": prompt}
 
 
 def difference(body: dict[str, Any], default: dict[str, Any], tokens: int) -> dict[str, Any]:

@@ -1,14 +1,16 @@
-"""Everything but completions: the model lists, health and the Prometheus page with vLLM's metric names."""
+"""Everything but completions: the pages of each API, health and the Prometheus page with vLLM's metric names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
-import msgspec
+from fastllmload import __version__
+from fastllmload._ext.simbody.template import filled
+from fastllmload.endpoint.simulated import SimulatedApi, SimulatedPage
+from fastllmload.simulator.body import utc
 
-from fastllmload.simulator import ollama
-
-Page = tuple[int, str, bytes]
+Served = tuple[str, str, bytes]  # method, content type, body
 
 # (name, type, key of the server's counters, help)
 METRICS = (
@@ -58,24 +60,26 @@ def label_value(text: str) -> str:
 class Pages:
     """Called by the server as `(path, counters)`; None means that there is no such page."""
 
-    def __init__(self, model: str, max_model_len: int, created: int) -> None:
+    def __init__(self, apis: Iterable[SimulatedApi], model: str, max_model_len: int, created: int) -> None:
         self.model = model
-        card = {
-            "id": model,
-            "object": "model",
+        self.values = {
+            "model": model,
             "created": created,
-            "owned_by": "fastllmload",
             "max_model_len": max_model_len,
+            "version": __version__,
         }
-        self.models = msgspec.json.encode({"object": "list", "data": [card]})
+        self.pages: dict[str, SimulatedPage] = {}
+        for page in (page for api in apis for page in api.pages):
+            self.pages.setdefault(page.path, page)
 
-    def __call__(self, path: str, counters: Callable[[], dict[str, float]]) -> Page | None:
-        if path == "/v1/models":
-            return 200, "application/json", self.models
-        if path in ollama.PAGES:
-            return 200, "application/json; charset=utf-8", ollama.page(path, self.model)
+    def __call__(self, path: str, counters: Callable[[], dict[str, float]]) -> Served | None:
+        page = self.pages.get(path)
+        if page is not None:
+            now = time.time()
+            text = filled(page.text, self.values | {"now": utc(now), "later": utc(now + 300)})
+            return page.method, page.content_type, text
         if path in ("/health", "/ping"):
-            return 200, "application/json", b'{"status":"ok"}'
+            return "GET", "application/json", b'{"status":"ok"}'
         if path == "/metrics":
-            return 200, "text/plain; version=0.0.4; charset=utf-8", render_metrics(self.model, counters())
+            return "GET", "text/plain; version=0.0.4; charset=utf-8", render_metrics(self.model, counters())
         return None

@@ -22,10 +22,11 @@ from fastllmload._ext.simserver.intake import Intake
 from fastllmload._ext.simserver.responder import Responder
 from fastllmload._ext.simserver.server import Server
 from fastllmload._ext.simserver.truth import Truth
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint.simulated import SimulatedApi
 from fastllmload.errors import HostLimitError, InputError
 from fastllmload.files import writable
-from fastllmload.simulator.body import decode
-from fastllmload.simulator.ollama import decode_ollama
+from fastllmload.simulator.body import decoder
 from fastllmload.simulator.pages import Pages
 from fastllmload.simulator.profile import Profile, SimulatorOptions, resolve
 
@@ -33,10 +34,11 @@ BACKLOG = 4096
 PR_SET_PDEATHSIG = 1
 SO_TIMESTAMPNS = 35
 MS = 1_000_000
+APIS = tuple(api for endpoint in ENDPOINTS.values() for api in endpoint.simulated)
 
 
-def serve(options: SimulatorOptions, ready: Callable[[str], None]) -> int:
-    """Listens, calls *ready* with the URL, serves until SIGTERM, SIGINT or SIGHUP. Returns the exit code."""
+def serve(options: SimulatorOptions, ready: Callable[[str], None], apis: tuple[SimulatedApi, ...] = APIS) -> int:
+    """Listens, calls *ready* with the URL, serves *apis* until SIGTERM, SIGINT or SIGHUP. Returns the exit code."""
     profile = resolve(options)
     if options.die_with_parent is not None:
         die_with(options.die_with_parent)
@@ -46,9 +48,9 @@ def serve(options: SimulatorOptions, ready: Callable[[str], None]) -> int:
     sockets = [first] + [listen(options, first.getsockname()[1]) for _ in range(options.processes - 1)]
     # Signals wait from here on, so that one that comes before a server is ready is not lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
-    children = [fork_server(options, profile, sockets, number) for number in range(1, options.processes)]
+    children = [fork_server(options, profile, sockets, number, apis) for number in range(1, options.processes)]
     try:
-        server = build(options, profile, first, 0)
+        server = build(options, profile, first, 0, apis)
         ready(url_of(options, first))
         server.run()
     except InputError:
@@ -63,7 +65,9 @@ def serve(options: SimulatorOptions, ready: Callable[[str], None]) -> int:
     return 70 if failed else 0
 
 
-def build(options: SimulatorOptions, profile: Profile, listener: socket.socket, number: int) -> Server:
+def build(
+    options: SimulatorOptions, profile: Profile, listener: socket.socket, number: int, apis: tuple[SimulatedApi, ...]
+) -> Server:
     """One process's server. *number* is its place among the processes that share the port."""
     try:
         faults = Faults(options.seed, options.faults)
@@ -77,10 +81,10 @@ def build(options: SimulatorOptions, profile: Profile, listener: socket.socket, 
     if truth.on:
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # accepted sockets inherit it
     forms: list[object] = []
-    intake = Intake(intake_settings(options, profile), faults, (decode, decode_ollama), forms)
+    intake = Intake(intake_settings(options, profile), faults, [(api, decoder(api)) for api in apis], forms)
     connections = Connections()
     responder = Responder(connections, truth, forms, options.coalesce, options.early_head)
-    pages = Pages(options.model, profile.max_model_len, int(time.time()))
+    pages = Pages(apis, options.model, profile.max_model_len, int(time.time()))
     cadence = cadence_of(options, profile)
     return Server(listener.fileno(), cadence, truth, intake, responder, connections, pages, options.api_key)
 
@@ -224,7 +228,13 @@ def die_with(parent: int) -> None:
         raise SystemExit(0)
 
 
-def fork_server(options: SimulatorOptions, profile: Profile, sockets: list[socket.socket], number: int) -> int:
+def fork_server(
+    options: SimulatorOptions,
+    profile: Profile,
+    sockets: list[socket.socket],
+    number: int,
+    apis: tuple[SimulatedApi, ...],
+) -> int:
     """A process of its own that serves *sockets[number]*; returns its process id."""
     parent = os.getpid()
     child = os.fork()
@@ -236,7 +246,7 @@ def fork_server(options: SimulatorOptions, profile: Profile, sockets: list[socke
         for other, one in enumerate(sockets):
             if other != number:
                 one.close()
-        server = build(options, profile, sockets[number], number)
+        server = build(options, profile, sockets[number], number, apis)
         server.run()
         code = 0
     finally:

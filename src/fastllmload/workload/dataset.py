@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fastllmload import quantities
+from fastllmload.endpoint.protocols.openai import OPENAI_COMPLETIONS
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
 from fastllmload.workload.content.image import image_size
@@ -232,8 +233,8 @@ def _batch(entry: dict[str, Any], where: str) -> DatasetRequest:
     length = body.get("max_completion_tokens", body.get("max_tokens"))
     extra = {name: value for name, value in body.items() if name not in DECIDED}
     _check_single_reply(extra, where)
-    completion = "prompt" in body and str(entry.get("url", "")).endswith("/v1/completions")  # not to be sent as chat
-    protocol = "openai-completions" if completion else None
+    completion = "prompt" in body and str(entry.get("url", "")).endswith(OPENAI_COMPLETIONS.path(""))
+    protocol = OPENAI_COMPLETIONS.name if completion else None  # not to be sent as chat
     return DatasetRequest(where, _content(body, where), _length(length, where), None, extra, protocol=protocol)
 
 

@@ -16,9 +16,9 @@ from refusals import raises_code
 
 from fastllmload._ext.events.calls import CallList
 from fastllmload._ext.plan.talk import Talks
+from fastllmload._ext.plan.toolturn import ToolTurns
 from fastllmload._ext.receive.protocol import Conversation
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.endpoint.body import TurnTemplate
 from fastllmload.plan.conversations.scripted import place_reply, with_planned_calls
 from fastllmload.plan.conversations.synthetic import tool_turn
 from fastllmload.plan.conversations.turns import TurnPart, escaped, write_conversations
@@ -30,6 +30,11 @@ FILLED = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=
 CALLS = st.lists(
     st.tuples(FILLED, FILLED, st.lists(TEXT, max_size=5)), min_size=1, max_size=5, unique_by=lambda one: one[0]
 )
+
+TOOLS = {
+    dialect: ToolTurns(*ENDPOINTS[name].joint.tools)
+    for dialect, name in ((CHAT, "openai-chat"), (OLLAMA_CHAT, "ollama-chat"))
+}
 
 
 def entry(
@@ -49,7 +54,7 @@ def written(events: list[bytes], dialect: int = CHAT, whole: bool = False) -> li
     calls = CallList(DIALECTS[dialect], whole)
     for each in events:
         calls.read(each)
-    found: list[dict[str, Any]] = json.loads(calls.written(7))
+    found: list[dict[str, Any]] = json.loads(b"[" + TOOLS[dialect].written(calls, 7) + b"]")
     return found
 
 
@@ -144,10 +149,11 @@ def test_a_reply_cut_at_any_byte_has_the_same_calls(tmp_path):
         conversation.feed(data[at:], 3)
         assert conversation.ended
         text, calls = conversation.kept()
-        assert (text, json.loads(b"[" + calls + b"]")) == (b"Let me see.", expected), f"cut at {at}"
+        said = [whole(ident.decode(), name.decode(), json.loads(b'"' + more + b'"')) for ident, name, more in calls]
+        assert (text, said) == (b"Let me see.", expected), f"cut at {at}"
     conversation.open(1)  # nothing follows: nothing is kept, neither of this reply nor of the one before
     conversation.feed(data, 2)
-    assert conversation.kept() == (b"", b"")
+    assert conversation.kept() == (b"", [])
 
 
 # -- in the next turn -------------------------------------------------------------------------------------------------
@@ -177,7 +183,8 @@ def second_turn(
     found, _ = write_conversations(path, [parts], endpoint.joint, real=True)
     table = found.turns
     joint = tuple(part.encode() for part in endpoint.joint.described())
-    talks = Talks(table, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), [joint], 1)
+    raw, tools = np.frombuffer(path.read_bytes(), np.uint8), ToolTurns(*endpoint.joint.tools)
+    talks = Talks(table, found.offsets, raw, [joint], 1, tools=[tools])
     bodies = talks.joined(0, [escaped(text)], [calls])
     return json.loads(bodies[1])["messages"]
 
@@ -260,19 +267,21 @@ def test_ollamas_history(tmp_path):
 @given(CALLS, TEXT)
 def test_synthetic_tool_turns_bring_the_result_of_the_first_call(tmp_path_factory, calls, text):
     """Whatever was called: the history is one that a strict server takes."""
-    from fastllmload.simulator.body import decode
+    from fastllmload.simulator.body import decoder
 
     endpoint = ENDPOINTS["openai-chat"]
+    decode = decoder(endpoint.simulated[0])
     pieces = endpoint.messages_pieces("m", Workload())
     body = pieces.encode([{"role": "user", "content": text}], 9)
     skip, tail = pieces.skip, pieces.closing(9)
-    later, at = tool_turn(body, skip, tail, escaped(text), 1)
+    later, at = tool_turn(body, skip, tail, escaped(text), 1, endpoint.joint)
     parts = [TurnPart(body, skip, tail, 1, 9), TurnPart(later, skip, tail, 1, 9, b"", at)]
     path = Path(tmp_path_factory.mktemp("calls")) / "bodies"
     found, _ = write_conversations(path, [parts], endpoint.joint, real=True)
     table = found.turns
     joint = tuple(part.encode() for part in endpoint.joint.described())
-    talks = Talks(table, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), [joint], 1)
+    raw, tools = np.frombuffer(path.read_bytes(), np.uint8), ToolTurns(*endpoint.joint.tools)
+    talks = Talks(table, found.offsets, raw, [joint], 1, tools=[tools])
     real = [whole(ident, name, "".join(pieces)) for ident, name, pieces in calls]
     stitched = talks.joined(0, [b""], [reply_of(real)])[1]
     decode(stitched)
@@ -286,5 +295,5 @@ def test_a_conversation_cannot_begin_with_an_answer():
 
     with raises_code("dataset-field-invalid", "line 3", "role tool"):
         with_planned_calls(
-            DatasetRequest("line 3", [{"role": "tool", "content": "x"}]), TurnTemplate("", "", "", messages=True), 0
+            DatasetRequest("line 3", [{"role": "tool", "content": "x"}]), ENDPOINTS["openai-chat"].joint, 0
         )

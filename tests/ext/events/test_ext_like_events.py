@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ext.dialects import CHAT, DIALECTS
+from ext.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES
+from ext.dialects import OTHERS as UNREGISTERED
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastllmload._ext.events.delta import Classifier
+from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.receive.protocol import Conversation, Protocol
 from fastllmload._ext.record.recorder import Recorder, text_index
 from fastllmload.records.layout import TOKENS_NONE
@@ -113,11 +115,11 @@ COALESCED_FIRST = 16  # the one flag that depends on reads
 
 
 def outcome(
-    directory: Path, reads: list[bytes], strict: bool = False
+    directory: Path, reads: list[bytes], strict: bool = False, dialect: Dialect = DIALECTS[CHAT]
 ) -> tuple[list[int], list[tuple[int, ...]], list[bytes], bytes]:
     """Fields of the row, kinds and tokens of the events, pieces of text and the kept reply of a response fed in *reads*."""
     directory.mkdir()
-    recorder, classifier = Recorder(directory, text=True), Classifier(DIALECTS[CHAT], strict)
+    recorder, classifier = Recorder(directory, text=True), Classifier(dialect, strict)
     conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, LIMIT, 4 * LIMIT))
     conversation.open(1, keep=True)
     for number, data in enumerate(reads):
@@ -163,6 +165,52 @@ def test_what_is_read_by_comparison_is_what_parser_and_classifier_say(
     received = ALIKE.index("bytes_received")  # a read in which the request ends counts whole
     for one in (compared, parsed, decoded):
         one[0][received] = 0
+    assert compared == parsed == decoded
+
+
+RESPONSE_EVENTS = [
+    b'{"type":"response.output_text.delta","delta":"%b","sequence_number":%d}',
+    b'{"delta":"%b","sequence_number":%d,"type":"response.output_text.delta"}',
+    b'{"type":"response.reasoning_text.delta","delta":"%b","sequence_number":%d}',
+]
+numbered = st.builds(
+    lambda event, text, number: b"event: e\ndata: " + event % (text, number) + b"\n\n",
+    st.sampled_from(RESPONSE_EVENTS), st.sampled_from(TEXTS[:8]), st.integers(0, 12),
+)  # fmt: skip
+blocks = st.builds(
+    lambda kind, text: b'data: {"type":"content_block_delta","delta":{"type":"%b","text":"%b"}}\n\n' % (kind, text),
+    st.sampled_from([b"text_delta", b"text_delta", b"signature_delta"]), st.sampled_from(TEXTS[:8]),
+)  # fmt: skip
+said = st.sampled_from(
+    [
+        b'data: {"type":"response.completed","response":{"status":"completed","usage":{"output_tokens":4}}}\n\n',
+        b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":4}}\n\n',
+        b'data: {"type":"ping"}\n\n',
+        b'data: {"type":"error","error":{}}\n\n',
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    pieces=st.lists(st.one_of(numbered, numbered, blocks, blocks, said), min_size=1, max_size=24),
+    protocol=st.sampled_from([RESPONSES, MESSAGES]),
+    cuts=st.lists(st.integers(0, 4000), max_size=6),
+)
+def test_events_that_a_word_tells_apart_are_compared_rightly(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], protocol: int, cuts: list[int]
+) -> None:
+    """By comparison, byte by byte, and by msgspec alone."""
+    base = tmp_path_factory.mktemp("typed")
+    whole = framed(b"".join(pieces), [], "close")
+    edges = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
+    compared = outcome(
+        base / "compared", [whole[a:b] for a, b in itertools.pairwise(edges)], dialect=UNREGISTERED[protocol]
+    )
+    parsed = outcome(base / "parsed", [whole[at : at + 1] for at in range(len(whole))], dialect=UNREGISTERED[protocol])
+    decoded = outcome(base / "decoded", [whole], strict=True, dialect=UNREGISTERED[protocol])
+    for one in (compared, parsed, decoded):
+        one[0][ALIKE.index("bytes_received")] = 0
     assert compared == parsed == decoded
 
 

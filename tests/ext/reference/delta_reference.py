@@ -135,7 +135,7 @@ def text_of(delta: dict[str, Any]) -> tuple[str, str] | None:
 
 def classify(data: bytes, dialect: int, whole: bool = False) -> dict[str, Any]:
     """Meaning of one event, or of a *whole* body."""
-    if dialect >= OLLAMA_CHAT:
+    if dialect in (OLLAMA_CHAT, OLLAMA_GENERATE):
         return classify_ollama(data, dialect, whole)
     if not whole and data.strip(b" \t\r\n") == b"[DONE]":
         return meaning("done")

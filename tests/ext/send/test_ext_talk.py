@@ -36,14 +36,14 @@ def test_dues_come_in_order(instants):
 
 def parts_of(endpoint, turns):
     """Turns that stand alone, as a plan has them."""
-    chat = endpoint.joint.messages
+    chat = endpoint.takes("messages")
     pieces = (endpoint.messages_pieces if chat else endpoint.body_pieces)("m", Workload())
     found = []
     for number, (text, reply, tokens, tool) in enumerate(turns):
         body = pieces.encode([{"role": "user", "content": text}] if chat else text, tokens)
         skip, tail, reply_at = pieces.skip, pieces.closing(tokens), 0
         if tool and number and chat:
-            body, reply_at = tool_turn(body, skip, tail, escaped(text), number)
+            body, reply_at = tool_turn(body, skip, tail, escaped(text), number, endpoint.joint)
         found.append(TurnPart(body, skip, tail, 1, tokens, escaped(reply), reply_at))
     return found
 
@@ -65,7 +65,7 @@ def test_a_stitched_body_is_the_planned_one(tmp_path_factory, turns, name):
     assert talks.alive == 0
     assert found == [planned[begin:end] for begin, end in zip(whole.offsets[:-1], whole.offsets[1:], strict=True)]
     last = json.loads(found[-1])
-    if endpoint.joint.messages:
+    if endpoint.takes("messages"):
         said = [message["content"] for message in last["messages"]]
         expected = [text for asks, answers, _, _ in turns for text in (asks, answers)][:-1]
         assert said == expected

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from fastllmload._ext.events.delta import Classifier
 from fastllmload.cli.options.table import ENDPOINT_TYPE
-from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
+from fastllmload.endpoint import ALIASES, ENDPOINTS, claimed, resolve_endpoint
 from fastllmload.errors import InputError
 from fastllmload.records.layout import EVENT_CONTENT
+from fastllmload.settings import Target, Workload
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,39 @@ def test_an_unknown_name_lists_the_choices(name: str) -> None:
 def test_the_command_line_knows_the_same_aliases() -> None:
     assert {alias: ENDPOINT_TYPE(alias) for alias in ALIASES} == ALIASES
     assert set(ALIASES.values()) == set(ENDPOINTS) and not ALIASES.keys() & ENDPOINTS.keys()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"aliases": ("mine",)}, {"name": "mine", "aliases": ("ollama",)}, {"name": "ollama"}]
+)
+def test_no_two_protocols_have_one_name(changes: dict[str, object]) -> None:
+    """A name or alias that another has stops every start; the same endpoint in two files is one."""
+    own = [*ENDPOINTS.values()]
+    assert claimed([*own, own[0]]) == claimed(own)
+    with pytest.raises(ValueError, match="is claimed by"):
+        claimed([*own, replace(ENDPOINTS["openai-chat"], **changes)])
+
+
+def test_the_default_comes_first_and_what_is_lacking_has_a_sentence() -> None:
+    assert next(iter(ENDPOINTS)) == Target().endpoint_type
+    for endpoint in ENDPOINTS.values():
+        assert {"text", "ids"} - endpoint.prompts.keys() <= endpoint.without.keys()
+
+
+def test_headers_of_its_own() -> None:
+    endpoint = replace(ENDPOINTS["openai-chat"], headers={"X-Version": "1", "X-Api-Key": "{key}"})
+    assert endpoint.own_headers("sk") == [("X-Version", "1"), ("X-Api-Key", "sk")]
+    assert endpoint.own_headers(None) == [("X-Version", "1")]
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_a_prompt_of_text_is_a_users_turn(name: str) -> None:
+    """So that the turns of a conversation can be made of single requests."""
+    endpoint = ENDPOINTS[name]
+    single = endpoint.body_pieces("m", Workload())
+    pieces = endpoint.messages_pieces("m", Workload()) if endpoint.takes("messages") else single
+    body = single.encode("hi", 7)
+    assert body[pieces.skip : -pieces.closing(7)].decode() == endpoint.joint.user.replace("$text", "hi")
 
 
 @pytest.mark.parametrize(

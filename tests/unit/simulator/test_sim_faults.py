@@ -315,6 +315,9 @@ def test_content_length(quick: int, path: str) -> None:
         reply = client.ask(fault("content_length", path=path))
         assert "transfer-encoding" not in reply.headers and reply.usage["completion_tokens"] == 8
         assert client.ask(request()).status == 200
+        counted = {"include_usage": True, "continuous_usage_stats": True}
+        reply = client.ask(fault("content_length", path=path, stream_options=counted))
+        assert reply.events[-1] == "[DONE]" and all("usage" in one for one in reply.chunks)
 
 
 def test_faults_by_chance_follow_the_seed(simulator: Callable[..., SimulatorProcess]) -> None:

@@ -23,7 +23,8 @@ cdef struct Call:
     int32_t index               # as the server counts them; the ones after another where it does not
     uint8_t value               # *arguments* is a JSON value, not the inside of a string
     uint8_t answered            # while a turn is put together: a message of it answers the call
-    Text id                     # as these came: insides of JSON strings
+    Text key                    # as these came: insides of JSON strings
+    Text id
     Text name
     Text arguments
 
@@ -31,12 +32,10 @@ cdef struct Calls:
     Call* items                 # owned, with what they point at; *cap* of them are valid memory
     uint32_t count              # by index
     uint32_t cap
-    uint8_t as_objects          # requests have their arguments as objects (DialectTable.object_arguments)
 
 cdef void calls_clear(Calls* calls) noexcept nogil          # for the next reply; small buffers stay
 cdef void calls_free(Calls* calls) noexcept nogil           # and *calls* itself; NULL is fine
-cdef int calls_write(Calls* calls, uint32_t turn, Text* out) except -1          # as items of an array, without its brackets
-cdef int call_id_write(Calls* calls, uint32_t place, uint32_t turn, Text* out) except -1    # made up where the server gave none
+cdef list calls_said(Calls* calls)
 
 cdef class CallReader:
     # One per worker.

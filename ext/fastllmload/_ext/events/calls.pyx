@@ -1,32 +1,46 @@
 """Tool calls of one reply.
 
-A streamed call comes in fragments: the first has its id and name, all of them pieces of its arguments, and `index` says
-whose they are. Rules for what servers also do: a fragment without an index continues the latest call unless it has
-an id of its own or a name; another id under the same index is another call; an id or a name that is said again is not added
-twice; every call of a whole message, and each of Ollama's, is one of its own. What was streamed is the inside of JSON
-strings, so pieces are joined as they came. Arguments that are an object go back as one to Ollama, and as its text to others,
-whose requests know only texts.
+A streamed call comes in fragments: the first has its id and name, all of them pieces of its arguments, and an index or a key
+says whose they are. A fragment is an item of the dialect's list of calls; where it has no such list, the event itself, and
+each item of a list of parts. Rules for what servers also do: a fragment without an index continues the latest call unless it
+has an id of its own or a name; another id under the same index is another call; an id or a name that is said again is not
+added twice; every call of a whole message, and each of Ollama's, is one of its own. What was streamed is the inside of JSON
+strings, so pieces are joined as they came. How they go back is the request's form (plan/toolturn.pyx).
 
 What the C walk below cannot read (an escape in a name, half a surrogate pair) is read by msgspec, written again and walked
 again. Only events that say something of calls come here, and only of replies that another turn repeats.
 """
 
-from libc.stdio cimport snprintf
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
 from fastllmload._ext.bytes.carry cimport carry_reset
 from fastllmload._ext.bytes.cursor cimport over
-from fastllmload._ext.bytes.jsonfind cimport json_item, json_member
-from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_count, json_string, json_take
+from fastllmload._ext.bytes.jsonfind cimport json_member
+from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_blanks, json_count, json_peek, json_skip, json_string, json_take
+from fastllmload._ext.events.dialect cimport (
+    ARGUMENTS, CALL_ID, CALL_INDEX, CALL_KEY, CALLS, CALLS_EVENT, CALLS_NONE, CHOICES, INDEX, NAME, NODE_KEYS_MOST, OBJECT, PARTS,
+    TABLE, Key, Variant, key_of,
+)
+from fastllmload._ext.events.facts cimport variant_of
+from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
-cdef struct Fragment:           # what one entry of tool_calls says; at is NULL for what it does not
+cdef struct Fragment:           # what a piece of a call says; sizes are 0 for what it does not
     bint has_index
     int32_t index
+    StringSpan key
     StringSpan id
     StringSpan name
     StringSpan arguments
     bint value                  # *arguments* is a JSON value
+
+cdef struct Walk:               # through one event
+    const DialectTable* d
+    Calls* calls                # what is found is added here; NULL: the event is only tried
+    bint of_event               # CALLS_EVENT
+    bint alone                  # every fragment is a call of its own
+    bint no_memory              # a call was left out
 
 
 cdef void text_reset(Text* t) noexcept nogil:
@@ -36,6 +50,7 @@ cdef void text_reset(Text* t) noexcept nogil:
 cdef void calls_clear(Calls* calls) noexcept nogil:
     cdef uint32_t i
     for i in range(calls.count):
+        text_reset(&calls.items[i].key)
         text_reset(&calls.items[i].id)
         text_reset(&calls.items[i].name)
         text_reset(&calls.items[i].arguments)
@@ -48,6 +63,7 @@ cdef void calls_free(Calls* calls) noexcept nogil:
     if calls == NULL:
         return
     for i in range(calls.cap):
+        text_free(&calls.items[i].key)
         text_free(&calls.items[i].id)
         text_free(&calls.items[i].name)
         text_free(&calls.items[i].arguments)
@@ -59,8 +75,8 @@ cdef bint text_is(Text* t, StringSpan* body) noexcept nogil:
     return t.size == body.size and memcmp(t.at, body.at, t.size) == 0
 
 
-cdef Call* add_call(Calls* calls, int32_t index) except NULL:
-    """A new one behind all whose index is not higher."""
+cdef Call* add_call(Calls* calls, int32_t index) noexcept nogil:
+    """A new one behind all whose index is not higher; NULL: no memory."""
     cdef uint32_t place = calls.count
     cdef uint32_t cap = calls.cap * 2 if calls.cap else 4
     cdef Call* grown
@@ -68,7 +84,7 @@ cdef Call* add_call(Calls* calls, int32_t index) except NULL:
     if calls.count == calls.cap:
         grown = <Call*>realloc(calls.items, cap * sizeof(Call))
         if grown == NULL:
-            raise MemoryError(f"{cap} tool calls")
+            return NULL
         memset(&grown[calls.cap], 0, (cap - calls.cap) * sizeof(Call))
         calls.items, calls.cap = grown, cap
     while place and calls.items[place - 1].index > index:
@@ -81,13 +97,18 @@ cdef Call* add_call(Calls* calls, int32_t index) except NULL:
     return &calls.items[place]
 
 
-cdef Call* call_of(Calls* calls, Fragment* f, bint alone) except NULL:
-    """Whose fragment it is; *alone*: every entry is a call of its own."""
+cdef Call* call_of(Calls* calls, Fragment* f, bint alone) noexcept nogil:
+    """Whose fragment it is; *alone*: every entry is a call of its own. NULL: no memory."""
     cdef Call* call = NULL
     cdef uint32_t i = calls.count
     cdef int32_t behind = calls.items[calls.count - 1].index + 1 if calls.count else 0
     if alone or (not f.has_index and not calls.count):
         return add_call(calls, behind)
+    while f.key.size and i:
+        i -= 1
+        if text_is(&calls.items[i].key, &f.key):
+            return &calls.items[i]
+    i = calls.count
     if not f.has_index:
         call = &calls.items[calls.count - 1]
         return add_call(calls, behind) if (f.id.size and not text_is(&call.id, &f.id)) or (f.name.size and not f.id.size) else call
@@ -101,99 +122,163 @@ cdef Call* call_of(Calls* calls, Fragment* f, bint alone) except NULL:
     return call
 
 
-cdef int note(Calls* calls, Fragment* f, bint alone) except -1:
+cdef inline bint text_grows(Text* t, StringSpan* body) noexcept nogil:
+    return body.size == 0 or carry_add(&t.at, &t.size, &t.cap, body.at, body.size) >= 0
+
+
+cdef bint note(Calls* calls, Fragment* f, bint alone) noexcept nogil:
+    """False: no memory."""
     cdef Call* call = call_of(calls, f, alone)
-    if f.id.size and not call.id.size:
-        text_add(&call.id, f.id.at, f.id.size)
-    if f.name.size and not text_is(&call.name, &f.name):
-        text_add(&call.name, f.name.at, f.name.size)
-    if f.arguments.size:
-        call.value |= f.value
-        text_add(&call.arguments, f.arguments.at, f.arguments.size)
-    return 0
-
-
-cdef bint text_member(Cursor* object, const char* name, size_t size, StringSpan* body) noexcept nogil:
-    """Its inside; size 0 where it is not a text."""
-    cdef Cursor value
-    memset(body, 0, sizeof(StringSpan))
-    if not json_member(object, name, size, &value):
+    if call == NULL:
         return False
-    return value.at == NULL or not json_take(&value, c'"') or json_string(&value, body)
+    if not call.key.size and not text_grows(&call.key, &f.key):
+        return False
+    if not call.id.size and not text_grows(&call.id, &f.id):
+        return False
+    if not text_is(&call.name, &f.name) and not text_grows(&call.name, &f.name):
+        return False
+    call.value |= f.value and f.arguments.size > 0
+    return text_grows(&call.arguments, &f.arguments)
 
 
-cdef bint read_fragment(Cursor* entry, Fragment* f) noexcept nogil:
-    cdef Cursor value, function
-    memset(f, 0, sizeof(Fragment))
-    if not json_member(entry, b"index", 5, &value) or not text_member(entry, b"id", 2, &f.id):
-        return False
-    f.has_index = value.at != NULL and json_count(&value, &f.index)
-    if not json_member(entry, b"function", 8, &function):
-        return False
-    if function.at == NULL:
+# -- one event, by the tables of its dialect: False where msgspec has to write it again -----------------------------------
+
+
+cdef bint object_said(Walk* w, Cursor* c, int node, int depth, Fragment* f) noexcept nogil:
+    """What an object says of the call that *f* is a piece of, and of those in its lists."""
+    cdef StringSpan name
+    cdef uint64_t seen = 0
+    cdef const Key* key
+    cdef const Variant* variant
+    FLL_STATIC_ASSERT(NODE_KEYS_MOST <= 8 * sizeof(seen))
+    if not json_take(c, c'{'):
+        return json_skip(c, depth)      # of another type: it says nothing
+    if w.d.nodes[node].type_key != NULL:
+        if not variant_of(w.d, c, node, depth, &variant):
+            return False
+        node = node if variant == NULL else variant.node
+    if json_take(c, c'}'):
         return True
-    if not text_member(&function, b"name", 4, &f.name) or not json_member(&function, b"arguments", 9, &value):
-        return False
-    if value.at != NULL and value.at[0] == c'"':
-        return text_member(&function, b"arguments", 9, &f.arguments)
-    f.value = value.at != NULL
-    f.arguments.at = value.at
-    f.arguments.size = <size_t>(value.end - value.at)
-    return True
-
-
-cdef int choice_of(Cursor* choices, Cursor* found) noexcept nogil:
-    """The first item whose index is 0, or not said. 0: there is none; -1: unreadable."""
-    cdef Cursor index
-    cdef int32_t number = 0
-    cdef int step
-    cdef bint first = True
     while True:
-        step = json_item(choices, first, found)
-        if step != 1:
-            return step
-        first = False
-        if not json_member(found, b"index", 5, &index):
-            return -1
-        if index.at == NULL or (json_count(&index, &number) and number == 0):
-            return 1
-
-
-cdef bint list_of(Cursor* event, const DialectTable* d, bint whole, Cursor* entries) noexcept nogil:
-    """The list of tool calls; at is NULL where there is none. False: unreadable."""
-    cdef Cursor place = event[0]
-    cdef Cursor choices
-    cdef int i, found
-    entries.at = NULL
-    for i in range(d.step_count[whole]):
-        if not json_member(&place, <const char*>d.steps[whole][i].name, d.steps[whole][i].size, entries):
+        if not (json_take(c, c'"') and json_string(c, &name) and json_take(c, c':')) or name.escaped:
             return False
-        if entries.at == NULL:
-            return True
-        if d.steps[whole][i].choices:
-            choices = entries[0]
-            entries.at = NULL
-            found = choice_of(&choices, &place)
-            if found != 1:
-                return found == 0
+        key = key_of(&w.d.keys[w.d.nodes[node].first], w.d.nodes[node].count, &name)
+        if key == NULL:
+            if not json_skip(c, depth):
+                return False
+        elif seen >> key.bit & 1 or not value_said(w, c, key, depth, f):
+            return False
         else:
-            place = entries[0]
+            seen |= <uint64_t>1 << key.bit
+        if json_take(c, c'}'):
+            return True
+        if not json_take(c, c','):
+            return False
+
+
+cdef bint value_said(Walk* w, Cursor* c, const Key* key, int depth, Fragment* f) noexcept nogil:
+    if key.field == OBJECT or key.field == TABLE:
+        json_blanks(c)
+        return object_said(w, c, key.child, depth + 1, f)
+    if key.field == CALLS or key.field == PARTS:
+        return list_said(w, c, key, depth)
+    if key.field == CHOICES:
+        return choices_said(w, c, key, depth, f)
+    if key.field == CALL_INDEX:
+        return index_said(c, depth, f)
+    if key.field == CALL_KEY:
+        return text_said(c, depth, &f.key)
+    if key.field == CALL_ID:
+        return text_said(c, depth, &f.id)
+    if key.field == NAME:
+        return text_said(c, depth, &f.name)
+    if key.field == ARGUMENTS:
+        f.value = json_peek(c) != c'"' and json_peek(c) != c'n'
+        return value_span(c, depth, &f.arguments) if f.value else text_said(c, depth, &f.arguments)
+    return json_skip(c, depth)
+
+
+cdef bint index_said(Cursor* c, int depth, Fragment* f) noexcept nogil:
+    cdef Cursor at = c[0]
+    f.has_index = json_count(&at, &f.index)
+    return json_skip(c, depth)
+
+
+cdef bint text_said(Cursor* c, int depth, StringSpan* body) noexcept nogil:
+    """The inside of a string; of another type it is as if absent."""
+    return json_string(c, body) if json_take(c, c'"') else json_skip(c, depth)
+
+
+cdef bint value_span(Cursor* c, int depth, StringSpan* body) noexcept nogil:
+    json_blanks(c)
+    body.at = c.at
+    if not json_skip(c, depth):
+        return False
+    body.size = <size_t>(c.at - body.at)
     return True
 
 
-cdef bint readable(Cursor* entries) noexcept nogil:
-    """The whole list, before any of it is noted: an event is read once or not at all."""
-    cdef Cursor c = entries[0]
-    cdef Cursor entry
+cdef bint list_said(Walk* w, Cursor* c, const Key* key, int depth) noexcept nogil:
+    """Each item is a piece of a call, or a whole one."""
     cdef Fragment f
-    cdef int step = 1
-    cdef bint first = True
-    while step == 1:
-        step = json_item(&c, first, &entry)
-        first = False
-        if step == 1 and not read_fragment(&entry, &f):
+    cdef bint is_object
+    if not json_take(c, c'['):
+        return json_skip(c, depth)
+    if json_take(c, c']'):
+        return True
+    while True:
+        memset(&f, 0, sizeof(Fragment))
+        is_object = json_peek(c) == c'{'
+        if not object_said(w, c, key.child, depth + 2, &f):
             return False
-    return step == 0
+        if w.calls != NULL and is_object and (key.field == CALLS or (w.of_event and says_call(&f))):
+            w.no_memory |= not note(w.calls, &f, w.alone)
+        if json_take(c, c']'):
+            return True
+        if not json_take(c, c','):
+            return False
+
+
+cdef inline bint says_call(Fragment* f) noexcept nogil:
+    return f.name.size > 0 or f.arguments.size > 0
+
+
+cdef bint choices_said(Walk* w, Cursor* c, const Key* key, int depth, Fragment* f) noexcept nogil:
+    """Of the first item whose index is 0, or not said."""
+    cdef Cursor item
+    cdef bint found = False
+    if not json_take(c, c'['):
+        return json_skip(c, depth)
+    if json_take(c, c']'):
+        return True
+    while True:
+        json_blanks(c)
+        item = c[0]
+        if not json_skip(c, depth + 1):
+            return False
+        item.end = c.at
+        if not found and is_timed(w.d, &item, key.child):
+            found = True
+            if not object_said(w, &item, key.child, depth + 2, f):
+                return False
+        if json_take(c, c']'):
+            return True
+        if not json_take(c, c','):
+            return False
+
+
+cdef bint is_timed(const DialectTable* d, Cursor* choice, int node) noexcept nogil:
+    cdef const Key* key = &d.keys[d.nodes[node].first]
+    cdef const Key* end = key + d.nodes[node].count
+    cdef Cursor index
+    cdef int32_t number
+    while key < end and key.field != INDEX:
+        key += 1
+    if key == end:
+        return True
+    if not json_member(choice, <const char*>key.name, key.size, &index):
+        return True                 # who reads it finds out why
+    return index.at == NULL or (json_count(&index, &number) and number == 0)
 
 
 cdef class CallReader:
@@ -203,98 +288,59 @@ cdef class CallReader:
         self._tree = EventTree()
 
     cdef int read(self, Calls** calls, const unsigned char* data, size_t size, const DialectTable* d, bint whole) except -1:
-        cdef Cursor event, entries
+        cdef Walk walk
+        cdef Cursor event
         cdef bytes anew
         over(&event, data, size)
         if calls[0] == NULL:
             calls[0] = <Calls*>calloc(1, sizeof(Calls))
             if calls[0] == NULL:
                 raise MemoryError("tool calls")
-        calls[0].as_objects = d.object_arguments
-        if not (list_of(&event, d, whole, &entries) and (entries.at == NULL or readable(&entries))):
+        walk.d = d
+        walk.no_memory = False
+        walk.of_event = d.calls[whole] == CALLS_EVENT
+        walk.alone = whole or not d.fragments
+        if not read_event(&walk, &event, d.roots[whole], NULL):
             anew = self._tree.anew(data, size)
             over(&event, anew, <size_t>len(anew))
-            if not (list_of(&event, d, whole, &entries) and (entries.at == NULL or readable(&entries))):
+            if not read_event(&walk, &event, d.roots[whole], NULL):
                 return 0            # the classifier has found no call in it either, or it is nested beyond use
-        return note_all(calls[0], &entries, whole or not d.fragments)
+        read_event(&walk, &event, d.roots[whole], calls[0])
+        if walk.no_memory:
+            raise MemoryError("tool calls")
+        return 0
 
 
-cdef int note_all(Calls* calls, Cursor* entries, bint alone) except -1:
-    cdef Cursor entry
+cdef bint read_event(Walk* w, Cursor* event, int root, Calls* calls) noexcept nogil:
+    """*event* is left as it is, for it is read twice: tried, and then added to *calls*, so that it is added once or not at all."""
+    cdef Cursor c = event[0]
     cdef Fragment f
-    cdef bint first = True
-    while entries.at != NULL and json_item(entries, first, &entry) == 1:
-        first = False
-        read_fragment(&entry, &f)
-        note(calls, &f, alone)
-    return 0
+    memset(&f, 0, sizeof(Fragment))
+    w.calls = calls
+    if not object_said(w, &c, root, 1, &f) or json_peek(&c) != -1:
+        return False
+    if calls != NULL and w.of_event and says_call(&f):
+        w.no_memory |= not note(calls, &f, w.alone)
+    return True
 
 
-# -- as they are repeated ---------------------------------------------------------------------------------------------
+cdef bytes text_bytes(Text* t):
+    return t.at[:t.size] if t.size else b""
 
 
-cdef int call_id_write(Calls* calls, uint32_t place, uint32_t turn, Text* out) except -1:
-    # Nine letters and digits: some chat templates take nothing else.
-    cdef char[32] made
-    if calls.items[place].id.size:
-        return text_add(out, calls.items[place].id.at, calls.items[place].id.size)
-    return text_add(out, made, <size_t>snprintf(made, sizeof(made), b"c%04xp%03x", turn & 0xFFFF, place & 0xFFF))
-
-
-cdef int calls_write(Calls* calls, uint32_t turn, Text* out) except -1:
-    cdef uint32_t i
-    cdef Call* call
-    for i in range(calls.count):
-        call = &calls.items[i]
-        text_add(out, b",{" if i else b"{", 2 if i else 1)
-        if not calls.as_objects:
-            text_add(out, b'"id":"', 6)
-            call_id_write(calls, i, turn, out)
-            text_add(out, b'","type":"function",', 20)
-        elif call.id.size:
-            text_add(out, b'"id":"', 6)
-            text_add(out, call.id.at, call.id.size)
-            text_add(out, b'",', 2)
-        text_add(out, b'"function":{"name":"', 20)
-        text_add(out, call.name.at, call.name.size)
-        text_add(out, b'","arguments":', 14)
-        arguments_write(call, calls.as_objects, out)
-        text_add(out, b"}}", 2)
-    return 0
-
-
-cdef int arguments_write(Call* call, bint as_object, Text* out) except -1:
-    if as_object and call.value:
-        return text_add(out, call.arguments.at, call.arguments.size)
-    if as_object and not call.arguments.size:
-        return text_add(out, b"{}", 2)
-    text_add(out, b'"', 1)
-    if call.value:
-        escaped_write(call.arguments.at, call.arguments.size, out)
-    else:
-        text_add(out, call.arguments.at, call.arguments.size)
-    return text_add(out, b'"', 1)
-
-
-cdef int escaped_write(const unsigned char* at, size_t size, Text* out) except -1:
-    """A JSON value as the inside of a string: it holds no control character but white space between its parts."""
-    cdef size_t i
-    for i in range(size):
-        if at[i] == c'"' or at[i] == c'\\':
-            text_add(out, b"\\", 1)
-            text_add(out, &at[i], 1)
-        elif at[i] < 0x20:
-            text_add(out, b" ", 1)
-        else:
-            text_add(out, &at[i], 1)
-    return 0
+cdef list calls_said(Calls* calls):
+    """(id, name, arguments) of each, as these came: for tests."""
+    said = []
+    for i in range(calls.count if calls != NULL else 0):
+        said.append((text_bytes(&calls.items[i].id), text_bytes(&calls.items[i].name), text_bytes(&calls.items[i].arguments)))
+    return said
 
 
 cdef class CallList:
     """Calls of one reply, for tests and previews: of the events of *dialect*, or of its *whole* answers."""
 
     def __init__(self, Dialect dialect not None, bint whole=False):
-        if not dialect.table.step_count[whole]:
+        if dialect.table.calls[whole] == CALLS_NONE:
             raise ValueError("answers of this dialect carry no tool calls")
         self.dialect = dialect
         self.whole = whole
@@ -311,16 +357,3 @@ cdef class CallList:
         """The next event is of another reply."""
         if self.calls != NULL:
             calls_clear(self.calls)
-
-    def written(self, uint32_t turn=0) -> bytes:
-        """The array tool_calls of the assistant's message that repeats them."""
-        cdef Text out
-        memset(&out, 0, sizeof(out))
-        try:
-            text_add(&out, b"[", 1)
-            if self.calls != NULL:
-                calls_write(self.calls, turn, &out)
-            text_add(&out, b"]", 1)
-            return out.at[:out.size]
-        finally:
-            text_free(&out)

@@ -48,6 +48,12 @@ cdef struct Meaning:
     const unsigned char* text
     uint32_t text_size
 
+cdef struct Recalled:           # what events before this one said, where its meaning depends on them
+    uint32_t characters         # of the content so far
+    int32_t uncached_tokens     # -1: not said
+    int32_t cached_tokens
+    int32_t written_tokens
+
 cdef enum:
     PREFIX_LONGEST = 768        # bytes; longer events are scanned
     SUFFIX_LONGEST = 512
@@ -58,13 +64,14 @@ cdef struct Template:           # per stream: the bytes before and after the tex
     uint16_t suffix             # bytes from the closing quote on, without the digits of the numbers
     uint8_t kind                # EVENT_CONTENT or EVENT_REASONING: the text field that the template is for
     uint8_t one_line            # no line end in either: what equals it is the data of one line
-    uint8_t numbers             # in the suffix, which may differ from event to event: completion_tokens and total_tokens
-    uint8_t completion          # which of them is completion_tokens
+    uint8_t numbers             # in the suffix, which may differ from event to event: completion_tokens and a COUNTER
+    uint8_t completion          # which of them is completion_tokens; *numbers* or more: none
     uint16_t[2] before          # bytes of the suffix before each of them
     int32_t prompt_tokens       # what else the event said; -1: nothing
     int32_t reasoning_tokens
     int32_t cached_tokens
     int32_t listed_tokens
+    Recalled recalled           # of the stream
 
 cdef void template_reset(Template* t) noexcept nogil     # forget, keep memory
 cdef void template_free(Template* t) noexcept nogil
@@ -100,6 +107,9 @@ cdef inline bint template_takes(Template* t, Cursor* c, StringSpan* text, int32_
     c.at = at.at + t.suffix
     return True
 
+cdef inline bint template_counts(const Template* t) noexcept nogil:      # its events say completion_tokens
+    return t.completion < t.numbers
+
 cdef inline bint is_text(uint8_t kind) noexcept nogil:          # of an event that carries generated text
     return (kind == EVENT_CONTENT or kind == EVENT_REASONING or kind == EVENT_TOOL or kind == EVENT_WHITESPACE
             or kind == EVENT_REFUSAL)
@@ -125,6 +135,7 @@ cdef class Classifier:
     # with finish and usage.
     cdef int classify_body(self, uint8_t dialect, const unsigned char* data, size_t size, Meaning* m) except -1
 
-    cdef bint _scan(self, const unsigned char* data, size_t size, const DialectTable* d, bint whole, Facts* f,
+    # *t* is NULL for a whole body.
+    cdef bint _scan(self, const unsigned char* data, size_t size, const DialectTable* d, Template* t, Facts* f,
                     Meaning* m) noexcept
-    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t dialect, bint whole, Meaning* m) except -1
+    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t dialect, Template* t, Meaning* m) except -1

@@ -3,7 +3,7 @@
 Three ways to the same answer; `Meaning.decoder` says which one was taken.
 
 1. *template*: the event equals the stream's previous one in every byte before and after its text, but for the
-   digits of completion_tokens and total_tokens. Then its structure is the same, hence valid.
+   digits of completion_tokens and of another number that says nothing. Then its structure is the same, hence valid.
 2. *scan*: one strict pass in C (facts.pyx). It gives up on what is unusual.
 3. *msgspec*: a tree, walked in Python (tree.pyx). It decides all the rest, and everything under
    `strict`.
@@ -16,7 +16,7 @@ gives the kind.
     not JSON, not an object, or one without choices, usage, error,
       object and id                                                       BAD
     error: an object, or anything that is not null, false, 0 or empty     ERROR; nothing else is looked at
-    object: "error"                                                       ERROR; likewise
+    object: "error", or a type that tells of an error                     ERROR; likewise
     choices, its entry, what carries the text, a text field, role,
       finish_reason, index or tool_calls of another type than OpenAI's    BAD
     content (or a completion's text), not only whitespace                 CONTENT
@@ -24,9 +24,11 @@ gives the kind.
     content that is only whitespace (str.isspace)                         WHITESPACE
     reasoning_content or reasoning not empty                              REASONING
     refusal not empty                                                     REFUSAL
+    token ids that are the answer, in an event without a key of content   CONTENT, without text
     finish_reason not empty                                               FINISH
     role not empty                                                        ROLE
     a choice, or an Ollama object: an empty delta                         EMPTY
+    an empty text                                                         EMPTY
     usage with a count                                                    USAGE
     anything else: no choices, index > 0                                  OTHER
 
@@ -34,6 +36,12 @@ Ollama's events (docs/api.md of Ollama) have the same kinds. What carries the te
 `response` (generate); `thinking` is reasoning, `done_reason` a finish_reason that counts when `done` is true,
 `eval_count`, `prompt_eval_count` and `prompt_eval_cached_count` are usage. `done` without text and without a
 reason is DONE, and there is no [DONE]. No template: each event has a time of its own in front of its text.
+
+Other protocols' events are read by the same table, with the keys that their dialects give (tests/ext/dialects.py): a choice
+is then any object of a list of which one is timed, or the event itself. Three things are put right first (`recall`): content
+that is all of it since the stream began, content that is a token's name, and prompt tokens that leave out those of a cache.
+The `event:` name of a server-sent event has no part in it: servers that send one say the same as `type` in the data, which
+other transports have too.
 
 finish_reason and usage are reported with any kind but ERROR and BAD. null is as good as absent, and of
 equal keys the last one counts. Of several choices the first whose index is 0 (or absent) counts; if there is
@@ -52,7 +60,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
 from fastllmload._ext.bytes.jsonscan cimport blank_text, json_blanks, json_word
-from fastllmload._ext.events.dialect cimport FINISH_NONE
+from fastllmload._ext.events.dialect cimport CALLS_EVENT, FINISH_NONE
 from fastllmload._ext.events.facts cimport facts_clear, facts_scan
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
@@ -61,6 +69,12 @@ cdef object STRING = msgspec.json.Decoder(str)
 
 cdef void template_reset(Template* t) noexcept nogil:
     t.prefix = 0
+    recalled_clear(&t.recalled)
+
+
+cdef inline void recalled_clear(Recalled* r) noexcept nogil:
+    r.characters = 0
+    r.uncached_tokens = r.cached_tokens = r.written_tokens = -1
 
 
 cdef void template_free(Template* t) noexcept nogil:
@@ -77,7 +91,7 @@ cdef bint template_read(Template* t, const unsigned char* data, size_t size, Mea
     if not template_takes(t, &c, &text, &completion_tokens) or c.at != c.end:
         return False
     say(m, t.kind, DECODED_BY_TEMPLATE)
-    m.has_usage = t.numbers > 0
+    m.has_usage = completion_tokens >= 0
     m.prompt_tokens = t.prompt_tokens
     m.completion_tokens = completion_tokens
     m.reasoning_tokens = t.reasoning_tokens
@@ -127,15 +141,22 @@ cdef bint template_takes_numbers(Template* t, Cursor* c, int32_t* completion_tok
 
 
 cdef bint template_numbers(Template* t, const unsigned char* after, const unsigned char* end, Facts* f) noexcept nogil:
-    # The places of the numbers, which are after the text; False where one of them is not.
+    # The places of the numbers that may differ, which are after the text. False where completion_tokens is not one of them.
     cdef const unsigned char* first = f.completion_at
-    cdef const unsigned char* second = f.total_at
-    t.numbers = 0
-    if first == NULL or first < after or (second != NULL and second < after):
+    cdef const unsigned char* second = f.counter_at
+    t.numbers = t.completion = 0
+    if first != NULL and first < after:
         return False
-    t.completion = second != NULL and second < first
-    if t.completion:
+    if second != NULL and second < after:
+        second = NULL
+    if first == NULL:
         first, second = second, first
+        t.completion = 1
+    elif second != NULL and second < first:
+        first, second = second, first
+        t.completion = 1
+    if first == NULL:
+        return True
     t.numbers = 1
     t.before[0] = <uint16_t>(first - after)
     if second != NULL:
@@ -153,8 +174,12 @@ cdef void template_learn(Template* t, const unsigned char* data, size_t size, Me
     cdef const unsigned char* end = data + size
     cdef size_t at = 0
     cdef int i
+    FLL_STATIC_ASSERT(PREFIX_LONGEST <= 65535)      # Template.prefix
+    FLL_STATIC_ASSERT(SUFFIX_LONGEST <= 65535)      # Template.suffix, Template.before
     t.prefix = t.numbers = 0
-    if prefix > PREFIX_LONGEST or suffix > SUFFIX_LONGEST or (m.has_usage and not template_numbers(t, after, end, f)):
+    if (prefix > PREFIX_LONGEST or suffix > SUFFIX_LONGEST or not template_numbers(t, after, end, f)
+            or (m.has_usage and not template_counts(t))):
+        t.numbers = 0
         return
     t.prompt_tokens = m.prompt_tokens
     t.reasoning_tokens = m.reasoning_tokens
@@ -181,7 +206,7 @@ cdef void template_learn(Template* t, const unsigned char* data, size_t size, Me
 cdef inline bint one_text(Facts* f, Meaning* m) noexcept nogil:
     if m.kind != EVENT_CONTENT and m.kind != EVENT_WHITESPACE and m.kind != EVENT_REASONING:
         return False
-    if m.finish != FINISH_NONE or f.tool or f.calls:
+    if m.finish != FINISH_NONE or m.done or f.tool or f.calls:
         return False
     return ((f.content.size > 0) + (f.reasoning_content.size > 0) + (f.reasoning.size > 0)
             + (f.refusal.size > 0)) == 1
@@ -211,7 +236,67 @@ cdef bint is_sentinel(const DialectTable* d, const unsigned char* data, size_t s
     return c.at == c.end
 
 
-cdef void judge(Facts* f, const DialectTable* d, uint8_t decoder, Meaning* m) noexcept nogil:
+cdef void recall(Recalled* r, Facts* f) noexcept nogil:
+    """What *f* says by itself, of what it says together with the events before it."""
+    if f.so_far and not 0 <= f.token_ids < f.completion_tokens:
+        skip_characters(&f.content, r.characters)
+        r.characters += characters_of(&f.content)
+    if f.special:
+        f.content.size = 0
+    if f.uncached_tokens < 0 and f.cached_tokens < 0 and f.written_tokens < 0:
+        return
+    r.uncached_tokens = f.uncached_tokens if f.uncached_tokens >= 0 else r.uncached_tokens
+    r.cached_tokens = f.cached_tokens if f.cached_tokens >= 0 else r.cached_tokens
+    r.written_tokens = f.written_tokens if f.written_tokens >= 0 else r.written_tokens
+    if r.uncached_tokens >= 0:
+        f.prompt_tokens = <int32_t>min(<int64_t>r.uncached_tokens + max(r.cached_tokens, 0) + max(r.written_tokens, 0),
+                                       <int64_t>0x7FFFFFFF)
+
+
+cdef void recall_in(Template* t, Facts* f) noexcept nogil:
+    """*t*: the stream; NULL: the event is a whole body."""
+    cdef Recalled none
+    if t != NULL:
+        recall(&t.recalled, f)
+    else:
+        recalled_clear(&none)
+        recall(&none, f)
+
+
+cdef inline void to_character(Cursor* c) noexcept nogil:
+    # Behind one character of the body of a string: one byte or an escape, and the bytes that continue it.
+    cdef bint high
+    if c.at[0] != c'\\':
+        c.at += 1
+        while c.at < c.end and c.at[0] & 0xC0 == 0x80:
+            c.at += 1
+    elif c.at[1] != c'u':
+        c.at += 2
+    else:                           # D800 to DBFF is the first half of one
+        high = c.at[2] | 0x20 == c'd' and (c.at[3] == c'8' or c.at[3] == c'9' or c.at[3] | 0x20 == c'a' or c.at[3] | 0x20 == c'b')
+        c.at += 12 if high else 6
+
+
+cdef uint32_t characters_of(const StringSpan* body) noexcept nogil:
+    cdef Cursor c
+    cdef uint32_t found = 0
+    over(&c, body.at, body.size)
+    while c.at < c.end:
+        to_character(&c)
+        found += 1
+    return found
+
+
+cdef void skip_characters(StringSpan* body, uint32_t count) noexcept nogil:
+    cdef Cursor c
+    over(&c, body.at, body.size)
+    while count and c.at < c.end:
+        to_character(&c)
+        count -= 1
+    body.at, body.size = c.at, left(&c)
+
+
+cdef void judge(Facts* f, const DialectTable* d, uint8_t calls, uint8_t decoder, Meaning* m) noexcept nogil:
     """The table of this module's docstring, from the line about `error` on."""
     say(m, EVENT_OTHER, decoder)
     if f.error or not f.known:
@@ -227,21 +312,26 @@ cdef void judge(Facts* f, const DialectTable* d, uint8_t decoder, Meaning* m) no
     FLL_STATIC_ASSERT(sizeof(m.server_ns) == sizeof(f.server_ns))
     memcpy(m.server_ns, f.server_ns, sizeof(m.server_ns))
     if f.index == 0:
-        m.calls = f.calls
+        m.calls = f.calls or (f.tool and calls == CALLS_EVENT)
         m.listed_tokens = f.token_ids if f.token_ids >= 0 else f.logprobs
-        m.finish = f.finish if f.done or not d.says_done else <uint8_t>FINISH_NONE
+        if f.done or not d.says_done:
+            m.finish = f.detail if f.detail != FINISH_NONE else f.finish
         if judge_text(f, m):
             return
     if m.finish != FINISH_NONE:
         m.kind = EVENT_FINISH
-    elif m.done:
+    elif m.done and f.token_ids <= 0:
         m.kind = EVENT_DONE
     elif f.index == 0 and f.role:
         m.kind = EVENT_ROLE
-    elif f.index == 0 and f.choice:
+    elif f.index == 0 and (f.choice or has_text_key(f)):
         m.kind = EVENT_EMPTY
     elif m.has_usage:
         m.kind = EVENT_USAGE
+
+
+cdef inline bint has_text_key(Facts* f) noexcept nogil:
+    return (f.content.at != NULL or f.reasoning.at != NULL or f.reasoning_content.at != NULL or f.refusal.at != NULL)
 
 
 cdef bint judge_text(Facts* f, Meaning* m) noexcept nogil:
@@ -259,6 +349,9 @@ cdef bint judge_text(Facts* f, Meaning* m) noexcept nogil:
     elif f.refusal.size > 0:
         m.kind = EVENT_REFUSAL
         text = &f.refusal
+    elif f.answer_ids and f.token_ids > 0 and f.content.at == NULL:
+        m.kind = EVENT_CONTENT
+        return True
     else:
         return False
     if text.size > 0:
@@ -278,6 +371,7 @@ cdef class Classifier:
         self.dialects = []
         self.strict = strict
         self._tree = EventTree()
+        template_reset(&self._template)
         self.add(dialect)
 
     def __dealloc__(self):
@@ -288,6 +382,7 @@ cdef class Classifier:
         for number, known in enumerate(self.dialects):
             if known is dialect:
                 return number
+        FLL_STATIC_ASSERT(DIALECTS_MOST <= 256)     # Exchange.dialect
         if len(self.dialects) == DIALECTS_MOST:
             raise OverflowError(f"more than {DIALECTS_MOST} dialects: enlarge DIALECTS_MOST")
         self.dialects.append(dialect)
@@ -309,39 +404,45 @@ cdef class Classifier:
                 self.by_scan += 1
                 say(m, EVENT_OTHER, DECODED_BY_SCAN)
                 return 0
-        if self._scan(data, size, d, False, &f, m):
+        if self._scan(data, size, d, t, &f, m):
             if d.repeats and one_text(&f, m):
                 template_learn(t, data, size, m, &f)
             return 0
-        return self._decode(data, size, dialect, False, m)
+        return self._decode(data, size, dialect, t, m)
 
     cdef int classify_body(self, uint8_t dialect, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
-        if not self._scan(data, size, self.tables[dialect], True, &f, m):
-            self._decode(data, size, dialect, True, m)
+        if not self._scan(data, size, self.tables[dialect], NULL, &f, m):
+            self._decode(data, size, dialect, NULL, m)
         if (m.kind == EVENT_USAGE or m.kind == EVENT_FINISH or m.kind == EVENT_ROLE or m.kind == EVENT_DONE
                 or m.kind == EVENT_EMPTY):
             m.kind = EVENT_OTHER
         return 0
 
-    cdef bint _scan(self, const unsigned char* data, size_t size, const DialectTable* d, bint whole, Facts* f,
+    cdef bint _scan(self, const unsigned char* data, size_t size, const DialectTable* d, Template* t, Facts* f,
                     Meaning* m) noexcept:
+        cdef bint whole = t == NULL
         facts_clear(f, d, whole)
         if self.strict or not facts_scan(f, d, whole, data, size):
             return False
         self.by_scan += 1
-        judge(f, d, DECODED_BY_SCAN, m)
+        if d.recalls:
+            recall_in(t, f)
+        judge(f, d, d.calls[whole], DECODED_BY_SCAN, m)
         return True
 
-    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t dialect, bint whole, Meaning* m) except -1:
+    cdef int _decode(self, const unsigned char* data, size_t size, uint8_t dialect, Template* t, Meaning* m) except -1:
         cdef Facts f
+        cdef bint whole = t == NULL
         cdef const DialectTable* d = self.tables[dialect]
         self.by_msgspec += 1
         facts_clear(&f, d, whole)
-        if self._tree.read(data, size, <Dialect>self.dialects[dialect], whole, &f):
-            judge(&f, d, DECODED_BY_MSGSPEC, m)
-        else:
+        if not self._tree.read(data, size, <Dialect>self.dialects[dialect], whole, &f):
             say(m, EVENT_BAD, DECODED_BY_MSGSPEC)
+            return 0
+        if d.recalls:
+            recall_in(t, &f)
+        judge(&f, d, d.calls[whole], DECODED_BY_MSGSPEC, m)
         return 0
 
     def classify_bytes(self, const unsigned char[::1] data not None):

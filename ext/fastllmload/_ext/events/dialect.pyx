@@ -3,6 +3,8 @@
 from libc.string cimport memcpy, memset
 from posix.strings cimport strncasecmp
 
+from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
+
 # What servers and gateways end with, in any case (Gemini's are upper case): OpenAI, vLLM, SGLang; TGI, llama.cpp; Anthropic;
 # Gemini; Mistral; Cohere; DeepSeek; Bedrock; watsonx. Whatever is none of them says nothing about failure.
 cdef dict FINISHES = {
@@ -16,38 +18,59 @@ cdef dict FINISHES = {
                    " unexpected_tool_call",
 }
 
+# Fields whose value is an object or a list of objects: they come with keys.
+cdef frozenset NESTED = frozenset((OBJECT, TABLE, CHOICES, PARTS, CALLS))
+# What is said of a whole event, and so by no item of a list.
+cdef frozenset OF_EVENT = frozenset((
+    CHOICES, DONE, LAST, PROMPT_TOKENS, PROMPT_IDS, UNCACHED_TOKENS, CACHE_WRITTEN_TOKENS, COMPLETION_TOKENS, COUNTER,
+    CACHED_TOKENS, REASONING_TOKENS, SPECIAL, DURATION,
+))
+# What is not said by an event alone (delta.pyx, `recall`).
+cdef frozenset RECALLING = frozenset((CONTENT_SO_FAR, SPECIAL, UNCACHED_TOKENS))
+# What the reader of tool calls reads, and no other.
+cdef frozenset OF_CALL = frozenset((CALL_INDEX, CALL_KEY, CALL_ID))
+
 
 cdef class Dialect:
     """*event*, *body*: the keys of a streamed event, and of a whole answer: name -> Field, or (Field, keys of the object or of
-    the list's items), or (DURATION, Duration).
+    the list's items), or (TYPE, word -> keys), or (DURATION, Duration). What a word of TYPE tells may also be ERROR or LAST,
+    or either of these with keys: (LAST, keys).
 
     *sentinel*: the data of an event that says nothing but the end. *repeats*: the events of a stream differ only in their
     text and their token counts. *fragments*: streamed tool calls come in fragments; else every entry is a call.
-    *object_arguments*: a request that repeats a call has its arguments as an object, and calls need no ids. *words*: words
-    for why an answer ended (FinishReason) besides those of FINISHES.
+    *ends_with_body*: a stream has no last word but the end of the response. *words*: words for why an answer ended (FinishReason)
+    besides those of FINISHES.
     """
 
     def __init__(self, dict event not None, dict body not None, *, bytes sentinel=b"", bint repeats=False,
-                 bint fragments=False, bint object_arguments=False, dict words=None):
+                 bint fragments=False, bint ends_with_body=False, dict words=None):
         cdef DialectTable* d = &self.table
-        cdef int[2] used
+        FLL_STATIC_ASSERT(NODES_MOST <= 256)        # Key.child, Variant.node
+        FLL_STATIC_ASSERT(KEYS_MOST <= 65536)       # Node.first
+        FLL_STATIC_ASSERT(VARIANTS_MOST <= 65535)   # Node.variant, Node.variants
+        FLL_STATIC_ASSERT(NAME_LONGEST <= 255)      # the sizes of names
+        FLL_STATIC_ASSERT(SENTINEL_LONGEST <= 255)
         memset(d, 0, sizeof(DialectTable))
         self.keep = []
-        used[0] = used[1] = 0
         if len(sentinel) > SENTINEL_LONGEST:
             raise ValueError(f"a last event of {len(sentinel)} bytes; at most {SENTINEL_LONGEST} are possible")
         trees = []
         for whole, keys in enumerate((event, body)):
+            check(keys)
             tree = described(keys)
             trees.append(tree)
-            d.roots[whole] = self._node(tree, used)
-            d.single[whole] = not holds(tree, CHOICES)
-            self._steps(whole, path_to(tree, CALLS))
+            d.roots[whole] = <uint8_t>self._node(tree, {})
+            d.single[whole] = not holds(tree, CHOICES) and not holds(tree, TYPE)
+            d.calls[whole] = calls_of(tree)
+            d.recalls |= bool(set(_fields(tree)) & RECALLING)
         self.trees = tuple(trees)
         memcpy(d.sentinel, <const char*>sentinel, len(sentinel))
         d.sentinel_size = <uint8_t>len(sentinel)
-        d.repeats, d.fragments, d.object_arguments = repeats, fragments, object_arguments
+        d.repeats, d.fragments = repeats, fragments
+        if repeats and (holds(trees[0], CONTENT_SO_FAR) or holds(trees[0], SPECIAL)):
+            raise ValueError("events whose text is all of it since the stream began, or a token's name, do not repeat")
         d.says_done = holds(trees[0], DONE)
+        d.needs_end[0], d.needs_end[1] = not ends_with_body, d.says_done
         for reason, names in FINISHES.items():
             for name in names.split():
                 self._word(name, reason)
@@ -56,38 +79,58 @@ cdef class Dialect:
 
     cdef const unsigned char* _kept(self, str name, uint8_t* size) except NULL:
         text = name.encode()
+        if len(text) > NAME_LONGEST:
+            raise ValueError(f"a name of {len(text)} bytes; at most {NAME_LONGEST} are possible")
         self.keep.append(text)
         size[0] = <uint8_t>len(text)
         return text
 
-    cdef int _node(self, dict tree, int* used) except -1:
-        """Add *tree* and what is in it; *used*: nodes and keys that are taken."""
-        cdef int node = used[0]
-        cdef int first = used[1]
+    cdef int _node(self, dict tree, dict known) except -1:
+        """The node of *tree*, which is added with what is in it unless it is *known*."""
+        cdef DialectTable* d = &self.table
+        cdef int node = d.node_count
+        cdef int first = d.key_count
         cdef Key* key
+        if id(tree) in known:
+            return known[id(tree)]
         if node == NODES_MOST or first + len(tree) > KEYS_MOST or len(tree) > NODE_KEYS_MOST:
             raise OverflowError("the dialect has too many keys: enlarge NODES_MOST, KEYS_MOST or NODE_KEYS_MOST")
-        used[0] += 1
-        used[1] += <int>len(tree)
-        self.table.nodes[node].first = <uint16_t>first
-        self.table.nodes[node].count = <uint16_t>len(tree)
-        for place, (name, (field, more)) in enumerate(tree.items()):
-            key = &self.table.keys[first + place]
+        known[id(tree)] = node
+        d.node_count += 1
+        d.key_count += <int>len(tree)
+        d.nodes[node].first = <uint16_t>first
+        d.nodes[node].count = <uint16_t>len(tree)
+        d.nodes[node].of_event = <uint16_t>sum([field not in OF_CALL for field, _ in tree.values()])
+        for place, name in enumerate(sorted(tree, key=lambda name: tree[name][0] in OF_CALL)):
+            field, more = tree[name]
+            key = &d.keys[first + place]
             key.name = self._kept(name, &key.size)
             key.field = <uint8_t>field
             key.bit = <uint8_t>place
-            key.child = <uint8_t>(self._node(more, used) if isinstance(more, dict) else more)
+            key.aside = field == ANY or field == TYPE
+            if field == TYPE:
+                d.nodes[node].type_key = key
+                self._variants(node, more, known)
+            else:
+                key.child = <uint8_t>(self._node(more, known) if field in NESTED else more)
         return node
 
-    cdef int _steps(self, int whole, list path) except -1:
-        cdef Step* step
-        if len(path) > STEPS_MOST:
-            raise OverflowError(f"tool calls lie {len(path)} keys deep: enlarge STEPS_MOST")
-        self.table.step_count[whole] = <uint8_t>len(path)
-        for place, (name, field) in enumerate(path):
-            step = &self.table.steps[whole][place]
-            step.name = self._kept(name, &step.size)
-            step.choices = field == CHOICES
+    cdef int _variants(self, int node, dict variants, dict known) except -1:
+        """What the words of the TYPE of *node* tell."""
+        cdef DialectTable* d = &self.table
+        cdef int first = d.variant_count
+        cdef Variant* variant
+        if first + len(variants) > VARIANTS_MOST:
+            raise OverflowError(f"more than {VARIANTS_MOST} words of TYPE: enlarge VARIANTS_MOST")
+        d.variant_count += <int>len(variants)
+        d.nodes[node].variant = <uint16_t>first
+        d.nodes[node].variants = <uint16_t>len(variants)
+        for place, (word, (field, keys)) in enumerate(variants.items()):
+            variant = &d.variants[first + place]
+            variant.name = self._kept(word, &variant.size)
+            variant.node = <uint8_t>self._node(keys, known)
+            variant.error = field == ERROR
+            variant.last = field == LAST
         return 0
 
     cdef int _word(self, str name, int reason) except -1:
@@ -95,36 +138,88 @@ cdef class Dialect:
         if self.table.word_count == WORDS_MOST:
             raise OverflowError(f"more than {WORDS_MOST} words for why an answer ended: enlarge WORDS_MOST")
         word.name = self._kept(name, &word.size)
+        if reason not in FinishReason.__members__.values():
+            raise ValueError(f"the word {name} cannot be {reason!r}, which is not a FinishReason")
         word.reason = <uint8_t>reason
         self.table.word_count += 1
         return 0
 
 
-cdef dict described(dict keys):
-    """*keys* with (Field, child or place) for each name."""
-    found = {}
+cdef tuple parted(what):
+    """(Field, what came with it) of a value of a description."""
+    return what if isinstance(what, tuple) else (ANY, what) if isinstance(what, dict) else (what, None)
+
+
+cdef int check(dict keys, frozenset outside=frozenset(), bint top=True, bint choice=False) except -1:
+    """ValueError for a description that the readers could not follow: *outside* fields may not be in it; *top*: it is of the
+    event itself; *choice*: of an object of CHOICES.
+    """
+    types = 0
     for name, what in keys.items():
-        field, more = what if isinstance(what, tuple) else (what, 0)
-        found[name] = (field, described(more) if isinstance(more, dict) else more)
+        field, more = parted(what)
+        if field not in Field.__members__.values():
+            raise ValueError(f"the key {name} cannot be {field!r}, which is not a Field")
+        if field in outside or (field in (ERROR, ERROR_WORD) and not top) or (field == INDEX and not choice):
+            raise ValueError(f"the key {name} cannot be {Field(field).name} where it stands")
+        if not isinstance(more, dict if field == TYPE or field in NESTED else int if field == DURATION else type(None)):
+            raise ValueError(f"the key {name} cannot be {Field(field).name} with {more!r}")
+        if field == DURATION and not 0 <= more < DURATIONS:
+            raise ValueError(f"the key {name} cannot be the duration {more}; there are {DURATIONS}")
+        if field == TYPE:
+            types += 1
+            for typed in more.values():
+                field, inside = parted(typed)
+                if field not in (ANY, ERROR, LAST) or field in outside or (field == ERROR and not top):
+                    raise ValueError(f"a word of {name} cannot tell {Field(field).name}")
+                check(inside or {}, outside | {TYPE}, top, choice)
+        elif field in NESTED:
+            inside = OF_EVENT if field in (CHOICES, PARTS, CALLS) else frozenset()
+            check(more, (outside - {TYPE}) | inside, False, field == CHOICES)
+    if types > 1:
+        raise ValueError("an object has one TYPE at the most")
+    return 0
+
+
+cdef dict described(dict keys):
+    """*keys* with (Field, child or place) for each name; of a TYPE with word -> (Field, all keys that its object has then)."""
+    found = {}
+    typed = None
+    for name, what in keys.items():
+        field, more = parted(what)
+        if field == TYPE:
+            typed = name, more
+        found[name] = (field, described(more) if field in NESTED else more or 0)
+    if typed is not None:
+        name, words = typed
+        known = {**found, name: (ANY, 0)}
+        variants = {}
+        for word, what in words.items():
+            field, more = parted(what)
+            variants[word] = (field, {**known, **described(more)} if more else known)
+        found[name] = (TYPE, variants)
     return found
 
 
 cdef bint holds(dict tree, int field) except? False:
+    return field in set(_fields(tree))
+
+
+def _fields(dict tree):
+    """Every field of a described *tree*, at any depth."""
     for kind, more in tree.values():
-        if kind == field or (isinstance(more, dict) and holds(more, field)):
-            return True
-    return False
+        yield kind
+        if kind == TYPE:
+            for _, keys in more.values():
+                yield from _fields(keys)
+        elif kind in NESTED:
+            yield from _fields(more)
 
 
-cdef list path_to(dict tree, int field):
-    """The keys on the way to the first *field*, each with its own; empty where there is none."""
-    for name, (kind, more) in tree.items():
-        if kind == field:
-            return [(name, kind)]
-        below = path_to(more, field) if isinstance(more, dict) else []
-        if below:
-            return [(name, kind), *below]
-    return []
+cdef uint8_t calls_of(dict tree) except 255:
+    found = set(_fields(tree))
+    if CALLS in found:
+        return CALLS_LIST
+    return CALLS_EVENT if found & OF_CALL else CALLS_NONE
 
 
 cdef uint8_t finish_of(const DialectTable* d, const StringSpan* word) noexcept nogil:

@@ -7,9 +7,10 @@ import msgspec
 from libc.stdint cimport int64_t, uint8_t
 
 from fastllmload._ext.events.dialect cimport (
-    ARGUMENTS, CACHED_TOKENS, CALLS, CHOICES, COMPLETION_TOKENS, CONTENT, DONE, DURATION, ERROR, ERROR_WORD, FINISH, INDEX,
-    LOGPROBS, NAME, OBJECT, PROMPT_TOKENS, REASONING, REASONING_CONTENT, REASONING_TOKENS, REFUSAL, ROLE, TABLE, TOKEN_IDS,
-    finish_of,
+    ANSWER_IDS, ARGUMENTS, CACHE_WRITTEN_TOKENS, CACHED_TOKENS, CALL_ID, CALL_INDEX, CALL_KEY, CALLS, CHOICES,
+    COMPLETION_TOKENS, CONTENT, CONTENT_SO_FAR, DONE, DURATION, ERROR, ERROR_WORD, EVENT_TOKENS, FINISH, FINISH_DETAIL, INDEX, LAST, LOGPROBS, NAME, OBJECT, PARTS,
+    PROMPT_IDS, PROMPT_TOKENS, REASONING, REASONING_CONTENT, REASONING_TOKENS, REFUSAL, ROLE, SPECIAL, TABLE, TOKEN_ID,
+    TOKEN_IDS, TYPE, UNCACHED_TOKENS, finish_of,
 )
 
 cdef int32_t COUNT_HIGHEST = 0x7FFFFFFF
@@ -60,16 +61,19 @@ cdef class EventTree:
             return self._decoder.decode(self._data)
 
     cdef int _event(self, dict event, dict keys, const DialectTable* d, Facts* f) except -1:
-        f.known = not event.keys().isdisjoint(keys)
+        keys = keys_of_type(event, keys, f)
         for name in event:
             what = keys.get(name)
-            if what is not None and is_error(what[0], event[name]):
-                f.error = True
-                return 0            # nothing else is looked at
+            if what is not None:
+                f.known = f.known or what[0] not in (CALL_ID, CALL_INDEX, CALL_KEY)
+                f.error = f.error or is_error(what[0], event[name])
+        if f.error:
+            return 0                # nothing else is looked at
         return self._object((), event, keys, d, f)
 
     cdef int _object(self, tuple path, dict found, dict keys, const DialectTable* d, Facts* f) except -1:
         """What *found*, which lies at *path*, says: in the order of the text, as the scan sees it."""
+        keys = keys_of_type(found, keys, f)
         for name, value in found.items():
             what = keys.get(name)
             if what is not None and value is not None:
@@ -84,13 +88,16 @@ cdef class EventTree:
                 self._object(path + (name,), value, more, d, f)
         elif field == CHOICES:
             self._choices(path + (name,), need(list, value), more, d, f)
-        elif field == CALLS:
-            for i, call in enumerate(need(list, value)):
-                f.calls = True
-                self._object(path + (name, i), need(dict, call), more, d, f)
+        elif field == CALLS or field == PARTS:
+            for i, part in enumerate(need(list, value)):
+                f.calls = f.calls or field == CALLS
+                self._object(path + (name, i), need(dict, part), more, d, f)
         elif field == ROLE:
             f.role = need(str, value) != ""
         elif field == CONTENT:
+            self._body(path, name, need(str, value), &f.content)
+        elif field == CONTENT_SO_FAR:
+            f.so_far = True
             self._body(path, name, need(str, value), &f.content)
         elif field == REASONING_CONTENT:
             self._body(path, name, need(str, value), &f.reasoning_content)
@@ -105,18 +112,35 @@ cdef class EventTree:
             self._of_call(path, name, text, bool(value), &f.arguments, f)
         elif field == FINISH:
             f.finish = reason_of(need(str, value).encode(), d)
+        elif field == FINISH_DETAIL:
+            f.detail = reason_of(need(str, value).encode(), d)
         elif field == DONE:
             f.done = need(bool, value)
+        elif field == LAST:
+            f.done = True
+        elif field == SPECIAL:
+            f.special = value is True
         elif field == PROMPT_TOKENS:
             f.prompt_tokens = tokens(value)
+        elif field == PROMPT_IDS:
+            f.prompt_tokens = max(f.prompt_tokens, length_of(value))
+        elif field == UNCACHED_TOKENS:
+            f.uncached_tokens = tokens(value)
+        elif field == CACHE_WRITTEN_TOKENS:
+            f.written_tokens = tokens(value)
         elif field == COMPLETION_TOKENS:
             f.completion_tokens = tokens(value)
         elif field == CACHED_TOKENS:
             f.cached_tokens = tokens(value)
         elif field == REASONING_TOKENS:
             f.reasoning_tokens = tokens(value)
-        elif field == TOKEN_IDS:
-            f.token_ids = length_of(value)
+        elif field == TOKEN_IDS or field == ANSWER_IDS:
+            f.answer_ids = f.answer_ids or field == ANSWER_IDS
+            f.token_ids = max(f.token_ids, length_of(value))
+        elif field == TOKEN_ID:
+            f.token_ids = max(f.token_ids, 1 if type(value) in (int, float) else -1)
+        elif field == EVENT_TOKENS:
+            f.token_ids = max(f.token_ids, tokens(value))
         elif field == LOGPROBS:
             f.logprobs = max(f.logprobs, length_of(value))
         elif field == DURATION:
@@ -138,17 +162,17 @@ cdef class EventTree:
         return 0
 
     cdef int _body(self, tuple path, str name, str text, StringSpan* body) except -1:
-        """The escaped form of the string *name* at *path*; without a backslash anywhere, the string itself."""
+        """The escaped form of the string *name* at *path*, behind what *body* is; without a backslash anywhere, the string."""
         cdef bytes escaped
-        if not text:
-            return 0
-        if b"\\" in self._data:
+        if text and b"\\" in self._data:
             raw = self._data
             for step in (*path, name):
                 raw = (OBJECT_OF_RAW if isinstance(step, str) else ARRAY_OF_RAW).decode(raw)[step]
             escaped = bytes(raw)[1:-1]
         else:
             escaped = text.encode()
+        if body.size:
+            escaped = body.at[:body.size] + escaped
         self._keep.append(escaped)
         body.at = escaped
         body.size = <size_t>len(escaped)
@@ -166,6 +190,18 @@ cdef object need(type kind, value):
     if type(value) is not kind:
         raise _NoEvent
     return value
+
+
+cdef dict keys_of_type(dict found, dict keys, Facts* f):
+    """*keys*, or all those that the object *found* has by the word of its TYPE."""
+    for name, (field, variants) in keys.items():
+        if field == TYPE:
+            word = found.get(name)
+            field, keys = variants.get(word if isinstance(word, str) else None, (TYPE, keys))
+            f.error = f.error or field == ERROR
+            f.done = f.done or field == LAST
+            break
+    return keys
 
 
 cdef bint is_error(uint8_t field, value) except? True:

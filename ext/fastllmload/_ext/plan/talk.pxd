@@ -38,7 +38,8 @@ cdef class Talks:
     cdef const uint8_t[::1] bodies
     cdef Bodies near                        # the same, where they can be read
     cdef list joints                        # (before, behind, between) of each class: around a reply, and between messages
-    cdef const uint16_t[::1] request_class  # None: there is one joint
+    cdef list tools                         # ToolTurns of each class, or None
+    cdef const uint16_t[::1] request_class  # None: there is one class
     cdef uint32_t sessions                  # in the whole plan
     cdef Text scratch                       # owned
     cdef readonly uint32_t alive            # begun and not ended
@@ -51,6 +52,6 @@ cdef class Talks:
     cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size, Calls* calls) except -1
     cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
                             Calls* calls) except? False
-    cdef tuple _joint(self, uint32_t planned)
+    cdef Py_ssize_t _class(self, uint32_t planned) noexcept
     cdef int _add_planned(self, Talk* talk, uint64_t at, size_t size) except -1       # bytes of the plan's bodies
     cdef int _add(self, Talk* talk, const unsigned char* data, size_t size) except -1

@@ -12,7 +12,7 @@ from libc.string cimport memcpy, memset
 from fastllmload._ext.events.calls cimport text_free
 from fastllmload._ext.plan.dues cimport Dues, dues_first, dues_free, dues_pop, dues_push
 from fastllmload._ext.plan.leaving cimport Leaving
-from fastllmload._ext.plan.toolturn cimport called_reply, called_turn
+from fastllmload._ext.plan.toolturn cimport ToolTurns
 from fastllmload._ext.system.life cimport LIFE_CONVERSATION, life_begins, life_ends
 
 import numpy as np
@@ -45,25 +45,27 @@ def in_order(list instants) -> list:
 
 cdef class Talks:
     """*turns*, *body_offset* and *bodies* are a plan's; *joints*: what is before and after a reply and between
-    messages, of each class of *request_class*; without that there is one. *near*: the bodies in their file.
+    messages, of each class of *request_class*; without that there is one. *near*: the bodies in their file. *tools*: how
+    each class repeats tool calls; where it does not, the text of a reply alone is carried.
     """
 
     def __init__(self, const Turn[::1] turns not None, const uint64_t[::1] body_offset not None,
                  const uint8_t[::1] bodies not None, list joints not None, uint32_t sessions,
-                 const uint16_t[::1] request_class=None, Bodies near=None):
+                 const uint16_t[::1] request_class=None, Bodies near=None, list tools=None):
         self.turns = turns
         self.body_offset = body_offset
         self.bodies = bodies
         self.near = Bodies(bodies) if near is None else near
         self.joints = joints
+        self.tools = [None] * len(joints) if tools is None else tools
         self.request_class = request_class
         self.sessions = sessions
 
     def __dealloc__(self):
         text_free(&self.scratch)
 
-    cdef tuple _joint(self, uint32_t planned):
-        return self.joints[0 if self.request_class is None else self.request_class[planned]]
+    cdef Py_ssize_t _class(self, uint32_t planned) noexcept:
+        return 0 if self.request_class is None else self.request_class[planned]
 
     cdef bint follows(self, uint32_t planned) noexcept:
         return not self.turns[planned].flags & TURN_LAST
@@ -101,7 +103,7 @@ cdef class Talks:
         else:
             self._add_planned(talk, at, end - at - self.turns[planned].tail)
         at, end = end, self.body_offset[planned + 2]
-        before, behind, between = self._joint(planned)
+        before, behind, between = self.joints[self._class(planned)]
         if calls != NULL and calls.count and after.flags & TURN_REPLY and self._stitch_calls(talk, planned, reply, size, calls):
             return 0
         if not after.flags & TURN_REPLY or after.reply_at:
@@ -122,19 +124,21 @@ cdef class Talks:
         cdef const Turn* after = &self.turns[planned + 1]
         cdef uint64_t own = self.body_offset[planned + 1] + after.skip
         cdef size_t own_size = <size_t>(self.body_offset[planned + 2] - own)
-        cdef bytes before, behind, between
-        before, behind, between = self._joint(planned)
+        cdef bytes between = self.joints[self._class(planned)][2]
+        cdef ToolTurns tools = self.tools[self._class(planned)]
+        if tools is None:
+            return False
         self.scratch.size = 0
         if after.reply_at == 0:
-            called_reply(&self.scratch, before, behind, reply, size, calls, after.turn)
-            self._add(talk, self.scratch.at, self.scratch.size)
-            self._add_planned(talk, own, own_size)
-            return True
-        if not called_turn(&self.scratch, self.near.whole(own, own_size), own_size, after.reply_at - after.skip, reply, size,
-                           calls, after.turn):
+            tools.add_reply(&self.scratch, reply, size, calls, after.turn)
+        elif not tools.add_turn(&self.scratch, self.near.whole(own, own_size), own_size, after.reply_at - after.skip, reply, size,
+                                calls, after.turn):
             return False
         self._add(talk, between, len(between))
         self._add(talk, self.scratch.at, self.scratch.size)
+        if after.reply_at == 0:
+            self._add(talk, between, len(between))
+            self._add_planned(talk, own, own_size)
         return True
 
     cdef int _add_planned(self, Talk* talk, uint64_t at, size_t size) except -1:

@@ -1,19 +1,33 @@
-"""Turns after a reply that called tools.
+"""Turns after a reply that called tools, in the form that the protocol's templates give them.
 
 A history with calls that nothing answers is refused by servers, and so is an answer to a call that was not made. So what a
-plan holds for the turn is fitted to what was really called. The planned calls of the assistant's message are replaced by the
-real ones, the first by the first and so on; a message of role `tool` answers the real call in the place of the planned one
-that its tool_call_id names. Planned calls beyond the real ones stay, as their answers do. Real calls that no message of the
-turn answers get an answer without content, after the turn's own.
+plan holds for the turn is fitted to what was really called. The planned calls are replaced by the real ones, the first by the
+first and so on; a planned answer answers the real call in the place of the planned one whose id it has. Planned calls beyond
+the real ones stay, as their answers do. Real calls that nothing in the turn answers get an answer without content, after the
+turn's own.
 """
 
-from libc.stdint cimport int32_t
-from libc.string cimport memcmp
+import re
 
-from fastllmload._ext.bytes.cursor cimport Cursor, over
+from libc.stdint cimport int32_t
+from libc.stdio cimport snprintf
+from libc.string cimport memcmp, memset
+
+from fastllmload._ext.bytes.cursor cimport over
 from fastllmload._ext.bytes.jsonfind cimport json_item, json_member
 from fastllmload._ext.bytes.jsonscan cimport json_skip
-from fastllmload._ext.events.calls cimport Call, call_id_write, calls_write, text_add
+from fastllmload._ext.events.calls cimport Call, CallList, text_add, text_free
+
+import msgspec
+
+cdef dict SLOTS = {
+    "text": SLOT_TEXT, "said": SLOT_SAID, "calls": SLOT_CALLS, "answers": SLOT_ANSWERS, "id": SLOT_ID, "name": SLOT_NAME,
+    "arguments": SLOT_ARGUMENTS, "object": SLOT_OBJECT, "answer": SLOT_ANSWER,
+}
+
+
+cdef inline int add_fixed(Text* out, const Fixed* fixed) except -1:
+    return text_add(out, fixed.at, fixed.size)
 
 
 cdef inline int upto(Text* out, const unsigned char** from_, const unsigned char* at) except -1:
@@ -23,31 +37,173 @@ cdef inline int upto(Text* out, const unsigned char** from_, const unsigned char
     return 0
 
 
-cdef int add_content(Text* out, const unsigned char* reply, size_t size, Calls* calls) except -1:
-    """A value: null where nothing was said; Ollama knows only texts there."""
-    if size == 0 and not calls.as_objects:
-        return text_add(out, b"null", 4)
-    text_add(out, b'"', 1)
-    text_add(out, reply, size)
-    return text_add(out, b'"', 1)
+# -- what was called --------------------------------------------------------------------------------------------------
 
 
-cdef int add_missing_answers(Text* out, Calls* calls, uint32_t turn) except -1:
+cdef int add_id(Text* out, Calls* calls, uint32_t place, uint32_t turn) except -1:
+    """Made up where the server gave none: nine letters and digits, because some chat templates take nothing else."""
+    cdef char[32] made
+    if calls.items[place].id.size:
+        return text_add(out, calls.items[place].id.at, calls.items[place].id.size)
+    return text_add(out, made, <size_t>snprintf(made, sizeof(made), b"c%04xp%03x", turn & 0xFFFF, place & 0xFFF))
+
+
+cdef int add_escaped(Text* out, const unsigned char* at, size_t size) except -1:
+    """A JSON value as the inside of a string: it holds no control character but white space between its parts."""
+    cdef size_t i
+    for i in range(size):
+        if at[i] == c'"' or at[i] == c'\\':
+            text_add(out, b"\\", 1)
+            text_add(out, &at[i], 1)
+        elif at[i] < 0x20:
+            text_add(out, b" ", 1)
+        else:
+            text_add(out, &at[i], 1)
+    return 0
+
+
+cdef int add_object(Text* out, Call* call) except -1:
+    """Arguments as the JSON that they are; in quotes where they came as another text."""
+    cdef bytes text = call.arguments.at[:call.arguments.size] if call.arguments.size else b"{}"
+    if not call.value and call.arguments.size:
+        quoted = b'"' + text + b'"'
+        try:
+            text = msgspec.json.decode(quoted, type=str).encode()
+            msgspec.json.decode(text, type=dict)
+        except (ValueError, RecursionError):
+            text = quoted
+    return text_add(out, <const char*>text, <size_t>len(text))
+
+
+cdef int add_part(Text* out, const Part* part, Calls* calls, uint32_t place, uint32_t turn) except -1:
+    """Call *place*, or its answer without content."""
+    cdef Call* call = &calls.items[place]
+    cdef const Template* t = &part.unnamed if part.unnamed.count and not call.id.size else &part.written
+    cdef int i
+    for i in range(t.count):
+        add_fixed(out, &t.pieces[i].fixed)
+        if t.pieces[i].slot == SLOT_ID:
+            add_id(out, calls, place, turn)
+        elif t.pieces[i].slot == SLOT_NAME:
+            text_add(out, call.name.at, call.name.size)
+        elif t.pieces[i].slot == SLOT_OBJECT:
+            add_object(out, call)
+        elif t.pieces[i].slot == SLOT_ARGUMENTS and call.value:
+            add_escaped(out, call.arguments.at, call.arguments.size)
+        elif t.pieces[i].slot == SLOT_ARGUMENTS:
+            text_add(out, call.arguments.at, call.arguments.size)
+    return 0
+
+
+cdef int add_parts(Text* out, const Part* part, Calls* calls, uint32_t turn) except -1:
     cdef uint32_t i
     for i in range(calls.count):
-        if calls.items[i].answered:
-            continue
-        text_add(out, b',{"role":"tool"', 15)
-        if calls.as_objects:
-            text_add(out, b',"tool_name":"', 14)
-            text_add(out, calls.items[i].name.at, calls.items[i].name.size)
-            text_add(out, b'"', 1)
-        if not calls.as_objects or calls.items[i].id.size:
-            text_add(out, b',"tool_call_id":"', 17)
-            call_id_write(calls, i, turn, out)
-            text_add(out, b'"', 1)
-        text_add(out, b',"content":""}', 14)
+        if i:
+            text_add(out, b",", 1)
+        add_part(out, part, calls, i, turn)
     return 0
+
+
+# -- what a plan holds ------------------------------------------------------------------------------------------------
+
+
+cdef inline bint member(Cursor* object, const Fixed* name, Cursor* value) noexcept nogil:
+    return json_member(object, name.at, name.size, value)
+
+
+cdef bint is_text(Cursor* value, const char* text, size_t size) noexcept nogil:
+    """Whether *value* is that string; *text* has its quotes."""
+    return value.at != NULL and <size_t>(value.end - value.at) == size and memcmp(value.at, text, size) == 0
+
+
+cdef bint is_part(Cursor* item, const Part* part) noexcept nogil:
+    cdef Cursor mark
+    if not part.mark[0].size:
+        return True
+    return member(item, &part.mark[0], &mark) and is_text(&mark, part.mark[1].at, part.mark[1].size)
+
+
+cdef bint next_part(Walk* walk, Cursor* item) noexcept nogil:
+    """The next of them; False after the last."""
+    while json_item(&walk.at, walk.first, item) == 1:
+        walk.first = False
+        if is_part(item, walk.part):
+            walk.begun = True
+            return True
+        if walk.begun:
+            break
+    return False
+
+
+cdef int span_of(Walk walk, Cursor* span) noexcept nogil:
+    """From the first to the last of them, and how many; where there is none, the place after the bracket of their list."""
+    cdef Cursor item
+    cdef int many = 0
+    span.at = span.end = walk.at.at + walk.first
+    while next_part(&walk, &item):
+        if not many:
+            span.at = item.at
+        span.end = item.end
+        many += 1
+    return many
+
+
+cdef int32_t place_of(Walk planned, Cursor* name, int32_t ordinal) noexcept nogil:
+    """Which of the *planned* calls has the id *name*; *ordinal* when none has, or an answer names none."""
+    cdef Cursor call, id
+    cdef int32_t place = 0
+    while name.at != NULL and next_part(&planned, &call):
+        if member(&call, &planned.part.id, &id) and is_text(&id, <const char*>name.at, <size_t>(name.end - name.at)):
+            return place
+        place += 1
+    return ordinal
+
+
+cdef int add_surplus(Text* out, Walk planned, uint32_t real) except -1:
+    """*planned* calls beyond the number of *real* ones."""
+    cdef Cursor call
+    cdef uint32_t place = 0
+    while next_part(&planned, &call):
+        if place >= real:
+            text_add(out, b",", 1)
+            text_add(out, call.at, <size_t>(call.end - call.at))
+        place += 1
+    return 0
+
+
+cdef int put_id(Text* out, const unsigned char** from_, Cursor* id, Calls* calls, uint32_t place, uint32_t turn) except -1:
+    upto(out, from_, id.at)
+    text_add(out, b'"', 1)
+    add_id(out, calls, place, turn)
+    text_add(out, b'"', 1)
+    from_[0] = id.end
+    return 0
+
+
+cdef int add_answer(Text* out, const unsigned char** from_, Cursor* item, const Part* part, Calls* calls, uint32_t place,
+                    uint32_t turn) except -1:
+    """The planned answer *item* with the id and name of call *place*, where it has such."""
+    cdef Cursor id, name
+    cdef Call* call = &calls.items[place]
+    cdef int i
+    call.answered = 1
+    name.at = NULL
+    for i in range(NAMES_MOST):
+        if name.at == NULL and part.names[i].size:
+            member(item, &part.names[i], &name)
+    member(item, &part.id, &id)
+    if id.at != NULL and (name.at == NULL or id.at < name.at):
+        put_id(out, from_, &id, calls, place, turn)
+        id.at = NULL
+    if name.at != NULL:
+        upto(out, from_, name.at)
+        text_add(out, b'"', 1)
+        text_add(out, call.name.at, call.name.size)
+        text_add(out, b'"', 1)
+        from_[0] = name.end
+    if id.at != NULL:
+        put_id(out, from_, &id, calls, place, turn)
+    return upto(out, from_, item.end)
 
 
 cdef int unanswered(Calls* calls) noexcept:
@@ -57,128 +213,151 @@ cdef int unanswered(Calls* calls) noexcept:
     return 0
 
 
-cdef int called_reply(Text* out, bytes before, bytes behind, const unsigned char* reply, size_t size, Calls* calls,
-                      uint32_t turn) except -1:
-    text_add(out, <const char*>before, <size_t>len(before) - 1)     # up to the quote of the content
-    add_content(out, reply, size, calls)
-    text_add(out, b',"tool_calls":[', 15)
-    calls_write(calls, turn, out)
-    text_add(out, b"]}", 2)
-    unanswered(calls)
-    add_missing_answers(out, calls, turn)
-    return text_add(out, <const char*>behind + 2, <size_t>len(behind) - 2)
+cdef class ToolTurns:
+    """Templates of a protocol's tool turns: the fields of `ToolTurn` in endpoint/turns.py. ValueError for an unknown slot.
+    """
 
+    def __init__(self, str turn not None, str said not None, str silent not None, call, answer):
+        self.keep = []
+        self._template(&self.turn, turn)
+        self._template(&self.said, said)
+        self._fixed(&self.silent, silent)
+        if self.said.count != 2 or self.said.pieces[0].slot != SLOT_TEXT:
+            raise ValueError(f"{said!r} must have one slot, $text")
+        self._part(&self.call, call)
+        self._part(&self.answer, answer)
 
-cdef bint is_text(Cursor* value, const char* text, size_t size) noexcept nogil:
-    """Whether *value* is that string; *text* has its quotes."""
-    return value.at != NULL and <size_t>(value.end - value.at) == size and memcmp(value.at, text, size) == 0
+    cdef int _fixed(self, Fixed* fixed, str text) except -1:
+        kept = text.encode()
+        self.keep.append(kept)
+        fixed.at = kept
+        fixed.size = <size_t>len(kept)
+        return 0
 
+    cdef int _template(self, Template* t, str text) except -1:
+        pieces = re.split(r"\$([a-z]+)", text) if text else []
+        if len(pieces) > 2 * PIECES_MOST:
+            raise ValueError(f"{text!r} has more than {PIECES_MOST - 1} slots: enlarge PIECES_MOST")
+        t.count = <int>(len(pieces) + 1) // 2
+        for place, piece in enumerate(pieces):
+            if place % 2 == 0:
+                self._fixed(&t.pieces[place // 2].fixed, piece)
+            elif piece in SLOTS:
+                t.pieces[place // 2].slot = <uint8_t>SLOTS[piece]
+            else:
+                raise ValueError(f"{text!r} has an unknown slot, ${piece}")
+        return 0
 
-cdef int32_t place_of(Cursor* planned, Cursor* name, int32_t ordinal) noexcept nogil:
-    """Which of the *planned* calls has the id *name*; *ordinal* when none has, or an answer names none."""
-    cdef Cursor c = planned[0]
-    cdef Cursor call, id
-    cdef int32_t place = 0
-    while name.at != NULL and json_item(&c, place == 0, &call) == 1:
-        if json_member(&call, b"id", 2, &id) and is_text(&id, <const char*>name.at, <size_t>(name.end - name.at)):
-            return place
-        place += 1
-    return ordinal
+    cdef int _part(self, Part* part, described) except -1:
+        text, id, unnamed, names, inside, mark = described
+        if len(names) > NAMES_MOST:
+            raise ValueError(f"{names!r} are more than {NAMES_MOST} keys: enlarge NAMES_MOST")
+        self._template(&part.written, text)
+        self._template(&part.unnamed, unnamed)
+        self._fixed(&part.id, id)
+        self._fixed(&part.inside, inside)
+        for place, name in enumerate(names):
+            self._fixed(&part.names[place], name)
+        if mark:
+            self._fixed(&part.mark[0], mark[0])
+            self._fixed(&part.mark[1], f'"{mark[1]}"')
+        return 0
 
+    cdef int _add_said(self, Text* out, const unsigned char* reply, size_t size) except -1:
+        if size == 0:
+            return add_fixed(out, &self.silent)
+        add_fixed(out, &self.said.pieces[0].fixed)
+        text_add(out, reply, size)
+        return add_fixed(out, &self.said.pieces[1].fixed)
 
-cdef int add_calls(Text* out, Cursor* planned, Calls* calls, uint32_t turn) except -1:
-    """The array: real calls, then planned ones beyond their number."""
-    cdef Cursor c = planned[0]
-    cdef Cursor call
-    cdef uint32_t place = 0
-    text_add(out, b"[", 1)
-    calls_write(calls, turn, out)
-    while json_item(&c, place == 0, &call) == 1:
-        if place >= calls.count:
-            text_add(out, b",", 1)
-            text_add(out, call.at, <size_t>(call.end - call.at))
-        place += 1
-    return text_add(out, b"]", 1)
+    cdef int add_reply(self, Text* out, const unsigned char* reply, size_t size, Calls* calls, uint32_t turn) except -1:
+        cdef int i
+        for i in range(self.turn.count):
+            add_fixed(out, &self.turn.pieces[i].fixed)
+            if self.turn.pieces[i].slot == SLOT_SAID:
+                self._add_said(out, reply, size)
+            elif self.turn.pieces[i].slot == SLOT_CALLS:
+                add_parts(out, &self.call, calls, turn)
+            elif self.turn.pieces[i].slot == SLOT_ANSWERS:
+                add_parts(out, &self.answer, calls, turn)
+        return 0
 
+    cdef bint _has_hole(self, const unsigned char* own, size_t own_size, size_t hole) noexcept nogil:
+        """Whether what carries the reply's text is around *hole*."""
+        cdef Fixed before = self.said.pieces[0].fixed
+        cdef Fixed behind = self.said.pieces[1].fixed
+        if hole < before.size or hole + behind.size > own_size:
+            return False
+        return memcmp(own + hole - before.size, before.at, before.size) == 0 and memcmp(own + hole, behind.at, behind.size) == 0
 
-cdef int add_answer(Text* out, const unsigned char** from_, Cursor* message, Calls* calls, int32_t place, uint32_t turn) except -1:
-    """*message* with the id and name of call *place*, where it has such."""
-    cdef Cursor id, name
-    cdef Call* call = &calls.items[place]
-    json_member(message, b"tool_call_id", 12, &id)
-    json_member(message, b"tool_name", 9, &name)
-    if name.at == NULL:
-        json_member(message, b"name", 4, &name)
-    call.answered = 1
-    if id.at != NULL and (name.at == NULL or id.at < name.at):
-        add_id(out, from_, &id, calls, place, turn)
-        id.at = NULL
-    if name.at != NULL:
-        upto(out, from_, name.at)
-        text_add(out, b'"', 1)
-        text_add(out, call.name.at, call.name.size)
-        text_add(out, b'"', 1)
-        from_[0] = name.end
-    if id.at != NULL:
-        add_id(out, from_, &id, calls, place, turn)
-    return upto(out, from_, message.end)
+    cdef bint _find(self, const unsigned char* own, size_t own_size, size_t hole, Walk* planned, Cursor* span,
+                    Walk* answers) noexcept nogil:
+        """The *planned* calls of *own*, with their *span*, and the answers to them. False: there are none such."""
+        cdef Cursor message
+        memset(planned, 0, sizeof(Walk))
+        memset(answers, 0, sizeof(Walk))
+        planned.part, answers.part = &self.call, &self.answer
+        over(&planned.at, own, own_size)
+        message.at = own
+        if not json_skip(&planned.at, 1) or not self._has_hole(own, own_size, hole):
+            return False
+        message.end = planned.at.at
+        if self.call.inside.size:
+            planned.first = True
+            if not member(&message, &self.call.inside, &planned.at) or planned.at.at == NULL:
+                return False
+        if span_of(planned[0], span) == 0 and self.call.mark[0].size:
+            return False
+        if span.at < own + hole + self.said.pieces[1].fixed.size:
+            return False
+        answers.at.at = message.end if self.call.inside.size else span.end
+        answers.at.end = own + own_size
+        if self.answer.inside.size:
+            answers.first = True
+            if json_item(&answers.at, False, &message) != 1 or not member(&message, &self.answer.inside, &answers.at):
+                return False
+            return answers.at.at != NULL and span_of(answers[0], &message) > 0
+        answers.begun = True
+        return True
 
+    cdef bint add_turn(self, Text* out, const unsigned char* own, size_t own_size, size_t hole, const unsigned char* reply,
+                       size_t size, Calls* calls, uint32_t turn) except? False:
+        cdef Walk planned, answers
+        cdef Cursor span, item, id
+        cdef const unsigned char* from_ = own
+        cdef int32_t place, ordinal = 0
+        cdef uint32_t i
+        if not self._find(own, own_size, hole, &planned, &span, &answers):
+            return False
+        upto(out, &from_, own + hole - self.said.pieces[0].fixed.size)
+        self._add_said(out, reply, size)
+        from_ = own + hole + self.said.pieces[1].fixed.size
+        upto(out, &from_, span.at)
+        add_parts(out, &self.call, calls, turn)
+        add_surplus(out, planned, calls.count)
+        from_ = span.end
+        upto(out, &from_, answers.at.at)
+        unanswered(calls)
+        while next_part(&answers, &item) and member(&item, &self.answer.id, &id):
+            place = place_of(planned, &id, ordinal)
+            ordinal += 1
+            if <uint32_t>place < calls.count:
+                add_answer(out, &from_, &item, &self.answer, calls, <uint32_t>place, turn)
+            upto(out, &from_, item.end)
+        for i in range(calls.count):
+            if not calls.items[i].answered:
+                text_add(out, b",", 1)
+                add_part(out, &self.answer, calls, i, turn)
+        text_add(out, from_, <size_t>(own + own_size - from_))
+        return True
 
-cdef int add_id(Text* out, const unsigned char** from_, Cursor* id, Calls* calls, int32_t place, uint32_t turn) except -1:
-    upto(out, from_, id.at)
-    text_add(out, b'"', 1)
-    call_id_write(calls, <uint32_t>place, turn, out)
-    text_add(out, b'"', 1)
-    from_[0] = id.end
-    return 0
-
-
-cdef bint comma(Cursor* c) noexcept nogil:
-    if c.at >= c.end or c.at[0] != c',':
-        return False
-    c.at += 1
-    return True
-
-
-cdef bint next_message(Cursor* c, Cursor* message) noexcept nogil:
-    """The object at *c*, which is after it then."""
-    cdef Cursor nothing
-    message.at = c.at
-    if not json_skip(c, 1):
-        return False
-    message.end = c.at
-    return json_member(message, b"role", 4, &nothing)
-
-
-cdef bint called_turn(Text* out, const unsigned char* own, size_t own_size, size_t hole, const unsigned char* reply,
-                      size_t size, Calls* calls, uint32_t turn) except? False:
-    cdef Cursor c, message, planned, role, id
-    cdef const unsigned char* from_ = own
-    cdef int32_t place, ordinal = 0
-    over(&c, own, own_size)
-    if not next_message(&c, &message) or not json_member(&message, b"tool_calls", 10, &planned):
-        return False
-    if planned.at == NULL or planned.at < own + hole:
-        return False
-    unanswered(calls)
-    upto(out, &from_, own + hole - 1)
-    add_content(out, reply, size, calls)
-    from_ = own + hole + 1
-    upto(out, &from_, planned.at)
-    add_calls(out, &planned, calls, turn)
-    from_ = planned.end
-    while True:
-        upto(out, &from_, message.end)
-        if not comma(&c) or not next_message(&c, &message) or not json_member(&message, b"role", 4, &role):
-            break
-        if not is_text(&role, b'"tool"', 6):
-            break
-        if not json_member(&message, b"tool_call_id", 12, &id):
-            break
-        place = place_of(&planned, &id, ordinal)
-        ordinal += 1
-        if <uint32_t>place < calls.count:
-            add_answer(out, &from_, &message, calls, place, turn)
-    add_missing_answers(out, calls, turn)
-    text_add(out, from_, <size_t>(own + own_size - from_))
-    return True
+    def written(self, CallList calls not None, uint32_t turn=0) -> bytes:
+        """*calls* as the history repeats them, as items of an array: for tests and previews."""
+        cdef Text out
+        memset(&out, 0, sizeof(out))
+        try:
+            if calls.calls != NULL:
+                add_parts(&out, &self.call, calls.calls, turn)
+            return out.at[:out.size] if out.size else b""
+        finally:
+            text_free(&out)

@@ -3,7 +3,7 @@
 Theory of operation. A transport opens an exchange (`exchange_open`, `Framing.open`), feeds every read with its time stamp (`feed`),
 reports the end of the connection (`eof`) or its own failure (`fail`). The framing finds heads and payloads; the events in
 these are found here and go to the `Timeline` one by one. A response that ends, by its own framing or with [DONE], gets its
-status here (spec/metrics 3.5), and its exchange is put into `ended`: whoever has fed takes it from there and acts on it.
+status here (spec/metrics 3.5), and its exchange is put into `ended`, from which the caller takes it.
 """
 
 from libc.string cimport memset
@@ -12,7 +12,7 @@ cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.carry cimport carry_total
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
-from fastllmload._ext.events.calls cimport Text, calls_write, text_free
+from fastllmload._ext.events.calls cimport calls_said
 from fastllmload._ext.events.dialect cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER
 from fastllmload._ext.events.ndjson cimport ndjson_eof, ndjson_next, ndjson_reset
 from fastllmload._ext.events.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, arrived_with, sse_next, sse_reset
@@ -221,7 +221,7 @@ cdef class Protocol:
             status = r.STATUS_REFUSED
         elif row.finish == FINISH_FAILED:
             status, error = r.STATUS_STREAM_ERROR, r.ERROR_FINISH_REASON
-        elif (streamed or self.classifier.tables[x.dialect].says_done) and row.finish == FINISH_NONE and not row.flags & FLAG_DONE:
+        elif self.classifier.tables[x.dialect].needs_end[not streamed] and row.finish == FINISH_NONE and not row.flags & FLAG_DONE:
             status, error = r.STATUS_TRUNCATED, r.ERROR_NO_DONE
         elif row.content_events == 0 and row.reasoning_events == 0:
             status = r.STATUS_EMPTY
@@ -349,16 +349,9 @@ cdef class Conversation:
         ended_take(&self.protocol.ended)
         return V_CLOSE
 
-    def kept(self, uint32_t turn=0) -> tuple[bytes, bytes]:
-        """What a later turn carries: the reply's text, escaped as it came, and its tool calls as items of an array."""
-        cdef Text calls
-        memset(&calls, 0, sizeof(calls))
-        try:
-            if self.x.calls != NULL:
-                calls_write(self.x.calls, turn, &calls)
-            return b"" if self.x.reply == NULL else self.x.reply[:self.x.reply_size], b"" if calls.at == NULL else calls.at[:calls.size]
-        finally:
-            text_free(&calls)
+    def kept(self) -> tuple[bytes, list]:
+        """What a later turn carries: the reply's text, escaped as it came, and its tool calls (`calls_said`)."""
+        return b"" if self.x.reply == NULL else self.x.reply[:self.x.reply_size], calls_said(self.x.calls)
 
     @property
     def ended(self) -> bool:

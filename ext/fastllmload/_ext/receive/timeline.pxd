@@ -8,7 +8,7 @@ cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.cursor cimport Cursor
 from fastllmload._ext.bytes.jsonscan cimport StringSpan
 from fastllmload._ext.events.calls cimport CallReader
-from fastllmload._ext.events.delta cimport EVENT_CONTENT, Classifier, Meaning, template_takes
+from fastllmload._ext.events.delta cimport EVENT_CONTENT, Classifier, Meaning, template_counts, template_takes
 from fastllmload._ext.events.sse cimport Arrival, SseEvent, arrived_with, sse_rests, sse_takes_data, sse_takes_end
 from fastllmload._ext.http.response cimport CONTENT_SSE
 from fastllmload._ext.receive.exchange cimport Exchange, exchange_reply
@@ -132,7 +132,7 @@ cdef class Timeline:
                 or not x.template.one_line or not sse_rests(&x.sse)):
             return 0
         t = x.now.t if x.now.t >= row.t_headers else row.t_headers
-        x.uncounted |= x.template.numbers == 0
+        x.uncounted |= not template_counts(&x.template)
         while True:
             at = c[0]
             if not (sse_takes_data(&at) and template_takes(&x.template, &at, &text, &completion)):

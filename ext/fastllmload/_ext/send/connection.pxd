@@ -51,7 +51,7 @@ cdef struct Connection:     # what every read touches comes first
     uint32_t reads          # that returned bytes
     int64_t drained         # when a read last left nothing behind; 0: never
     Incoming n
-    RequestStream stream    # the one of HTTP/1.1, beside what each read of it touches
+    RequestStream stream    # the one of HTTP/1.1, next to what each read of it touches
     uint32_t number         # index in Pool.connections
     uint32_t extra          # segments that the kernel got beyond one for each of *reads*, when this was last known
     uint8_t extra_known
@@ -81,7 +81,7 @@ cdef struct TargetState:
 
 cdef enum:
     LINE = 64               # bytes that a processor fetches at once
-    HOT_LINES = 4           # of a Connection: what every read touches (asserted in pool.pyx)
+    HOT_LINES = 5           # of a Connection: what every read touches (asserted in pool.pyx)
     TEMPLATE_LINES = 8      # most of a template that are fetched
 
 cdef extern from * nogil:

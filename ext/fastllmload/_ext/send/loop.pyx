@@ -170,7 +170,7 @@ cdef class LoopConnection:
         self.reactor.words[k.W_READS] += 1
         self.reactor.words[k.W_BYTES_IN] += size
         if self.stamp:
-            self.reactor.transport.look()
+            self.reactor.transport.check_clock()
             if user_t >= self.reactor.transport.unsure_until:
                 stamped = min(size, self.peeked)
                 if self.secured:

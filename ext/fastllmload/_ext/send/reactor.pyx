@@ -354,7 +354,7 @@ cdef class Reactor:
         cdef int64_t begun, now
         for i in range(1, min(n, AHEAD)):
             connection_fetch(self.events[i].data.u64)
-        begun = now = self.transport.look()
+        begun = now = self.transport.check_clock()
         self.transport.empty_at = self.clear - POLL_NS
         self.transport.begun = begun
         self.transport.slept_from = since if wire_stops() == self.transport.stops else 0

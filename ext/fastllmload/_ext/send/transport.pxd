@@ -41,7 +41,7 @@ cdef class Transport:
     cdef int64_t unsure_until           # the wall clock was set: stamps from before may still lie in the kernel
 
     cdef int clock(self) except -1                              # read *offset* again
-    cdef int64_t look(self) except -1                           # the same, shorter, once per batch of reads; returns the time
+    cdef int64_t check_clock(self) except -1                           # the same, shorter, once per batch of reads; returns the time
     cdef int open(self, RequestStream* s) except -1             # begin with it: it has a row
     cdef int submit(self, RequestStream* s, int64_t now) except -1              # send it, as soon as its connection is there
     cdef int connected(self, Connection* c) except -1

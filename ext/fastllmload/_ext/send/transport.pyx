@@ -75,7 +75,7 @@ cdef class Transport:
         self.offset = offset
         return 0
 
-    cdef int64_t look(self) except -1:
+    cdef int64_t check_clock(self) except -1:
         """Between two settings of the wall clock *offset* does not change, for both clocks are slewed alike: one reading of each is
         enough to see that it has not.
         """

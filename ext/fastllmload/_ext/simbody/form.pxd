@@ -1,6 +1,9 @@
-# The bytes of replies. A Form holds what is fixed for one endpoint and model; compose functions patch in what changes.
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+# What the simulated engine writes for one endpoint and model. Templates are declared in endpoint/ and compiled once; an
+# event is written by copying its fixed pieces and filling the slots between them.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+from fastllmload._ext.simbody.template cimport NUMBERS, VARIANTS
 
 cdef struct Piece:
     const uint8_t* at           # borrowed from a bytes object that the Form keeps
@@ -11,113 +14,117 @@ cdef enum LineEnd:
     END_CRLF = 1
     END_CR = 2
 
-cdef enum FormKind:             # also the number of the default model's form
-    FORM_COMPLETIONS = 0
-    FORM_CHAT = 1
-    FORM_OLLAMA_CHAT = 2
-    FORM_OLLAMA_GENERATE = 3
-    FORM_KINDS = 4
+cdef enum Block:                # what an event's text belongs to; some protocols say where each begins and ends
+    BLOCK_NONE = 0
+    BLOCK_REASONING = 1
+    BLOCK_CONTENT = 2
+    BLOCK_CALL = 3
+    BLOCKS = 4
 
-cdef inline bint of_ollama(int kind) noexcept nogil:
-    return kind == FORM_OLLAMA_CHAT or kind == FORM_OLLAMA_GENERATE
+cdef enum Ending:               # finish_reason stop, length, abort, tool_calls
+    ENDED_STOP = 0
+    ENDED_LENGTH = 1
+    ENDED_ABORT = 2
+    ENDED_CALLS = 3
+    ENDINGS = 4
+
+cdef enum Place:                # where a Form keeps the program of what it writes; + Block or + Ending
+    AT_TOKEN = 0                # AT_TOKEN + BLOCK_NONE: at the start
+    AT_OPENING = 4
+    AT_CLOSING = 8
+    AT_FINISH = 12
+    AT_LAST = 16                # the event of the last token, if it differs
+    AT_DOCUMENT = 20
+    AT_USAGE = 24
+    AT_DONE = 25
+    AT_ERROR = 26
+    AT_CALLS = 27               # the document of a reply that calls tools, and one of its calls
+    AT_CALL_ENTRY = 28
+    PLACES = 29
 
 cdef struct Stamp:              # what makes one reply's bytes its own
     uint64_t id
     int64_t created             # Unix seconds
-    uint8_t line_end            # LineEnd
-    uint8_t chunked             # each event is a chunk of its own
-    uint8_t ndjson              # a line per event; else server-sent events
-    uint8_t padded              # the stream's length was declared: numbers that are not known yet have a fixed width
-    uint8_t counted             # every event with a choice says the usage up to then (continuous_usage_stats)
-    int64_t prompt              # its numbers
-    int64_t completion
-    uint8_t lists               # Lists: what events with text say of each of their tokens
+    uint8_t[16] id_text         # both as they are written: spell() does it once for a reply
+    uint8_t[10] created_text
+    int64_t[NUMBERS] number
     int64_t tokens              # in the event
+    int64_t first               # token with which the block began
+    uint8_t line_end            # LineEnd
+    uint8_t line_ends           # after each event
+    uint8_t chunked             # each event is a chunk of its own
+    uint8_t padded              # the stream's length was declared: numbers that are not known yet have a fixed width
+    uint8_t says                # Says
+    uint8_t block               # Block that is open
+    uint8_t last                # 1 + Ending: the event is that of the last token
 
-cdef enum Lists:
-    LISTS_IDS = 1               # return_token_ids
-    LISTS_LOGPROBS = 2
+cdef struct Step:
+    Piece piece
+    uint32_t event_size         # of an event's first step: bytes of all its pieces
+    int32_t id_at               # places in the piece that are written over, or NOWHERE
+    int32_t created_at
+    int32_t time_at
+    uint8_t slot                # after the piece: a Number or a Slot
+    uint8_t optional            # left out if its number is 0
+    uint8_t last                # of its event
 
-cdef struct Usage:
-    int64_t prompt
-    int64_t completion
-    int64_t cached
-    int64_t total_ns            # Ollama's durations
-    int64_t load_ns
-    int64_t prompt_eval_ns
-    int64_t eval_ns
+cdef struct Program:            # the events of one template, or a document
+    const Step* steps           # owned by the Form
+    size_t count
 
 cdef enum:
     WORDS = 64
     WORD_LONGEST = 11           # with its leading space
-    EVENT_SLACK = 384           # bytes that framing, line ends, numbers and lists add to an event of one token at most
+    EVENT_SLACK = 64            # bytes that framing and line ends add to an event at most
 
 cdef Piece[WORDS] WORD          # " the": a leading space, then letters; each is one token of cl100k_base
 
-cdef enum:                      # Ending: finish_reason stop, length, abort
-    ENDED_STOP = 0
-    ENDED_LENGTH = 1
-    ENDED_ABORT = 2
-    ENDINGS = 3
-
 cdef class Form:
-    cdef readonly int kind              # FormKind
-    cdef readonly bint chat             # begins with a role event
-    cdef readonly bint reasons          # has reasoning events
+    cdef readonly object api            # what was declared
     cdef readonly str model
-    cdef readonly size_t event_size     # of a content event with the longest word, framing included
-    cdef list keep                      # owns the bytes behind all pieces
-    cdef Piece opening                  # data: {"id":... "choices":[
-    cdef size_t id_at
-    cdef size_t created_at
-    cdef Piece content_open, content_close
-    cdef Piece reasoning_open, reasoning_close
-    cdef Piece to_logprobs, to_ids, to_end      # content_close in three: what lists are put between
-    cdef Piece role
-    cdef Piece[ENDINGS] finishes        # by Ending
-    cdef Piece document_opening         # the same of a reply in one document
-    cdef size_t document_id_at
-    cdef size_t document_created_at
-    cdef Piece[ENDINGS] document_ends   # by Ending
-    cdef Piece done                     # data: [DONE]
-    cdef Piece nothing
+    cdef readonly bint timed            # a reply says its durations
+    cdef readonly size_t token_room     # bytes that the events of a token need, framing included, without its text
+    cdef readonly size_t room           # of all other events, and of a document without its text
+    cdef readonly size_t growth         # more for each token before, in an event that repeats them
+    cdef readonly size_t text_room      # for each token of a document
+    cdef list keep                      # owns the bytes behind all pieces, and the steps
+    cdef Program[PLACES][VARIANTS] programs
+    cdef Piece before_logprob, after_logprob
+    cdef uint8_t line_ends              # after each event
     cdef bytes stream_type              # Content-Type of a stream
     cdef bytes stream_head              # its response head, up to the framing
-    cdef bytes failure                  # an error body, and its line in a stream
-    cdef bytes error_line
+    cdef bytes error_body               # of a simulated failure
     cdef bytes broken_line              # of cut JSON
     cdef bytes deep_open, deep_close    # around brackets inside each other
     cdef bytes huge_open                # begins a line without an end
     cdef bytes comment                  # a line that says nothing
-    cdef Piece keep_piece(self, bytes text)
-    # Each writes one event at *out* and returns the first byte after it. The caller has room: event_size, or
-    # opening.size + the pieces' sizes + EVENT_SLACK.
+    # Each writes events at *out* and returns the first byte after them. The caller has room.
+    cdef uint8_t* events(self, int place, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
     cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
     cdef uint8_t* reasoning(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
-    cdef uint8_t* listed(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size) noexcept
-    cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept
-    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, int ending, bint with_usage, Usage* u) noexcept
-    cdef uint8_t* usage(self, uint8_t* out, Stamp* s, Usage* u) noexcept
-    cdef uint8_t* event(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size, Piece after) noexcept
-    cdef size_t document_size(self, int64_t tokens) noexcept         # upper bound
-    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, int ending, Usage* u,
-                           bint with_usage) noexcept
+    cdef uint8_t* enter(self, uint8_t* out, Stamp* s, int block) noexcept
+    cdef uint8_t* finish(self, uint8_t* out, Stamp* s, int ending) noexcept         # ... and usage, and the end marker
+    # Without framing: a document, or a part of one.
+    cdef uint8_t* plain(self, int place, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
+    cdef uint8_t* fill(self, int slot, uint8_t* out, Stamp* s) noexcept
+    cdef uint8_t* put_logprobs(self, uint8_t* out, Stamp* s, int64_t first) noexcept
+    cdef int compile(self, int place, list events, dict fixed) except -1
+    cdef size_t program(self, Program* program, list events, size_t* growth) except? 0
+    cdef Piece kept(self, bytes text)
+
+cdef inline bint has(Form form, int place) noexcept:
+    return form.programs[place][0].count > 0
 
 cdef inline uint8_t* put_line_end(uint8_t* out, Stamp* s) noexcept nogil:
-    # An event's last line end, and the empty line after it where events end so.
-    cdef int n = 1 if s.ndjson else 2
-    while n:
-        n -= 1
-        if s.line_end != END_LF and not (s.ndjson and s.line_end == END_CR):
-            out[0] = 13
-            out += 1
-        if s.line_end != END_CR or s.ndjson:
-            out[0] = 10
-            out += 1
+    if s.line_end != END_LF:
+        out[0] = c'\r'
+        out += 1
+    if s.line_end != END_CR:
+        out[0] = c'\n'
+        out += 1
     return out
 
-cdef inline size_t line_end_size(Stamp* s) noexcept nogil:
-    return (2 if s.line_end == END_CRLF else 1) * (1 if s.ndjson else 2)
+cdef void spell(Stamp* s) noexcept nogil
 
 cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept nogil    # text, line ends, framing
 
@@ -129,14 +136,19 @@ cdef inline uint8_t* put_piece(uint8_t* out, Piece piece) noexcept nogil:
     memcpy(out, piece.at, piece.size)
     return out + piece.size
 
-cdef inline uint8_t* put_chunk_size(uint8_t* out, uint64_t size) noexcept nogil:
+cdef inline int hex_digits(uint64_t value) noexcept nogil:
+    cdef int n = 1
+    while value >> 4 * n and n < 16:
+        n += 1
+    return n
+
+cdef inline uint8_t* put_hex(uint8_t* out, uint64_t value, int digits) noexcept nogil:
     cdef const char* hexadecimal = b"0123456789abcdef"
-    cdef int shift = 60
-    while shift and not (size >> shift) & 15:
-        shift -= 4
-    while shift >= 0:
-        out[0] = <uint8_t>hexadecimal[(size >> shift) & 15]
+    while digits:
+        digits -= 1
+        out[0] = <uint8_t>hexadecimal[(value >> 4 * digits) & 15]
         out += 1
-        shift -= 4
-    out[0], out[1] = 13, 10
-    return out + 2
+    return out
+
+cdef inline uint8_t* put_chunk_size(uint8_t* out, uint64_t size) noexcept nogil:
+    return put(put_hex(out, size, hex_digits(size)), b"\r\n", 2)

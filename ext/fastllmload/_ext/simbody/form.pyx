@@ -1,10 +1,24 @@
 # cython: cdivision=True
-"""Bytes of chat completions and completions as vLLM writes them: events of a stream, and whole documents."""
+"""What the simulated engine writes for one endpoint: its templates (`endpoint/simulated.py`), compiled and filled."""
 
-import msgspec
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from libc.string cimport memmove, memset
+from libc.time cimport time_t, tm
 
 from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
+from fastllmload._ext.simbody.template cimport (
+    NUMBER_CACHED, NUMBER_CALL, NUMBER_COMPLETION, NUMBER_INDEX, NUMBER_PROMPT, NUMBER_SEQUENCE, NUMBERS, SAYS_USAGE, SLOT_CALL_HEX,
+    SLOT_IDS, SLOT_LINE_END, SLOT_LOGPROBS, SLOT_NONE, SLOT_TEXT, SLOT_TOTAL, SLOT_UNCACHED, SLOT_WHOLE_IDS, SLOT_WHOLE_TEXT, VARIANTS,
+    conditions, ended, inside, listed, parsed, text_of,
+)
+from fastllmload._ext.system.clock cimport real_ns
+
+from fastllmload._ext.simbody.template import filled
+
+cdef extern from "<time.h>" nogil:
+    tm* gmtime_r(const time_t* seconds, tm* result)
+    size_t strftime(char* out, size_t most, const char* form, const tm* when)
 
 # Each word with its leading space is one token of cl100k_base, so a client that counts tokens of the text agrees with us.
 _WORDS = (
@@ -14,12 +28,15 @@ _WORDS = (
 ).split()
 assert len(_WORDS) == WORDS, len(_WORDS)
 _KEPT = [b" " + word.encode() for word in _WORDS]
-ERROR_JSON = b'{"error":{"message":"simulated failure","type":"InternalServerError","param":null,"code":500}}'
-REASONS = (b"stop", b"length", b"abort")       # by Ending
+TOOL = "lookup"                 # the tool that replies call
+_FAILURE = "simulated failure"
 cdef enum:
-    LIST_ROOM = 32_768          # of 256 tokens
     FIRST_ID = 1000             # of the words' ids
-_PAD = b',"obfuscation":""'         # the field that OpenAI itself pads its events with
+    NUMBER_BYTES = 20           # of a padded number, with blanks in front
+    SECOND_BYTES = 19           # YYYY-MM-DDTHH:MM:SS
+
+cdef int64_t SECOND = 0         # that CLOCK spells; Unix seconds
+cdef char[32] CLOCK
 
 
 def words() -> list[str]:
@@ -36,222 +53,282 @@ def _fill() -> None:
 _fill()
 
 
-cdef inline void patch(uint8_t* base, size_t id_at, size_t created_at, Stamp* s) noexcept nogil:
-    # 16 hex digits and 10 decimal ones, at places that hold zeros.
-    cdef const char* hexadecimal = b"0123456789abcdef"
-    cdef int64_t created = s.created
-    cdef int i
-    for i in range(16):
-        base[id_at + i] = <uint8_t>hexadecimal[(s.id >> (60 - 4 * i)) & 15]
-    for i in range(10):
-        base[created_at + 9 - i] = <uint8_t>(48 + created % 10)
-        created //= 10
-
-
 cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept nogil:
+    cdef uint8_t[4] ends
+    cdef uint8_t* end = ends
+    cdef int i
+    for i in range(s.line_ends):
+        end = put_line_end(end, s)
     if s.chunked:
-        out = put_chunk_size(out, size + line_end_size(s))
-    out = put_line_end(put(out, text, size), s)
+        out = put_chunk_size(out, size + <size_t>(end - ends))
+    out = put(put(out, text, size), ends, <size_t>(end - ends))
     return put(out, b"\r\n", 2) if s.chunked else out
 
 
-cdef class Form:
-    """*kind*: FormKind. *chunk_bytes*: content events are padded to about that many bytes (their `data:` line with a word of average length)."""
+cdef void spell(Stamp* s) noexcept nogil:
+    put_hex(s.id_text, s.id, sizeof(s.id_text))
+    put_digits(s.created_text, <uint64_t>s.created, sizeof(s.created_text))
 
-    def __init__(self, kind: int, model: str, chunk_bytes: int = 0):
-        self.kind = kind
-        self.chat = kind == FORM_CHAT
-        self.reasons = kind != FORM_COMPLETIONS
+
+cdef void put_time(uint8_t* at) noexcept nogil:
+    global SECOND
+    cdef int64_t now = real_ns()
+    cdef time_t second = <time_t>(now // 1_000_000_000)
+    cdef tm when
+    if second != SECOND:
+        gmtime_r(&second, &when)
+        strftime(CLOCK, sizeof(CLOCK), b"%Y-%m-%dT%H:%M:%S", &when)
+        SECOND = second
+    put(at, CLOCK, SECOND_BYTES)
+    put_digits(at + SECOND_BYTES + 1, <uint64_t>(now % 1_000_000_000), 9)
+
+
+cdef inline void put_digits(uint8_t* at, uint64_t value, int digits) noexcept nogil:
+    while digits:
+        digits -= 1
+        at[digits] = <uint8_t>(c'0' + value % 10)
+        value //= 10
+
+
+cdef inline uint8_t* put_padded(uint8_t* out, int64_t value) noexcept nogil:
+    cdef uint8_t[NUMBER_BYTES] digits
+    cdef size_t size = <size_t>(put_number(digits, value) - digits)
+    memset(out, c' ', NUMBER_BYTES - size)
+    return put(out + NUMBER_BYTES - size, digits, size)
+
+
+cdef inline uint64_t word_of(Stamp* s, int64_t token) noexcept nogil:
+    return draw(s.id, <uint64_t>token, DRAW_WORD) % WORDS
+
+
+cdef uint8_t* put_ids(uint8_t* out, Stamp* s, int64_t first) noexcept nogil:
+    cdef int64_t token
+    for token in range(first, s.number[NUMBER_COMPLETION]):
+        if token > first:
+            out = put(out, b",", 1)
+        out = put_number(out, FIRST_ID + <int64_t>word_of(s, token))
+    return out
+
+
+cdef class Form:
+    """*api*: a `SimulatedApi`. *chunk_bytes*: content events with a word of average length are padded to about that many bytes."""
+
+    def __init__(self, api: object, model: str, chunk_bytes: int = 0):
+        lines = api.framing == "ndjson"
+        before = "" if lines else "data: "
+        self.api = api
         self.model = model
         self.keep = []
-        self.nothing = self.keep_piece(b"")
-        self.fill(chunk_bytes)
+        self.line_ends = 1 if lines else 2
+        self.stream_type = b"application/x-ndjson" if lines else b"text/event-stream; charset=utf-8"
+        self.stream_head = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: %s\r\n" % self.stream_type
+        self.comment = b"" if lines else b": ping"
+        self.broken_line, self.huge_open = (before + api.broken).encode(), (before + api.huge).encode()
+        self.deep_open, self.deep_close = (before + api.deep).encode(), b"}"
+        self.error_body = self.error(500)
+        start, _, end = api.logprob.encode().partition(b"$word")
+        self.before_logprob = self.kept(start)
+        self.after_logprob = self.kept(end)
+        self.timed = "_ns" in text_of(api.finish) + text_of(api.document)
+        self.compile_all(before, chunk_bytes)
 
-    def fill(self, chunk_bytes: int) -> None:
-        chat = self.chat
-        name = msgspec.json.encode(self.model)
-        kind = b"chat.completion" if chat else b"text_completion"
-        start = b'{"id":"%s-%s","object":"%s%s","created":%s,"model":%s,"choices":['
-        ident = b"chatcmpl" if chat else b"cmpl"
-        stream = start % (ident, b"0" * 16, kind, b".chunk" if chat else b"", b"0" * 10, name)
-        document = start % (ident, b"0" * 16, kind, b"", b"0" * 10, name)
-        self.opening = self.keep_piece(b"data: " + stream)
-        self.id_at = 6 + len(b'{"id":"-' + ident)
-        self.created_at = 6 + stream.index(b'"created":') + 10
-        self.document_id_at = self.id_at - 6
-        self.document_created_at = document.index(b'"created":') + 10
-        self.events_of(chunk_bytes)
-        self.documents_of(document)
-        self.speaks(b"text/event-stream; charset=utf-8")
-        self.failure = ERROR_JSON
-        self.error_line = b"data: " + ERROR_JSON
-        self.broken_line = b'data: {"id":"chatcmpl-0","choices":[{"index":0,"delta":{"content":" bro'
-        self.deep_open, self.deep_close, self.huge_open = b'data: {"choices":', b"}", b"data: "
-        self.comment = b": ping"
+    def error(self, status: int, kind: str = "InternalServerError", message: str = _FAILURE) -> bytes:
+        """The body of an error."""
+        return filled(text_of(self.api.error), {"code": status, "type": kind, "message": message})
 
-    def speaks(self, stream_type: bytes) -> None:
-        self.stream_type = stream_type
-        self.stream_head = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: %s\r\n" % stream_type
+    def compile_all(self, before: str, chunk_bytes: int) -> None:
+        api = self.api
+        fixed = {"model": inside(self.model), "tool": TOOL.encode(), "padding": b"", "code": b"500", "type": b"InternalServerError",
+                 "message": _FAILURE.encode()}
+        plain = sum(len(step[0]) for event in listed(api.content, before) for step in parsed(event, 0, fixed)) + 5 + self.line_ends
+        room = chunk_bytes - plain - len(api.padding.replace("$fill", ""))
+        if room > 0:
+            fixed["padding"] = api.padding.replace("$fill", "x" * room).encode()
+        places = [(AT_TOKEN, api.start), (AT_USAGE, api.usage), (AT_DONE, api.done), (AT_ERROR, api.error), (AT_CALLS, api.calls),
+                  (AT_CALL_ENTRY, api.call_entry)]
+        for ending, word in enumerate(api.words):
+            places += [(at + ending, ended(events, word)) for at, events in
+                       ((AT_FINISH, api.finish), (AT_LAST, api.last), (AT_DOCUMENT, api.document))]
+        for block, name in ((BLOCK_REASONING, "reasoning"), (BLOCK_CONTENT, "content"), (BLOCK_CALL, "call")):
+            for at, end in ((AT_TOKEN, ""), (AT_OPENING, "_start"), (AT_CLOSING, "_stop")):
+                places.append((at + block, getattr(api, name + end)))
+        for place, events in places:
+            self.compile(place, listed(events, "" if unframed(place) else before), fixed)
 
-    def events_of(self, chunk_bytes: int) -> None:
-        text = b'{"index":0,"delta":{"%s":"' if self.chat else b'{"index":0,"text":"'
-        after = b'"},"logprobs":null,"finish_reason":%s}]' if self.chat else b'","logprobs":null,"finish_reason":%s}]'
-        empty = b'{"index":0,"delta":{},"logprobs":null,"finish_reason":"%s"}]}'
-        if not self.chat:
-            empty = b'{"index":0,"text":"","logprobs":null,"finish_reason":"%s"}]}'
-        content = text % b"content" if self.chat else text
-        thought = text % b"reasoning_content" if self.chat else text
-        plain = self.opening.size + len(content) + 5 + len(after % b"null") + 3
-        room = chunk_bytes - plain - len(_PAD)
-        pad = b',"obfuscation":"' + b"x" * room + b'"' if room > 0 else b""
-        self.content_open = self.keep_piece(content)
-        self.content_close = self.keep_piece(after % b"null" + pad + b"}")
-        split = after.index(b"null")
-        self.to_logprobs, self.to_ids = self.keep_piece(after[:split]), self.keep_piece(b',"finish_reason":null')
-        self.to_end = self.keep_piece(b"}]}")       # what has lists is not padded
-        self.reasoning_open = self.keep_piece(thought)
-        self.reasoning_close = self.content_close
-        role = b'{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}'
-        self.role = self.keep_piece(role)
-        for ending, reason in enumerate(REASONS):
-            self.finishes[ending] = self.keep_piece(empty % reason)
-        self.done = self.keep_piece(b"data: [DONE]")
-        self.event_size = self.opening.size + self.reasoning_open.size + self.content_close.size + WORD_LONGEST + EVENT_SLACK
+    cdef int compile(self, int place, list events, dict fixed) except -1:
+        cdef int says = conditions("".join(events))
+        cdef size_t* growth = &self.text_room if unframed(place) else &self.growth
+        cdef size_t most = 0
+        cdef int variant
+        made = {}
+        for variant in range(VARIANTS):
+            if variant & says not in made:
+                made[variant & says] = variant
+                steps = [parsed(event, variant, fixed) for event in events]
+                most = max(most, self.program(&self.programs[place][variant], steps, growth))
+            self.programs[place][variant] = self.programs[place][<int>made[variant & says]]
+        if place < AT_FINISH:
+            self.token_room += most
+        else:
+            self.room += most
+        return 0
 
-    def documents_of(self, document: bytes) -> None:
-        text = b'{"index":0,"message":{"role":"assistant","content":"' if self.chat else b'{"index":0,"text":"'
-        after = b'"},"logprobs":null,"finish_reason":"%s"}]' if self.chat else b'","logprobs":null,"finish_reason":"%s"}]'
-        self.document_opening = self.keep_piece(document + text)
-        for ending, reason in enumerate(REASONS):
-            self.document_ends[ending] = self.keep_piece(after % reason)
+    cdef size_t program(self, Program* program, list events, size_t* growth) except? 0:
+        # Bytes that it writes at most; *growth* becomes as large as it needs.
+        cdef size_t most = 1, grows = 0
+        cdef Step* step
+        block = bytearray(sum(map(len, events)) * sizeof(Step))
+        self.keep.append(block)
+        program.steps = step = <Step*>PyByteArray_AS_STRING(block)
+        program.count = <size_t>sum(map(len, events))
+        for event in events:
+            step.event_size = sum(len(piece) for piece, *_ in event)
+            most += step.event_size + EVENT_SLACK
+            for number, (piece, places, slot, optional) in enumerate(event):
+                step.piece = self.kept(piece)
+                step.id_at, step.created_at, step.time_at = places
+                step.slot, step.optional, step.last = slot, optional, number == len(event) - 1
+                most += 24 + (self.before_logprob.size + self.after_logprob.size + WORD_LONGEST if slot == SLOT_LOGPROBS else 0)
+                grows += WORD_LONGEST if slot == SLOT_WHOLE_TEXT else 8 if slot == SLOT_WHOLE_IDS else 0
+                step += 1
+        growth[0] = max(growth[0], grows)
+        return most
 
-    cdef Piece keep_piece(self, bytes text):
+    cdef Piece kept(self, bytes text):
         cdef Piece piece
         self.keep.append(text)
         piece.at = <const uint8_t*><const char*>text
         piece.size = len(text)
         return piece
 
-    cdef uint8_t* event(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size, Piece after) noexcept:
+    cdef uint8_t* events(self, int place, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
+        cdef const Step* step = self.programs[place][s.says].steps
+        cdef const Step* end = step + self.programs[place][s.says].count
         cdef uint8_t* start
-        cdef uint8_t[128] said
-        cdef size_t more = put_running_usage(said, s) - said if s.counted else 0
-        cdef size_t all = self.opening.size + before.size + size + after.size + more + line_end_size(s)
-        if s.chunked:
-            out = put_chunk_size(out, all)
-        start = out
-        out = put_piece(out, self.opening)
-        patch(start, self.id_at, self.created_at, s)
-        out = put_piece(put(put_piece(out, before), text, size), after)
-        if more:                                            # before the closing brace
-            out = put(put(out - 1, said, more), b"}", 1)
-        out = put_line_end(out, s)
-        return put(out, b"\r\n", 2) if s.chunked else out
+        cdef int i, digits = 0
+        while step < end:
+            if s.chunked:                       # in front of it is its size, most likely of that many digits
+                digits = hex_digits(step.event_size + size + s.line_ends)
+                out += digits + 2
+            start = out
+            out = put_step(self, step, out, s, text, size)
+            while not step.last:
+                step += 1
+                out = put_step(self, step, out, s, text, size)
+            step += 1
+            s.number[NUMBER_SEQUENCE] += 1
+            for i in range(s.line_ends):
+                out = put_line_end(out, s)
+            if s.chunked:
+                out = framed(start, out, digits)
+        return out
+
+    cdef uint8_t* plain(self, int place, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
+        cdef Program* program = &self.programs[place][s.says]
+        cdef size_t i
+        for i in range(program.count):
+            out = put_step(self, &program.steps[i], out, s, text, size)
+        return out
+
+    cdef uint8_t* fill(self, int slot, uint8_t* out, Stamp* s) noexcept:
+        cdef int64_t before = s.number[NUMBER_COMPLETION] - s.tokens
+        if slot < NUMBERS:
+            return put_number(out, max(s.number[slot], <int64_t>0))
+        if slot == SLOT_TOTAL:
+            return put_number(out, s.number[NUMBER_PROMPT] + s.number[NUMBER_COMPLETION])
+        if slot == SLOT_UNCACHED:
+            return put_number(out, s.number[NUMBER_PROMPT] - s.number[NUMBER_CACHED])
+        if slot == SLOT_WHOLE_TEXT:
+            return put_words(out, s, s.first)
+        if slot == SLOT_LOGPROBS:
+            return self.put_logprobs(out, s, before)
+        if slot == SLOT_LINE_END:
+            return put_line_end(out, s)
+        if slot == SLOT_CALL_HEX:
+            return put_hex(out, <uint64_t>s.number[NUMBER_CALL], max(hex_digits(<uint64_t>s.number[NUMBER_CALL]), 4))
+        return put_ids(out, s, before if slot == SLOT_IDS else s.first)
+
+    cdef uint8_t* put_logprobs(self, uint8_t* out, Stamp* s, int64_t first) noexcept:
+        cdef int64_t token
+        cdef Piece word
+        for token in range(first, s.number[NUMBER_COMPLETION]):
+            word = WORD[word_of(s, token)]
+            out = put(out, b",", token > first)
+            out = put_piece(put_piece(put_piece(out, self.before_logprob), word), self.after_logprob)
+        return out
 
     cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
-        if s.lists:
-            return self.listed(out, s, self.content_open, text, size)
-        return self.event(out, s, self.content_open, text, size, self.content_close)
+        if s.block != BLOCK_CONTENT:
+            out = self.enter(out, s, BLOCK_CONTENT)
+        return self.events(AT_LAST + s.last - 1 if s.last else AT_TOKEN + BLOCK_CONTENT, out, s, text, size)
 
     cdef uint8_t* reasoning(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
-        if s.lists:
-            return self.listed(out, s, self.reasoning_open, text, size)
-        return self.event(out, s, self.reasoning_open, text, size, self.reasoning_close)
+        if s.block != BLOCK_REASONING:
+            out = self.enter(out, s, BLOCK_REASONING)
+        return self.events(AT_TOKEN + BLOCK_REASONING, out, s, text, size)
 
-    cdef uint8_t* listed(self, uint8_t* out, Stamp* s, Piece before, const uint8_t* text, size_t size) noexcept:
-        # An event whose tokens are listed between the pieces of its end.
-        cdef uint8_t[LIST_ROOM] close
-        cdef uint8_t* end = put_piece(close, self.to_logprobs)
-        cdef Piece after
-        if s.lists & LISTS_LOGPROBS:
-            end = put_logprobs(end, s, self.chat)
-        else:
-            end = put(end, b"null", 4)
-        end = put_piece(end, self.to_ids)
-        if s.lists & LISTS_IDS:
-            end = put_ids(end, s)
-        after.at = close
-        after.size = <size_t>(put_piece(end, self.to_end) - close)
-        return self.event(out, s, before, text, size, after)
+    cdef uint8_t* enter(self, uint8_t* out, Stamp* s, int block) noexcept:
+        # Closes the open block: it ended before this event.
+        s.number[NUMBER_COMPLETION] -= s.tokens
+        if s.block != BLOCK_NONE:
+            out = self.events(AT_CLOSING + s.block, out, s, NULL, 0)
+            s.number[NUMBER_INDEX] += 1
+        s.block = <uint8_t>block
+        s.first = s.number[NUMBER_COMPLETION]
+        if block == BLOCK_REASONING or block == BLOCK_CONTENT:      # a call begins with its own text
+            out = self.events(AT_OPENING + block, out, s, NULL, 0)
+        s.number[NUMBER_COMPLETION] += s.tokens
+        return out
 
-    cdef uint8_t* with_piece(self, uint8_t* out, Stamp* s, Piece piece) noexcept:
-        return self.event(out, s, piece, self.nothing.at, 0, self.nothing)
-
-    cdef uint8_t* tail(self, uint8_t* out, Stamp* s, int ending, bint with_usage, Usage* u) noexcept:
-        out = self.with_piece(out, s, self.finishes[ending])
-        if with_usage:
-            out = self.usage(out, s, u)
-        return raw_event(out, s, self.done.at, self.done.size)
-
-    cdef uint8_t* usage(self, uint8_t* out, Stamp* s, Usage* u) noexcept:
-        cdef uint8_t[256] text
-        cdef Piece piece
-        piece.at = text
-        text[0] = 93                                        # the closing bracket of "choices":[
-        piece.size = <size_t>(put_usage(&text[1], u) - text)
-        s.counted = 0
-        return self.event(out, s, piece, self.nothing.at, 0, self.nothing)
-
-    cdef size_t document_size(self, int64_t tokens) noexcept:
-        return self.document_opening.size + <size_t>tokens * WORD_LONGEST + self.document_ends[ENDED_LENGTH].size + 512
-
-    cdef uint8_t* document(self, uint8_t* out, Stamp* s, uint64_t seed, int64_t tokens, int ending, Usage* u,
-                           bint with_usage) noexcept:
-        cdef uint8_t* start = out
-        cdef int64_t i
-        cdef Piece word
-        out = put_piece(out, self.document_opening)
-        patch(start, self.document_id_at, self.document_created_at, s)
-        for i in range(tokens):
-            word = WORD[draw(seed, <uint64_t>i, DRAW_WORD) % WORDS]
-            out = put(out, word.at + (1 if i == 0 else 0), word.size - (1 if i == 0 else 0))
-        out = put_piece(out, self.document_ends[ending])
-        return put_usage(out, u) if with_usage else put(out, b"}", 1)
+    cdef uint8_t* finish(self, uint8_t* out, Stamp* s, int ending) noexcept:
+        s.tokens = 0
+        out = self.enter(out, s, BLOCK_NONE)
+        s.first = 0
+        out = self.events(AT_FINISH + ending, out, s, NULL, 0)
+        if s.says & SAYS_USAGE:
+            out = self.events(AT_USAGE, out, s, NULL, 0)
+        return self.events(AT_DONE, out, s, NULL, 0)
 
 
-cdef inline uint64_t word_of(Stamp* s, int64_t k) noexcept nogil:
-    # Number of the word of an event's token *k*.
-    return draw(s.id, <uint64_t>(s.completion - s.tokens + k), DRAW_WORD) % WORDS
+cdef inline bint unframed(int place) noexcept:
+    return AT_DOCUMENT <= place < AT_USAGE or place >= AT_CALLS
 
 
-cdef uint8_t* put_ids(uint8_t* out, Stamp* s) noexcept nogil:
-    cdef int64_t k
-    out = put(out, b',"token_ids":[', 14)
-    for k in range(s.tokens):
-        out = put(out, b",", k > 0)
-        out = put_number(out, FIRST_ID + <int64_t>word_of(s, k))
-    return put(out, b"]", 1)
+cdef inline uint8_t* put_step(Form form, const Step* step, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
+    if step.optional and s.number[step.slot] <= 0 and not s.padded:
+        return out
+    put(out, step.piece.at, step.piece.size)
+    if step.id_at >= 0:
+        put(out + step.id_at, s.id_text, sizeof(s.id_text))
+    if step.created_at >= 0:
+        put(out + step.created_at, s.created_text, sizeof(s.created_text))
+    if step.time_at >= 0:
+        put_time(out + step.time_at)
+    out += step.piece.size
+    if step.slot == SLOT_NONE:
+        return out
+    if step.slot == SLOT_TEXT:
+        return put(out, text, size)
+    if step.optional and s.padded:
+        return put_padded(out, max(s.number[step.slot], <int64_t>0))
+    return form.fill(step.slot, out, s)
 
 
-cdef uint8_t* put_logprobs(uint8_t* out, Stamp* s, bint chat) noexcept nogil:
-    cdef int64_t k
+cdef inline uint8_t* framed(uint8_t* start, uint8_t* end, int digits) noexcept nogil:
+    # The event from *start* to *end* as a chunk, in front of which there is room for a size of *digits* digits.
+    cdef size_t size = <size_t>(end - start)
+    cdef int more = 0
+    if size >> 4 * digits or not size >> 4 * (digits - 1):
+        more = hex_digits(size) - digits
+        memmove(start + more, start, size)
+    put(put_hex(start - digits - 2, size, digits + more), b"\r\n", 2)
+    return put(end + more, b"\r\n", 2)
+
+
+cdef uint8_t* put_words(uint8_t* out, Stamp* s, int64_t first) noexcept nogil:
+    cdef int64_t token
     cdef Piece word
-    out = put(out, b'{"content":[', 12) if chat else put(out, b'{"tokens":[', 11)
-    for k in range(s.tokens):
-        word = WORD[word_of(s, k)]
-        out = put(out, b",", k > 0)
-        out = put(out, b'{"token":"', 10) if chat else put(out, b'"', 1)
-        out = put_piece(out, word)
-        out = put(out, b'","logprob":-0.5,"bytes":null,"top_logprobs":[]}', 48) if chat else put(out, b'"', 1)
-    return put(out, b"]}", 2)
-
-
-cdef uint8_t* put_counts(uint8_t* out, int64_t prompt, int64_t completion) noexcept nogil:
-    # The beginning of a usage object.
-    out = put(out, b',"usage":{"prompt_tokens":', 26)
-    out = put_number(out, prompt)
-    out = put(out, b',"total_tokens":', 16)
-    out = put_number(out, prompt + completion)
-    out = put(out, b',"completion_tokens":', 21)
-    return put_number(out, completion)
-
-
-cdef uint8_t* put_running_usage(uint8_t* out, Stamp* s) noexcept nogil:
-    return put(put_counts(out, s.prompt, s.completion), b"}", 1)
-
-
-cdef uint8_t* put_usage(uint8_t* out, Usage* u) noexcept nogil:
-    out = put_counts(out, u.prompt, u.completion)
-    out = put(out, b',"prompt_tokens_details":{"cached_tokens":', 42)
-    out = put_number(out, u.cached)
-    return put(out, b"}}}", 3)
+    for token in range(first, s.number[NUMBER_COMPLETION]):
+        word = WORD[word_of(s, token)]
+        out = put(out, word.at + (token == 0), word.size - (token == 0))     # a reply starts without a space
+    return out

@@ -22,15 +22,14 @@ cdef enum Filler:               # endless bytes of a hostile reply
 cdef struct Reply:              # the reply in progress; reset for each request
     Stamp stamp
     uint8_t stream
-    uint8_t with_usage
     uint8_t head_sent
-    uint8_t opened              # the role event was sent, or there is none
+    uint8_t opened              # its first event was sent, or there is none
     uint8_t fault               # Fault of fault.pxd
     uint8_t close_after
     uint8_t page                # not a completion: no row, no count
     uint8_t old_client          # HTTP/1.0: no chunks
     uint8_t ending              # Ending of form.pxd
-    uint16_t form               # number of the Form
+    uint16_t form               # number of the Form; of a page or an error, whose errors it has
     uint32_t fault_arg
     int32_t fault_at            # token before which the fault happens
     int32_t sent                # tokens written

@@ -2,49 +2,49 @@
 
 from libc.math cimport log
 from libc.stdint cimport uint16_t
-from libc.string cimport memset
+from libc.string cimport memcmp, memset
 
+from fastllmload._ext.http.request cimport same
 from fastllmload._ext.sim.prompt cimport Prompt, prompt_read
 from fastllmload._ext.sim.sequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
-from fastllmload._ext.simbody.form cimport (
-    ENDED_LENGTH, ENDED_STOP, FORM_CHAT, FORM_KINDS, FORM_OLLAMA_CHAT, LISTS_IDS, LISTS_LOGPROBS, of_ollama,
-)
+from fastllmload._ext.simbody.form cimport ENDED_LENGTH, ENDED_STOP
+from fastllmload._ext.simbody.template cimport NUMBER_PROMPT, SAYS_COUNTED, SAYS_IDS, SAYS_LOGPROBS, SAYS_USAGE
 from fastllmload._ext.simserver.syscall cimport memmem
 
 from fastllmload._ext.simserver.fault import parse
-from fastllmload._ext.simbody.form import Form
-from fastllmload._ext.simbody.ollama import OllamaForm
 
 cdef enum:
     MODELS = 1000               # names that --any-model keeps apart
 
 
-cdef const uint8_t* value_of(const uint8_t* body, size_t size, const char* name, size_t name_size) noexcept nogil:
+cdef const uint8_t* value_of(const uint8_t* body, size_t size, Piece name) noexcept nogil:
     # First byte of the value behind `"name":`, or NULL. Text that looks like the field fools it: null mode only.
     cdef const uint8_t* end = body + size
-    cdef const uint8_t* at = <const uint8_t*>memmem(body, size, name, name_size)
+    cdef const uint8_t* at = NULL
+    if name.size:
+        at = <const uint8_t*>memmem(body, size, name.at, name.size)
     if at == NULL:
         return NULL
-    at += name_size
-    while at < end and (at[0] == 32 or at[0] == 58):
+    at += name.size
+    while at < end and (at[0] == c' ' or at[0] == c':'):
         at += 1
     return at if at < end else NULL
 
 
 cdef int64_t number_at(const uint8_t* at, const uint8_t* end) noexcept nogil:
     cdef int64_t value = 0
-    while at < end and 48 <= at[0] <= 57 and value < 10_000_000:
-        value = value * 10 + (at[0] - 48)
+    while at < end and c'0' <= at[0] <= c'9' and value < 10_000_000:
+        value = value * 10 + (at[0] - c'0')
         at += 1
     return value
 
 
 cdef class Intake:
     """*settings* has the attributes seed, null, any_model, model, chunk_bytes, default_max_tokens, max_model_len,
-    eos_mean_tokens, prefix_block; each of *decoders*, for OpenAI and for Ollama, gives a RequestBody of body bytes or raises
-    ValueError."""
+    eos_mean_tokens, prefix_block; *apis* are pairs of a SimulatedApi and its decoder, which gives an `Asked` of body bytes or
+    raises ValueError."""
 
-    def __init__(self, settings: object, faults: Faults, decoders: tuple, forms: list):
+    def __init__(self, settings: object, faults: Faults, apis: list, forms: list):
         self.seed = settings.seed
         self.null = settings.null
         self.any_model = settings.any_model
@@ -55,33 +55,89 @@ cdef class Intake:
         self.eos_mean = settings.eos_mean_tokens
         self.block = settings.prefix_block
         self.faults = faults
-        self.decoders = decoders
+        self.apis = apis
+        self.count = len(apis)
+        assert self.count <= APIS
         self.forms = forms
         self.form_numbers = {}
-        for kind in range(FORM_KINDS):
-            self.form(kind, self.model)     # each at the number of its kind
+        self.keep = []
+        for number, (api, _) in enumerate(self.apis):
+            self.null_keys[number].stream = self.quoted(api.keys.stream)
+            self.null_keys[number].usage = self.quoted(api.keys.usage)
+            self.null_keys[number].stream_default = api.stream_default
+            self.null_keys[number].output_tokens = api.output_tokens
+            self.null_keys[number].lengths = len(api.keys.tokens)
+            for i, path in enumerate(api.keys.tokens):
+                self.null_keys[number].length[<int>i] = self.quoted(path)
+            head, named, tail = api.path.lower().partition("$model")
+            self.routes[number].head = self.kept(head.encode())
+            self.routes[number].tail = self.kept(tail.encode())
+            self.routes[number].named = bool(named)
+            self.routes[number].root = 1 + head.find("/", 1) or len(head)
+            self.form(number, self.model)
 
-    cdef int form(self, int kind, str model) except -1:
-        number = self.form_numbers.get((kind, model))
-        if number is None:
-            number = len(self.forms)
-            make = OllamaForm if of_ollama(kind) else Form
-            self.forms.append(make(kind, model, self.chunk_bytes))
-            self.form_numbers[kind, model] = number
-        return number
+    cdef Piece quoted(self, str path):
+        # The last key of a path with its quotes; empty for none.
+        return self.kept(b'"%s"' % path.rpartition(".")[2].encode() if path else b"")
+
+    cdef Piece kept(self, bytes text):
+        cdef Piece piece
+        self.keep.append(text)
+        piece.at = <const uint8_t*><const char*>text
+        piece.size = <size_t>len(text)
+        return piece
+
+    cdef int route(self, Text path) noexcept:
+        cdef Route* route
+        cdef size_t i
+        for i in range(self.count):
+            route = &self.routes[i]
+            if not route.named and same(path, <const char*>route.head.at, route.head.size):
+                return <int>i
+            if route.named and path.size > route.head.size + route.tail.size and same(
+                Text(path.at, route.head.size), <const char*>route.head.at, route.head.size
+            ) and same(
+                Text(path.at + path.size - route.tail.size, route.tail.size), <const char*>route.tail.at, route.tail.size
+            ):
+                return <int>i
+        return -1
+
+    cdef str named(self, int number, Text path):
+        # The model's name in a path.
+        cdef Route* route = &self.routes[number]
+        return (<char*>path.at)[route.head.size: path.size - route.tail.size].decode("latin-1")
+
+    cdef int relative(self, Text path) noexcept:
+        cdef Route* route
+        cdef size_t i
+        for i in range(self.count):
+            route = &self.routes[i]
+            if path.size > route.root and memcmp(path.at, route.head.at, route.root) == 0:
+                return <int>i
+        return 0
+
+    cdef int form(self, int number, str model) except -1:
+        found = self.form_numbers.get((number, model))
+        if found is None:
+            found = len(self.forms)
+            self.forms.append(Form(self.apis[number][0], model, self.chunk_bytes))
+            self.form_numbers[number, model] = found
+        return found
 
     cdef bint refuse(self, int status, str kind, str message) except? False:
         self.refusal = (status, kind, message)
         return False
 
-    cdef bint read(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except? False:
+    cdef bint read(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except? False:
         memset(&c.reply, 0, sizeof(c.reply))
         c.reply.stamp.id = draw(self.seed, c.sequence.serial, DRAW_ID)
         c.reply.old_client = r.minor_version == 0
         c.reply.close_after = not r.keep_alive
-        c.reply.stamp.ndjson = of_ollama(kind)
-        if not (self.read_null(c, kind, body, size) if self.null else self.read_json(c, r, kind, body, size)):
+        c.reply.form = <uint16_t>number
+        if not (self.read_null(c, number, body, size) if self.null else self.read_json(c, r, number, body, size)):
             return False
+        c.reply.stamp.number[NUMBER_PROMPT] = c.sequence.prompt_tokens
+        c.sequence.whole = not c.reply.stream
         self.prompt_tokens += <uint64_t>c.sequence.prompt_tokens
         return self.fault_of(c, r)
 
@@ -95,67 +151,62 @@ cdef class Intake:
             c.reply.fault = self.faults.of(c.sequence.serial, &c.reply.fault_arg)
         return True
 
-    cdef bint read_null(self, Connection* c, int kind, const uint8_t* body, size_t size) except? False:
-        cdef const uint8_t* at = value_of(body, size, b'"stream"', 8)
-        cdef int64_t tokens = 0
-        c.reply.stream = at[0] == 116 if at != NULL else of_ollama(kind)
-        at = value_of(body, size, b'"max_tokens"', 12)
-        if at == NULL and of_ollama(kind):
-            at = value_of(body, size, b'"num_predict"', 13)
-        elif at == NULL:
-            at = value_of(body, size, b'"max_completion_tokens"', 23)
-        if at != NULL:
+    cdef bint read_null(self, Connection* c, int number, const uint8_t* body, size_t size) except? False:
+        cdef NullKeys* keys = &self.null_keys[number]
+        cdef const uint8_t* at = value_of(body, size, keys.stream)
+        cdef int64_t tokens = keys.output_tokens
+        cdef int i
+        c.reply.stream = at[0] == c't' if at != NULL else keys.stream_default
+        at = NULL
+        for i in range(keys.lengths):
+            if at == NULL:
+                at = value_of(body, size, keys.length[i])
+        if at != NULL and tokens == 0:
             tokens = number_at(at, body + size)
-        at = value_of(body, size, b'"include_usage"', 15)
-        c.reply.with_usage = at != NULL and at[0] == 116 or not c.reply.stream or of_ollama(kind)
-        c.reply.form = <uint16_t>kind
+        at = value_of(body, size, keys.usage)
+        if at != NULL and at[0] == c't' or not c.reply.stream or keys.usage.size == 0:
+            c.reply.stamp.says = SAYS_USAGE
         c.reply.ending = ENDED_LENGTH
-        c.sequence.whole = not c.reply.stream
         c.sequence.priority = 0
         c.sequence.output_tokens = <int>(tokens if tokens else 1)
         c.sequence.prompt_tokens = <int>(size // 5 + 1)
         return True
 
-    cdef bint read_json(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except? False:
+    cdef bint read_json(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except? False:
         cdef Prompt prompt
-        cdef bint ollama = of_ollama(kind)
-        cdef bint chat = kind == FORM_CHAT or kind == FORM_OLLAMA_CHAT
+        api, decode = self.apis[number]
         try:
-            asked = self.decoders[ollama]((<char*>body)[:size])
+            asked = decode((<char*>body)[:size])
         except ValueError as error:
             return self.refuse(400, "BadRequestError", f"the body cannot be read: {error}")
-        if asked.model != self.model and not self.any_model and asked.model is not None:
-            missing = f"model '{asked.model}' not found" if ollama else f"The model `{asked.model}` does not exist."
-            return self.refuse(404, "NotFoundError", missing)
-        raw = asked.messages if chat else asked.prompt
-        text = bytes(raw)
+        name = self.named(number, r.target) if self.routes[number].named else asked.model
+        if name != self.model and not self.any_model and name is not None:
+            return self.refuse(404, "NotFoundError", api.missing.replace("$model", name))
         if asked.loads:
             return self.refuse(200, "application/json", asked.loads)
+        text = bytes(asked.prompt)
         if not text:
-            return self.refuse(400, "BadRequestError", f"the body has no {'messages' if chat else 'prompt'}")
+            return self.refuse(400, "BadRequestError", f"the body has no {api.keys.prompt}")
         prompt_read(&prompt, text, len(text), self.block, &c.sequence)
-        if not chat and prompt.strings > 1 or asked.n is not None and asked.n != 1:
+        if not api.messages and prompt.strings > 1 or asked.n is not None and asked.n != 1:
             return self.refuse(400, "BadRequestError", "one prompt and n=1 are served; send one request for each reply")
-        if prompt.strings == 0 and (chat or prompt.numbers == 0):
-            return self.refuse(400, "BadRequestError", f"{'messages' if chat else 'prompt'} has no text")
-        model = self.model if asked.model is None else asked.model
-        if len(self.forms) >= MODELS and (kind, model) not in self.form_numbers:
+        if prompt.strings == 0 and (api.messages or prompt.numbers == 0):
+            return self.refuse(400, "BadRequestError", f"{api.keys.prompt} has no text")
+        model = self.model if name is None else name
+        if len(self.forms) >= MODELS and (number, model) not in self.form_numbers:
             return self.refuse(404, "NotFoundError", f"more than {MODELS // 2} model names were used")
-        c.reply.form = self.form(kind, model)
-        c.reply.stream = asked.stream is True
-        options = asked.stream_options
-        c.reply.with_usage = not c.reply.stream or options is not None and options.include_usage is True
-        c.reply.stamp.counted = (c.reply.stream and not ollama and c.reply.with_usage
-                                 and options is not None and options.continuous_usage_stats is True)
-        if c.reply.stream and not ollama:
-            c.reply.stamp.lists = (LISTS_IDS if asked.return_token_ids is True else 0) | (LISTS_LOGPROBS if asked.logprobs else 0)
-        c.reply.stamp.prompt = c.sequence.prompt_tokens
-        c.sequence.whole = not c.reply.stream
+        c.reply.form = self.form(number, model)
+        c.reply.stream = asked.stream
+        if asked.usage or not asked.stream:
+            c.reply.stamp.says = SAYS_USAGE
+        if asked.stream:
+            c.reply.stamp.says |= ((SAYS_COUNTED if asked.usage and asked.counted else 0) | (SAYS_IDS if asked.ids else 0)
+                                   | (SAYS_LOGPROBS if asked.logprobs else 0))
         c.sequence.priority = r.priority if r.has_priority else asked.priority
-        return self.lengths(c, asked, kind)
+        return self.lengths(c, asked)
 
-    cdef bint lengths(self, Connection* c, object asked, int kind) except? False:
-        most = asked.max_completion_tokens if asked.max_completion_tokens is not None else asked.max_tokens
+    cdef bint lengths(self, Connection* c, object asked) except? False:
+        most = asked.tokens
         if most is None:
             most = self.default_max_tokens
             most = max(1, min(most, self.max_model_len - c.sequence.prompt_tokens))
@@ -165,7 +216,7 @@ cdef class Intake:
             return self.refuse(400, "BadRequestError", (
                 f"This model's maximum context length is {self.max_model_len} tokens. However, you requested {most} output"
                 f" tokens and your prompt contains {c.sequence.prompt_tokens} input tokens."))
-        c.sequence.output_tokens = <int>self.output_length(c, most, asked.min_tokens, asked.ignore_eos is True)
+        c.sequence.output_tokens = <int>self.output_length(c, most, asked.min_tokens, asked.ignore_eos)
         c.reply.ending = ENDED_LENGTH if c.sequence.output_tokens == most else ENDED_STOP
         return True
 

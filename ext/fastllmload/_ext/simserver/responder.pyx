@@ -12,10 +12,21 @@ from libc.string cimport memcpy, memset
 from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
 from fastllmload._ext.simserver.connection cimport FILLER_FIELDS, FILLER_LETTERS, SENT_FAILED, Connections
-from fastllmload._ext.simserver.fault cimport *
+from fastllmload._ext.simserver.fault cimport (
+    FAULT_ABORT, FAULT_BAD_JSON, FAULT_CLOSE, FAULT_CLOSE_BEFORE_RESPONSE, FAULT_COALESCE, FAULT_COMMENTS,
+    FAULT_CONTENT_LENGTH, FAULT_CR, FAULT_CRLF, FAULT_DEEP_JSON, FAULT_DRIP, FAULT_EMPTY, FAULT_EMPTY_TEXT,
+    FAULT_ENDLESS_HEAD, FAULT_ERROR_EVENT, FAULT_GZIP, FAULT_HTML, FAULT_HUGE_EVENT, FAULT_HUGE_LINE, FAULT_MULTI_TOKEN,
+    FAULT_NEVER, FAULT_NONE, FAULT_NO_BODY, FAULT_NO_DONE, FAULT_NO_USAGE, FAULT_REASONING, FAULT_RESET, FAULT_SLOW_HEAD,
+    FAULT_STALL, FAULT_STATUS, FAULT_TOOL_CALLS, FAULT_UNTIL_CLOSE, FAULT_WHITESPACE_FIRST, MIDDLE,
+)
+from fastllmload._ext.simbody.calls cimport CALL_ROOM, listed_calls, put_call
 from fastllmload._ext.simbody.form cimport (
-    END_CR, END_CRLF, ENDED_ABORT, EVENT_SLACK, FORM_CHAT, FORM_OLLAMA_CHAT, WORD, WORD_LONGEST, WORDS, Piece, put,
-    put_chunk_size, raw_event,
+    AT_CALLS, AT_DOCUMENT, AT_DONE, AT_ERROR, AT_FINISH, AT_LAST, AT_OPENING, AT_TOKEN, AT_USAGE, BLOCK_CALL, BLOCK_NONE,
+    BLOCK_REASONING, END_CR, END_CRLF, END_LF, ENDED_ABORT, ENDED_CALLS, EVENT_SLACK, WORD, WORD_LONGEST, WORDS, Form, Piece,
+    Stamp, has, put, put_chunk_size, raw_event, spell,
+)
+from fastllmload._ext.simbody.template cimport (
+    NUMBER_CACHED, NUMBER_COMPLETION, NUMBER_EVAL_NS, NUMBER_LOAD_NS, NUMBER_PROMPT_EVAL_NS, NUMBER_TOTAL_NS, SAYS_USAGE,
 )
 from fastllmload._ext.simserver.truth cimport Truth
 from fastllmload._ext.simserver.writer cimport COMPLETE, CUT, GOING, RESET, SILENT
@@ -52,7 +63,6 @@ cdef class Responder(Writer):
         self.forms = forms
         self.coalesce = coalesce
         self.early_head = early_head
-        self.calls = ToolCalls()
 
     cdef Outcome begin(self, Connection* c, int64_t now) except? LOST:
         cdef uint8_t fault = c.reply.fault
@@ -72,12 +82,12 @@ cdef class Responder(Writer):
             c.drip_ns = max(<int64_t>c.reply.fault_arg, <int64_t>1) * MS
         elif fault == FAULT_TOOL_CALLS:
             c.reply.fault_arg = max(c.reply.fault_arg, <uint32_t>1)
-            if (<Form>self.forms[c.reply.form]).kind not in (FORM_CHAT, FORM_OLLAMA_CHAT):
+            if not has(<Form>self.forms[c.reply.form], AT_TOKEN + BLOCK_CALL):
                 c.reply.fault = FAULT_NONE
         elif fault == FAULT_ABORT:
             return self.give_up(c)
         elif fault == FAULT_NO_USAGE:
-            c.reply.with_usage = False
+            c.reply.stamp.says &= ~SAYS_USAGE
         elif fault == FAULT_REASONING and c.reply.fault_arg == <uint32_t>MIDDLE:
             c.reply.fault_arg = <uint32_t>(c.sequence.output_tokens // 2)
         elif fault == FAULT_SLOW_HEAD:
@@ -100,8 +110,12 @@ cdef class Responder(Writer):
 
     cdef int frame(self, Connection* c) except -1:
         cdef uint8_t fault = c.reply.fault
+        spell(&c.reply.stamp)
+        c.reply.stamp.line_ends = (<Form>self.forms[c.reply.form]).line_ends
         c.reply.stamp.padded = fault == FAULT_CONTENT_LENGTH
-        c.reply.stamp.line_end = END_CRLF if fault == FAULT_CRLF else END_CR if fault == FAULT_CR else 0
+        c.reply.stamp.line_end = END_CRLF if fault == FAULT_CRLF else END_LF
+        if fault == FAULT_CR and c.reply.stamp.line_ends > 1:       # a line of JSON ends in LF
+            c.reply.stamp.line_end = END_CR
         c.reply.stamp.chunked = c.reply.stream and fault not in (FAULT_UNTIL_CLOSE, FAULT_CONTENT_LENGTH)
         if fault == FAULT_UNTIL_CLOSE or c.reply.stream and c.reply.old_client:
             c.reply.stamp.chunked = False
@@ -121,7 +135,7 @@ cdef class Responder(Writer):
         if fault == FAULT_STATUS:
             c.truth.status = <uint16_t>c.reply.fault_arg
             extra = "retry-after: 1\r\n" if c.reply.fault_arg == 429 else ""
-            text = form.failure.replace(b"500", str(c.reply.fault_arg).encode())
+            text = form.error(c.reply.fault_arg)
             return self.page(c, page_head(c.reply.fault_arg, "application/json", len(text), extra), text)
         if fault == FAULT_NO_BODY:
             return self.page(c, page_head(200, form.stream_type.decode(), 0), b"")
@@ -158,35 +172,45 @@ cdef class Responder(Writer):
         # A rehearsal: the whole stream is composed, event by event, after the head.
         cdef Form form = <Form>self.forms[c.reply.form]
         cdef uint8_t* start = self.scratch + HEAD_ROOM
-        cdef int64_t size = 0
-        cdef int64_t i
+        cdef Stamp stamp = c.reply.stamp
         cdef int32_t sent = c.reply.sent
+        cdef int64_t i
+        cdef int64_t size = form.events(AT_TOKEN + BLOCK_NONE, start, &c.reply.stamp, NULL, 0) - start
         cdef uint8_t kind = 0
-        if form.chat:
-            size += form.with_piece(start, &c.reply.stamp, form.role) - start
         for i in range(c.sequence.output_tokens):
             size += self.put_token(c, form, start, i, &kind) - start
         c.reply.sent = c.sequence.output_tokens
         size += self.put_tail(c, start) - start
         c.reply.sent = sent
+        c.reply.stamp = stamp
         return size
 
     cdef Outcome opening(self, Connection* c) except? LOST:
-        # The head, and the role event unless the head goes early; in one write.
+        # The head, and the first event unless the head goes early; in one write.
         cdef Form form = <Form>self.forms[c.reply.form]
-        cdef uint8_t* out = self.scratch
+        cdef uint8_t* out
         cdef int64_t at = 0
-        cdef bint role = form.chat and (c.sequence.produced > 0 or c.sequence.output_tokens == 0)
+        cdef bint begins = has(form, AT_TOKEN + BLOCK_NONE)
+        cdef bint starts = begins and (c.sequence.produced > 0 or c.sequence.output_tokens == 0)
+        self.ensure(HEAD_ROOM + self.room(c, form, 1, c.sequence.output_tokens))
+        out = self.scratch
         if not c.reply.head_sent:
             out = self.put_head(c, out)
-        if role:
-            out = form.with_piece(out, &c.reply.stamp, form.role)
-        c.reply.opened = role or not form.chat
+        if starts:
+            c.reply.stamp.number[NUMBER_CACHED] = c.sequence.cached_tokens
+            out = form.events(AT_TOKEN + BLOCK_NONE, out, &c.reply.stamp, NULL, 0)
+        c.reply.opened = starts or not begins
         if out > self.scratch and self.write(c, self.scratch, out, &at) == LOST:
             return LOST
-        if role:
+        if starts:
             self.log(c, at, KIND_ROLE)
         return GOING
+
+    cdef size_t room(self, Connection* c, Form form, int64_t tokens, int64_t before) noexcept:
+        # Bytes that the events of *tokens* tokens need at most, after *before*, and the end of the stream after them.
+        cdef size_t each = form.token_room + EVENT_SLACK + WORD_LONGEST + (CALL_ROOM if c.reply.fault == FAULT_TOOL_CALLS else 0)
+        cdef size_t repeated = form.growth * <size_t>(before + tokens)
+        return <size_t>tokens * (each + repeated) + form.room + repeated
 
     cdef Outcome progress(self, Connection* c, int64_t now) except? LOST:
         cdef Outcome outcome
@@ -217,7 +241,7 @@ cdef class Responder(Writer):
             n = <int>min(<int64_t>min(c.reply.coalesce, 256), upto - c.reply.sent)
             if n < c.reply.coalesce and not all:
                 break
-            self.ensure(<size_t>n * (form.event_size + EVENT_SLACK + WORD_LONGEST + (self.calls.room if c.reply.fault == FAULT_TOOL_CALLS else 0)))
+            self.ensure(self.room(c, form, n, c.reply.sent))
             out = self.scratch
             for i in range(n):
                 out = self.put_token(c, form, out, c.reply.sent + i, &kinds[i])
@@ -239,20 +263,22 @@ cdef class Responder(Writer):
             text += 1
             size -= 1
         kind[0] = KIND_CONTENT
-        c.reply.stamp.completion = index + 1
+        c.reply.stamp.number[NUMBER_COMPLETION] = index + 1
         c.reply.stamp.tokens = 1
+        if has(form, AT_LAST) and index + 1 == c.sequence.output_tokens and c.reply.fault != FAULT_NO_DONE:
+            c.reply.stamp.last = 1 + c.reply.ending
         if c.reply.fault == FAULT_COMMENTS:
             out = raw_event(out, &c.reply.stamp, form.comment, len(form.comment))
         elif c.reply.fault == FAULT_WHITESPACE_FIRST and index < c.reply.fault_arg:
             kind[0] = KIND_WHITESPACE
             return form.content(out, &c.reply.stamp, b"\\n\\n", 4)
-        elif c.reply.fault == FAULT_REASONING and index < c.reply.fault_arg and form.reasons:
+        elif c.reply.fault == FAULT_REASONING and index < c.reply.fault_arg and has(form, AT_TOKEN + BLOCK_REASONING):
             kind[0] = KIND_REASONING
             return form.reasoning(out, &c.reply.stamp, text, size)
         elif c.reply.fault == FAULT_TOOL_CALLS:
-            if form.chat or index < c.reply.fault_arg:
+            if has(form, AT_OPENING + BLOCK_CALL) or index < c.reply.fault_arg:
                 kind[0] = KIND_TOOL
-            return self.calls.token(form, out, &c.reply.stamp, index, c.sequence.output_tokens, c.reply.fault_arg)
+            return put_call(form, out, &c.reply.stamp, index, c.sequence.output_tokens, c.reply.fault_arg)
         elif c.reply.fault == FAULT_MULTI_TOKEN or c.reply.fault == FAULT_EMPTY_TEXT:
             return self.put_tokens(c, form, out, index)
         return form.content(out, &c.reply.stamp, text, size)
@@ -298,8 +324,16 @@ cdef class Responder(Writer):
             return self.huge_event(c)
         if fault == FAULT_HUGE_LINE:
             return self.huge_line(c)
-        if self.odd_event(c, form.error_line, KIND_ERROR) == LOST:       # FAULT_ERROR_EVENT
+        return self.fail(c)                                 # FAULT_ERROR_EVENT
+
+    cdef Outcome fail(self, Connection* c) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
+        cdef int64_t at = 0
+        self.ensure(form.room)
+        end = form.events(AT_ERROR, self.scratch, &c.reply.stamp, NULL, 0)
+        if self.write(c, self.scratch, end, &at) == LOST:
             return LOST
+        self.log(c, at, KIND_ERROR)
         return self.finish(c)
 
     cdef Outcome odd_event(self, Connection* c, bytes text, uint8_t kind) except? LOST:
@@ -315,9 +349,10 @@ cdef class Responder(Writer):
         cdef Form form = <Form>self.forms[c.reply.form]
         cdef size_t size = c.reply.fault_arg
         cdef int64_t at = 0
-        self.ensure(2 * size + form.event_size)
-        memset(self.scratch + size + form.event_size, 97, size)
-        end = form.content(self.scratch, &c.reply.stamp, self.scratch + size + form.event_size, size)
+        cdef size_t room = self.room(c, form, 1, c.reply.sent) + size
+        self.ensure(room + size)
+        memset(self.scratch + room, c'a', size)
+        end = form.content(self.scratch, &c.reply.stamp, self.scratch + room, size)
         if self.write(c, self.scratch, end, &at) == LOST:
             return LOST
         self.log(c, at, KIND_CONTENT)
@@ -336,46 +371,38 @@ cdef class Responder(Writer):
         c.filler = FILLER_LETTERS
         return LOST if self.connections.flush(c, mono_ns()) == SENT_FAILED else CUT
 
-    cdef void usage_of(self, Connection* c, Usage* u) noexcept:
+    cdef void count(self, Connection* c, Form form) noexcept:
         # What the reply says of itself, and the truth log with it: its durations end when this is composed.
         cdef int64_t now = mono_ns()
-        u.prompt = c.sequence.prompt_tokens
-        u.completion = c.reply.sent
-        u.cached = c.sequence.cached_tokens
-        u.total_ns = now - c.sequence.t_arrival
-        u.load_ns = c.reply.load_ns
-        u.prompt_eval_ns = u.eval_ns = 0
+        cdef int64_t* number = c.reply.stamp.number
+        number[NUMBER_COMPLETION] = c.reply.sent
+        number[NUMBER_CACHED] = c.sequence.cached_tokens
+        number[NUMBER_TOTAL_NS] = now - c.sequence.t_arrival
+        number[NUMBER_LOAD_NS] = c.reply.load_ns
         if c.sequence.t_first:
-            u.prompt_eval_ns = c.sequence.t_first - c.sequence.t_admitted
-            u.eval_ns = now - c.sequence.t_first
-        if c.reply.stamp.ndjson:
-            c.truth.total_ns, c.truth.load_ns = u.total_ns, u.load_ns
-            c.truth.prompt_eval_ns, c.truth.eval_ns = u.prompt_eval_ns, u.eval_ns
+            number[NUMBER_PROMPT_EVAL_NS] = c.sequence.t_first - c.sequence.t_admitted
+            number[NUMBER_EVAL_NS] = now - c.sequence.t_first
+        if form.timed:
+            c.truth.total_ns, c.truth.load_ns = number[NUMBER_TOTAL_NS], number[NUMBER_LOAD_NS]
+            c.truth.prompt_eval_ns, c.truth.eval_ns = number[NUMBER_PROMPT_EVAL_NS], number[NUMBER_EVAL_NS]
 
-    cdef uint8_t* put_tail(self, Connection* c, uint8_t* out) except NULL:
+    cdef uint8_t* put_tail(self, Connection* c, uint8_t* out) noexcept:
         cdef Form form = <Form>self.forms[c.reply.form]
-        cdef Usage u
-        if c.reply.fault == FAULT_NO_DONE:
-            return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
-        c.reply.stamp.completion = c.reply.sent
-        if c.reply.fault != FAULT_ERROR_EVENT:
-            self.usage_of(c, &u)
-            if c.reply.fault == FAULT_TOOL_CALLS and form.chat:
-                out = self.calls.finish(form, out, &c.reply.stamp)
-                if c.reply.with_usage:
-                    out = form.usage(out, &c.reply.stamp, &u)
-                out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
-                return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
-            out = form.tail(out, &c.reply.stamp, c.reply.ending, c.reply.with_usage, &u)
-        elif not c.reply.stamp.ndjson:
-            out = raw_event(out, &c.reply.stamp, form.done.at, form.done.size)
+        cdef bint called = c.reply.fault == FAULT_TOOL_CALLS and has(form, AT_FINISH + ENDED_CALLS)
+        if c.reply.fault == FAULT_ERROR_EVENT:
+            out = form.events(AT_DONE, out, &c.reply.stamp, NULL, 0)
+        elif c.reply.fault != FAULT_NO_DONE:
+            self.count(c, form)
+            out = form.finish(out, &c.reply.stamp, ENDED_CALLS if called else c.reply.ending)
         return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
 
     cdef Outcome finish(self, Connection* c) except? LOST:
+        cdef Form form = <Form>self.forms[c.reply.form]
         cdef int64_t at = 0
         cdef uint8_t* end
         if not c.reply.opened and self.opening(c) == LOST:
             return LOST
+        self.ensure(self.room(c, form, 1, c.reply.sent))
         end = self.put_tail(c, self.scratch)
         if end > self.scratch and self.write(c, self.scratch, end, &at) == LOST:
             return LOST
@@ -383,11 +410,10 @@ cdef class Responder(Writer):
             return COMPLETE
         if c.reply.fault != FAULT_ERROR_EVENT:
             self.log(c, at, KIND_FINISH)
-        if c.reply.stamp.ndjson:                    # one object says it all
-            return COMPLETE
-        if c.reply.fault != FAULT_ERROR_EVENT and c.reply.with_usage:
-            self.log(c, at, KIND_USAGE)
-        self.log(c, at, KIND_DONE)
+            if has(form, AT_USAGE) and c.reply.stamp.says & SAYS_USAGE:
+                self.log(c, at, KIND_USAGE)
+        if has(form, AT_DONE):
+            self.log(c, at, KIND_DONE)
         return COMPLETE
 
     cdef Outcome document(self, Connection* c, int64_t now) except? LOST:
@@ -397,23 +423,19 @@ cdef class Responder(Writer):
         cdef uint8_t* end
         cdef uint8_t* head
         cdef uint8_t* at
-        cdef Usage u
-        cdef bytes asked = b""
+        cdef bytes calls = b""
         if c.reply.fault == FAULT_TOOL_CALLS:
-            c.reply.sent = <int>tokens
-            self.usage_of(c, &u)
-            asked = self.calls.document(form, &c.reply.stamp, tokens, c.reply.fault_arg, &u)
-        self.ensure(HEAD_ROOM + form.document_size(tokens) + <size_t>len(asked))
+            calls = listed_calls(form, &c.reply.stamp, tokens, c.reply.fault_arg)
+        self.ensure(HEAD_ROOM + form.room + form.text_room * <size_t>tokens + <size_t>len(calls))
         body = self.scratch + HEAD_ROOM
         c.reply.sent = <int>tokens
-        self.usage_of(c, &u)
+        self.count(c, form)
         if c.reply.fault == FAULT_ERROR_EVENT:
-            end = put(body, <const char*>form.failure, len(form.failure))
-        elif asked:
-            end = put(body, <const char*>asked, <size_t>len(asked))
+            end = put(body, <const char*>form.error_body, len(form.error_body))
+        elif calls:
+            end = form.plain(AT_CALLS, body, &c.reply.stamp, <const uint8_t*><const char*>calls, <size_t>len(calls))
         else:
-            end = form.document(body, &c.reply.stamp, c.reply.stamp.id, tokens, c.reply.ending, &u,
-                                c.reply.fault != FAULT_NO_USAGE)
+            end = form.plain(AT_DOCUMENT + c.reply.ending, body, &c.reply.stamp, NULL, 0)
         if c.reply.fault == FAULT_BAD_JSON:
             end -= 3
         at = head = self.scratch

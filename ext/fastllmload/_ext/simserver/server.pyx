@@ -35,7 +35,7 @@ cdef enum Word:                 # epoll words that are not connections: no descr
 
 
 cdef class Server(Sessions):
-    """*listener*: a listening non-blocking socket's descriptor, borrowed. *pages*: `(path, counters) -> (status, content
+    """*listener*: a listening non-blocking socket's descriptor, borrowed. *pages*: `(path, counters) -> (method, content
     type, body) or None`, for everything but completions. *api_key*: asked for when it is not None."""
 
     def __init__(self, listener: int, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder,

@@ -7,20 +7,22 @@ closes its side gives up its request, as engines treat it.
        └── refused ──▶ LINGERING ──▶ closed                SILENT: never answered, until the client goes
 """
 
-import msgspec
-
+from libc.stdint cimport uint16_t
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memset
+from libc.string cimport memset
 from libc.time cimport time
 
-from fastllmload._ext.http.request cimport *
-from fastllmload._ext.sim.timer cimport timers_free, timers_push
-from fastllmload._ext.simserver.connection cimport *
-from fastllmload._ext.simserver.fault cimport FAULT_IDLE_CLOSE
-from fastllmload._ext.simbody.form cimport (
-    ENDED_LENGTH, FORM_CHAT, FORM_COMPLETIONS, FORM_OLLAMA_CHAT, FORM_OLLAMA_GENERATE, of_ollama,
+from fastllmload._ext.http.request cimport (
+    HEAD_LIMIT, request_head_size, request_hopeless, request_read, same, unchunk, unchunk_begin,
 )
+from fastllmload._ext.sim.timer cimport timers_free, timers_push
+from fastllmload._ext.simserver.connection cimport (
+    CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_LINGERING, CONNECTION_READING, CONNECTION_SILENT, SENT_FAILED, SENT_QUEUED,
+    Sent, pending,
+)
+from fastllmload._ext.simserver.fault cimport FAULT_IDLE_CLOSE
+from fastllmload._ext.simbody.form cimport ENDED_LENGTH, Form
 from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT
 from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED, TRUTH_LENGTH, TRUTH_PREEMPTED, TRUTH_REUSED, TRUTH_STREAM
 from fastllmload._ext.simserver.writer cimport CUT, GOING, LOST, RESET, SILENT
@@ -42,19 +44,8 @@ cdef enum:
     STUCK = 0xFFFFFFFF          # take(): the request is not complete
 
 
-cdef int kind_of(Request* r) noexcept nogil:
-    # FormKind of the resource that a request names; -1: none that generates.
-    if same(r.target, b"/v1/chat/completions", 20):
-        return FORM_CHAT
-    if same(r.target, b"/v1/completions", 15):
-        return FORM_COMPLETIONS
-    if same(r.target, b"/api/chat", 9):
-        return FORM_OLLAMA_CHAT
-    return FORM_OLLAMA_GENERATE if same(r.target, b"/api/generate", 13) else -1
-
-
 cdef class Sessions:
-    """*pages*: `(path, counters) -> (status, content type, body) or None`, for everything but completions. *api_key*: asked
+    """*pages*: `(path, counters) -> (method, content type, body) or None`, for everything but completions. *api_key*: asked
     for when it is not None."""
 
     def __init__(self, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder, connections: Connections,
@@ -227,7 +218,7 @@ cdef class Sessions:
         cdef Request r
         cdef size_t head = c.seen if c.need or c.chunked_body else 0
         cdef int step
-        if head == 0 and (data[0] == 13 or data[0] == 10):
+        if head == 0 and (data[0] == c'\r' or data[0] == c'\n'):
             return 1                                        # empty lines before a request line (RFC 9112 2.2)
         if head == 0:
             head = request_head_size(data, size, c.seen)
@@ -273,17 +264,17 @@ cdef class Sessions:
         return STUCK
 
     cdef int serve(self, Connection* c, Request* r, const uint8_t* body, size_t size) except -1:
-        cdef int kind = kind_of(r)
+        cdef int number = self.intake.route(r.target)
         cdef bint post = r.method.size == 4 and same(r.method, b"post", 4)
         self.open_row(c, r)
-        c.reply.stamp.ndjson = of_ollama(kind) or r.target.size > 5 and memcmp(r.target.at, b"/api/", 5) == 0
+        c.reply.form = <uint16_t>(number if number >= 0 else self.intake.relative(r.target))
         if self.bearer is not None and not self.admitted(r):
             return self.refuse(c, 401, "AuthenticationError", "the API key is missing or wrong", False)
-        if kind < 0:
+        if number < 0:
             return self.answer_page(c, r, (<char*>r.target.at)[: r.target.size].decode("latin-1"))
         if not post:
             return self.refuse(c, 405, "MethodNotAllowed", "completions are asked for with POST", False)
-        return self.generate(c, r, kind, body, size)
+        return self.generate(c, r, number, body, size)
 
     cdef int open_row(self, Connection* c, Request* r) except -1:
         self.requests += 1
@@ -311,9 +302,9 @@ cdef class Sessions:
             return True
         return (<char*>r.authorization.at)[: r.authorization.size] == self.bearer
 
-    cdef int generate(self, Connection* c, Request* r, int kind, const uint8_t* body, size_t size) except -1:
+    cdef int generate(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except -1:
         cdef Outcome outcome
-        if not self.intake.read(c, r, kind, body, size):
+        if not self.intake.read(c, r, number, body, size):
             status, why, message = self.intake.refusal
             if status == 200:                       # a model is loaded: nothing is generated
                 return self.give_page(c, status, why, message.encode())
@@ -332,12 +323,10 @@ cdef class Sessions:
         page = self.pages(path, self.counters)
         if page is None:
             return self.refuse(c, 404, "NotFoundError", f"there is no {path} here", False)
-        asks = path == "/api/show"                  # the one page that is asked for with a body
-        if not (same(r.method, b"post", 4) if asks else same(r.method, b"get", 3)):
-            method = "POST" if asks else "GET"
+        method, content_type, text = page
+        if not (same(r.method, b"post", 4) if method == "POST" else same(r.method, b"get", 3)):
             return self.refuse(c, 405, "MethodNotAllowed", f"{path} is asked for with {method}", False)
-        status, content_type, text = page
-        return self.give_page(c, status, content_type, text)
+        return self.give_page(c, 200, content_type, text)
 
     cdef int give_page(self, Connection* c, int status, str content_type, bytes body) except -1:
         c.truth.status = status
@@ -346,10 +335,7 @@ cdef class Sessions:
         return self.settle(c, self.responder.page(c, page_head(status, content_type, len(body)), body))
 
     cdef int refuse(self, Connection* c, int status, str kind, str message, bint close) except -1:
-        error = {"error": {"message": message, "type": kind, "param": None, "code": status}}
-        if c.reply.stamp.ndjson:
-            error = {"error": message}
-        body = msgspec.json.encode(error)
+        body = (<Form>self.intake.forms[c.reply.form]).error(status, kind, message)
         self.refused += 1
         if c.state == CONNECTION_READING and close:
             memset(&c.reply, 0, sizeof(c.reply))

@@ -3,6 +3,7 @@ import numpy.typing as npt
 
 from fastllmload._ext.events.calls import CallList
 from fastllmload._ext.plan.bodies import Bodies
+from fastllmload._ext.plan.toolturn import ToolTurns
 
 def turn_dtype() -> np.dtype[np.void]: ...
 def leaving_dtype() -> np.dtype[np.void]: ...
@@ -10,7 +11,7 @@ def in_order(instants: list[int]) -> list[tuple[int, int]]: ...
 
 class Talks:
     """The conversations of a phase, from a plan's arrays; *joints*: what is before and after a reply, and between
-    messages, by class.
+    messages, by class; *tools*: how each class repeats tool calls.
     """
 
     alive: int
@@ -23,5 +24,6 @@ class Talks:
         sessions: int,
         request_class: npt.NDArray[np.uint16] | None = None,
         near: Bodies | None = None,
+        tools: list[ToolTurns | None] | None = None,
     ) -> None: ...
     def joined(self, first: int, replies: list[bytes], called: list[CallList | None] | None = None) -> list[bytes]: ...

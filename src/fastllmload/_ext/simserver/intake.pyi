@@ -6,5 +6,9 @@ class Intake:
     prompt_tokens: int
     refusal: tuple[int, str, str] | None
     def __init__(
-        self, settings: object, faults: Faults, decoders: tuple[Callable[[bytes], object], ...], forms: list[object]
+        self,
+        settings: object,
+        faults: Faults,
+        apis: list[tuple[object, Callable[[bytes], object]]],
+        forms: list[object],
     ) -> None: ...

@@ -16,7 +16,7 @@ class Server(Sessions):
         intake: Intake,
         responder: Responder,
         connections: Connections,
-        pages: Callable[[str, Callable[[], dict[str, float]]], tuple[int, str, bytes] | None],
+        pages: Callable[[str, Callable[[], dict[str, float]]], tuple[str, str, bytes] | None],
         api_key: str | None,
     ) -> None: ...
     def run(self) -> None: ...

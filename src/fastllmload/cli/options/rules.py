@@ -11,9 +11,9 @@ from msgspec import structs
 
 from fastllmload.cli.options.parsers import DATASETS, STANDARD, TRACES
 from fastllmload.cli.options.sources import Fields, RawOptions
-from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint import ENDPOINTS, Endpoint
 from fastllmload.errors import InputError
-from fastllmload.settings import RunSettings, TrafficClass
+from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, TrafficClass
 
 PLANNED = (
     "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival", "burstiness",
@@ -54,7 +54,11 @@ class Chosen:
 
     @property
     def protocol(self) -> str:
-        return str(self.get("target.endpoint_type", "openai-chat"))
+        return str(self.get("target.endpoint_type", DEFAULT_ENDPOINT))
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return ENDPOINTS[self.protocol]
 
     @property
     def arrival(self) -> str:
@@ -113,6 +117,8 @@ def named(names: tuple[str, ...]) -> str:
     return " or ".join(names)
 
 
+WITH_IDS = named(tuple(each.name for each in ENDPOINTS.values() if each.takes("ids")))
+WITH_IMAGES = named(tuple(each.name for each in ENDPOINTS.values() if each.image_message is not None))
 # Rules for what was parsed, whatever was given.
 LOOP = (
     OptionRule("rate-and-concurrency",
@@ -154,7 +160,7 @@ USERS = (
     OptionRule("option-not-applicable",
          lambda o: o.get("workload.tool_turns") and (o.recorded_turns or o.workload == "conversation"),
          "--tool-turns works with synthetic-uniform and synthetic-skewed only; leave it out"),
-    OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and not ENDPOINTS[o.protocol].messages,
+    OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and o.endpoint.joint.tools is None,
          "--tool-turns needs messages, which {protocol} does not have; use a chat endpoint"),
     OptionRule("option-missing",
          lambda o: o.get("behaviour.cancel_share", 0.0) and o.get("behaviour.cancel_after") is None,
@@ -180,10 +186,11 @@ TARGET = (
     OptionRule("options-conflict", lambda o: o.has("cacert") and o.get("target.insecure") is True,
          "--insecure trusts every certificate and --cacert only some; give one"),
     OptionRule("protocol-unsupported",
-         lambda o: o.get("workload.prompt_form") == "ids" and ENDPOINTS[o.protocol].text_only is not None,
-         "--prompt-form ids needs --endpoint-type openai-completions: chat messages are text"),
-    OptionRule("protocol-unsupported", lambda o: o.has("image") and not ENDPOINTS[o.protocol].images,
-         "--image needs --endpoint-type openai-chat: only its messages can contain images"),
+         lambda o: o.get("workload.prompt_form") == "ids" and not o.endpoint.takes("ids"),
+         f"--prompt-form ids needs --endpoint-type {WITH_IDS}: {{reason}}",
+         values=lambda o: {"reason": o.endpoint.without["ids"].partition(";")[0]}),
+    OptionRule("protocol-unsupported", lambda o: o.has("image") and o.endpoint.image_message is None,
+         f"--image needs --endpoint-type {WITH_IMAGES}: only its messages can contain images"),
     OptionRule("option-not-applicable", lambda o: o.has("image") and o.get("workload.prompt_form", "words") != "words",
          "--image goes with --prompt-form words, not {form}", values=form),
     OptionRule("options-conflict",
@@ -288,12 +295,12 @@ CLASS = (
          "--num-requests counts all classes together, but class {of_class!r} replays its own instants; give --duration, or "
          "a rate to the class"),
     OptionRule("protocol-unsupported",
-         lambda o: o.get("workload.prompt_form") == "ids" and ENDPOINTS[o.protocol].text_only is not None,
+         lambda o: o.get("workload.prompt_form") == "ids" and not o.endpoint.takes("ids"),
          "class {of_class!r} sends token ids, which {protocol} cannot carry; give it prompt-form=words"),
     OptionRule("protocol-unsupported",
-         lambda o: o.get("workload.image") is not None and not ENDPOINTS[o.protocol].images,
-         "class {of_class!r} sends images, which {protocol} cannot carry; use endpoint-type=openai-chat"),
-    OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and not ENDPOINTS[o.protocol].messages,
+         lambda o: o.get("workload.image") is not None and o.endpoint.image_message is None,
+         f"class {{of_class!r}} sends images, which {{protocol}} cannot carry; use endpoint-type={WITH_IMAGES}"),
+    OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and o.endpoint.joint.tools is None,
          "class {of_class!r} has tool turns, which need messages; {protocol} has none"),
     OptionRule("protocol-unsupported",
          lambda o: o.get("class.endpoint_type") is not None and o.get("class.endpoint_path") is None

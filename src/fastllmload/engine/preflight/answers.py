@@ -13,30 +13,25 @@ from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.ndjson import NdjsonParser
 from fastllmload._ext.events.sse import SseParser
 from fastllmload._ext.http.response import CONTENTS, HeadReader, find_head_end, parse_head
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.preflight.client import LARGEST_ANSWER
 
-# Patterns that occur in the events of one protocol only; its name, and the --endpoint-type that reads it.
-LOOKS_LIKE: tuple[tuple[bytes, str, str], ...] = (
-    (rb'"type"\s*:\s*"response\.', "OpenAI Responses", "openai-responses"),
-    (rb'"type"\s*:\s*"(?:message_start|content_block_(?:start|delta))"', "Anthropic Messages", "anthropic-messages"),
-    (rb'"object"\s*:\s*"response"', "OpenAI Responses", "openai-responses"),
-    (rb'"type"\s*:\s*"message"\s*,.*"role"\s*:\s*"assistant"', "Anthropic Messages", "anthropic-messages"),
-    (rb'"object"\s*:\s*"chat\.completion', "OpenAI chat completions", "openai-chat"),
-    (rb'"object"\s*:\s*"text_completion"', "OpenAI completions", "openai-completions"),
-    (rb'"message"\s*:\s*\{.*"done"\s*:', "Ollama's chat", "ollama-chat"),
-    (rb'"response"\s*:\s*".*"done"\s*:', "Ollama's generate", "ollama-generate"),
-    (rb'"token"\s*:\s*\{\s*"id"\s*:', "Text Generation Inference (TGI)", "tgi"),
-    (rb'"generated_text"\s*:\s*"', "Text Generation Inference (TGI)", "tgi"),
-    (rb'"candidates"\s*:\s*\[', "Gemini", ""),
-    (rb'"meta_info"\s*:\s*\{', "SGLang's generate", "sglang-generate"),
-    (rb'"text_output"\s*:\s*"', "Triton's generate", ""),
-    (rb'"(?:type|event_type)"\s*:\s*"(?:content-delta|message-start|text-generation)"', "Cohere", ""),
-    (rb'"stop"\s*:\s*(?:true|false).*"(?:id_slot|tokens_predicted|generation_settings)"', "llama.cpp's completion", ""),
-    (rb'"(?:id_slot|tokens_predicted)".*"stop"\s*:\s*(?:true|false)', "llama.cpp's completion", ""),
-    (rb'"object"\s*:\s*"embedding"', "OpenAI embeddings", ""),
-    (rb'"request_id"\s*:.*"choices"\s*:\s*\[\s*\{[^{}]*"token_ids"\s*:', "vLLM's generate", ""),
-    (rb'"choices"\s*:\s*\[\s*\{[^{}]*"text"\s*:\s*"', "OpenAI completions", "openai-completions"),
-    (rb'"choices"\s*:\s*\[\s*\{[^{}]*"(?:delta|message)"\s*:\s*\{', "OpenAI chat completions", "openai-chat"),
+# Patterns that occur in the answers of one protocol only, and its name: of protocols that no endpoint has as its title.
+OTHERS: tuple[tuple[bytes, str], ...] = (
+    (rb'"type"\s*:\s*"response\.', "OpenAI Responses"),
+    (rb'"type"\s*:\s*"(?:message_start|content_block_(?:start|delta))"', "Anthropic Messages"),
+    (rb'"object"\s*:\s*"response"', "OpenAI Responses"),
+    (rb'"type"\s*:\s*"message"\s*,.*"role"\s*:\s*"assistant"', "Anthropic Messages"),
+    (rb'"token"\s*:\s*\{\s*"id"\s*:', "Text Generation Inference (TGI)"),
+    (rb'"generated_text"\s*:\s*"', "Text Generation Inference (TGI)"),
+    (rb'"candidates"\s*:\s*\[', "Gemini"),
+    (rb'"meta_info"\s*:\s*\{', "SGLang's generate"),
+    (rb'"text_output"\s*:\s*"', "Triton's generate"),
+    (rb'"(?:type|event_type)"\s*:\s*"(?:content-delta|message-start|text-generation)"', "Cohere"),
+    (rb'"stop"\s*:\s*(?:true|false).*"(?:id_slot|tokens_predicted|generation_settings)"', "llama.cpp's completion"),
+    (rb'"(?:id_slot|tokens_predicted)".*"stop"\s*:\s*(?:true|false)', "llama.cpp's completion"),
+    (rb'"object"\s*:\s*"embedding"', "OpenAI embeddings"),
+    (rb'"request_id"\s*:.*"choices"\s*:\s*\[\s*\{[^{}]*"token_ids"\s*:', "vLLM's generate"),
 )
 PAGE = re.compile(rb"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html|head)\b", re.IGNORECASE | re.DOTALL)
 ERROR_KIND, DONE_KIND, BAD_KIND = 9, 10, 11  # delta.EventKind
@@ -45,8 +40,12 @@ CONTENT_KINDS = (2, 3, 4, 5, 6)  # delta.EventKind: whitespace, content, reasoni
 
 
 def another_protocol(content: bytes, own: str) -> Iterator[tuple[str, str]]:
-    """(name, --endpoint-type) of protocols other than *own* that *content* looks like."""
-    for pattern, name, option in LOOKS_LIKE:
+    """(name, --endpoint-type, "" for none) of protocols other than *own* that *content* looks like."""
+    titles = {one.title for one in ENDPOINTS.values()}
+    surest = [(sign, one.title, one.name) for one in ENDPOINTS.values() for sign in one.signs[:1]]
+    weaker = [(sign, one.title, one.name) for one in ENDPOINTS.values() for sign in one.signs[1:]]
+    others = [(sign, name, "") for sign, name in OTHERS if name not in titles]
+    for pattern, name, option in (*surest, *others, *weaker):
         if option != own and re.search(pattern, content, re.DOTALL):
             yield name, option
 

@@ -92,8 +92,8 @@ def check_server(probe: ServerProbe, found: Preflight, wanted: str | None, cold:
     if usage is not None:
         found.answer_s = found.answer_s or probe.answer_s * PROBE_TOKENS / probe.asked_tokens
         found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
-    target = probe.settings.target
-    found.targets.append(target_spec(probe.base, address, probe.path, target.headers, probe.key, target.server_name))
+    server_name = probe.settings.target.server_name
+    found.targets.append(target_spec(probe.base, address, probe.path, probe.headers, probe.key, server_name))
     return model
 
 
@@ -151,7 +151,7 @@ def probe_classes(run: RunSettings, probes: Sequence[ServerProbe], found: Prefli
                 probed.add(question)
                 with errors_naming(one):
                     ask(probe, found, probe.model(model))
-            heads[number] = request_head(probe.base, probe.path, each.target.headers, probe.key)
+            heads[number] = request_head(probe.base, probe.path, probe.headers, probe.key)
         found.class_heads.append(heads)
         found.class_models.append(model)
 

@@ -82,7 +82,8 @@ class ServerConnection:
         target = settings.target
         self.asked_s = target.preflight_timeout
         self.path = target.endpoint_path or self.endpoint.path(base.path)
-        request_head(base, self.path, target.headers, key)  # invalid headers raise before anything is sent
+        self.headers = (*self.endpoint.own_headers(key), *target.headers)
+        request_head(base, self.path, self.headers, key)  # invalid headers raise before anything is sent
         self.address: tuple[str, str, int] | None = None
         self.answered = False  # with a valid HTTP response
         self.fields = http.client.HTTPMessage()  # of the latest answer's head
@@ -192,7 +193,7 @@ class ServerConnection:
             connection = self._secure(connection)
         connection.settimeout(patience_s)
         end = Deadline(connection, patience_s)
-        head = request_head(self.base, path, self.settings.target.headers, self.key, method=method)
+        head = request_head(self.base, path, self.headers, self.key, method=method)
         length = "" if body is None else f"Content-Length: {len(body)}\r\n"
         try:
             end.start()

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.body import extra_fields
 from fastllmload.engine.preflight import answers
 from fastllmload.engine.preflight.answers import CONTENT_KINDS, ERROR_KIND, NEITHER, TOKEN_IDS, USAGE
@@ -46,6 +45,10 @@ class ServerProbe(ServerConnection):
     def model(self, wanted: str | None) -> str:
         """The model to request: *wanted* if the server offers it or has no list, the only one offered if none is wanted."""
         path = self.endpoint.models_path(self.base.path)
+        if path is None:
+            if wanted is None:
+                raise InputError("model-missing", f"{self.endpoint.name} has no list of models; name one with -m")
+            return wanted
         status, body = self._listed(path)
         self._refuse_unauthorised(status)
         offered = answers.offered_models(body) if status == 200 else None
@@ -107,13 +110,14 @@ class ServerProbe(ServerConnection):
         return found
 
     def status(self, most_s: float) -> int:
-        """HTTP status of the model list. TargetError without an answer within *most_s*."""
+        """HTTP status of the model list, or of the root. TargetError without an answer within *most_s*."""
         self.reach([])
-        return self.exchange("GET", self.endpoint.models_path(self.base.path), None, most_s)[0]
+        return self.exchange("GET", self.endpoint.models_path(self.base.path) or "/", None, most_s)[0]
 
     def model_entry(self, model: str) -> dict[str, Any]:
         """The entry of *model* in the server's list; empty without a list or entry."""
-        status, _, body = self.exchange("GET", self.endpoint.models_path(self.base.path), None)
+        path = self.endpoint.models_path(self.base.path)
+        status, _, body = (0, "", b"") if path is None else self.exchange("GET", path, None)
         listed = answers.model_list(body) if status == 200 else None
         names = (model, f"{model}:latest")
         return next((one for one in listed[1] if one.get(listed[0]) in names), {}) if listed is not None else {}
@@ -181,8 +185,8 @@ class ServerProbe(ServerConnection):
         return [*free, NEITHER]
 
     def _obstacles(self, workload: Workload, way: str) -> Iterator[str]:
-        field = "stream_options" if way == USAGE else "return_token_ids"
-        if not self.endpoint.name.startswith("openai-"):
+        field = self.endpoint.counted_by.get(way)
+        if field is None:
             yield f"{self.endpoint.name} has no field for it"
         if not workload.streaming:
             yield "answers are not streamed"
@@ -191,8 +195,7 @@ class ServerProbe(ServerConnection):
 
     def _answer(self, model: str, notes: list[str], way: str) -> answers.ProbeAnswer:
         workload = msgspec.structs.replace(self.settings.workload, continuous_usage=way)
-        ids = workload.prompt_form in ("ids", "native") and self.endpoint.name == "openai-completions"
-        prompt = PROBE_IDS if ids else "Say hello."
+        prompt = PROBE_IDS if self.endpoint.form(workload) == "ids" else "Say hello."
         self.asked_tokens = probe_tokens(workload)
         body = self.endpoint.encode_body(model, workload, prompt, self.asked_tokens)
         begun = time.perf_counter()
@@ -257,7 +260,7 @@ class ServerProbe(ServerConnection):
     def _refuse_another_protocol(self, content: bytes) -> None:
         """RequestRefused for a valid answer in another protocol than the one of --endpoint-type."""
         for name, option in answers.another_protocol(content, self.endpoint.name):
-            if option in ENDPOINTS:
+            if option:
                 remedy = f"give --endpoint-type {option}"
             else:
                 remedy = f"no --endpoint-type reads that here; choose a path of {self.endpoint.name} with --endpoint"

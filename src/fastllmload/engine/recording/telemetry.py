@@ -112,16 +112,17 @@ class TelemetryDiscovery:
         without = f"{base.public_url} has no metrics page: server-only figures are not measured"
         found.notes.append(coded("metrics-page-missing", without))
         if found.engine is None:
-            found.engine = self._ollama(base, address)
+            found.engine = self._only_engine(base, address)
 
-    def _ollama(self, base: BaseUrl, address: tuple[str, str, int]) -> EngineFacts | None:
-        """The engine of a target with Ollama's protocol, which has a page for its version."""
-        path = ENDPOINTS[self._target.endpoint_type].version_path(base.path)
-        if path is None:
+    def _only_engine(self, base: BaseUrl, address: tuple[str, str, int]) -> EngineFacts | None:
+        """The engine of a target whose protocol only one engine speaks, which has a page for its version."""
+        endpoint = ENDPOINTS[self._target.endpoint_type]
+        if endpoint.engine is None:
             return None
-        page = json_object_of(self._spec(base, address, path, True)) or {}
+        name, resource = endpoint.engine
+        page = json_object_of(self._spec(base, address, endpoint.page(base.path, resource), True)) or {}
         version = page.get("version")
-        return EngineFacts(name="ollama", version=self._redacted(version if isinstance(version, str) else None))
+        return EngineFacts(name=name, version=self._redacted(version if isinstance(version, str) else None))
 
     def _keep(self, spec: PageSpec, base: BaseUrl, answer: HttpAnswer, found: TelemetryTargets) -> None:
         found.pages.append(spec)

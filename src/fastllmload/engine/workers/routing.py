@@ -30,7 +30,7 @@ def conversations(
     numbers = np.ascontiguousarray(starts[positions % workers == worker], np.uint32)
     joints = plan.joints
     of_class = plan.request_class if len(joints) > 1 else None
-    talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies)
+    talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies, plan.tools)
     return {"numbers": numbers, "talks": talks}
 
 

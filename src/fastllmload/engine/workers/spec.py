@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from fastllmload.settings import DEFAULT_ENDPOINT
+
 
 class TargetSpec(msgspec.Struct, frozen=True, kw_only=True):
     """*head_prefix*: latin-1 lines, each ended by CRLF, without X-Request-Id and Content-Length, which differ by request."""
@@ -47,7 +49,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ns: int
     class_heads: tuple[tuple[str, ...], ...] = ()  # per class of requests, per target; empty: the targets' own
     class_targets: tuple[tuple[int, int], ...] = ()  # per class: first target, number of targets; empty: all for all
-    protocols: tuple[str, ...] = ("openai-chat",)  # the endpoint type of each class; one of all classes
+    protocols: tuple[str, ...] = (DEFAULT_ENDPOINT,)  # the endpoint type of each class; one of all classes
     strict_decode: bool = False
     timestamps: str = "kernel"
     transport: str = "reactor"

@@ -14,7 +14,7 @@ from fastllmload import settings as asked
 from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.documents.plan import DatasetFacts, SharedText, WorkloadDescription
 from fastllmload.endpoint import Endpoint
-from fastllmload.endpoint.body import TurnTemplate, stand_in
+from fastllmload.endpoint.turns import TurnTemplate, stand_in
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.conversations.synthetic import TOOL
@@ -93,7 +93,7 @@ class ScriptedConversations:
         if self._system is None or not self._system.is_next():
             return turn
         assert isinstance(text, str)
-        content = self._system.prepend_to(text, chat=endpoint.joint.messages)
+        content = self._system.prepend_to(text, chat=endpoint.takes("messages"))
         tokens = (turn.request.input_tokens or 0) + SYSTEM_TOKENS
         return replace(turn, request=replace(turn.request, content=content, input_tokens=tokens))
 
@@ -175,7 +175,7 @@ def length(lengths: Lengths, stream: Mersenne) -> int:
 
 def as_turn(one: DatasetRequest, endpoint: Endpoint) -> DatasetRequest:
     """*one* with its prompt as a user's message if the protocol has messages."""
-    if isinstance(one.content, str) and endpoint.joint.messages:
+    if isinstance(one.content, str) and endpoint.takes("messages"):
         message = [{"role": "user", "content": one.content}]
         return replace(one, content=message)
     return one
@@ -189,13 +189,15 @@ def with_planned_calls(one: DatasetRequest, joint: TurnTemplate, number: int) ->
     content = one.content
     if isinstance(content, str) or not content or not isinstance(content[0], dict) or content[0].get("role") != "tool":
         return one
+    if joint.tools is None:
+        raise field_error(f"{one.where}: the protocol has no messages of role tool")
     if not number:
         raise field_error(f"{one.where}: a conversation cannot begin with a message of role tool: no call precedes it")
     answers = list(takewhile(lambda message: isinstance(message, dict) and message.get("role") == "tool", content))
     calls, named = [], []
     for place, message in enumerate(answers):
         name = str(message.get("tool_name") or message.get("name") or TOOL)
-        call, names = stand_in(joint, name, str(message.get("tool_call_id") or f"t{number:04x}{place:04x}"))
+        call, names = stand_in(joint.tools, name, str(message.get("tool_call_id") or f"t{number:04x}{place:04x}"))
         calls.append(call)
         named.append({**message, **names})
     opening = {"role": "assistant", "content": None, "tool_calls": calls}

@@ -15,7 +15,8 @@ import msgspec
 from fastllmload import settings as asked
 from fastllmload.documents.plan import WorkloadDescription
 from fastllmload.endpoint import BodyPieces, Endpoint
-from fastllmload.endpoint.body import MESSAGES, TurnTemplate, ident, stand_in
+from fastllmload.endpoint.turns import TurnTemplate, made_up_id, planned_turn
+from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.conversations.turns import Filler, ThinkTimes, TurnPart, turn_counts, write_conversations
 from fastllmload.plan.prompts.source import Origin
@@ -27,7 +28,6 @@ from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 from fastllmload.workload.user_behavior import read_pause
 
 TOOL = "lookup"
-USER = b'[{"role":"user","content":'
 
 
 class SyntheticConversations:
@@ -42,6 +42,8 @@ class SyntheticConversations:
         self._tools = random.Random(f"{origin}/tools")
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
+        if self.workload.tool_turns and endpoint.joint.tools is None:
+            raise InputError("protocol-unsupported", f"{endpoint.name} has no tool calls; leave --tool-turns out")
         counts = turn_counts(self._turns, random.Random(f"{self._origin}/turns"), quota, by_starts)
         known = list(counts) if by_starts else None
         alone = path.with_name(f"{path.name}.alone")
@@ -72,7 +74,7 @@ class SyntheticConversations:
         if workload.history == "planned":
             table = text_table(load_tokenizer(workload.tokenizer))
             filler = Filler([table.word(number) for number in range(table.span)], f"{self._origin}/replies")
-        cut = endpoint.messages_pieces if endpoint.joint.messages else endpoint.body_pieces
+        cut = endpoint.messages_pieces if endpoint.takes("messages") else endpoint.body_pieces
         return Parts(self, alone.read_bytes(), bodies, cut(model, workload), endpoint.joint, filler)
 
     def think_ns(self) -> int:
@@ -99,6 +101,7 @@ class Parts:
     ) -> None:
         self._of, self._raw, self._bodies = of, raw, bodies
         self._pieces, self._joint, self._filler = pieces, joint, filler
+        self._opens, self._closes = joint.user.encode().split(b"$text")
         self._next = 0
 
     def turn(self, number: int) -> TurnPart:
@@ -118,13 +121,11 @@ class Parts:
             return TurnPart(body, skip, tail, own - prefix, output, planned, reply_at, True, think_ns)
         if prefix:
             text = without_prefix(self._text(body, skip, tail), prefix)
-            inside = USER[1:] + b'"' + text + b'"}' if self._joint.messages else text
-            body = body[:skip] + inside + body[len(body) - tail :]
+            body = body[:skip] + self._opens + text + self._closes + body[len(body) - tail :]
         return TurnPart(body, skip, tail, own - prefix, output, planned, 0, True, think_ns)
 
     def _text(self, body: bytes, skip: int, tail: int) -> bytes:
-        inside = body[skip : len(body) - tail]
-        return inside[len(USER) : -2] if self._joint.messages else inside
+        return body[skip + len(self._opens) : len(body) - tail - len(self._closes)]
 
 
 def without_prefix(text: bytes, words: int) -> bytes:
@@ -135,13 +136,9 @@ def without_prefix(text: bytes, words: int) -> bytes:
     return text[at:].lstrip(b" ") if words else text
 
 
-def tool_turn(
-    body: bytes, skip: int, tail: int, text: bytes, number: int, joint: TurnTemplate = MESSAGES
-) -> tuple[bytes, int]:
+def tool_turn(body: bytes, skip: int, tail: int, text: bytes, number: int, joint: TurnTemplate) -> tuple[bytes, int]:
     """Body of a turn with *text* as a tool's result, and the position of the previous reply (toolturn.pyx) in it."""
-    call, names = stand_in(joint, TOOL, ident(number))
-    asks = b'{"role":"assistant","content":"'
-    answers = b'},{"role":"tool",' + msgspec.json.encode(names)[1:-1]
-    calls = b'","tool_calls":' + msgspec.json.encode([call]) + answers
-    inside = asks + calls + b',"content":"' + text + b'"}'
-    return body[:skip] + inside + body[len(body) - tail :], skip + len(asks)
+    assert joint.tools is not None
+    ident = made_up_id(number).encode()
+    before, between, after = (part.replace(b"$id", ident) for part in planned_turn(joint.tools, TOOL))
+    return body[:skip] + before + between + text + after + body[len(body) - tail :], skip + len(before)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.documents.plan import ConversationsDescription
-from fastllmload.endpoint.body import TurnTemplate
+from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
 from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, TURN
@@ -108,12 +108,13 @@ def _written(
 
 def joined(history: bytes, reply: bytes, part: TurnPart, joint: TurnTemplate) -> bytes:
     """The complete body of a later turn; the same bytes that a worker stitches from that reply."""
+    before, after, between = (text.encode() for text in joint.described())
     if not part.takes_reply:
-        return history + joint.between.encode() + part.body[part.skip :]
+        return history + between + part.body[part.skip :]
     if part.reply_at:
         inside = part.body[part.skip : part.reply_at] + reply + part.body[part.reply_at :]
-        return history + joint.between.encode() + inside
-    return history + joint.before.encode() + reply + joint.after.encode() + part.body[part.skip :]
+        return history + between + inside
+    return history + before + reply + after + part.body[part.skip :]
 
 
 def escaped(text: str) -> bytes:

@@ -49,7 +49,7 @@ class ComposedPrompts:
         return Completion(self._tokenizer, self._origin, self._prefix_seed, samples=self._samples, osl=self._osl)
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
-        self._source = self._make_source(chat=endpoint.messages)
+        self._source = self._make_source(chat=endpoint.takes("messages"))
         bodies = write_requests(
             path, self._requests(self._source), RequestEncoder(endpoint, model, self.workload), quota
         )

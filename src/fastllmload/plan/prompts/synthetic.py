@@ -81,9 +81,8 @@ class SyntheticPrompts:
 
     def _write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str) -> Bodies:
         workload = self.workload
-        form = workload.prompt_form
-        ids = form == "ids" or (form == "native" and endpoint.name == "openai-completions")
-        if form in ("text", "native") and not ids:
+        ids = endpoint.form(workload) == "ids"
+        if workload.prompt_form in ("text", "native") and not ids:
             assert self.tokenizer is not None
             texts = TokenTexts(self.tokenizer, f"{self._seed}/repair")
             batches = self._batches(quota, _span(workload, self.tokenizer))
@@ -95,7 +94,7 @@ class SyntheticPrompts:
         self.form = table.form
         batches = self._batches(quota, table.span)
         if workload.image is not None:
-            requests = with_images(batches, table, workload.image, f"{self._seed}/image")
+            requests = with_images(batches, table, workload.image, f"{self._seed}/image", endpoint)
             return write_requests(path, requests, RequestEncoder(endpoint, model, workload))
         pieces = endpoint.body_pieces(model, msgspec.structs.replace(workload, prompt_form="ids" if ids else "words"))
         stitch = stitcher(table, pieces.before, [*pieces.middle, pieces.tail])
@@ -183,17 +182,18 @@ class TokenTexts:
 
 
 def with_images(
-    batches: Iterable[Batch], table: words.WordTable, image: tuple[int, int, int], seed: str
+    batches: Iterable[Batch], table: words.WordTable, image: tuple[int, int, int], seed: str, endpoint: Endpoint
 ) -> Iterator[PlannedRequest]:
     """One message per request: its words, then its images, whose tokens only the server knows."""
+    if endpoint.image_message is None:
+        raise InputError("protocol-unsupported", f"{endpoint.name} cannot carry images; leave --image out")
     width, height, count = image
     images = Images(seed)
     for batch in batches:
         facts = zip(batch.prompt.tolist(), batch.output.tolist(), *batch.marks(), strict=True)
         for text, (size, answer, kind, shared) in zip(table.texts(batch), facts, strict=True):
-            parts = [{"type": "text", "text": text + table.suffix}]
-            parts += [images.part(width, height) for _ in range(count)]
-            request = DatasetRequest("", [{"role": "user", "content": parts}])
+            message = endpoint.image_message(text + table.suffix, [images.url(width, height) for _ in range(count)])
+            request = DatasetRequest("", [message])
             yield PlannedRequest(request, size + table.suffix_tokens, answer, kind, shared)
 
 

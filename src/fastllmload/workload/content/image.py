@@ -34,9 +34,6 @@ class Images:
     def url(self, width: int, height: int) -> str:
         return "data:image/png;base64," + base64.b64encode(self.png(width, height)).decode()
 
-    def part(self, width: int, height: int) -> dict[str, Any]:
-        return {"type": "image_url", "image_url": {"url": self.url(width, height)}}
-
     def with_images(self, messages: Iterable[Any]) -> list[Any]:
         """*messages* with an image in place of each URL `synthetic:WIDTHxHEIGHT`."""
         return [self._message(message) for message in messages]

@@ -1,0 +1,43 @@
+# The language of the templates that are declared in endpoint/simulated.py, as numbers.
+
+cdef enum:                      # Says: conditions of a template that are known before it is written; they choose its variant
+    SAYS_COUNTED = 1            # every event says the usage up to then
+    SAYS_IDS = 2                # events with text list the ids of their tokens
+    SAYS_LOGPROBS = 4
+    SAYS_USAGE = 8
+    VARIANTS = 16
+
+cdef enum:                      # Number: slots that hold a number
+    NUMBER_PROMPT = 0
+    NUMBER_COMPLETION = 1       # tokens up to and with this event's
+    NUMBER_CACHED = 2
+    NUMBER_TOTAL_NS = 3         # durations
+    NUMBER_LOAD_NS = 4
+    NUMBER_PROMPT_EVAL_NS = 5
+    NUMBER_EVAL_NS = 6
+    NUMBER_SEQUENCE = 7         # events before this one
+    NUMBER_INDEX = 8            # blocks before this one
+    NUMBER_CALL = 9             # tool calls before this one
+    NUMBERS = 10
+
+cdef enum:
+    NOWHERE = -1                # place of what is not in a piece
+
+cdef enum Slot:                 # a Number, or
+    SLOT_TOTAL = 10             # prompt and completion; not a Number: those are below NUMBERS
+    SLOT_NONE = 11
+    SLOT_TEXT = 12              # of the event
+    SLOT_WHOLE_TEXT = 13        # of the block or reply so far
+    SLOT_IDS = 14               # of the event's tokens
+    SLOT_WHOLE_IDS = 15
+    SLOT_LOGPROBS = 16          # one of the form's templates for each of the event's tokens
+    SLOT_LINE_END = 17
+    SLOT_CALL_HEX = 18          # the number of the call, 4 digits
+    SLOT_UNCACHED = 19          # prompt without cached
+
+cdef bytes inside(str text)                                     # a text as JSON has it, without quotes
+cdef list listed(object events, str before)                     # the templates of a group of events
+cdef object ended(object events, str word)                      # with the word for why a reply ended
+cdef str text_of(object events)                                 # all of it, without names
+cdef int conditions(str text)                                   # Says that make a difference
+cdef list parsed(str text, int says, dict fixed)                # its steps in the variant of *says*

@@ -1,0 +1,3 @@
+from collections.abc import Mapping
+
+def filled(template: str, values: Mapping[str, object]) -> bytes: ...

@@ -1,0 +1,205 @@
+"""Tool turns in the forms of other protocols: their templates are all that the plan and the worker know of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ext.dialects import CHAT, DIALECTS
+from hypothesis import given
+from hypothesis import strategies as st
+from support.plan_builder import asked
+
+from fastllmload._ext.events.calls import CallList
+from fastllmload._ext.plan.talk import Talks
+from fastllmload._ext.plan.toolturn import ToolTurns
+from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint.body import PROMPT
+from fastllmload.endpoint.turns import Part, ToolTurn, TurnTemplate
+from fastllmload.plan.build import build_plan
+from fastllmload.plan.conversations.synthetic import tool_turn
+from fastllmload.plan.conversations.turns import TurnPart, escaped, write_conversations
+from fastllmload.settings import Workload
+
+USER = '{"role":"user","content":"$text"}'
+# Anthropic's Messages: calls and answers are blocks of a message's content, arguments are an object.
+MESSAGES = TurnTemplate(
+    between=",",
+    user=USER,
+    reply='{"role":"assistant","content":[{"type":"text","text":"$text"}]}',
+    tools=ToolTurn(
+        '{"role":"assistant","content":[$said$calls]},{"role":"user","content":[$answers]}',
+        said='{"type":"text","text":"$text"},',
+        silent="",
+        call=Part(
+            '{"type":"tool_use","id":"$id","name":"$name","input":$object}',
+            id="id",
+            inside="content",
+            mark=("type", "tool_use"),
+        ),
+        answer=Part(
+            '{"type":"tool_result","tool_use_id":"$id","content":"$answer"}',
+            id="tool_use_id",
+            inside="content",
+            mark=("type", "tool_result"),
+        ),
+    ),
+)
+# OpenAI's Responses: calls and answers are items next to the messages, arguments are a text.
+SAID = '{"type":"message","role":"assistant","content":[{"type":"output_text","text":"$text"}]}'
+RESPONSES = TurnTemplate(
+    between=",",
+    user=USER,
+    reply=SAID,
+    tools=ToolTurn(
+        "$said$calls,$answers",
+        said=SAID + ",",
+        silent="",
+        call=Part(
+            '{"type":"function_call","call_id":"$id","name":"$name","arguments":"$arguments"}',
+            id="call_id",
+            mark=("type", "function_call"),
+        ),
+        answer=Part(
+            '{"type":"function_call_output","call_id":"$id","output":"$answer"}',
+            id="call_id",
+            mark=("type", "function_call_output"),
+        ),
+    ),
+)
+PROMPTS: dict[str, dict[str, Any]] = {
+    "text": {"input": [{"role": "user", "content": PROMPT}]},
+    "messages": {"input": PROMPT},
+}
+ENDPOINT = replace(ENDPOINTS["openai-chat"], name="made-up", prompts=PROMPTS)
+PIECES = ENDPOINT.messages_pieces("m", Workload())
+TAIL = PIECES.closing(5)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+OBJECTS = st.dictionaries(TEXT, st.one_of(TEXT, st.integers(), st.lists(st.none())), max_size=3)
+CALLS = st.lists(
+    st.tuples(TEXT.filter(bool), TEXT.filter(bool), OBJECTS), min_size=1, max_size=4, unique_by=lambda one: one[0]
+)
+
+
+def call_list(calls: list[tuple[str, str, dict[str, Any]]]) -> CallList:
+    """As a chat server streams them: arguments are a text."""
+    found = CallList(DIALECTS[CHAT], whole=True)
+    listed = [{"id": ident, "function": {"name": name, "arguments": json.dumps(more)}} for ident, name, more in calls]
+    found.read(json.dumps({"choices": [{"index": 0, "message": {"tool_calls": listed}}]}).encode())
+    return found
+
+
+def second(path: Path, joint: TurnTemplate, body: bytes, reply_at: int, reply: str, calls: CallList | None) -> Any:
+    """Items after the first of the request with *body*, stitched after *reply* and *calls*."""
+    first = PIECES.encode([{"role": "user", "content": "Hi"}], 5)
+    parts = [TurnPart(each, PIECES.skip, TAIL, 1, 5, b"", at) for each, at in ((first, 0), (body, reply_at))]
+    found, _ = write_conversations(path, [parts], joint, real=True)
+    joints = [tuple(text.encode() for text in joint.described())]
+    assert joint.tools is not None
+    tools = [ToolTurns(*joint.tools)]
+    talks = Talks(found.turns, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), joints, 1, tools=tools)
+    return json.loads(talks.joined(0, [escaped(reply)], [calls])[1])["input"][1:]
+
+
+def in_messages(said: str, calls: list[Any], answers: list[tuple[str, str]]) -> list[Any]:
+    blocks = [{"type": "text", "text": said}] if said else []
+    blocks += [{"type": "tool_use", "id": ident, "name": name, "input": more} for ident, name, more in calls]
+    results = [{"type": "tool_result", "tool_use_id": ident, "content": text} for ident, text in answers]
+    return [{"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
+
+
+def in_responses(said: str, calls: list[Any], answers: list[tuple[str, str]]) -> list[Any]:
+    items = [json.loads(SAID.replace("$text", escaped(said).decode()))] if said else []
+    items += [
+        {"type": "function_call", "call_id": ident, "name": name, "arguments": json.dumps(more)}
+        for ident, name, more in calls
+    ]
+    return items + [{"type": "function_call_output", "call_id": ident, "output": text} for ident, text in answers]
+
+
+BOTH = pytest.mark.parametrize(("joint", "form"), [(MESSAGES, in_messages), (RESPONSES, in_responses)])
+
+
+@BOTH
+@given(CALLS, TEXT, TEXT)
+def test_a_tool_turn_answers_the_first_call(tmp_path_factory, joint, form, calls, said, result):
+    """As a plan holds it, after a reply with calls: the others get answers without content."""
+    body = PIECES.encode([{"role": "user", "content": result}], 5)
+    later, reply_at = tool_turn(body, PIECES.skip, TAIL, escaped(result), 1, joint)
+    path = Path(tmp_path_factory.mktemp("turns")) / "bodies"
+    answers = [(ident, "" if place else result) for place, (ident, _, _) in enumerate(calls)]
+    assert second(path, joint, later, reply_at, said, call_list(calls)) == form(said, calls, answers)
+    if said:
+        stand_in = [("call00001", "lookup", {})]
+        assert second(path, joint, later, reply_at, said, None) == form(said, stand_in, [("call00001", result)])
+
+
+@BOTH
+@given(CALLS, TEXT)
+def test_a_users_turn_after_calls(tmp_path_factory, joint, form, calls, said):
+    question = {"role": "user", "content": "And?"}
+    path = Path(tmp_path_factory.mktemp("turns")) / "bodies"
+    found = second(path, joint, PIECES.encode([question], 5), 0, said, call_list(calls))
+    assert found == [*form(said, calls, [(ident, "") for ident, _, _ in calls]), question]
+
+
+@BOTH
+def test_planned_answers_follow_their_calls(tmp_path, joint, form):
+    """Two planned calls, answered in the other order, and what comes after them."""
+    planned, more = form("#", [("p1", "x", {}), ("p2", "y", {})], [("p2", "two"), ("p1", "one")]), {"role": "user"}
+    body = PIECES.encode([*planned, more], 5)
+    reply_at = body.index(b"#")
+    body = body[:reply_at] + body[reply_at + 1 :]
+    real = [("r1", "f", {"a": 1}), ("r2", "g", {})]
+    found = second(tmp_path / "bodies", joint, body, reply_at, "", call_list(real))
+    assert found == [*form("", real, [("r2", "two"), ("r1", "one")]), more]
+    found = second(tmp_path / "bodies", joint, body, reply_at, "So", call_list(real[:1]))
+    assert found == [*form("So", [real[0], ("p2", "y", {})], [("p2", "two"), ("r1", "one")]), more]
+
+
+@pytest.mark.parametrize("cut", ["tool_use", "tool_result", '"text":"'])
+def test_a_turn_in_another_form_carries_the_text_alone(tmp_path, cut):
+    body = PIECES.encode(in_messages("#", [("p1", "x", {})], [("p1", "one")]), 5).replace(
+        cut.encode(), cut[:-1].encode() + b"_"
+    )
+    if cut == '"text":"':
+        body = PIECES.encode([{"role": "assistant", "content": "#"}], 5)
+    reply_at = body.index(b"#")
+    found = second(
+        tmp_path / "b", MESSAGES, body[:reply_at] + body[reply_at + 1 :], reply_at, "So", call_list([("r", "f", {})])
+    )
+    assert "So" in json.dumps(found) and '"r"' not in json.dumps(found)
+
+
+@pytest.mark.parametrize("joint", [MESSAGES, RESPONSES])
+def test_a_plan_has_its_turns(tmp_path, monkeypatch, joint):
+    """A drawn conversation of an endpoint with these templates, with the history planned and as it goes."""
+    endpoint = replace(ENDPOINT, joint=joint)
+    monkeypatch.setitem(ENDPOINTS, endpoint.name, endpoint)
+    changes = {"load__duration": None, "load__num_requests": 3, "workload__turns": "3", "workload__tool_turns": 1.0}
+    settings = asked(**changes, workload__isl="9", target__endpoint_type=endpoint.name)
+    plan = build_plan(settings, phase="measure", endpoint=endpoint, model="m", out_dir=tmp_path)
+    talks = Talks(plan.turns, plan.body_offset, plan.bodies, plan.joints, len(plan.starts), tools=plan.tools)
+    bodies = talks.joined(0, [b"one", b"two"], [call_list([("r1", "f", {})]), None])
+    items = json.loads(bodies[2])["input"]
+    text = json.dumps(items)
+    assert [text.count(each) for each in ('"one"', '"two"', '"r1"', '"call00002"')] == [1, 1, 2, 2]
+    assert items[0]["role"] == "user" and items[-1] != items[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"json": "$said$what"}, "unknown slot, $what"), ({"said": "no slot"}, "one slot"),
+        ({"json": "$said" * 6}, "enlarge PIECES_MOST"),
+        ({"answer": Part("$id", "id", names=("a", "b", "c"))}, "enlarge NAMES_MOST"),
+    ],
+)  # fmt: skip
+def test_templates_that_cannot_be_followed(changes, problem):
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        ToolTurns(*RESPONSES.tools._replace(**changes))

@@ -1,0 +1,209 @@
+"""What the simulated engine writes is declared by a protocol's file alone: other protocols' shapes, as test data."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sim_client import Response, ask, get, request
+from simulated_apis import MESSAGES
+
+from fastllmload._ext.simbody.form import Form
+from fastllmload._ext.simbody.template import filled
+from fastllmload.simulator.truth import load
+
+pytestmark = pytest.mark.slow
+
+SAY = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("apis") / "truth"
+
+
+@pytest.fixture(scope="module")
+def port(truth: Path) -> Iterator[int]:
+    script = str(Path(__file__).with_name("simulated_apis.py"))
+    with subprocess.Popen([sys.executable, script, str(truth)], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield int(server.stdout.readline().rsplit(":", 1)[1])
+        server.send_signal(signal.SIGTERM)
+
+
+def post(path: str, body: dict[str, Any], fault: str | None = None) -> bytes:
+    return request(body, path, () if fault is None else (f"X-Fault: {fault}",))
+
+
+def named(reply: Response) -> list[tuple[str, Any]]:
+    """(name, JSON) of each server-sent event with a name; the JSON's type is the name."""
+    lines = re.split(r"\r\n|\n|\r", reply.body.decode())
+    found = [
+        (name[7:], json.loads(data[6:])) for name, data, empty in zip(*(lines[i::3] for i in range(3)), strict=False)
+    ]
+    assert lines[2::3] == [""] * len(found) and all(data["type"] == name for name, data in found)
+    return found
+
+
+def kinds(reply: Response) -> list[str]:
+    return [
+        data.get("delta", data.get("content_block", {})).get("type", name) if name.startswith("content_block") else name
+        for name, data in named(reply)
+    ]
+
+
+def messages(port: int, fault: str | None = None, n: int = 4, stream: bool = True) -> Response:
+    return ask(port, post("/v1/messages", {**SAY, "max_tokens": n, "stream": stream}, fault))
+
+
+@pytest.mark.parametrize("fault", [None, "crlf", "cr", "content_length", "split", "coalesce"])
+def test_messages(port: int, fault: str | None) -> None:
+    """Named events, blocks with their index, the word for the end and the usage in one event."""
+    reply = messages(port, fault)
+    assert kinds(reply) == [
+        "message_start", "text", *["text_delta"] * 4, "content_block_stop", "message_delta", "message_stop",
+    ]  # fmt: skip
+    events = dict(named(reply))
+    assert events["message_start"]["message"]["usage"] == {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 0,
+    }
+    assert events["message_delta"]["delta"]["stop_reason"] == "max_tokens"
+    assert events["message_delta"]["usage"] == {"input_tokens": 5, "cache_read_input_tokens": 0, "output_tokens": 4}
+    text = "".join(data["delta"]["text"] for name, data in named(reply) if name == "content_block_delta")
+    assert len(text.split()) == 4 and text[0] != " "
+
+
+def test_blocks_of_messages_follow_each_other(port: int) -> None:
+    reply = messages(port, "reasoning:2")
+    assert kinds(reply)[1:-2] == [
+        "thinking", "thinking_delta", "thinking_delta", "signature_delta", "content_block_stop",
+        "text", "text_delta", "text_delta", "content_block_stop",
+    ]  # fmt: skip
+    assert [data["index"] for _, data in named(reply) if "index" in data] == [0] * 5 + [1] * 4
+
+
+def test_tool_calls_of_messages(port: int) -> None:
+    """Two calls of four tokens each: their pieces join to JSON, which is what the document has."""
+    reply = messages(port, "tool_calls:2", 8)
+    events = named(reply)
+    assert kinds(reply)[1:-2] == ["tool_use", *["input_json_delta"] * 4, "content_block_stop"] * 2
+    assert events[-2][1]["delta"]["stop_reason"] == "tool_use"
+    for index in range(2):
+        pieces = [
+            data["delta"]["partial_json"]
+            for name, data in events
+            if name.endswith("_delta") and data.get("index") == index
+        ]
+        assert len(json.loads("".join(pieces))["text"]) > 1
+    document = json.loads(messages(port, "tool_calls:2", 8, stream=False).body)
+    assert [(one["type"], one["name"]) for one in document["content"]] == [("tool_use", "lookup")] * 2
+    assert all(one["input"]["text"] for one in document["content"]) and document["stop_reason"] == "tool_use"
+
+
+def test_errors_of_messages(port: int) -> None:
+    """In a stream as an event with a name, in a body without one; what is refused is said in the same words."""
+    assert kinds(messages(port, "error_event:1"))[-2:] == ["error", "message_stop"]
+    assert json.loads(messages(port, "status:529").body)["error"]["message"] == "simulated failure"
+    error = json.loads(ask(port, post("/v1/messages", {**SAY, "max_tokens": 0})).body)
+    assert error["type"] == "error" and "max_tokens" in error["error"]["message"]
+
+
+def test_responses(port: int) -> None:
+    """Events are numbered; the text comes again when its block ends, and in the last event."""
+    reply = ask(port, post("/v1/responses", {"input": "hi", "max_output_tokens": 300, "stream": True}))
+    events = named(reply)
+    assert [data["sequence_number"] for _, data in events] == list(range(len(events)))
+    text = "".join(data["delta"] for name, data in events if name == "response.output_text.delta")
+    by_name = dict(events)
+    assert by_name["response.output_text.done"]["text"] == text and len(text.split()) == 300
+    response = by_name["response.completed"]["response"]
+    assert response["output"][0]["content"][0]["text"] == text
+    assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert response["usage"]["output_tokens"] == 300
+    assert [name for name, _ in events[-4:-1]] == [
+        "response.output_text.done", "response.content_part.done", "response.output_item.done",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", [None, "coalesce:3", "no_done"])
+def test_tgi(port: int, fault: str | None) -> None:
+    """The event of the last token repeats the text and says why it ended; there is no end marker."""
+    reply = ask(port, post("/generate_stream", {"inputs": "hi", "parameters": {"max_new_tokens": 5}}, fault))
+    texts = [one["token"]["text"] for one in reply.chunks]
+    assert len(texts) == 5 and [one["index"] for one in reply.chunks] == [1, 2, 3, 4, 5]
+    assert all(one["generated_text"] is None for one in reply.chunks[:-1])
+    last = reply.chunks[-1]
+    if fault == "no_done":
+        assert last["generated_text"] is None
+    else:
+        assert last["generated_text"] == "".join(texts)
+        assert last["details"] == {"finish_reason": "length", "generated_tokens": 5, "input_length": 1}
+
+
+def test_tgi_without_stream(port: int) -> None:
+    document = json.loads(ask(port, post("/generate", {"inputs": "hi", "parameters": {"max_new_tokens": 5}})).body)
+    assert len(document["generated_text"].split()) == 5 and document["details"]["finish_reason"] == "length"
+    assert json.loads(ask(port, get("/info")).body) == {"model_id": "simulated", "max_total_tokens": 131072}
+    assert json.loads(ask(port, post("/generate_stream", {"inputs": []})).body)["error"].startswith("inputs ")
+
+
+def test_sglang(port: int) -> None:
+    """Each event has the whole text so far, also where several are in one write."""
+    body = {"text": "hi", "sampling_params": {"max_new_tokens": 400, "ignore_eos": True}, "stream": True}
+    reply = ask(port, post("/sglang/generate", body, "coalesce:100"))
+    assert [len(one["text"].split()) for one in reply.chunks] == list(range(1, 401))
+    assert all(
+        later["text"].startswith(one["text"]) for one, later in zip(reply.chunks, reply.chunks[1:], strict=False)
+    )
+    assert [len(one["output_ids"]) for one in reply.chunks] == list(range(1, 401))
+    last = reply.chunks[-1]["meta_info"]
+    assert last["finish_reason"] == {"type": "length", "length": 400} and reply.events[-1] == "[DONE]"
+    assert reply.chunks[-2]["meta_info"]["finish_reason"] is None
+
+
+def test_triton(port: int) -> None:
+    """The model is named in the path."""
+    body = {"text_input": "hi", "sampling_param_max_tokens": 3, "streaming": True}
+    reply = ask(port, post("/v2/models/simulated/generate_stream", body))
+    assert len("".join(one["text_output"] for one in reply.chunks).split()) == len(reply.events) == 3
+    reply = ask(port, post("/v2/models/other/generate_stream", body))
+    assert reply.status == 404 and "'other'" in json.loads(reply.body)["error"]
+    assert ask(port, get("/v2/health/ready")).status == 200
+
+
+def test_embeddings(port: int) -> None:
+    document = json.loads(ask(port, post("/v1/embeddings", {"input": [1, 2, 3]})).body)
+    assert document["usage"] == {"prompt_tokens": 3, "total_tokens": 3} and len(document["data"]) == 1
+
+
+def test_the_truth_log_has_the_tokens(port: int, truth: Path) -> None:
+    """Of any API: what an event is, not how it is written."""
+    reply = ask(port, request({**SAY, "max_tokens": 6, "stream": True}, "/v1/messages", ("X-Request-Id: r-7-7",)))
+    assert reply.status == 200
+    ask(port, get("/nowhere"))
+    for _ in range(100):
+        if truth.stat().st_size > 16 and len(load(truth).of(7, 7)):
+            break
+        time.sleep(0.05)
+    assert load(truth).of(7, 7)["kind"].tolist() == [1] + [3] * 6 + [8, 10]
+
+
+def test_a_template_with_an_unknown_slot_is_refused() -> None:
+    for text in ("$nothing", "$<nothing:x$>", "$<total_ns:x$>"):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            Form(replace(MESSAGES, content=text), "m")
+
+
+def test_values_are_not_read_as_slots() -> None:
+    assert filled('{"a":"$message","b":$code}', {"message": '$code "', "code": 5}) == b'{"a":"$code \\"","b":5}'
