@@ -19,6 +19,10 @@ from simulated_apis import MESSAGES
 
 from fastllmload._ext.simbody.form import Form
 from fastllmload._ext.simbody.template import filled
+from fastllmload._ext.simserver.fault import Faults
+from fastllmload._ext.simserver.intake import Intake
+from fastllmload.simulator.profile import SimulatorOptions, load_profile
+from fastllmload.simulator.serve import intake_settings
 from fastllmload.simulator.truth import load
 
 pytestmark = pytest.mark.slow
@@ -203,6 +207,14 @@ def test_a_template_with_an_unknown_slot_is_refused() -> None:
     for text in ("$nothing", "$<nothing:x$>", "$<total_ns:x$>"):
         with pytest.raises(ValueError, match=re.escape(text)):
             Form(replace(MESSAGES, content=text), "m")
+
+
+def test_more_apis_or_keys_than_the_tables_hold_are_refused() -> None:
+    settings = intake_settings(SimulatorOptions(), load_profile(SimulatorOptions().profile))
+    many = replace(MESSAGES, keys=replace(MESSAGES.keys, tokens=tuple("abcde")))
+    for apis in ([MESSAGES] * 65, [many]):
+        with pytest.raises(OverflowError, match="LENGTHS"):
+            Intake(settings, Faults(1, ()), [(api, bytes) for api in apis], [])
 
 
 def test_values_are_not_read_as_slots() -> None:

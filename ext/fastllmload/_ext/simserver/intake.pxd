@@ -8,6 +8,7 @@ from fastllmload._ext.simserver.fault cimport Faults
 
 cdef enum:
     APIS = 64                       # at most
+    LENGTHS = 4                     # keys for the output length, of one API
 
 cdef struct Route:                  # the path of one API; pieces are lower case, borrowed from it
     Piece head                      # up to the model's name, or all of it
@@ -21,7 +22,7 @@ cdef struct NullKeys:               # what null mode looks for: quoted names, em
     bint stream_default
     int64_t output_tokens
     int lengths
-    Piece[4] length
+    Piece[LENGTHS] length
 
 cdef class Intake:
     cdef uint64_t seed

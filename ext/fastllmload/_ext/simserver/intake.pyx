@@ -57,7 +57,8 @@ cdef class Intake:
         self.faults = faults
         self.apis = apis
         self.count = len(apis)
-        assert self.count <= APIS
+        if self.count > APIS or max([len(api.keys.tokens) for api, _ in apis]) > LENGTHS:
+            raise OverflowError(f"more than {APIS} APIs, or {LENGTHS} keys for an output length: enlarge APIS or LENGTHS")
         self.forms = forms
         self.form_numbers = {}
         self.keep = []
