@@ -56,8 +56,12 @@ CALL = re.compile(
 )
 
 
-def calls(module: str) -> dict[tuple[str, int], set[str]]:
-    """(file, line) -> functions of the interpreter that the C code of *module* calls there."""
+def translated(module: str) -> str:
+    """The C code of *module*: that of the latest build if nothing in ext/ has changed since."""
+    built = ROOT / "build" / "cython" / "ext" / "fastllmload" / "_ext" / f"{module}.c"
+    newest = max(path.stat().st_mtime for path in SOURCES.rglob("*.p[yx][xd]"))
+    if built.exists() and built.stat().st_mtime > newest:
+        return built.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "module.c"
         command = [
@@ -68,7 +72,12 @@ def calls(module: str) -> dict[tuple[str, int], set[str]]:
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         if done.returncode != 0:
             raise SystemExit(f"Cython refuses {module}:\n{done.stdout}{done.stderr}")
-        code = out.read_text(encoding="utf-8")
+        return out.read_text(encoding="utf-8")
+
+
+def calls(module: str) -> dict[tuple[str, int], set[str]]:
+    """(file, line) -> functions of the interpreter that the C code of *module* calls there."""
+    code = translated(module)
     found: dict[tuple[str, int], set[str]] = {}
     marks = list(LINE.finditer(code))
     for mark, after in zip(marks, [*marks[1:], None], strict=True):

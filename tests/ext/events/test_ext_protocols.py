@@ -32,7 +32,7 @@ from fastllmload.endpoint import ENDPOINTS
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
 
 TEMPLATE, SCAN, MSGSPEC = 0, 1, 2
-FAST = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def bare(meaning: dict[str, Any]) -> dict[str, Any]:
