@@ -125,7 +125,7 @@ def drive(directory: Path, address: Any, *, over_asyncio: bool = False, **option
     gc.collect()
     earlier = lives()
     outcome = run_reactor(directory, address, over_asyncio=over_asyncio, **options)
-    gc.collect()  # buffers stay with their connections, and those of the event loop with who asked for them
+    gc.collect()  # frees the buffers of connections, but for those of the event loop that the test still holds
     for name, (begun, ended) in lives().items():
         if name != "buffer" or not over_asyncio:
             assert begun - earlier[name][0] == ended - earlier[name][1], name

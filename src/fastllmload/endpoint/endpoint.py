@@ -46,6 +46,12 @@ class Endpoint:
     engine: tuple[str, str] | None = None  # the one server that speaks it, and the path of the page with its version
     simulated: tuple[SimulatedApi, ...] = ()  # its paths of the simulated engine
 
+    def __post_init__(self) -> None:
+        """ValueError where a refusal would have nothing to say."""
+        for form in ("text", "ids"):
+            if not self.takes(form) and form not in self.without:
+                raise ValueError(f"{self.name} takes no prompt of {form}; say in *without* why, and what to use")
+
     def takes(self, form: str) -> bool:
         """Whether its prompts can be `text`, `ids` or `messages`."""
         return form in self.prompts

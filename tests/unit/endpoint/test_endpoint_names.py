@@ -125,3 +125,11 @@ def test_importing_endpoints_loads_nothing_heavy() -> None:
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("name", "form"), [("openai-chat", "ids"), ("openai-completions", "text")])
+def test_a_protocol_says_why_it_takes_no_prompt_of_a_form(name: str, form: str) -> None:
+    """The refusal of --prompt-form has nothing else to say."""
+    prompts = {other: fields for other, fields in ENDPOINTS[name].prompts.items() if other != form}
+    with pytest.raises(ValueError, match=form):
+        replace(ENDPOINTS[name], prompts=prompts, without={})

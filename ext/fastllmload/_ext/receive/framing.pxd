@@ -46,6 +46,6 @@ cdef class Framing:
     # The next of what *c* holds. After a payload that neither leaves anything nor ends its response there is nothing more.
     cdef FrameStep next(self, Incoming* n, Cursor* c, Frame* frame) except FRAME_RAISED
     # The peer closed: FRAME_END if that completes the response, else FRAME_ERROR.
-    cdef FrameStep eof(self, Incoming* n, Frame* frame) noexcept
+    cdef FrameStep eof(self, Incoming* n, Frame* frame) except FRAME_RAISED
 
 cdef void incoming_free(Incoming* n) noexcept nogil

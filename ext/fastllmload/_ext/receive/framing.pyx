@@ -13,8 +13,8 @@ cdef class Framing:
     cdef FrameStep next(self, Incoming* n, Cursor* c, Frame* frame) except FRAME_RAISED:
         raise NotImplementedError
 
-    cdef FrameStep eof(self, Incoming* n, Frame* frame) noexcept:
-        return FRAME_ERROR
+    cdef FrameStep eof(self, Incoming* n, Frame* frame) except FRAME_RAISED:
+        raise NotImplementedError
 
 
 cdef void incoming_free(Incoming* n) noexcept nogil:

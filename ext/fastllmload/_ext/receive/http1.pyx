@@ -102,7 +102,7 @@ cdef class Http1(Framing):
             raise MemoryError(f"{n.held_size + size} bytes for the head of a response")
         return 0
 
-    cdef FrameStep eof(self, Incoming* n, Frame* frame) noexcept:
+    cdef FrameStep eof(self, Incoming* n, Frame* frame) except FRAME_RAISED:
         frame.x = n.x
         frame.error = r.ERROR_CLOSED_IN_BODY
         if n.state == IN_BODY:
