@@ -7,6 +7,7 @@
  * An event is what ends with an empty line (LF LF). All events of a read get that read's stamp: one clock_gettime per read
  * is cheaper than one per event, so this is the harder yardstick. A streamed response ends with the last chunk of chunked
  * coding, a plain one by Content-Length. CPU is getrusage around the load: connecting, memory and report are outside.
+ * With --tls 1 a stream's handshake is part of the load, and an event has the kernel's stamp of its read.
  * --dump FILE writes every event as two int64: CLOCK_MONOTONIC ns, connection number.
  */
 #define _GNU_SOURCE
@@ -25,13 +26,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH = 1024, READ_SIZE = 65536, TAIL = 7, EVENTS_BEYOND_TOKENS = 8 };
+#include "tls.h"
+
+enum { BATCH = 1024, READ_SIZE = 65536, RECORD = 16384, TAIL = 7, EVENTS_BEYOND_TOKENS = 8 };
 enum Mode { STREAMS, CLOSED, OPEN };
 
 static const char LAST_CHUNK[] = "\r\n0\r\n\r\n";
 
 struct Connection {
     int fd;
+    struct Tls *tls;            /* NULL: clear text, or no request was sent */
     uint8_t busy, head_seen, last_was_newline, tail_size;
     char tail[TAIL];            /* last bytes of the response so far: the last chunk may be split between reads */
     int64_t left;               /* plain responses: bytes still missing, head included; -1 before the head */
@@ -40,7 +44,7 @@ struct Connection {
 struct Options {
     enum Mode mode;
     const char *host, *model, *path, *dump;
-    int port, streams, tokens;
+    int port, streams, tokens, tls;
     double rate, seconds, timeout;
     unsigned long seed;
 };
@@ -56,6 +60,7 @@ struct Load {
     uint32_t *owners;
     uint64_t events, reads, room, requests, completed, failures;
     int64_t begin, *due;        /* open loop: instants after begin */
+    int64_t real_offset;        /* CLOCK_REALTIME less CLOCK_MONOTONIC */
     double *lags;
     uint64_t planned;
 };
@@ -64,11 +69,13 @@ static void die(const char *what) { perror(what); exit(2); }
 
 static void *need(void *memory) { if (memory == NULL) die("memory"); return memory; }
 
-static int64_t now_ns(void) {
+static int64_t clock_ns(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+
+static int64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
 static double cpu_s(const struct timeval *t) { return (double)t->tv_sec + (double)t->tv_usec / 1e6; }
 
@@ -96,7 +103,10 @@ static void send_request(struct Load *l, int number) {
     struct Connection *c = &l->all[number];
     c->busy = 1; c->head_seen = 0; c->last_was_newline = 0; c->tail_size = 0; c->left = -1;
     l->requests++;
-    if (send(c->fd, l->request, l->request_size, MSG_NOSIGNAL) != (ssize_t)l->request_size) die("send");
+    if (l->o->tls) {
+        if (c->tls == NULL) c->tls = tls_connect(c->fd, l->o->host);
+        if (tls_send(c->tls, l->request, l->request_size)) die("send");
+    } else if (send(c->fd, l->request, l->request_size, MSG_NOSIGNAL) != (ssize_t)l->request_size) die("send");
 }
 
 static void end_request(struct Load *l, int number, int failed) {
@@ -159,8 +169,9 @@ static int plain_complete(struct Connection *c, char *data, size_t size) {
 static void readable(struct Load *l, int number, char *buffer) {
     struct Connection *c = &l->all[number];
     if (c->fd < 0) return;
-    ssize_t size = recv(c->fd, buffer, READ_SIZE, 0);
-    int64_t t = now_ns();
+    int64_t stamp = 0;
+    ssize_t size = c->tls == NULL ? recv(c->fd, buffer, READ_SIZE, 0) : tls_recv(c->tls, buffer, READ_SIZE + RECORD, &stamp);
+    int64_t t = stamp ? stamp - l->real_offset : now_ns();
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
     l->reads++;
     if (size <= 0 || !c->busy || !status_is_200(c, buffer, size)) { end_request(l, number, 1); return; }
@@ -212,7 +223,7 @@ static int wait_for_events(struct Load *l, struct epoll_event *events) {
 
 static void drive(struct Load *l) {
     static struct epoll_event events[BATCH];
-    static char buffer[READ_SIZE + 1];
+    static char buffer[READ_SIZE + RECORD + 1];
     int64_t until = l->begin + (int64_t)((l->o->seconds + l->o->timeout) * 1e9);
     if (l->o->mode != OPEN) while (l->idle_count > 0) send_request(l, l->idle[--l->idle_count]);
     while ((l->requests < l->planned || l->completed + l->failures < l->requests) && now_ns() < until) {
@@ -243,6 +254,7 @@ static void encode_request(struct Load *l) {
 static void prepare(struct Load *l) {
     struct Options *o = l->o;
     encode_request(l);
+    if (o->tls) tls_load();
     if (o->mode == OPEN) draw_schedule(l);
     uint64_t requests = o->mode == OPEN ? l->planned : (uint64_t)o->streams;
     l->room = o->mode == CLOSED ? 1 : requests * (uint64_t)(o->tokens + EVENTS_BEYOND_TOKENS);
@@ -287,7 +299,7 @@ static void dump(struct Load *l) {
 
 static void usage(const char *why) {
     fprintf(stderr, "limitclient: %s\nlimitclient streams|closed|open --port P [--host A] [--streams N] [--concurrency C] [--tokens T]"
-            " [--rate R] [--seconds S] [--timeout S] [--seed N] [--model M] [--path P] [--dump FILE]\n", why);
+            " [--rate R] [--seconds S] [--timeout S] [--seed N] [--model M] [--path P] [--tls 1] [--dump FILE]\n", why);
     exit(2);
 }
 
@@ -303,6 +315,7 @@ static void parse(struct Options *o, int count, char **words) {
         if (strcmp(name, "--port") == 0) o->port = atoi(value);
         else if (strcmp(name, "--host") == 0) o->host = value;
         else if (strcmp(name, "--streams") == 0 || strcmp(name, "--concurrency") == 0) o->streams = atoi(value);
+        else if (strcmp(name, "--tls") == 0) o->tls = atoi(value);
         else if (strcmp(name, "--tokens") == 0) o->tokens = atoi(value);
         else if (strcmp(name, "--rate") == 0) o->rate = atof(value);
         else if (strcmp(name, "--seconds") == 0) o->seconds = atof(value);
@@ -316,6 +329,7 @@ static void parse(struct Options *o, int count, char **words) {
     if (o->port <= 0 || o->streams <= 0 || o->tokens <= 0) usage("--port, --streams and --tokens must be above 0");
     if (o->mode != STREAMS && o->seconds <= 0) usage("--seconds must be above 0");
     if (o->mode == OPEN && o->rate <= 0) usage("--rate must be above 0");
+    if (o->mode != STREAMS && o->tls) usage("--tls is for streams");
     if (o->mode == CLOSED && o->dump != NULL) usage("--dump needs streamed events");
 }
 
@@ -330,6 +344,7 @@ int main(int count, char **words) {
     prepare(&l);
     getrusage(RUSAGE_SELF, &before);
     l.begin = now_ns();
+    l.real_offset = clock_ns(CLOCK_REALTIME) - l.begin;
     drive(&l);
     int64_t end = now_ns();
     getrusage(RUSAGE_SELF, &after);

@@ -6,7 +6,8 @@ runs with different numbers of events are subtracted: the slope is the cost of a
 Counted is what happens inside `Reactor.on_ready`; the kernel's part is not, and a clock read counts as one system call
 (valgrind hides the vDSO). ``--profile`` also prints where the instructions go. ``--plain`` counts requests that are
 answered whole, one after the other on kept connections, in place of events. ``--alone`` has each read come as a batch of its
-own, as most do where a worker keeps up: then an event bears the costs of a batch too.
+own, as most do where a worker keeps up: then an event bears the costs of a batch too. ``--endpoint-type`` has the events
+that the simulated engine writes for that protocol in place of those of OpenAI's chat as vLLM writes them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +32,12 @@ from fastllmload._ext.receive.protocol import Protocol
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import Recorder
 from fastllmload._ext.send.reactor import Reactor
-from fastllmload.endpoint.protocols.openai import OPENAI_CHAT
+from fastllmload.endpoint import ENDPOINTS, Endpoint
+from fastllmload.records.layout import EVENT_CONTENT
 from fastllmload.records.shared_memory import SharedWords
+from fastllmload.settings import Workload
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
 
 COUNTED = "__pyx_pw_*7Reactor_*on_ready"
 WORDS = [b" the", b" answer", b",", b" with", b" some", b" longer", b" internationalisation", b" and"]
@@ -63,14 +70,41 @@ def whole(number: int) -> bytes:
     return PLAIN_HEAD % (number // 1000 % 60, len(body), number * 0x9E3779B97F4A7C15) + body
 
 
-def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, directory: Path) -> None:
+class Written:
+    """A streamed answer of the simulated engine: what is before, of and after its events with text, each a chunk."""
+
+    def __init__(self, endpoint: Endpoint, events: int) -> None:
+        workload = Workload(continuous_usage="off")
+        with SimulatorProcess(SimulatorOptions(ttft_ms=0.1, itl_ms=0.1)) as server:
+            asked = endpoint.encode_body("simulated", workload, "Count.", events)
+            request = urllib.request.Request(
+                server.url + endpoint.path(""), asked, {"Content-Type": "application/json"}
+            )
+            body = urllib.request.urlopen(request).read()
+        classifier = Classifier(endpoint.dialect)
+        parts = [part + b"\n\n" for part in body.split(b"\n\n") if part]
+        kinds = [classifier.classify_bytes(part.rpartition(b"data: ")[2].strip())["kind"] for part in parts]
+        first = kinds.index(EVENT_CONTENT)
+        found = re.search(rb"[0-9a-f]{16}", parts[0])
+        assert found is not None and kinds.count(EVENT_CONTENT) == events
+        self.id = found[0]
+        self.before, self.texts, self.after = parts[:first], parts[first : first + events], parts[first + events :]
+
+    def chunks(self, parts: list[bytes], stream: int) -> bytes:
+        own = [part.replace(self.id, b"%016x" % (stream * 0x9E3779B9)) for part in parts]
+        return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in own)
+
+
+def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, name: str | None, directory: Path) -> None:
     """*streams* requests at once, *events* with text on each, *coalesce* of them in a read, each a chunk of its own.
 
     *plain*: *events* requests on each connection, one after the other, each answered whole. *alone*: one read a batch.
     """
     shared = SharedWords.create()
     recorder = Recorder(directory)
-    protocol = Protocol(recorder, Classifier(OPENAI_CHAT.dialect), shared.words, 1 << 20, 1 << 22)
+    endpoint = ENDPOINTS[name or "openai-chat"]
+    written = Written(endpoint, events) if name is not None else None
+    protocol = Protocol(recorder, Classifier(endpoint.dialect), shared.words, 1 << 20, 1 << 22)
     reactor = Reactor(
         protocol,
         Pacer(),
@@ -131,6 +165,20 @@ def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, dir
         reactor.close_connections()
         recorder.close()
         return
+    if written is not None:
+        answer([HEAD + written.chunks(written.before, i) for i in range(streams)])
+        for first in range(0, events, coalesce):
+            answer([written.chunks(written.texts[first : first + coalesce], i) for i in range(streams)])
+        answer([written.chunks(written.after, i) + b"0\r\n\r\n" for i in range(streams)])
+    else:
+        answer_as_vllm(streams, events, coalesce, answer)
+    assert reactor.finished and shared.words[k.W_OK] == streams, "a request failed"
+    assert shared.words[k.W_CONTENT_EVENTS] == streams * events
+    reactor.close_connections()
+    recorder.close()
+
+
+def answer_as_vllm(streams: int, events: int, coalesce: int, answer: Callable[[list[bytes]], None]) -> None:
     answer([HEAD + chunk(i, b'"role":"assistant","content":""') for i in range(streams)])
     for first in range(0, events, coalesce):
         numbers = range(first, first + coalesce)
@@ -141,21 +189,18 @@ def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, dir
             ]
         )
     answer([chunk(i, b"", b'"stop"') + DONE for i in range(streams)])
-    assert reactor.finished and shared.words[k.W_OK] == streams, "a request failed"
-    assert shared.words[k.W_CONTENT_EVENTS] == streams * events
-    reactor.close_connections()
-    recorder.close()
 
 
-def instructions(streams: int, events: int, coalesce: int, plain: bool, alone: bool, profile: Path | None) -> int:
+def instructions(asked: argparse.Namespace, events: int, profile: Path | None) -> int:
     """Counted by callgrind around one run."""
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         out = profile or Path(parent) / "callgrind.out"
         command = [
             "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={COUNTED}",
             f"--callgrind-out-file={out}", sys.executable, __file__, "--inside", parent,
-            "--streams", str(streams), "--events", str(events), "--coalesce", str(coalesce),
-            *(["--plain"] if plain else []), *(["--alone"] if alone else []),
+            "--streams", str(asked.streams), "--events", str(events), "--coalesce", str(asked.coalesce),
+            *(["--plain"] if asked.plain else []), *(["--alone"] if asked.alone else []),
+            *(["--endpoint-type", asked.endpoint_type] if asked.endpoint_type else []),
         ]  # fmt: skip
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
@@ -175,18 +220,20 @@ def main() -> None:
     parser.add_argument("--coalesce", type=int, default=1, help="events in a read; divides a quarter of --events")
     parser.add_argument("--plain", action="store_true", help="--events counts whole answers on each connection")
     parser.add_argument("--alone", action="store_true", help="each read is a batch of its own")
+    parser.add_argument("--endpoint-type", choices=ENDPOINTS, help="events as the simulated engine writes them")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inside is not None:
-        load(asked.streams, asked.events, asked.coalesce, asked.plain, asked.alone, asked.inside)
+        name = asked.endpoint_type
+        load(asked.streams, asked.events, asked.coalesce, asked.plain, asked.alone, name, asked.inside)
         return
     if asked.events % 4 or asked.events // 4 % asked.coalesce:
         parser.error(f"--coalesce {asked.coalesce} does not divide a quarter of --events {asked.events}")
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
         out = Path(parent) / "profile" if asked.profile else None
-        few = instructions(asked.streams, asked.events // 4, asked.coalesce, asked.plain, asked.alone, None)
-        many = instructions(asked.streams, asked.events, asked.coalesce, asked.plain, asked.alone, out)
+        few = instructions(asked, asked.events // 4, None)
+        many = instructions(asked, asked.events, out)
         per_event = (many - few) / (asked.streams * (asked.events - asked.events // 4))
         besides = many / asked.streams - per_event * asked.events
         unit, rest = ("whole answer", "connection") if asked.plain else ("event", "request")

@@ -31,6 +31,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     client_cert: str | None = None
     client_key: str | None = None
     server_name: str | None = None  # SNI, when it differs from the URL's host
+    tls_resume: bool = False  # later connections continue the TLS session of an earlier one
     preflight_timeout: float | None = None  # per preflight request; None: 10 s for a list, 30 s for the first answer
     simulate: tuple[tuple[str, str], ...] = ()  # options for the simulator that the run starts
 
@@ -138,6 +139,8 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     transport: str = "auto"  # reactor, asyncio; auto: reactor, asyncio for TLS
     decode: str = "fast"  # fast, strict: a JSON decoder on every event
     fresh_connections: bool = False
+    http_version: str = "auto"  # 1.1, 2: without TLS, as servers are known to take it; auto: 1.1
+    streams_per_connection: int = 100  # most requests in flight on a connection of HTTP/2
     seed: int = 42  # of all random choices; 0 is one
     record_text: str = "auto"  # auto: only when the target reports no usage; on; off
     spin_budget: float = 0.15  # share of a core that pacing may spin

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import uvloop
-from ext.dialects import DIALECTS
 
 from fastllmload._ext.events.delta import Classifier
 from fastllmload._ext.plan.pacer import Pacer
@@ -25,6 +24,8 @@ from fastllmload._ext.record.recorder import Recorder
 from fastllmload._ext.send.loop import LoopConnection
 from fastllmload._ext.send.reactor import Reactor
 from fastllmload._ext.system.life import lives
+from fastllmload._ext.tls.session import Channel, TlsContext, TlsState
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
 from fastllmload.records.shared_memory import SharedWords
 
@@ -36,6 +37,51 @@ ANSWER = (
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(ANSWER), ANSWER)
 
 Script = Callable[[socket.socket, int], None]  # one connection, its number
+
+
+class Secured:
+    """A server's socket with TLS: what it sends at once is one record."""
+
+    def __init__(self, connection: socket.socket, context: TlsContext) -> None:
+        self.connection = connection
+        self.channel = Channel(context)
+        self.plain = b""
+        while self.channel.state == TlsState.TLS_HANDSHAKE:
+            self.recv_record()
+
+    def recv_record(self) -> bytes:
+        """The bytes of one read, as they came; the plaintext in them is kept for `recv`."""
+        data = self.connection.recv(65536)
+        if data:
+            self.plain += self.channel.feed(data)
+        self.flush()
+        if not data or self.channel.problem:
+            raise OSError(self.channel.problem or "closed")
+        return data
+
+    def flush(self) -> None:
+        if out := self.channel.taken():
+            self.connection.sendall(out)
+
+    def recv(self, size: int) -> bytes:
+        while not self.plain and self.channel.state == TlsState.TLS_OPEN:
+            try:
+                self.recv_record()
+            except OSError:
+                return b""
+        taken, self.plain = self.plain[:size], self.plain[size:]
+        return taken
+
+    def seal(self, data: bytes) -> bytes:
+        """The records of *data*, to be sent as they are."""
+        self.channel.write(data)
+        return self.channel.taken()
+
+    def sendall(self, data: bytes) -> None:
+        self.connection.sendall(self.seal(data))
+
+    def shutdown(self, how: int) -> None:
+        self.connection.shutdown(how)
 
 
 @contextmanager
@@ -81,7 +127,7 @@ def scripted(script: Script, family: int = socket.AF_INET, address: Any = ("127.
             connection.close()
 
 
-def read_request(connection: socket.socket) -> bytes:
+def read_request(connection: socket.socket | Secured) -> bytes:
     """One whole request; empty when the client closed."""
     data = b""
     while b"\r\n\r\n" not in data:
@@ -120,14 +166,16 @@ class Outcome:
         return found
 
 
-def drive(directory: Path, address: Any, *, over_asyncio: bool = False, **options: Any) -> Outcome:
-    """As `run_reactor`; and whatever was begun in the meantime has ended (`system.life`)."""
+def drive(directory: Path, address: Any, *, over_asyncio: bool = False, held: bool = False, **options: Any) -> Outcome:
+    """As `run_reactor`; and whatever was begun in the meantime has ended (`system.life`). *held*: but for
+    buffers of the test's own.
+    """
     gc.collect()
     earlier = lives()
     outcome = run_reactor(directory, address, over_asyncio=over_asyncio, **options)
     gc.collect()  # frees the buffers of connections, but for those of the event loop that the test still holds
     for name, (begun, ended) in lives().items():
-        if name != "buffer" or not over_asyncio:
+        if name != "buffer" or not (over_asyncio or held):
             assert begun - earlier[name][0] == ended - earlier[name][1], name
     return outcome
 
@@ -146,7 +194,8 @@ def run_reactor(
     fresh: bool = False,
     over_asyncio: bool = False,
     streams: Callable[[LoopConnection], LoopConnection] = lambda stream: stream,
-    records: Callable[[LoopConnection], Any] | None = None,
+    tls: TlsContext | None = None,
+    server_name: bytes = b"localhost",
     sources: list[tuple[str, str]] | None = None,
     settle_s: float = 0.0,
     cap: int = 0,
@@ -157,21 +206,24 @@ def run_reactor(
     max_event: int = 1 << 20,
     max_held: int = 1 << 40,
     patience_s: float = 60.0,
-    dialect: int = 0,
+    endpoint: str = "openai-chat",
     class_heads: list[bytes] | None = None,
     client: np.ndarray | None = None,
     stop_ns: int = 0,
+    http2: int = 0,
     conversations: dict[str, Any] | None = None,
 ) -> Outcome:
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests.
 
     *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
-    instead of *body*, with `numbers` and `talks`. *records*: makes what replaces the loop's TLS
-    protocol on a connection. *stop_ns*: a closed loop sends nothing from this time after its start on.
+    instead of *body*, with `numbers` and `talks`. *http2*: streams on a connection. *stop_ns*: a closed loop sends nothing
+    from this time after its start on.
     """
     shared = SharedWords.create()
     recorder = Recorder(directory)
-    protocol = Protocol(recorder, Classifier(DIALECTS[dialect]), shared.words, max_event, 4 * max_event, max_held)
+    protocol = Protocol(
+        recorder, Classifier(ENDPOINTS[endpoint].dialect), shared.words, max_event, 4 * max_event, max_held
+    )
     reactor = Reactor(
         protocol,
         Pacer(),
@@ -184,7 +236,10 @@ def run_reactor(
         sources=sources or [],
     )
     path_or_host, port = (address, 0) if family == "unix" else address[:2]
-    reactor.add_target(family, path_or_host, port, head, over_asyncio)
+    if tls is not None:
+        reactor.use_tls(tls)
+    name = None if tls is None else server_name
+    reactor.add_target(family, path_or_host, port, head, over_asyncio, server_name=name, http2_streams=http2)
     for own in class_heads or ():
         reactor.add_class([own])
     count = max(len(gaps_ms), limit, 1)
@@ -216,14 +271,10 @@ def run_reactor(
         try:
             if family == "unix":
                 await loop.create_unix_connection(lambda: stream, address)  # type: ignore[arg-type,return-value]
-            elif records is not None:
-                transport, _ = await loop.create_connection(asyncio.Protocol, *address[:2])
-                stream.secure(transport, records(stream))
-                stream.connection_made(transport)
             else:
                 await loop.create_connection(lambda: stream, *address[:2])  # type: ignore[arg-type,return-value]
         except OSError as error:
-            stream.connect_failed(error.errno or 0, False)
+            stream.connect_failed(error.errno or 0)
 
     def connector(target: int, number: int, generation: int) -> LoopConnection:
         stream = streams(LoopConnection(reactor, number, generation))

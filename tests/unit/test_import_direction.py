@@ -24,6 +24,7 @@ ORDER = (
     "_ext.system",
     "_ext.bytes",
     "_ext.http",
+    "_ext.tls",
     "_ext.events",
     "_ext.record",
     "_ext.receive",

@@ -104,6 +104,9 @@ class Metric(Document, frozen=True, kw_only=True):
     p99: Figure = None
     p999: Figure = None
     method: str | None = None  # which connects rtt_ms is of
+    made: Samples = None  # TLS handshakes of all connections
+    resumed: Samples = None  # of these, continued an earlier session
+    cpu_ms: Ms = None  # the client's processor time of one
     ci95: dict[str, Ends | None] | Ends | None = None  # 95 % intervals by statistic; of a value its own
     not_estimable: dict[str, Reason] = {}  # by statistic; of a value the two fields of NotEstimableFacts themselves
     insufficient: tuple[str, ...] = ()  # percentiles with too few samples

@@ -246,7 +246,8 @@ PUBLIC_OPTIONS = frozenset(
      "--isl", "--osl", "--tokenizer", "--prompt-form", "--counting", "--context-limit", "--continuous-usage",
      "--temperature", "--prefix-len", "--num-prefixes", "--prefix-share", "--prefix-zipf", "--image", "--turns",
      "--think-time", "--history", "--tool-turns", "--cancel-share", "--cancel-after", "--slow-readers", "--abandon",
-     "--workers", "--timestamps", "--transport", "--decode", "--record-text", "--spin-budget", "--seed", "--goodput",
+     "--workers", "--timestamps", "--transport", "--http-version",
+     "--streams-per-connection", "--decode", "--record-text", "--spin-budget", "--seed", "--goodput",
      "--itl-option", "--prefill-deadline", "--decode-deadline", "--reading-speed", "--gpus", "--ui", "--model", "-m",
      "--endpoint-type", "--telemetry-interval", "--power", "--repetition", "--runs", "--level-duration", "--objective",
      "--confidence", "--preset", "--as", "--hosts", "--collect", "--on-host-loss")

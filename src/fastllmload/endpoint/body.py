@@ -95,6 +95,40 @@ def extra_fields(text: str | None, prompt_fields: Iterable[str] = ()) -> dict[st
     return dict(numbered)
 
 
+def with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """*fields* with those of --extra-body, which replace ours; null removes one of ours."""
+    removed = [name for name, value in extra.items() if value is None and name in fields]
+    return {name: value for name, value in (fields | extra).items() if name not in removed}
+
+
+def settings_object(name: str, length: str, ours: dict[str, Any], extra: dict[str, Any], server: str) -> dict[str, Any]:
+    """*ours*, with the output length, as the object *name* of a body. Taken out of --extra-body are fields that replace
+    ours; null removes one. InputError for another type, and for an output length: *length* carries it.
+    """
+    asked = extra.pop(name, None)
+    if asked is not None and not isinstance(asked, dict):
+        raise InputError("extra-body-invalid", f"--extra-body sets {name!r} to {asked!r}; {server} expects an object")
+    asked = asked or {}
+    if length in extra:
+        check_lengths({length: extra[length]}, f"{name}.{length}", server)
+    check_lengths(extra | asked, length, server)
+    return with_extra(ours, asked)
+
+
+def check_lengths(extra: dict[str, Any], own: str, protocol: str) -> None:
+    """InputError when --extra-body sets the output length, which the field *own* carries."""
+    for name in LENGTHS:
+        if name in extra and name != own:
+            raise InputError(
+                "protocol-unsupported",
+                f"--extra-body sets {name!r}, which {protocol} does not support; --osl becomes {own}",
+            )
+    if extra.get(own, NUMBER) is not NUMBER:
+        raise InputError(
+            "extra-body-reserved", f"--extra-body sets {own!r}, which --osl decides for each request; use --osl"
+        )
+
+
 def _with_numbers(value: Any) -> Any:
     """*value* with `NUMBER` in place of every text "{output_tokens}"."""
     if isinstance(value, dict):

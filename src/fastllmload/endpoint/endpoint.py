@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload.endpoint.body import BodyPieces, cut, extra_fields
@@ -13,15 +14,28 @@ from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.settings import PROMPT_FORMS, Workload
 
+MODEL = "{model}"  # in a path
+
+
+def named(path: str, model: str) -> str:
+    """*path* with the name of the *model* where it has one."""
+    return path.replace(MODEL, quote(model, safe=""))
+
+
+def below(base_path: str, resource: str) -> str:
+    """Path of a *resource* that is not below /v1. A base URL may end in /v1 or in the resource."""
+    return f"{base_path.rstrip('/').removesuffix('/' + resource).removesuffix('/v1')}/{resource}"
+
 
 @dataclass(frozen=True)
 class Endpoint:
     """*name* and *aliases* are values of --endpoint-type; *dialect* is how its events are read, *framing* (sse, ndjson) how
     they are separated in a stream. *title* is its name in a sentence; *signs* are patterns of its answers, the surest first.
 
-    *resource* is its path below the API's root, *models* that of the list of models, if it has one; *root* joins them to the
-    path of a base URL. *prompts*: the fields of a body that carry a prompt (`PROMPT`), for each form that it takes: text,
-    ids, messages. *body* gives all fields of a body, from the model, these, and the fields of --extra-body.
+    *resource* is its path below the API's root, which may contain `{model}`; *unstreamed* that of answers that are not
+    streamed, if it differs; *models* that of the list of models, if it has one. *root* joins them to the path of a base URL.
+    *prompts*: the fields of a body that carry a prompt (`PROMPT`), for each form that it takes: text, ids, messages. *body*
+    gives all fields of a body, from the model, these, and the fields of --extra-body.
     """
 
     name: str
@@ -36,6 +50,9 @@ class Endpoint:
     root: Callable[[str, str], str]
     prompts: Mapping[str, dict[str, Any]]
     body: Callable[[str, dict[str, Any], Workload, dict[str, Any]], dict[str, Any]]
+    # Messages of a data set (OpenAI's chat) in the protocol's form, and fields of the body in which it has some of them.
+    messages: Callable[[list[Any]], tuple[list[Any], dict[str, Any]]] | None = None  # None: they are in its form
+    unstreamed: str | None = None
     image_message: Callable[[str, list[str]], dict[str, Any]] | None = None  # a user's text and URLs of images (data:)
     # Sentences on what it lacks: `text` or `ids` as a prompt, with what to use; `ignore_eos`, for the report.
     without: Mapping[str, str] = field(default_factory=dict)
@@ -43,6 +60,8 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
     # The field of a body that asks for token counts in events, for each way of --continuous-usage that it has.
     counted_by: Mapping[str, str] = field(default_factory=dict)
+    tokens: bool = True  # its answers are tokens, which come one after the other
+    summed: bool = False  # no answer says how many tokens it has; its events do
     engine: tuple[str, str] | None = None  # the one server that speaks it, and the path of the page with its version
     simulated: tuple[SimulatedApi, ...] = ()  # its paths of the simulated engine
 
@@ -66,9 +85,9 @@ class Endpoint:
         """Names of the fields of a body that carry a prompt, in any of its forms."""
         return tuple(dict.fromkeys(name for fields in self.prompts.values() for name in fields))
 
-    def path(self, base_path: str) -> str:
-        """Path of a request, from the path of the base URL, which may end in it."""
-        return self.root(base_path, self.resource)
+    def path(self, base_path: str, streaming: bool = True) -> str:
+        """Path of a request, from the path of the base URL, which may end in it. `{model}` in it is left to `named`."""
+        return self.root(base_path, self.resource if streaming or self.unstreamed is None else self.unstreamed)
 
     def models_path(self, base_path: str) -> str | None:
         return None if self.models is None else self.page(base_path, self.models)

@@ -3,9 +3,10 @@
 A template is JSON with slots:
 
 * `$model`; `$id`: 16 hex digits; `$created`: Unix seconds; `$time`: RFC 3339, of the event;
-* `$text`: of the event, without quotes; of a tool call a JSON value; `$whole_text`: of the block or reply so far;
+* `$text`: of the event, without quotes; of a tool call a JSON value; `$whole_text`: of the block or reply so far, in
+  *finish* its content; `$thought`: all reasoning; `$whole_call`: the call's arguments; `$calls`: a call_entry for each call;
 * `$ids`, `$whole_ids`: token ids with commas; `$logprobs`: `logprob` for each token of the event;
-* numbers of tokens: `$prompt`, `$completion`, `$total`, `$cached`, `$uncached` (of the prompt);
+* numbers of tokens: `$prompt`, `$completion`, `$total`, `$cached`, `$uncached` (of the prompt), `$reasoning`;
 * durations: `$total_ns`, `$load_ns`, `$prompt_eval_ns`, `$eval_ns`;
 * places from 0: `$sequence` of the event, `$index` of the block, `$call` of the tool call (`$call_hex`: 4 digits);
 * `$finish`: one of `words`, which may have slots; `$padding`; `$tool`: the name of the tool that is called.
@@ -14,12 +15,16 @@ A template is JSON with slots:
 `load_answer` has `$asked` (the model's name or null), `$now`, `$reason`.
 
 `$<condition:text$>` is left out unless all conditions hold: `usage`, `ids`, `logprobs` (asked for), `counted` (usage is
-asked for in every event), one of them with `!` (not so), or the number that ends the text (it is not 0).
+asked for in every event), `thought` (a stream had reasoning), `silent` (it ends without content), one of them with `!`
+(not so), or the number that ends the text (it is not 0).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fastllmload.endpoint.turns import ToolTurn
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ Events = str | Event | tuple[str | Event, ...]  # "" and (): none
 class RequestKeys:
     """Paths into the JSON of a request, as `options.num_predict`. "": there is none."""
 
-    prompt: str
+    prompt: str | tuple[str, ...]  # the last that is given counts
+    before: str = ""  # more of the prompt, in front of it: a system prompt
     tokens: tuple[str, ...] = ()  # output length; the last that is given counts
     stream: str = ""
     usage: str = ""  # "": usage is always said
@@ -75,6 +81,8 @@ class SimulatedApi:
     content: Events
     document: str
     error: str | Event
+    error_event: Events = ()  # in a stream, if it differs from the body
+    error_types: Mapping[int, str] = field(default_factory=dict)  # $type of a status
     finish: Events = ()
     words: tuple[str, ...] = ("stop", "length", "abort", "tool_calls")  # for why it ended; the last may be left out
     start: Events = ()
@@ -93,13 +101,15 @@ class SimulatedApi:
     call_entry: str = ""
     object_arguments: bool = False  # arguments of calls are objects, not texts
     logprob: str = ""  # of one token, $word
+    told_by: str = ""  # a field of its requests that those of other APIs with its path lack; "": that of the prompt
+    packed: str = ""  # a field whose text is JSON of its own
     framing: str = "sse"  # or ndjson: a line for each event
     padding: str = ""  # a field of $fill that makes content events longer
     messages: bool = False  # the prompt is messages; else a text or token ids
     stream_default: bool = False
     output_tokens: int = 0  # of every reply; 0: as the request says
     unlimited: bool = False  # an output length below 1 means no limit
-    answered_calls: bool = False  # refuses messages whose tool calls are not answered
+    answered_calls: ToolTurn | None = None  # refuses messages with such calls that are not answered
     model_tag: str = ""  # a model's name may end in it
     missing: str = "The model `$model` does not exist."
     load_answer: str = ""  # to a request without a prompt, which loads the model

@@ -66,6 +66,7 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus, 
     from fastllmload.records.run import load
     from fastllmload.records.tap_times import Taps, with_taps
     from fastllmload.report.documents.forms import write_reports
+    from fastllmload.report.text.tokens import has_tokens
     from fastllmload.telemetry.summary import added
 
     if ask is None:
@@ -98,7 +99,8 @@ def finalize(folder: Folder, phases: Sequence[RunPhase], run_status: RunStatus, 
     run = run.with_document(judged(run)).changed(status=run_status.status)
     folder.document = run.document
     folder.save()  # the measurements are saved before the compliance checks run
-    run = run.changed(compliance=compliance_of(of_run(run)))
+    if has_tokens(run.document):  # what the draft is about
+        run = run.changed(compliance=compliance_of(of_run(run)))
     folder.document = run.document
     folder.save()
     if problems := write_reports(run):

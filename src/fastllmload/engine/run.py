@@ -16,6 +16,7 @@ import msgspec
 
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.documents.run import WorkerEntry
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine import banner
 from fastllmload.engine.document import command_line, environment, plan_summary, target_facts
 from fastllmload.engine.finalize import exit_code, finalize
@@ -44,7 +45,7 @@ from fastllmload.engine.run_plans import (
 from fastllmload.engine.simulated_target import needs_engine, simulated_target
 from fastllmload.engine.workers import sizing
 from fastllmload.engine.workers.affinity import check_pinned_cpus
-from fastllmload.engine.workers.assignment import check_slow_readers, phase_specs, records_text, worker_specs
+from fastllmload.engine.workers.assignment import check_transport, phase_specs, records_text, worker_specs
 from fastllmload.engine.workers.spec import WorkerSpec
 from fastllmload.errors import HostLimitError, InputError, InternalError, Interrupted, TargetError, coded
 from fastllmload.host import limits, probe
@@ -143,10 +144,11 @@ class RunSession:
     def __post_init__(self) -> None:
         self.redact = redactor(self.settings, self.secret)
         client, load, target = self.settings.client, self.settings.load, self.settings.target
+        gaps = "tbc" if self.settings.output.itl_option == "B" else "itl"  # the counters know no tokens of a chunk
         self.controller = RunController(
             load, self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact,
             pinned=client.pin, source=next(iter(target.source_addresses), None),
-            gaps="tbc" if self.settings.output.itl_option == "B" else "itl",  # the counters know no tokens of a chunk
+            gaps=gaps if ENDPOINTS[target.endpoint_type].tokens else "",
         )  # fmt: skip
         if self.starting is not None:
             self.controller.start = self._start_on_hosts
@@ -228,7 +230,7 @@ class RunSession:
     ) -> tuple[list[WorkerSpec], list[RunPhase], TapProcess | None]:
         """Size the run, reject what does not fit, and write the first run.json."""
         load, client, measure = settings.load, settings.client, plans.measure
-        check_slow_readers(client.transport, measure, found)
+        check_transport(client, measure, found)
         wanted = sizing.demand(
             measure, found.answer_s,
             timeout_s=load.timeout, streaming=settings.workload.streaming, cap=load.max_concurrency,

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from fastllmload.documents.plan import ArrivalFacts, LoadDescription, PlanDescription, WorkloadDescription
-from fastllmload.endpoint import resolve_endpoint
+from fastllmload.endpoint import ENDPOINTS, resolve_endpoint
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
@@ -75,6 +75,9 @@ class Plans:
     @property
     def warmup_deviation(self) -> str | None:
         """How the warm-up falls short of IETF 4.5.1, as a sentence; None when it does not."""
+        spoken = ENDPOINTS.get(self.measure.description.endpoint or "")
+        if spoken is not None and not spoken.tokens:
+            return None
         tokens = int(self.warmup.output_tokens.sum())
         asked = f"IETF 4.5.1 asks for {WARMUP_REQUESTS} requests and {WARMUP_TOKENS:,} output tokens"
         if not self.warmup.requests:

@@ -123,6 +123,9 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in output order
     "client": _client,
     "timed_tokens": _timed,
     "t_connected_ns": unless("t_connected", 0),
+    "t_tls_ns": lambda rows, *_: ExportColumn(
+        rows["t_connected"] + rows["tls_us"] * np.int64(1000), rows["tls_us"] == 0
+    ),
     "streamed": lambda rows, *_: ExportColumn((rows["flags"] & layout.FLAG_STREAM) > 0, rows["t_headers"] == 0),
 }
 

@@ -30,6 +30,7 @@ import numpy as np
 from fastllmload.documents.plan import ClassDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.endpoint.body import LENGTHS, OUTPUT_TOKENS
+from fastllmload.endpoint.endpoint import named
 from fastllmload.errors import InputError
 from fastllmload.files import writable
 from fastllmload.plan.bodies import BUFFER, disk_errors
@@ -70,7 +71,8 @@ class Defaults:
     def __init__(self, endpoint: Endpoint, plan: Plan) -> None:
         self._endpoint = endpoint
         self.prompt_fields = endpoint.prompt_fields
-        self._workload = Workload(streaming=bool(plan.description.streaming))
+        form = "words" if endpoint.takes("text") else "ids"
+        self._workload = Workload(streaming=bool(plan.description.streaming), prompt_form=form)
 
     def fields(self, tokens: int) -> dict[str, Any]:
         body: dict[str, Any] = msgspec.json.decode(self._endpoint.encode_body("", self._workload, "", tokens))
@@ -88,12 +90,13 @@ class Targets:
 
     def __init__(self, plan: Plan, by_class: Sequence[Endpoint], urls: Mapping[str, Sequence[str]]) -> None:
         classes = plan.description.classes
-        self._class = plan.request_class
+        self._class, self._classes = plan.request_class, classes
         self._endpoints, self._paths = (
             by_class,
             [one.settings.endpoint_path if one.settings else None for one in classes],
         )
         self._urls = [urls.get(str(one.name), ()) for one in classes]
+        self._streaming = bool(plan.description.streaming)
         differ = len({endpoint.name for endpoint in by_class}) > 1 or any(one.own_targets for one in classes)
         differ = differ or any(path is not None for path in self._paths)
         models = {one.model for one in classes if one.requests}
@@ -108,12 +111,14 @@ class Targets:
         if plan.turns is not None and plan.requests:
             self._turn = self._turn[np.repeat(plan.starts, np.diff(np.append(plan.starts, plan.requests)))]
 
-    @staticmethod
     def _known(
-        one: ClassDescription, path: str | None, endpoint: Endpoint, differ: bool, named: bool
+        self, one: ClassDescription, path: str | None, endpoint: Endpoint, differ: bool, says_model: bool
     ) -> dict[str, Any]:
-        found = {"endpoint_type": endpoint.name, "path": endpoint.path("") if path is None else path}
-        return (found if differ else {}) | ({"model": one.model} if named and one.requests else {})
+        found = {"endpoint_type": endpoint.name, "path": path or self._path(one, endpoint)}
+        return (found if differ else {}) | ({"model": one.model} if says_model and one.requests else {})
+
+    def _path(self, one: ClassDescription, endpoint: Endpoint, base_path: str = "") -> str:
+        return named(endpoint.path(base_path, self._streaming), one.model or "")
 
     def of(self, number: int) -> dict[str, Any]:
         """Target of request *number*; empty if classes do not differ."""
@@ -124,7 +129,9 @@ class Targets:
         facts = dict(self._facts[of_class])
         if urls:
             facts["url"] = url = urls[int(self._turn[number]) % len(urls)]
-            facts["path"] = self._paths[of_class] or self._endpoints[of_class].path(urlsplit(url).path)
+            facts["path"] = self._paths[of_class] or self._path(
+                self._classes[of_class], self._endpoints[of_class], urlsplit(url).path
+            )
         return facts
 
 

@@ -22,7 +22,7 @@ __all__ = [
 REQUEST = np.dtype([
     ("t_sched", "<i8"), ("t_dispatch", "<i8"), ("t_submit_start", "<i8"), ("t_submit", "<i8"), ("t_connected", "<i8"),
     ("t_headers", "<i8"), ("t_any", "<i8"), ("t_first", "<i8"), ("t_last", "<i8"), ("t_end", "<i8"),
-    ("t_end_user", "<i8"), ("stream_begin", "<u4"), ("head_end", "<u4"), ("retry_after_ms", "<i8"),
+    ("t_end_user", "<i8"), ("stream_begin", "<u4"), ("head_end", "<u4"), ("retry_after_ms", "<i4"), ("tls_us", "<u4"),
     ("bytes_sent", "<u8"), ("bytes_received", "<u8"), ("text_bytes", "<u8"), ("request", "<u4"), ("session", "<u4"),
     ("input_target", "<u4"), ("output_target", "<u4"), ("prompt_tokens", "<i4"), ("completion_tokens", "<i4"),
     ("reasoning_tokens", "<i4"), ("cached_tokens", "<i4"), ("events", "<u4"), ("content_events", "<u4"),
@@ -48,7 +48,7 @@ ERROR_NAMES = (
     "reused_connection_lost", "closed_before_response", "closed_in_body", "head_too_large", "bad_head", "bad_chunk",
     "event_too_large", "bad_event", "encoded_body", "unexpected_content_type", "no_done", "event", "http_status",
     "deadline", "drain", "body_too_large", "extra_bytes", "client_cancelled", "client_abandoned", "finish_reason",
-    "cut_after_end",
+    "cut_after_end", "not_http2", "bad_frame", "stream_reset", "stream_refused", "goaway", "window_closed", "header_table",
 )  # fmt: skip
 FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other", "load", "unload", "failed")
 EVENT_NAMES = (

@@ -85,6 +85,17 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
 @click.option("--model", default="simulated", show_default=True, help="Name of the model.")
 @click.option("--any-model", is_flag=True, help="Accepts every model name.")
 @click.option("--api-key", envvar="FASTLLMLOAD_SIMULATOR_KEY", help="Key that requests must have.")
+@click.option("--tls", is_flag=True, help="Speaks TLS, with a new certificate for localhost that signs itself.")
+@click.option("--tls-cert", metavar="FILE", help="Speaks TLS with this certificate and its chain (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Its private key (PEM). Default: in the file of the certificate.")
+@click.option("--tls-client-ca", metavar="FILE", help="Clients must show a certificate that one of these signed (PEM).")
+@click.option(
+    "--tls-alpn",
+    default="http/1.1",
+    show_default=True,
+    metavar="NAMES",
+    help='Protocols for ALPN; a client that names only others is refused. "": ALPN is not answered.',
+)
 @click.option("--coalesce", default=1, show_default=True, type=click.IntRange(1, 256), help="Events per write.")
 @click.option(
     "--chunk-bytes", default=250, show_default=True, type=Bytes(0, 16384), help="Bytes to which events are padded."

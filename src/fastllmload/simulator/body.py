@@ -11,16 +11,19 @@ import msgspec
 
 from fastllmload._ext.simbody.template import filled
 from fastllmload.endpoint.simulated import SimulatedApi
+from fastllmload.endpoint.turns import Part, ToolTurn
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 # A prompt stays raw JSON: it is counted and hashed by compiled code, never built.
 PROMPT = (msgspec.Raw, msgspec.Raw())
 FLAG = (bool | None, None)
 NUMBER = (Int32 | None, None)
+ABSENT = (None, PROMPT[1])
 INNER = "in_"
 FIELDS: dict[str, tuple[Any, Any]] = {
     "model": (str | None, None),
     "prompt": PROMPT,
+    "before": PROMPT,
     "tokens": NUMBER,
     "stream": FLAG,
     "usage": FLAG,
@@ -35,18 +38,7 @@ FIELDS: dict[str, tuple[Any, Any]] = {
 }
 
 
-class Called(msgspec.Struct, frozen=True):
-    id: str
-    function: dict[str, str]
-
-
-class Message(msgspec.Struct, frozen=True):
-    role: str
-    tool_calls: list[Called] | None = None
-    tool_call_id: str | None = None
-
-
-_messages = msgspec.json.Decoder(list[Message]).decode
+_messages = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 def decoder(api: SimulatedApi) -> Callable[[bytes], Any]:
@@ -59,19 +51,24 @@ def decoder(api: SimulatedApi) -> Callable[[bytes], Any]:
     direct = {name: several[0] for name, several in paths.items() if len(several) == 1 and "." not in several[0]}
     others = {name: several for name, several in paths.items() if several and name not in direct}
     decode = msgspec.json.Decoder(body_struct(direct, others)).decode
+    tools = api.answered_calls
+    signs = [] if tools is None else [(tools.call.mark or (tools.call.inside,))[-1].encode(), tools.answer.id.encode()]
     getters = [(name, getter([INNER + path for path in several], FIELDS[name][1])) for name, several in others.items()]
 
     def asked(body: bytes) -> Any:
         try:
-            said: Any = decode(body)
-            if api.answered_calls and b"tool_call" in bytes(said.prompt):
-                check_calls(_messages(said.prompt))
+            said: Any = decode(unpacked(body, api.packed) if api.packed else body)
+            if tools is not None and any(sign in bytes(said.prompt) for sign in signs):
+                check_calls(_messages(said.prompt), tools)
         except msgspec.MsgspecError as error:
             raise ValueError(str(error)) from None
         except RecursionError:
             raise ValueError("it is nested too deep") from None
         for name, get in getters:
             setattr(said, name, get(said))
+        if bytes(said.before) and bytes(said.prompt):
+            listed = bytes(said.prompt) if bytes(said.prompt).startswith(b"[") else b"[%b]" % bytes(said.prompt)
+            said.prompt = msgspec.Raw(b"[%b,%b" % (bytes(said.before), listed[1:]))
         if api.load_answer and bytes(said.prompt) in (b"", b'""', b"[]", b"null"):
             said.loads = loaded(api.load_answer, said.model, said.keep_alive)
         if api.unlimited and said.tokens is not None and said.tokens < 1:
@@ -86,6 +83,14 @@ def decoder(api: SimulatedApi) -> Callable[[bytes], Any]:
         return said
 
     return asked
+
+
+def unpacked(body: bytes, name: str) -> bytes:
+    """*body* with the JSON in the text of its field *name* in place of the text."""
+    fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    if name in fields:
+        fields[name] = msgspec.Raw(msgspec.json.decode(fields[name], type=str))
+    return msgspec.json.encode(fields)
 
 
 def body_struct(direct: dict[str, str], others: dict[str, list[str]]) -> type[msgspec.Struct]:
@@ -118,7 +123,7 @@ def getter(paths: list[str], default: Any) -> Callable[[Any], Any]:
     """Gets the last of *paths* that is given out of a struct."""
     if len(paths) > 1:
         several = [getter([path], None) for path in reversed(paths)]
-        return lambda found: next((value for get in several if (value := get(found)) is not None), default)
+        return lambda found: next((value for get in several if (value := get(found)) not in ABSENT), default)
     name, dot, rest = paths[0].partition(".")
     outer = attrgetter(name)
     if not dot:
@@ -137,17 +142,22 @@ def utc(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def check_calls(messages: list[Message]) -> None:
-    """As OpenAI has it: each call is answered by a message directly after it, and no other message has answers."""
+def check_calls(messages: list[dict[str, Any]], tools: ToolTurn) -> None:
+    """Each call is answered after it, and nothing else is answered; no other message comes between."""
     due: list[str] = []
-    for message in (*messages, Message("user")):  # as after the last one
-        if message.role == "tool":
-            if message.tool_call_id not in due:
-                raise ValueError(
-                    f"the tool message for {message.tool_call_id!r} answers no call of the message before it"
-                )
-            due.remove(message.tool_call_id)
-            continue
-        if due:
-            raise ValueError(f"tool_calls must be followed by tool messages; there is none for {', '.join(due)}")
-        due = [call.id for call in message.tool_calls or ()]
+    for message in (*messages, {}):  # as after the last one
+        answers, calls = parts(message, tools.answer), parts(message, tools.call)
+        if due and not answers and not calls:
+            raise ValueError(f"tool calls must be followed by their answers; there is none for {', '.join(due)}")
+        for answer in answers:
+            if answer not in due:
+                raise ValueError(f"the tool's answer for {answer!r} answers no call before it")
+            due.remove(answer)
+        due += calls
+
+
+def parts(message: dict[str, Any], part: Part) -> list[str]:
+    """Ids of the calls or answers in a message."""
+    found = message.get(part.inside) if part.inside else [message]
+    objects = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [str(one.get(part.id)) for one in objects if not part.mark or one.get(part.mark[0]) == part.mark[1]]

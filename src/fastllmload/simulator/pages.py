@@ -27,6 +27,9 @@ METRICS = (
     ("fastllmload_simulator:requests_total", "counter", "requests", "Requests read, pages included."),
     ("fastllmload_simulator:refused_total", "counter", "refused", "Requests answered with an error status."),
     ("fastllmload_simulator:steps_total", "counter", "steps", "Engine steps."),
+    ("fastllmload_simulator:tls_full_total", "counter", "tls_full", "TLS handshakes of new sessions."),
+    ("fastllmload_simulator:tls_resumed_total", "counter", "tls_resumed", "TLS handshakes that continued a session."),
+    ("fastllmload_simulator:tls_failed_total", "counter", "tls_failed", "TLS handshakes that failed."),
     (
         "fastllmload_simulator:late_max_seconds",
         "gauge",

@@ -94,6 +94,11 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     model: str = "simulated"
     any_model: bool = False
     api_key: str | None = None
+    tls: bool = False  # with a certificate that signs itself, unless there is one
+    tls_cert: str | None = None  # PEM, with its chain
+    tls_key: str | None = None  # PEM; None: in the file of the certificate
+    tls_client_ca: str | None = None  # PEM; clients must show a certificate of one of these
+    tls_alpn: str = "http/1.1"  # names in order of preference, with commas; "": ALPN is not answered
     coalesce: int = 1  # events per write
     chunk_bytes: int = 250  # content events are padded to about this size
     early_head: bool = False  # the response head leaves before the first token
@@ -102,6 +107,10 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 42
     cpu: int | None = None
     die_with_parent: int | None = None  # process id of the parent whose end ends the simulator
+
+    @property
+    def secured(self) -> bool:
+        return self.tls or self.tls_cert is not None
 
 
 UNITS = {"ms": "ms", "us": "us"}  # ending of a field's name: unit of its plain numbers

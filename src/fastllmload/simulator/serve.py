@@ -17,11 +17,12 @@ from types import SimpleNamespace
 from fastllmload._ext.sim.cadence import Cadence, Flood, Lockstep, Spread
 from fastllmload._ext.sim.engine import Batching
 from fastllmload._ext.simserver.connection import Connections
-from fastllmload._ext.simserver.fault import Faults
+from fastllmload._ext.simserver.fault import HANDSHAKE_FAULTS, Faults
 from fastllmload._ext.simserver.intake import Intake
 from fastllmload._ext.simserver.responder import Responder
 from fastllmload._ext.simserver.server import Server
 from fastllmload._ext.simserver.truth import Truth
+from fastllmload._ext.tls.session import TlsContext
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.simulated import SimulatedApi
 from fastllmload.errors import HostLimitError, InputError
@@ -29,6 +30,7 @@ from fastllmload.files import writable
 from fastllmload.simulator.body import decoder
 from fastllmload.simulator.pages import Pages
 from fastllmload.simulator.profile import Profile, SimulatorOptions, resolve
+from fastllmload.simulator.tls import tls_context
 
 BACKLOG = 4096
 PR_SET_PDEATHSIG = 1
@@ -40,6 +42,7 @@ APIS = tuple(api for endpoint in ENDPOINTS.values() for api in endpoint.simulate
 def serve(options: SimulatorOptions, ready: Callable[[str], None], apis: tuple[SimulatedApi, ...] = APIS) -> int:
     """Listens, calls *ready* with the URL, serves *apis* until SIGTERM, SIGINT or SIGHUP. Returns the exit code."""
     profile = resolve(options)
+    context = tls_context(options)  # one for all processes, so that each continues the sessions of the others
     if options.die_with_parent is not None:
         die_with(options.die_with_parent)
     pin(options.cpu)
@@ -48,9 +51,9 @@ def serve(options: SimulatorOptions, ready: Callable[[str], None], apis: tuple[S
     sockets = [first] + [listen(options, first.getsockname()[1]) for _ in range(options.processes - 1)]
     # Signals wait from here on, so that one that comes before a server is ready is not lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
-    children = [fork_server(options, profile, sockets, number, apis) for number in range(1, options.processes)]
+    children = [fork_server(options, profile, sockets, number, apis, context) for number in range(1, options.processes)]
     try:
-        server = build(options, profile, first, 0, apis)
+        server = build(options, profile, first, 0, apis, context)
         ready(url_of(options, first))
         server.run()
     except InputError:
@@ -66,11 +69,18 @@ def serve(options: SimulatorOptions, ready: Callable[[str], None], apis: tuple[S
 
 
 def build(
-    options: SimulatorOptions, profile: Profile, listener: socket.socket, number: int, apis: tuple[SimulatedApi, ...]
+    options: SimulatorOptions,
+    profile: Profile,
+    listener: socket.socket,
+    number: int,
+    apis: tuple[SimulatedApi, ...],
+    context: TlsContext | None,
 ) -> Server:
     """One process's server. *number* is its place among the processes that share the port."""
     try:
-        faults = Faults(options.seed, options.faults)
+        of_handshakes = tuple(fault for fault in options.faults if fault.partition(":")[0] in HANDSHAKE_FAULTS)
+        handshake_faults = Faults(options.seed, of_handshakes)
+        faults = Faults(options.seed, tuple(fault for fault in options.faults if fault not in of_handshakes))
     except ValueError as error:
         raise InputError("simulator-option-invalid", str(error)) from None
     path = truth_path(options, number)
@@ -82,11 +92,13 @@ def build(
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # accepted sockets inherit it
     forms: list[object] = []
     intake = Intake(intake_settings(options, profile), faults, [(api, decoder(api)) for api in apis], forms)
-    connections = Connections()
+    connections = Connections(context)
     responder = Responder(connections, truth, forms, options.coalesce, options.early_head)
     pages = Pages(apis, options.model, profile.max_model_len, int(time.time()))
     cadence = cadence_of(options, profile)
-    return Server(listener.fileno(), cadence, truth, intake, responder, connections, pages, options.api_key)
+    return Server(
+        listener.fileno(), cadence, truth, intake, responder, connections, pages, options.api_key, handshake_faults
+    )
 
 
 def open_truth(path: str | None) -> Truth:
@@ -112,6 +124,7 @@ def intake_settings(options: SimulatorOptions, profile: Profile) -> SimpleNamesp
         seed=options.seed,
         null=options.null,
         any_model=options.any_model,
+        secured=options.secured,
         model=options.model,
         chunk_bytes=options.chunk_bytes,
         default_max_tokens=profile.default_max_tokens,
@@ -200,7 +213,8 @@ def url_of(options: SimulatorOptions, listener: socket.socket) -> str:
     if options.unix_socket is not None:
         return f"unix:{options.unix_socket}"
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if options.secured else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def pin(cpu: int | None) -> None:
@@ -234,6 +248,7 @@ def fork_server(
     sockets: list[socket.socket],
     number: int,
     apis: tuple[SimulatedApi, ...],
+    context: TlsContext | None,
 ) -> int:
     """A process of its own that serves *sockets[number]*; returns its process id."""
     parent = os.getpid()
@@ -246,7 +261,7 @@ def fork_server(
         for other, one in enumerate(sockets):
             if other != number:
                 one.close()
-        server = build(options, profile, sockets[number], number, apis)
+        server = build(options, profile, sockets[number], number, apis, context)
         server.run()
         code = 0
     finally:

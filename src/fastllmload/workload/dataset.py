@@ -274,7 +274,9 @@ def _check_images(messages: list[Any], where: str) -> None:
 
 
 def _is_message(one: object) -> bool:
-    return isinstance(one, dict) and isinstance(one.get("role"), str) and ("content" in one or "tool_calls" in one)
+    if not isinstance(one, dict) or not isinstance(one.get("role"), str):
+        return isinstance(one, dict) and isinstance(one.get("type"), str)  # an item of OpenAI's Responses
+    return "content" in one or "tool_calls" in one
 
 
 def _length(value: object, where: str, which: str = "output") -> int | None:

@@ -19,9 +19,10 @@ from fastllmload._ext.plan.talk import Talks
 from fastllmload._ext.plan.toolturn import ToolTurns
 from fastllmload._ext.receive.protocol import Conversation
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.plan.conversations.scripted import place_reply, with_planned_calls
+from fastllmload.plan.conversations.scripted import place_reply, with_open_reply, with_planned_calls
 from fastllmload.plan.conversations.synthetic import tool_turn
 from fastllmload.plan.conversations.turns import TurnPart, escaped, write_conversations
+from fastllmload.plan.prompts.encoder import RequestEncoder
 from fastllmload.settings import Workload
 from fastllmload.workload.request import DatasetRequest
 
@@ -173,11 +174,12 @@ def second_turn(
     pieces = endpoint.messages_pieces("m", Workload())
     parts = []
     for number, content in enumerate(([{"role": "user", "content": "Hi"}], turn)):
-        one = with_planned_calls(DatasetRequest("line 1", content), endpoint.joint, number)
+        one = with_planned_calls(DatasetRequest("line 1", content), endpoint, number)
+        one = RequestEncoder(endpoint, "m", Workload()).in_form(with_open_reply(one) if number else one)
         body, skip = pieces.encode(one.content, 5), pieces.skip
         at, takes = 0, True
         if number:
-            body, at, takes = place_reply(body, skip, one)
+            body, at, takes = place_reply(body, skip, one, endpoint.joint)
         parts.append(TurnPart(body, skip, pieces.closing(5), 1, 5, b"", at, takes))
     path = tmp_path / "bodies"
     found, _ = write_conversations(path, [parts], endpoint.joint, real=True)
@@ -186,7 +188,7 @@ def second_turn(
     raw, tools = np.frombuffer(path.read_bytes(), np.uint8), ToolTurns(*endpoint.joint.tools)
     talks = Talks(table, found.offsets, raw, [joint], 1, tools=[tools])
     bodies = talks.joined(0, [escaped(text)], [calls])
-    return json.loads(bodies[1])["messages"]
+    return json.loads(bodies[1])[endpoint.prompt_fields[0]]
 
 
 TWO = [whole("r1", "f", '{"a":1}'), whole("r2", "g", '{"b":"\\""}')]
@@ -264,6 +266,55 @@ def test_ollamas_history(tmp_path):
     ]  # fmt: skip
 
 
+def in_responses(text: str, calls: list[dict[str, Any]], answers: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    items = [HI] + ([{"role": "assistant", "content": text}] if text else [])
+    for one in calls:
+        items.append({"type": "function_call", "call_id": one["id"], **one["function"]})
+    return items + [{"type": "function_call_output", "call_id": ident, "output": said} for ident, said in answers]
+
+
+def in_messages(text: str, calls: list[dict[str, Any]], answers: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    if not calls:
+        return [HI, {"role": "assistant", "content": text}]
+    functions = [(one["id"], one["function"]) for one in calls]
+    used = [
+        {"type": "tool_use", "id": ident, "name": one["name"], "input": json.loads(one["arguments"])}
+        for ident, one in functions
+    ]
+    results = [{"type": "tool_result", "tool_use_id": ident, "content": said} for ident, said in answers]
+    said = [{"type": "text", "text": text}] if text else []
+    return [HI, {"role": "assistant", "content": said + used}, {"role": "user", "content": results}]
+
+
+OTHER_FORMS = pytest.mark.parametrize(
+    ("name", "form"), [("openai-responses", in_responses), ("anthropic-messages", in_messages)]
+)
+
+
+@OTHER_FORMS
+def test_a_data_sets_answers_in_another_protocols_form(tmp_path, name, form):
+    """Data sets are written as chat is, or as the protocol is: answers alone, with planned calls, own replies."""
+    turn = [{"role": "tool", "content": "one"}, {"role": "tool", "content": "two", "tool_call_id": "mine"}, HI]
+    stand_ins = [whole("t00010000", "lookup", "{}"), whole("mine", "lookup", "{}")]
+    assert second_turn(tmp_path, turn, "So.", None, name) == [
+        *form("So.", stand_ins, [("t00010000", "one"), ("mine", "two")]), HI,
+    ]  # fmt: skip
+    assert second_turn(tmp_path, turn, "", reply_of(TWO), name) == [*form("", TWO, [("r1", "one"), ("r2", "two")]), HI]
+    planned = [whole("p1", "x", "{}"), whole("p2", "y", "{}")]
+    answers = [answer("p2", "second"), answer("p1", "first")]
+    for content in (None, ""):
+        found = second_turn(tmp_path, [said(content, *planned), *answers], "Hm.", reply_of(TWO), name)
+        assert found == form("Hm.", TWO, [("r2", "second"), ("r1", "first")])
+    own = form("", planned, [("p2", "second"), ("p1", "first")])[1:]
+    found = second_turn(tmp_path, own, "Hm.", reply_of(TWO), name)
+    assert found == form("Hm.", TWO, [("r2", "second"), ("r1", "first")])
+    told = [{"role": "assistant", "content": "Own."}, HI]
+    assert [one["role"] for one in second_turn(tmp_path, told, "Hm.", None, name)] == ["user", "assistant", "user"]
+    assert "Hm." not in json.dumps(second_turn(tmp_path, told, "Hm.", reply_of(TWO), name))
+    empty = [{"role": "assistant", "content": ""}, HI]
+    assert second_turn(tmp_path, empty, "Hm.", None, name) == [*form("Hm.", [], []), HI]
+
+
 @given(CALLS, TEXT)
 def test_synthetic_tool_turns_bring_the_result_of_the_first_call(tmp_path_factory, calls, text):
     """Whatever was called: the history is one that a strict server takes."""
@@ -294,6 +345,4 @@ def test_synthetic_tool_turns_bring_the_result_of_the_first_call(tmp_path_factor
 def test_a_conversation_cannot_begin_with_an_answer():
 
     with raises_code("dataset-field-invalid", "line 3", "role tool"):
-        with_planned_calls(
-            DatasetRequest("line 3", [{"role": "tool", "content": "x"}]), ENDPOINTS["openai-chat"].joint, 0
-        )
+        with_planned_calls(DatasetRequest("line 3", [{"role": "tool", "content": "x"}]), ENDPOINTS["openai-chat"], 0)

@@ -19,64 +19,15 @@ from fastllmload._ext.events.calls import CallList
 from fastllmload._ext.plan.talk import Talks
 from fastllmload._ext.plan.toolturn import ToolTurns
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.endpoint.body import PROMPT
-from fastllmload.endpoint.turns import Part, ToolTurn, TurnTemplate
+from fastllmload.endpoint.turns import Part, TurnTemplate
 from fastllmload.plan.build import build_plan
 from fastllmload.plan.conversations.synthetic import tool_turn
 from fastllmload.plan.conversations.turns import TurnPart, escaped, write_conversations
 from fastllmload.settings import Workload
 
-USER = '{"role":"user","content":"$text"}'
-# Anthropic's Messages: calls and answers are blocks of a message's content, arguments are an object.
-MESSAGES = TurnTemplate(
-    between=",",
-    user=USER,
-    reply='{"role":"assistant","content":[{"type":"text","text":"$text"}]}',
-    tools=ToolTurn(
-        '{"role":"assistant","content":[$said$calls]},{"role":"user","content":[$answers]}',
-        said='{"type":"text","text":"$text"},',
-        silent="",
-        call=Part(
-            '{"type":"tool_use","id":"$id","name":"$name","input":$object}',
-            id="id",
-            inside="content",
-            mark=("type", "tool_use"),
-        ),
-        answer=Part(
-            '{"type":"tool_result","tool_use_id":"$id","content":"$answer"}',
-            id="tool_use_id",
-            inside="content",
-            mark=("type", "tool_result"),
-        ),
-    ),
-)
-# OpenAI's Responses: calls and answers are items next to the messages, arguments are a text.
-SAID = '{"type":"message","role":"assistant","content":[{"type":"output_text","text":"$text"}]}'
-RESPONSES = TurnTemplate(
-    between=",",
-    user=USER,
-    reply=SAID,
-    tools=ToolTurn(
-        "$said$calls,$answers",
-        said=SAID + ",",
-        silent="",
-        call=Part(
-            '{"type":"function_call","call_id":"$id","name":"$name","arguments":"$arguments"}',
-            id="call_id",
-            mark=("type", "function_call"),
-        ),
-        answer=Part(
-            '{"type":"function_call_output","call_id":"$id","output":"$answer"}',
-            id="call_id",
-            mark=("type", "function_call_output"),
-        ),
-    ),
-)
-PROMPTS: dict[str, dict[str, Any]] = {
-    "text": {"input": [{"role": "user", "content": PROMPT}]},
-    "messages": {"input": PROMPT},
-}
-ENDPOINT = replace(ENDPOINTS["openai-chat"], name="made-up", prompts=PROMPTS)
+MESSAGES = ENDPOINTS["anthropic-messages"].joint
+RESPONSES = ENDPOINTS["openai-responses"].joint
+ENDPOINT = replace(ENDPOINTS["openai-responses"], name="made-up")
 PIECES = ENDPOINT.messages_pieces("m", Workload())
 TAIL = PIECES.closing(5)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
@@ -114,7 +65,7 @@ def in_messages(said: str, calls: list[Any], answers: list[tuple[str, str]]) -> 
 
 
 def in_responses(said: str, calls: list[Any], answers: list[tuple[str, str]]) -> list[Any]:
-    items = [json.loads(SAID.replace("$text", escaped(said).decode()))] if said else []
+    items = [{"role": "assistant", "content": said}] if said else []
     items += [
         {"type": "function_call", "call_id": ident, "name": name, "arguments": json.dumps(more)}
         for ident, name, more in calls

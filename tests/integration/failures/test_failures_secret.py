@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from integration.bad_days import COMMAND, EMBEDDED, FAST, KEY, begin, of_process, report, run
 from integration.turning_server import turning
 from support.canned_server import canned
@@ -22,10 +23,14 @@ QUICK = ("--isl", "16", "--osl", "8", "--warmup", "0")  # telemetry too: it is a
 MODELS = (200, "application/json", b'{"object":"list","data":[{"id":"one"}]}')
 
 
-def test_a_run_that_needs_the_key(tmp_path: Path) -> None:
-    """On the command line, where the process blanks it; the server takes no other, so the requests do carry it."""
+@pytest.mark.parametrize("endpoint", ["openai-chat", "anthropic-messages"])
+def test_a_run_that_needs_the_key(tmp_path: Path, endpoint: str) -> None:
+    """On the command line, where the process blanks it; the server takes no other, so the requests do carry it, in each
+    header that the protocol has for it.
+    """
+    options = (*SHORT, *QUICK, "--endpoint-type", endpoint)
     with SimulatorProcess(SimulatorOptions(ttft_ms=5, itl_ms=2, api_key=KEY)) as server:
-        one = begin(tmp_path / "run", "--url", server.url, "--api-key", KEY, *SHORT, *QUICK, OPENAI_API_KEY="")
+        one = begin(tmp_path / "run", "--url", server.url, "--api-key", KEY, *options, OPENAI_API_KEY="")
         one.until_said("measure:")
         assert "--api-key" in of_process(one.process.pid, "cmdline")
         ended = one.end()

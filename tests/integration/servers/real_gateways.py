@@ -26,7 +26,7 @@ http {{
   uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
   upstream engine {{ server 127.0.0.1:{upstream}; keepalive 64; }}
   server {{
-    listen 127.0.0.1:{port} backlog=2048; keepalive_requests 1000000; keepalive_timeout {idle};
+    listen 127.0.0.1:{port}{protocols} backlog=2048; {tls} keepalive_requests 1000000; keepalive_timeout {idle};
     client_header_timeout {idle}; client_max_body_size 16m;
     location /empty/ {{ default_type application/json; return 200 ""; }}
     location /page/ {{ default_type text/html; return 200 "<html>hello</html>"; }}
@@ -49,7 +49,7 @@ defaults
   timeout http-keep-alive 60s
   {option}
 frontend front
-  bind 127.0.0.1:{port}
+  bind 127.0.0.1:{port}{http2}
   default_backend engine
 backend engine
   server one 127.0.0.1:{upstream}
@@ -59,6 +59,9 @@ CADDY = """
 {{
   admin off
   auto_https off
+  servers {{
+    protocols h1 h2c
+  }}
 }}
 http://127.0.0.1:{port} {{
   bind 127.0.0.1
@@ -104,10 +107,17 @@ def running(command: list[str], port: int, folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def nginx(folder: Path, upstream: int, idle: str = "60s") -> Iterator[int]:
+def nginx(
+    folder: Path, upstream: int, idle: str = "60s", http2: bool = False, tls: tuple[Path, Path] | None = None
+) -> Iterator[int]:
+    """*tls*: its certificate and key."""
     folder.mkdir(parents=True)
     port = free_port()
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, upstream=upstream, port=port, idle=idle))
+    protocols = " ssl" * (tls is not None) + " http2" * http2
+    files = "" if tls is None else f"ssl_certificate {tls[0]}; ssl_certificate_key {tls[1]};"
+    (folder / "nginx.conf").write_text(
+        NGINX.format(folder=folder, upstream=upstream, port=port, idle=idle, protocols=protocols, tls=files)
+    )
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     with running(
         [program, "-p", str(folder), "-e", str(folder / "start.log"), "-c", str(folder / "nginx.conf")], port, folder
@@ -116,11 +126,13 @@ def nginx(folder: Path, upstream: int, idle: str = "60s") -> Iterator[int]:
 
 
 @contextmanager
-def haproxy(folder: Path, upstream: int, no_delay: bool = True) -> Iterator[int]:
+def haproxy(folder: Path, upstream: int, no_delay: bool = True, http2: bool = False) -> Iterator[int]:
     folder.mkdir(parents=True)
     port = free_port()
     option = "option http-no-delay" if no_delay else ""
-    (folder / "haproxy.cfg").write_text(HAPROXY.format(option=option, upstream=upstream, port=port))
+    (folder / "haproxy.cfg").write_text(
+        HAPROXY.format(option=option, upstream=upstream, port=port, http2=" proto h2" * http2)
+    )
     program = shutil.which("haproxy") or "/usr/sbin/haproxy"
     with running([program, "-db", "-f", str(folder / "haproxy.cfg")], port, folder):
         yield port

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from certificates import certificate, needs_openssl
 from integration.servers.real_gateways import caddy, command_line, conserved, envoy, haproxy, nginx, run
 from truth.truth_bench import until_quiet, wait_for_phase
 
@@ -29,26 +30,45 @@ def engine(tmp_path: Path) -> Iterator[SimulatorProcess]:
         yield server
 
 
-def front(name: str, folder: Path, upstream: int, environment: Path) -> AbstractContextManager[int]:
+def front(
+    name: str,
+    folder: Path,
+    upstream: int,
+    environment: Path,
+    http2: bool = False,
+    tls: tuple[Path, Path] | None = None,
+) -> AbstractContextManager[int]:
+    """*tls*: of nginx alone."""
     if name == "nginx":
-        return nginx(folder, upstream)
+        return nginx(folder, upstream, http2=http2, tls=tls)
     if name == "haproxy":
-        return haproxy(folder, upstream)
+        return haproxy(folder, upstream, http2=http2)
     if name == "caddy":
         return caddy(folder, upstream)
     return envoy(folder, upstream, environment)
 
 
-@pytest.mark.parametrize("name", ["nginx", "haproxy", "envoy", "caddy"])
-def test_a_streaming_gateway_passes_tokens_on(tmp_path: Path, real_servers: Path, name: str) -> None:
-    """All answered; each token is stated within 2 ms (p50) after the engine's own send, and never before it."""
+@pytest.mark.parametrize("version", ["1.1", "2"])
+@pytest.mark.parametrize(
+    "name", ["nginx", pytest.param("nginx over TLS", marks=needs_openssl), "haproxy", "envoy", "caddy"]
+)
+def test_a_streaming_gateway_passes_tokens_on(tmp_path: Path, real_servers: Path, name: str, version: str) -> None:
+    """All answered, also with 20 streams on a connection of HTTP/2; each token is stated
+    within 2 ms (p50) after the engine's own send, and never before it.
+    """
+    files = certificate(tmp_path, "nginx") if "TLS" in name else None
+    scheme, trust = ("http", []) if files is None else ("https", ["--cacert", str(files[0])])
 
     def check(directory: Path) -> tuple[bool, str]:
         directory.mkdir(parents=True)
         truth = directory / "truth.bin"
         options = SimulatorOptions(ttft_ms=30.0, itl_ms=10.0, phase="spread", truth=str(truth))
-        with SimulatorProcess(options) as server, front(name, directory / name, server.port, real_servers) as port:
-            code, said, document = run(f"http://127.0.0.1:{port}/v1", directory / "run", *LOAD)
+        http2 = ["--http-version", "2", "--streams-per-connection", "20"] if version == "2" else []
+        with (
+            SimulatorProcess(options) as server,
+            front(name.split()[0], directory / "front", server.port, real_servers, bool(http2), files) as port,
+        ):
+            code, said, document = run(f"{scheme}://127.0.0.1:{port}/v1", directory / "run", *LOAD, *http2, *trust)
         assert code == 0, said
         assert conserved(document)
         if document["failed"]:

@@ -23,8 +23,19 @@ def server(tmp_path_factory: pytest.TempPathFactory, real_servers: Path) -> Iter
         ["--rate", "10", "--duration", "2", "--no-stream"],
         ["--concurrency", "4", "--num-requests", "16", "--endpoint-type", "openai-completions"],
         ["--concurrency", "4", "--num-requests", "16", "--fresh-connections"],
+        ["--concurrency", "4", "--num-requests", "16", "--endpoint-type", "openai-responses"],
+        [
+            "--concurrency",
+            "4",
+            "--num-requests",
+            "16",
+            "--endpoint-type",
+            "anthropic-messages",
+            "--extra-body",
+            '{"ignore_eos":true}',
+        ],
     ],
-    ids=["open", "closed", "whole", "completions", "fresh"],
+    ids=["open", "closed", "whole", "completions", "fresh", "responses", "messages"],
 )
 def test_every_request_is_answered_and_counted(tmp_path: Path, server: str, options: list[str]) -> None:
     """64 tokens asked, 64 in usage, at most 64 chunks (a chunk is not a token), nothing lost.

@@ -143,10 +143,6 @@ def test_what_is_refused(classes, options, said):
             {"slow-readers": "0.1:20tok/s", "transport": "asyncio"},
             ("option-not-applicable", "--slow-readers", "--transport asyncio"),
         ),
-        (
-            {"slow-readers": "0.1:20tok/s", "url": "https://h"},
-            ("option-not-applicable", "--slow-readers", "--url is https"),
-        ),
         ({"slow-readers": "0.1:20"}, ("share-invalid", "slow-readers '0.1:20'", "0.05:20tok/s")),
         ({"abandon": "5s"}, ("time-invalid", "abandon '5s'", "ttft:5s")),
         ({"turns": "all"}, ("option-missing", "--turns all", "a data set")),

@@ -89,6 +89,9 @@ EVERY_OPTION = {
     "timestamps": ("user", "client.timestamps", "user"),
     "transport": ("asyncio", "client.transport", "asyncio"),
     "decode": ("strict", "client.decode", "strict"),
+    "http-version": ("2", "client.http_version", "2"),
+    "streams-per-connection": ("50", "client.streams_per_connection", 50),
+    "tls-resume": (True, "target.tls_resume", True),
     "fresh-connections": (True, "client.fresh_connections", True),
     "record-text": ("on", "client.record_text", "on"),
     "spin-budget": ("0.5", "client.spin_budget", 0.5),
@@ -144,7 +147,9 @@ COMPANIONS = {  # options that an option requires
         name: ["--rate", "1", "-u", "http://h", "--ray", "auto"]
         for name in ("hosts", "ray-resource", "collect", "on-host-loss")
     },
-    **{name: ["--rate", "1", "-u", "https://h"] for name in ("insecure", "cacert", "server-name")},
+    **{name: ["--rate", "1", "-u", "https://h"] for name in ("insecure", "cacert", "server-name", "tls-resume")},
+    "http-version": ["--rate", "1", "-u", "http://h"],
+    "streams-per-connection": ["--rate", "1", "-u", "http://h", "--http-version", "2"],
     "cert": ["--rate", "1", "--key", "k", "-u", "https://h"],
     "key": ["--rate", "1", "--cert", "c", "-u", "https://h"],
     "rate": ["--num-requests", "5"],
@@ -269,7 +274,7 @@ def test_tls_options_of_a_run_without_tls_are_refused(arguments, sentence):
 @pytest.mark.parametrize(
     "urls",
     [["-u", "http://a:1", "-u", "HTTPS://b:2"], ["-u", "http://a:1", "--telemetry-url", "https://m:9/metrics"],
-     ["-u", "https://name", "--unix-socket", "/s"]],
+     ["-u", "https://name", "--unix-socket", "/s"], ["--simulate", "tls-cert=c"]],
 )  # fmt: skip
 def test_one_https_url_is_enough_for_tls_options(urls):
     settings, _ = settings_of("--rate", "1", "--cacert", "c", "--server-name", "n", *urls)

@@ -17,7 +17,7 @@ from fastllmload.errors import InputError
 from fastllmload.plan.build import build_plan
 from fastllmload.settings import Client, Load, RunSettings, Target, Workload
 
-BOTH = sorted(name for name in ENDPOINTS if name.startswith("openai"))
+BOTH = ("openai-chat", "openai-completions")
 values = st.one_of(st.text(), st.integers(), st.just("{output_tokens}"))
 DEFAULTS = {
     "max_tokens": 64, "min_tokens": 64, "ignore_eos": True, "temperature": 0.0,

@@ -59,6 +59,7 @@ KEYS = [
     "client",
     "timed_tokens",
     "t_connected_ns",
+    "t_tls_ns",
     "streamed",
     "token_ns",
     "token_counts",

@@ -15,18 +15,19 @@ from typing import Any
 
 import pytest
 from sim_client import Response, ask, get, request
-from simulated_apis import MESSAGES
 
 from fastllmload._ext.simbody.form import Form
 from fastllmload._ext.simbody.template import filled
 from fastllmload._ext.simserver.fault import Faults
 from fastllmload._ext.simserver.intake import Intake
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.simulator.profile import SimulatorOptions, load_profile
 from fastllmload.simulator.serve import intake_settings
 from fastllmload.simulator.truth import load
 
 pytestmark = pytest.mark.slow
 
+MESSAGES = ENDPOINTS["anthropic-messages"].simulated[0]
 SAY = {"messages": [{"role": "user", "content": "hi"}]}
 
 
@@ -74,23 +75,21 @@ def test_messages(port: int, fault: str | None) -> None:
     """Named events, blocks with their index, the word for the end and the usage in one event."""
     reply = messages(port, fault)
     assert kinds(reply) == [
-        "message_start", "text", *["text_delta"] * 4, "content_block_stop", "message_delta", "message_stop",
+        "message_start", "ping", "text", *["text_delta"] * 4, "content_block_stop", "message_delta", "message_stop",
     ]  # fmt: skip
     events = dict(named(reply))
-    assert events["message_start"]["message"]["usage"] == {
-        "input_tokens": 5,
-        "cache_read_input_tokens": 0,
-        "output_tokens": 0,
-    }
+    spent = {"input_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 0}
+    spent["output_tokens_details"] = {"thinking_tokens": 0}
+    assert events["message_start"]["message"]["usage"] == spent
     assert events["message_delta"]["delta"]["stop_reason"] == "max_tokens"
-    assert events["message_delta"]["usage"] == {"input_tokens": 5, "cache_read_input_tokens": 0, "output_tokens": 4}
+    assert events["message_delta"]["usage"] == spent | {"output_tokens": 4}
     text = "".join(data["delta"]["text"] for name, data in named(reply) if name == "content_block_delta")
     assert len(text.split()) == 4 and text[0] != " "
 
 
 def test_blocks_of_messages_follow_each_other(port: int) -> None:
     reply = messages(port, "reasoning:2")
-    assert kinds(reply)[1:-2] == [
+    assert kinds(reply)[2:-2] == [
         "thinking", "thinking_delta", "thinking_delta", "signature_delta", "content_block_stop",
         "text", "text_delta", "text_delta", "content_block_stop",
     ]  # fmt: skip
@@ -101,7 +100,7 @@ def test_tool_calls_of_messages(port: int) -> None:
     """Two calls of four tokens each: their pieces join to JSON, which is what the document has."""
     reply = messages(port, "tool_calls:2", 8)
     events = named(reply)
-    assert kinds(reply)[1:-2] == ["tool_use", *["input_json_delta"] * 4, "content_block_stop"] * 2
+    assert kinds(reply)[2:-2] == ["tool_use", *["input_json_delta"] * 4, "content_block_stop"] * 2
     assert events[-2][1]["delta"]["stop_reason"] == "tool_use"
     for index in range(2):
         pieces = [
@@ -118,9 +117,33 @@ def test_tool_calls_of_messages(port: int) -> None:
 def test_errors_of_messages(port: int) -> None:
     """In a stream as an event with a name, in a body without one; what is refused is said in the same words."""
     assert kinds(messages(port, "error_event:1"))[-2:] == ["error", "message_stop"]
-    assert json.loads(messages(port, "status:529").body)["error"]["message"] == "simulated failure"
+    for status, kind in ((429, "rate_limit_error"), (500, "api_error"), (529, "overloaded_error")):
+        said = json.loads(messages(port, f"status:{status}").body)["error"]
+        assert said == {"type": kind, "message": "simulated failure"}
     error = json.loads(ask(port, post("/v1/messages", {**SAY, "max_tokens": 0})).body)
     assert error["type"] == "error" and "max_tokens" in error["error"]["message"]
+    assert error["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(("path", "field"), [("/v1/messages", "system"), ("/v1/responses", "instructions")])
+def test_a_system_prompt_in_a_field_of_its_own_is_prompt(port: int, path: str, field: str) -> None:
+    said = {"messages": SAY["messages"], "input": "hi", "max_tokens": 1, "max_output_tokens": 1}
+    counts = [
+        json.loads(ask(port, post(path, {**said, **more})).body)["usage"]["input_tokens"]
+        for more in ({}, {field: "a b c"})
+    ]
+    assert counts[1] - counts[0] == 3
+
+
+def test_unanswered_calls_are_refused(port: int) -> None:
+    """As Anthropic and OpenAI do: blocks of messages, and items."""
+    call, answer = {"type": "tool_use", "id": "c"}, {"type": "tool_result", "tool_use_id": "c"}
+    turns = [SAY["messages"][0], {"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
+    items = [{"type": "function_call", "call_id": "c"}, {"type": "function_call_output", "call_id": "c"}]
+    for path, field, told in (("/v1/messages", "messages", turns), ("/v1/responses", "input", [turns[0], *items])):
+        found = [ask(port, post(path, {field: one})) for one in (told, told[:2], [told[0], told[2]])]
+        assert [one.status for one in found] == [200, 400, 400]
+        assert "must be followed" in found[1].body.decode() and "answers no call" in found[2].body.decode()
 
 
 def test_responses(port: int) -> None:
@@ -165,7 +188,7 @@ def test_tgi_without_stream(port: int) -> None:
 def test_sglang(port: int) -> None:
     """Each event has the whole text so far, also where several are in one write."""
     body = {"text": "hi", "sampling_params": {"max_new_tokens": 400, "ignore_eos": True}, "stream": True}
-    reply = ask(port, post("/sglang/generate", body, "coalesce:100"))
+    reply = ask(port, post("/generate", body, "coalesce:100"))
     assert [len(one["text"].split()) for one in reply.chunks] == list(range(1, 401))
     assert all(
         later["text"].startswith(one["text"]) for one, later in zip(reply.chunks, reply.chunks[1:], strict=False)
@@ -177,10 +200,15 @@ def test_sglang(port: int) -> None:
 
 
 def test_triton(port: int) -> None:
-    """The model is named in the path."""
+    """The model is named in the path; the fields of a request tell which backend answers."""
     body = {"text_input": "hi", "sampling_param_max_tokens": 3, "streaming": True}
     reply = ask(port, post("/v2/models/simulated/generate_stream", body))
+    texts = [one["text_output"] for one in reply.chunks]
+    assert len(texts[-1].split()) == len(texts) == 3 and all(map(str.startswith, texts[1:], texts))
+    body = {"text_input": "hi", "sampling_parameters": '{"max_tokens":3}', "stream": True}
+    reply = ask(port, post("/v2/models/simulated/generate_stream", body))
     assert len("".join(one["text_output"] for one in reply.chunks).split()) == len(reply.events) == 3
+    assert [one["finish_reason"] for one in reply.chunks] == ["None", "None", "length"]
     reply = ask(port, post("/v2/models/other/generate_stream", body))
     assert reply.status == 404 and "'other'" in json.loads(reply.body)["error"]
     assert ask(port, get("/v2/health/ready")).status == 200

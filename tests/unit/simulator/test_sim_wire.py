@@ -238,6 +238,8 @@ def test_the_api_key_is_asked_for(simulator: Callable[..., SimulatorProcess]) ->
         assert client.ask(request()).status == 401
         assert client.ask(request(headers=("Authorization: Bearer wrong",))).status == 401
         assert client.ask(request(headers=("Authorization: Bearer sk-very-secret",))).status == 200
+        assert client.ask(request(headers=("X-Api-Key: sk-very-secret",))).status == 200
+        assert client.ask(request(headers=("x-api-key: sk-very",))).status == 401
         assert client.ask(get("/health")).status == 200
     assert "sk-very-secret" not in Path(f"/proc/{process.pid}/cmdline").read_text()
 

@@ -71,7 +71,15 @@ def test_the_names_of_the_simulator_are_known():
     """A metric that is renamed there would silently be null here."""
     own = {
         f"fastllmload_simulator:{name}"
-        for name in ("connections", "requests_total", "refused_total", "late_max_seconds")
+        for name in (
+            "connections",
+            "requests_total",
+            "refused_total",
+            "late_max_seconds",
+            "tls_full_total",
+            "tls_resumed_total",
+            "tls_failed_total",
+        )
     }
     assert {name for name, *_ in METRICS} - SOURCES == own
 

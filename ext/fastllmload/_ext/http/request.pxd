@@ -14,6 +14,7 @@ cdef struct Request:
     Text target                 # without the query
     Text fault                  # X-Fault
     Text authorization
+    Text api_key                # x-api-key
     size_t head_size            # with its terminator
     uint64_t length             # of the body; 0 when chunked
     uint16_t refusal            # HTTP status of a request that must not be served; 0 = good

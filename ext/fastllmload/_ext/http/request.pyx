@@ -117,6 +117,8 @@ cdef bint meaning(Request* r, Text name, Text value) noexcept nogil:
         r.fault = value
     elif name.size == 13 and same(name, b"authorization", 13):
         r.authorization = value
+    elif name.size == 9 and same(name, b"x-api-key", 9):
+        r.api_key = value
     elif name.size == 6 and same(name, b"expect", 6):
         r.expects = same(value, b"100-continue", 12)
     elif name.size == 10 and same(name, b"x-priority", 10):

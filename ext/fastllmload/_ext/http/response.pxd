@@ -103,6 +103,9 @@ cdef enum ContentKind:
     CONTENT_NDJSON = 2      # application/x-ndjson, application/jsonl, application/json-seq is OTHER
     CONTENT_JSON = 3        # application/json, application/problem+json
 
+cdef ContentKind content_kind(Cursor v) noexcept
+cdef int64_t milliseconds(Cursor v) noexcept        # of a Retry-After; -1: it is not a number of seconds
+
 cdef enum HeadError:
     HEAD_OK = 0
     HEAD_MALFORMED = 1      # httptools refused it

@@ -50,6 +50,8 @@ cdef struct Exchange:       # what every read touches comes first
     size_t held_size
     size_t held_cap
     End end
+    uint32_t stream         # HTTP/2: its number on the connection
+    uint32_t read           # HTTP/2: number of the latest read that brought bytes of it
     Exchange* next          # that ended after this one and was not handled yet either; borrowed
 
 cdef struct Ended:          # exchanges that have ended and were not handled yet: the oldest and the latest of them, borrowed
@@ -60,6 +62,7 @@ cdef void ended_add(Ended* list, Exchange* x) noexcept nogil
 cdef Exchange* ended_take(Ended* list) noexcept nogil           # the oldest; NULL: there is none
 
 cdef void exchange_init(Exchange* x, Arrival* now, size_t max_event) noexcept nogil
+cdef void exchange_on(Exchange* x, Arrival* now) noexcept nogil             # another connection carries it from now on
 cdef void exchange_free(Exchange* x) noexcept nogil
 cdef void exchange_open(Exchange* x) noexcept nogil         # for the next request; the caller has set its row
 # What it holds beyond small buffers, and give that back: nothing of a request that has ended is needed but its reply.

@@ -33,6 +33,10 @@ cdef void exchange_init(Exchange* x, Arrival* now, size_t max_event) noexcept no
     memset(x, 0, sizeof(Exchange))
     sse_init(&x.sse, max_event)
     ndjson_init(&x.ndjson, max_event)
+    exchange_on(x, now)
+
+
+cdef void exchange_on(Exchange* x, Arrival* now) noexcept nogil:
     x.now = x.sse.now = x.ndjson.now = now
 
 

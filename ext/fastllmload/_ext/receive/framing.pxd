@@ -1,10 +1,11 @@
 # What a connection receives, as heads and payloads of responses: one interface for every way to frame them on a connection. Sans-IO.
-from libc.stdint cimport int64_t, uint8_t, uint16_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from fastllmload._ext.bytes.cursor cimport Cursor
 from fastllmload._ext.events.sse cimport Arrival
 from fastllmload._ext.http.response cimport Body
 from fastllmload._ext.receive.exchange cimport Exchange
+from fastllmload._ext.receive.multiplex cimport Multiplex
 
 cdef enum IncomingState:
     IN_IDLE = 0             # nothing is expected: any byte from the peer is an error
@@ -21,6 +22,7 @@ cdef struct Incoming:       # of one connection; what every read touches comes f
     size_t held_size
     size_t held_cap
     size_t head_bytes       # of the heads of this response up to now: interim ones come before the final one
+    Multiplex* many         # HTTP/2: what it has instead of *x*, *body* and heads; NULL otherwise. Owned
 
 cdef enum FrameStep:
     FRAME_RAISED = -1       # an exception
@@ -29,6 +31,7 @@ cdef enum FrameStep:
     FRAME_PAYLOAD = 2       # *span*: bytes of the body of *x*, borrowed from what was fed
     FRAME_END = 3           # the response of *x* is complete
     FRAME_ERROR = 4         # *error*: nothing that follows on the connection can be read
+    FRAME_FAILED = 5        # HTTP/2: *error* has ended *x*, but not the connection. Before FRAME_ERROR each exchange fails
 
 cdef struct Frame:
     Exchange* x             # whose
@@ -40,6 +43,8 @@ cdef struct Frame:
     uint8_t content         # ContentKind
     uint8_t encoded         # Content-Encoding other than identity
     int64_t retry_after_ms  # -1: not said
+    uint32_t size           # HTTP/2: bytes of the exchange that this took
+    uint32_t code           # HTTP/2: of FRAME_FAILED, what the peer said (Http2Code)
 
 cdef class Framing:
     cdef int open(self, Incoming* n, Exchange* x) except -1             # the request of *x* is sent on the connection

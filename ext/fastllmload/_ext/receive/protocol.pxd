@@ -6,7 +6,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from fastllmload._ext.bytes.cursor cimport Cursor
 from fastllmload._ext.events.delta cimport Classifier
 from fastllmload._ext.receive.exchange cimport V_RAISED, Ended, Exchange, Verdict
-from fastllmload._ext.receive.framing cimport Frame, Framing, Incoming
+from fastllmload._ext.receive.framing cimport Frame, FrameStep, Framing, Incoming
+from fastllmload._ext.receive.http2 cimport Http2
 from fastllmload._ext.receive.timeline cimport Timeline
 from fastllmload._ext.record.errortexts cimport ErrorTexts
 from fastllmload._ext.record.histogram cimport Hdr
@@ -20,6 +21,7 @@ cdef class Protocol:
     cdef readonly ErrorTexts error_texts
     cdef Timeline timeline
     cdef Framing framing
+    cdef Http2 http2                # of connections that carry many exchanges
     cdef Ended ended                # what the transport has not handled yet
     cdef int64_t* words             # counters.pxd; borrowed from *shared*
     cdef object shared              # keeps the memory behind *words* alive
@@ -33,9 +35,14 @@ cdef class Protocol:
     # them. Afterwards the caller settles timeline.unsettled.
     cdef Verdict feed(self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
                       uint8_t stamp_class, int64_t user_t) except V_RAISED
+    # The same for a connection of HTTP/2.
+    cdef Verdict feed_streams(self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                              uint8_t stamp_class, int64_t user_t) except V_RAISED
     cdef int eof(self, Incoming* n, int64_t t, int64_t user_t, int error_number) except -1
     cdef int fail(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1
 
+    cdef int _step(self, Incoming* n, FrameStep step, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except -1
+    cdef int _cut(self, Exchange* x, bint complete, uint8_t error, int64_t t, int64_t user_t, int error_number) except -1
     cdef Verdict _head(self, Frame* frame, uint32_t head_end, int64_t t, int64_t user_t) except V_RAISED
     cdef Verdict _body(self, Exchange* x, Cursor* span, int64_t t, int64_t user_t) except V_RAISED
     cdef int _payload(self, Exchange* x, Cursor* span) except -1

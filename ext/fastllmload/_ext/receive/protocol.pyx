@@ -6,6 +6,7 @@ these are found here and go to the `Timeline` one by one. A response that ends, 
 status here (spec/metrics 3.5), and its exchange is put into `ended`, from which the caller takes it.
 """
 
+from libc.stdint cimport INT32_MAX, int32_t
 from libc.string cimport memset
 
 cimport fastllmload._ext.record.counters as k
@@ -22,9 +23,10 @@ from fastllmload._ext.receive.exchange cimport (
     exchange_init, exchange_open, left_by_user,
 )
 from fastllmload._ext.receive.framing cimport (
-    FRAME_END, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, IN_IDLE, FrameStep, incoming_free,
+    FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, IN_IDLE, FrameStep, incoming_free,
 )
 from fastllmload._ext.receive.http1 cimport Http1
+from fastllmload._ext.receive.multiplex cimport CODE_CANCEL
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.record.recorder cimport FLAG_CLAMPED, FLAG_DONE, FLAG_STREAM, RequestRow
 from fastllmload._ext.system.life cimport LIFE_REQUEST, life_ends
@@ -61,6 +63,7 @@ cdef class Protocol:
         self.error_texts = ErrorTexts()
         self.timeline = Timeline(recorder, classifier, self.error_texts, shared)
         self.framing = Http1()
+        self.http2 = Http2()
         self.shared = shared
         self.words = &shared[0]
         self.e2e.counts = self.words + k.WORDS + k.H_E2E * HDR_WORDS
@@ -124,13 +127,74 @@ cdef class Protocol:
             n.state = IN_IDLE
         return verdict
 
+    cdef Verdict feed_streams(self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                              uint8_t stamp_class, int64_t user_t) except V_RAISED:
+        """One stamp is that of all streams that a read brings something of. What comes later on a connection came later, whichever
+        stream it is of, so bounds are the connection's.
+        """
+        cdef Cursor c
+        cdef Frame frame
+        cdef FrameStep step
+        if n.state == IN_IDLE:
+            return V_CLOSE
+        over(&c, data, size)
+        self.reads += 1
+        if n.now.t:
+            t = max(t, n.now.t)
+            low = max(low, n.now.t if n.now.stamp_class == r.STAMP_KERNEL else n.now.t - READ_NS)
+        n.now.t = t
+        n.now.low = low
+        n.now.read = self.reads
+        n.now.origin = n.now.end - <uint32_t><size_t>data
+        n.now.end += <uint32_t>size
+        n.now.stamp_class = stamp_class
+        while True:
+            step = self.http2.next(n, &c, &frame)
+            if step == FRAME_MORE:
+                return V_MORE
+            if step == FRAME_ERROR:
+                n.state = IN_IDLE
+                return V_CLOSE
+            self._step(n, step, &frame, &c, t, user_t)
+
+    cdef int _step(self, Incoming* n, FrameStep step, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except -1:
+        """What a frame is to its exchange, which has a row: one whose request ends here is not told of again."""
+        cdef Exchange* x = frame.x
+        cdef RequestRow* row = x.row
+        cdef Verdict verdict = V_MORE
+        if x.read != n.now.read:
+            x.read = n.now.read
+            row.reads += 1
+        row.bytes_received += frame.size
+        if step == FRAME_PAYLOAD:
+            t = max(t, row.t_headers)
+            verdict = self._body(x, &frame.span, t, user_t)
+        elif step == FRAME_HEAD:
+            if t < row.t_submit:        # as in feed()
+                row.flags |= FLAG_CLAMPED
+                self.words[k.W_CLAMPED] += 1
+                t = row.t_submit
+            verdict = self._head(frame, arrived_with(&n.now, c.at), t, user_t)
+        elif step == FRAME_END:
+            t = max(t, row.t_headers)
+            self._last_line(x)
+            self._finish(x, t, user_t)
+        else:
+            self._cut(x, False, frame.error, max(t, row.t_headers), user_t, <int>frame.code)
+        if x.row != NULL and carry_total() > self.max_held and exchange_held(x):
+            self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_BODY_TOO_LARGE, t, user_t)
+            verdict = V_CLOSE
+        if verdict == V_CLOSE:
+            return self.http2.reset(n, x, CODE_CANCEL)
+        return self.http2.leave(n, x) if x.row == NULL else 0
+
     cdef Verdict _head(self, Frame* frame, uint32_t head_end, int64_t t, int64_t user_t) except V_RAISED:
         """The final head is read: remember what it says and make the body's parsers ready."""
         cdef Exchange* x = frame.x
         x.row.head_end = head_end
         x.row.t_headers = t
         x.row.http_status = frame.status
-        x.row.retry_after_ms = frame.retry_after_ms
+        x.row.retry_after_ms = <int32_t>min(frame.retry_after_ms, <int64_t>INT32_MAX)
         x.content = frame.content
         if frame.encoded:
             self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_ENCODED_BODY, t, user_t)
@@ -224,7 +288,10 @@ cdef class Protocol:
         elif self.classifier.tables[x.dialect].needs_end[not streamed] and row.finish == FINISH_NONE and not row.flags & FLAG_DONE:
             status, error = r.STATUS_TRUNCATED, r.ERROR_NO_DONE
         elif row.content_events == 0 and row.reasoning_events == 0:
-            status = r.STATUS_EMPTY
+            if streamed or self.classifier.tables[x.dialect].says_done or not row.flags & FLAG_DONE:
+                status = r.STATUS_EMPTY
+            else:
+                row.t_last = t          # a complete answer of another kind than tokens
         elif cut:
             error = r.ERROR_CUT_AFTER_END
         if (error == r.ERROR_HTTP_STATUS or error == r.ERROR_UNEXPECTED_CONTENT_TYPE) and row.phase == r.PHASE_MEASURE:
@@ -269,27 +336,38 @@ cdef class Protocol:
     cdef int eof(self, Incoming* n, int64_t t, int64_t user_t, int error_number) except -1:
         """The peer closed (0) or the connection broke (errno)."""
         cdef Frame frame
-        cdef Exchange* x = n.x
-        cdef RequestRow* row
         cdef bint complete
-        if n.state == IN_IDLE or x.row == NULL:
+        if n.state == IN_IDLE:
             return 0
-        row = x.row
-        complete = self.framing.eof(n, &frame) == FRAME_END and error_number == 0
+        if n.many == NULL:
+            if n.x.row == NULL:
+                return 0
+            complete = self.framing.eof(n, &frame) == FRAME_END and error_number == 0
+            self._cut(n.x, complete, frame.error, max(t, n.now.t), user_t, error_number)
+        else:
+            while self.http2.eof(n, &frame) == FRAME_FAILED:
+                self._cut(frame.x, False, frame.error, max(t, n.now.t), user_t, error_number)
         n.state = IN_IDLE
+        return 0
+
+    cdef int _cut(self, Exchange* x, bint complete, uint8_t error, int64_t t, int64_t user_t, int error_number) except -1:
+        """The response was cut off, because of *error* if that says more than where: with HTTP/2 the *error_number* may be a code."""
+        cdef RequestRow* row = x.row
         row.error_number = error_number
-        if t < n.now.t:
-            t = n.now.t
-        if row.bytes_received == 0:
+        if not complete and error >= r.ERROR_NOT_HTTP2 and row.finish == FINISH_NONE:
+            return self.fail(x, r.STATUS_CONNECTION_ERROR if error == r.ERROR_GOAWAY or error == r.ERROR_STREAM_REFUSED
+                             else r.STATUS_PROTOCOL_ERROR if error != r.ERROR_STREAM_RESET
+                             else r.STATUS_TRUNCATED if row.t_headers else r.STATUS_CONNECTION_ERROR, error, t, user_t)
+        if row.bytes_received == 0 and error != r.ERROR_BAD_HEAD and error != r.ERROR_HEAD_TOO_LARGE:
             return self.fail(x, r.STATUS_CONNECTION_ERROR,
                              r.ERROR_REUSED_CONNECTION_LOST if x.reused else r.ERROR_CLOSED_BEFORE_RESPONSE, t, user_t)
         if error_number != 0 and row.finish == FINISH_NONE:
             return self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_RESET, t, user_t)
         if row.t_headers == 0:
-            return self.fail(x, r.STATUS_PROTOCOL_ERROR if frame.error == r.ERROR_BAD_HEAD else r.STATUS_CONNECTION_ERROR,
-                             frame.error, t, user_t)
+            return self.fail(x, r.STATUS_CONNECTION_ERROR if error == r.ERROR_CLOSED_IN_BODY else r.STATUS_PROTOCOL_ERROR,
+                             error, t, user_t)
         if not complete and row.finish == FINISH_NONE:
-            return self.fail(x, r.STATUS_TRUNCATED, frame.error, t, user_t)
+            return self.fail(x, r.STATUS_TRUNCATED, error, t, user_t)
         # Where only the message's own end is missing, the answer is there, with its times and what was said of its usage. It makes
         # no difference by which of the two ways the connection went.
         self._last_line(x)

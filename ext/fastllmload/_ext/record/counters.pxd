@@ -46,7 +46,12 @@ cdef enum:                 # words
     W_STALL_MAX_AT = 50     # the longest stall since the phase's start: CLOCK_MONOTONIC of its begin
     W_STALL_MAX_NS = 51     # and its length; 0 = none above STALL_LEAST_NS
     W_REASONED = 52         # measured responses that began to reason
+    W_HANDSHAKES = 53       # of TLS that succeeded
+    W_HANDSHAKES_RESUMED = 54                   # of those, continued an earlier session
+    W_HANDSHAKE_CPU_NS = 55 # processor time of all, also of those that failed
+    W_HANDSHAKE_NS = 57     # time from an established connection to the end of its handshake, of those that succeeded
     W_PAGE_FAULTS = 56      # minor and major, since the phase's first 100 ms
+    W_WINDOW_WAITS = 58     # HTTP/2: requests whose body waited for the server's window
     W_STATUS0 = 64          # W_STATUS0 + Status: requests ended with it
     W_ERROR0 = 96           # W_ERROR0 + ErrorClass
     W_FAILED_AT0 = 160      # W_FAILED_AT0 + number of the URL, of those from LAST_URL on together: requests that failed there

@@ -51,6 +51,13 @@ cdef enum ErrorClass:           # why, in one closed list; names in records/layo
     ERROR_CLIENT_ABANDONED = 27         # the user left because a deadline had passed
     ERROR_FINISH_REASON = 28            # ended with a finish_reason that is not a normal end, such as abort
     ERROR_CUT_AFTER_END = 29            # status ok: the connection went after the finish_reason, before the message's own end
+    ERROR_NOT_HTTP2 = 30                # the peer answered HTTP/2 with something else, or closed before its SETTINGS
+    ERROR_BAD_FRAME = 31                # HTTP/2: a frame that breaks the protocol, or is larger than allowed
+    ERROR_STREAM_RESET = 32             # HTTP/2: the server ended the stream with RST_STREAM
+    ERROR_STREAM_REFUSED = 33           # the same with REFUSED_STREAM: it has not looked at the request
+    ERROR_GOAWAY = 34                   # HTTP/2: the server left the connection with GOAWAY, and this stream with it
+    ERROR_WINDOW_CLOSED = 35            # HTTP/2: time-out while the server's window let no more of the request through
+    ERROR_HEADER_TABLE = 36             # HTTP/2: the server compressed a head with a table that it may not use
     ERROR_CLASSES                       # how many: always the last
 
 cdef enum RowFlag:
@@ -88,7 +95,8 @@ cdef packed struct RequestRow:  # 256 bytes; a time of 0 means that it did not h
     int64_t t_end_user          # user-space time at which the end was seen
     uint32_t stream_begin       # bytes that the connection had received before this response, modulo 2^32
     uint32_t head_end           # connection offset of the end of the response head, likewise; 0 without a head
-    int64_t retry_after_ms      # -1: no Retry-After
+    int32_t retry_after_ms      # -1: no Retry-After
+    uint32_t tls_us             # duration of the TLS handshake of its connection, when that ended after t_dispatch; 0: none
     uint64_t bytes_sent
     uint64_t bytes_received
     uint64_t text_bytes         # bytes of generated text (JSON-escaped form)

@@ -8,6 +8,7 @@ from fastllmload._ext.receive.exchange cimport Exchange
 from fastllmload._ext.receive.framing cimport Incoming
 from fastllmload._ext.record.recorder cimport RequestRow
 from fastllmload._ext.system.wire cimport Address, iovec
+from fastllmload._ext.tls.session cimport Tls, tls_unsent
 
 cdef enum:
     LINES = 128             # bytes of a request's own lines
@@ -19,6 +20,7 @@ cdef enum ConnectionState:
     C_IDLE = 2              # in the pool of its target
     C_BUSY = 3              # it carries requests
     C_TAIL = 4              # the request has ended, the message framing has not; in the pool's list of such
+    C_SECURING = 5          # connected; the TLS handshake has not ended
 
 cdef struct Link:           # of a connection or a stream
     Link* older             # borrowed, like all of these
@@ -37,9 +39,23 @@ cdef struct RequestStream:  # what every read touches comes first
     int64_t deadline
     uint32_t leave_tokens   # the user leaves after that many events with content; 0: does not
     uint32_t request        # of the plan
+    uint8_t many            # it is the *s* of a StreamOfMany
     int32_t slot            # closed loop: the slot that the request fills; -1 otherwise
     Talk* talk              # the conversation that the request is a turn of, and that continues after it; NULL otherwise
     Link link               # in the in-flight list (by dispatch: also the order of deadlines)
+
+cdef struct StreamOfMany:   # on a connection of HTTP/2; lives in the pool's memory
+    RequestStream s         # the first field
+    Link place              # among those of its connection whose request is not written whole, or not sent whole
+    List* places            # which of the two lists; NULL: none
+    uint64_t end            # sent whole: it is sent when that many bytes of the connection are
+    iovec[PIECES] pieces    # head, own lines and body, which alone may be written in parts
+    char[LINES] lines
+    uint8_t headed          # the head is written
+    uint8_t waited          # the server's window has held up the body
+
+cdef inline StreamOfMany* of_many(RequestStream* s) noexcept nogil:
+    return <StreamOfMany*>s
 
 cdef struct Connection:     # what every read touches comes first
     int fd                  # -1 for connections that asyncio owns
@@ -50,6 +66,7 @@ cdef struct Connection:     # what every read touches comes first
     float read_rate         # the user reads no faster (leaving.pxd); 0: at once
     uint32_t reads          # that returned bytes
     int64_t drained         # when a read last left nothing behind; 0: never
+    Tls* tls                # owned; NULL: plain
     Incoming n
     RequestStream stream    # the one of HTTP/1.1, next to what each read of it touches
     uint32_t number         # index in Pool.connections
@@ -59,12 +76,21 @@ cdef struct Connection:     # what every read touches comes first
     uint8_t ahead           # it was opened for no request yet
     uint32_t served         # requests ended on this connection
     uint32_t local_port     # since its first request; 0: none
+    int64_t secured_from    # when the handshake began: the socket was connected
+    uint32_t tls_us         # how long it took; 0: it has not ended
+    uint32_t sealed         # HTTP/2: bytes of frames that the records to be sent hold
     int64_t read_from       # slow reader: when the first bytes were there
     int64_t tail_until      # C_TAIL: then it is closed
     Link link               # in the idle list of its target, or the pool's list of tails
     iovec[PIECES] pieces    # what is left to send
     int piece               # PIECES: nothing
     char[LINES] lines       # X-Request-Id, Content-Length, end of head
+    # HTTP/2
+    List unwritten          # streams by their release: requests that are not written whole
+    List unsent             # that are written, and not sent whole
+    uint8_t connected       # the socket is; C_CONNECTING until the server's SETTINGS have come
+    uint8_t quiet           # it carries no request. Its state is C_BUSY all the same, and its *piece* 0: it may have frames to send
+    uint8_t listed          # it is in the idle list of its target, which has room for a stream on it
 
 cdef struct Head:
     char* text              # request head up to the per-request lines; owned
@@ -75,7 +101,13 @@ cdef struct TargetState:
     Address address
     List idle               # the longest idle is used next: a server that closes after an answer has been seen to by then
     uint32_t connecting     # pre-connects under way
-    uint8_t over_asyncio    # connections are made by the event loop (TLS, or --transport asyncio)
+    uint8_t http2
+    uint32_t streams        # HTTP/2: most on a connection
+    uint8_t over_asyncio    # connections are made by the event loop (--transport asyncio)
+    uint8_t tls
+    char* name              # of the server, as its certificate has it; owned
+    uint8_t name_is_address
+    void* session           # of TLS, that the next handshake continues; owned, NULL: none
     double weight           # its part of what is opened ahead, relative to those of the others
     int64_t retry_at        # no pre-connect before this instant: the last one failed
 
@@ -130,6 +162,10 @@ cdef inline void connection_fetch_rest(Connection* c) noexcept nogil:
         fll_fetch(<char*>c.stream.x.row + i * LINE)
     for i in range(min((t.prefix + t.suffix + LINE - 1) // LINE, TEMPLATE_LINES)):
         fll_fetch(t.bytes + i * LINE)
+
+# The socket has all of the request.
+cdef inline bint sent_whole(const Connection* c) noexcept nogil:
+    return c.piece == PIECES and (c.tls == NULL or tls_unsent(c.tls) == 0)
 
 cdef void list_add(List* list, Link* link) noexcept         # as the youngest
 cdef void list_remove(List* list, Link* link) noexcept      # from wherever it is

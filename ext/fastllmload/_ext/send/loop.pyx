@@ -1,12 +1,9 @@
-"""The event loop's side of a connection that it owns (TLS, or `--transport asyncio`): a buffered protocol that hands
+"""The event loop's side of a connection that it owns (`--transport asyncio`): a buffered protocol that hands
 everything to the reactor. Reads land in the reactor's one shared buffer.
 
 The loop reads without asking for the kernel's stamps. So just before each of its reads, when it asks for the buffer, the socket is
 peeked at: the kernel says how many bytes lie there, and the stamp of the newest segment among them, without a copy. What the
 read returns beyond those bytes came in between, and has its stamp in user space.
-
-With TLS the buffer is that of the loop's TLS protocol, in front of which stands a SocketSide. It follows the records: the newest
-segment ended the last event of a read only if it ended a record; else its stamp is an upper bound, unless it came alone.
 
 What the loop tells of a connection can come after the reactor has dropped it: the generation tells.
 """
@@ -14,7 +11,6 @@ What the loop tells of a connection can come after the reactor has dropped it: t
 import errno
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
@@ -24,10 +20,7 @@ from fastllmload._ext.send.connection cimport C_BUSY, C_CONNECTING, C_FREE, PIEC
 from fastllmload._ext.send.reactor cimport Reactor
 from fastllmload._ext.send.transport cimport BUFFER, Transport
 from fastllmload._ext.system.clock cimport mono_ns
-from fastllmload._ext.system.wire cimport wire_ask_stamps, wire_peek, wire_received, wire_segments
-
-cdef enum:
-    HEADER = 5                  # bytes before a TLS record
+from fastllmload._ext.system.wire cimport wire_ask_stamps, wire_peek, wire_segments
 
 
 cdef class LoopConnection:
@@ -39,14 +32,10 @@ cdef class LoopConnection:
     cdef object view
     cdef Py_ssize_t sending         # bytes of the request that the transport has not let go of
     cdef bint paused
-    cdef bint secured               # the bytes come through TLS
     cdef int fd                     # -1: kernel stamps are not to be had. Borrowed from the transport
     cdef Py_ssize_t peeked          # bytes that lay in the socket just before the latest read; 0: not known
     cdef int64_t peeked_at          # before that poll
     cdef int64_t stamp              # the kernel's of the newest of them (CLOCK_REALTIME)
-    cdef Py_ssize_t size            # TLS: of the latest read from the socket; 0: its bytes are not what comes now
-    cdef bint complete              # TLS: that read ended with a record
-    cdef uint32_t received          # TLS: bytes read from the socket, modulo 2^32
 
     def __init__(self, Reactor reactor not None, uint32_t number, uint32_t generation):
         self.reactor = reactor
@@ -67,19 +56,18 @@ cdef class LoopConnection:
         except BaseException as error:
             self.reactor.fail(error)
 
-    def connect_failed(self, int error_number, bint tls) -> None:
+    def connect_failed(self, int error_number) -> None:
         """From the connector: no connection came about. *error_number* is an errno, 0 when there is none."""
         cdef Connection* c = self._find()
         try:
             if c != NULL and c.state == C_CONNECTING:
-                self.reactor.transport.connect_failed(c, error_number, tls)
+                self.reactor.transport.connect_failed(c, error_number, False)
                 self.reactor.loop_read(mono_ns())
         except BaseException as error:
             self.reactor.fail(error)
 
     def get_buffer(self, sizehint):
-        if not self.secured:
-            self._peek(BUFFER)
+        self._peek(BUFFER)
         return self.view
 
     def buffer_updated(self, Py_ssize_t size) -> None:
@@ -125,19 +113,11 @@ cdef class LoopConnection:
 
     # -- reads ------------------------------------------------------------------------------------------------------------
 
-    def secure(self, transport, inner) -> None:
-        """From the connector, after a handshake: *transport* is the socket's, and *inner* the loop's TLS protocol on it."""
-        self.secured = True
-        transport.set_protocol(SocketSide(self, inner))
-        self._use_socket(transport)
-
     cdef int _use_socket(self, transport) except -1:
         """Have the kernel stamp what comes, where it can and is to."""
         if self.reactor.pool.stamps:
             self.fd = transport.get_extra_info("socket").fileno()
             if not wire_ask_stamps(self.fd):        # a Unix socket
-                self.fd = -1
-            elif self.secured and not wire_received(self.fd, &self.received):
                 self.fd = -1
         return 0
 
@@ -151,13 +131,11 @@ cdef class LoopConnection:
     cdef int _made(self, transport) except -1:
         cdef Connection* c = self._find()
         self.transport = transport
-        # With a high mark of 0 the loop's TLS transport pauses at every write, also when nothing is left in its buffer.
-        transport.set_write_buffer_limits(high=1, low=0)
+        transport.set_write_buffer_limits(high=0)
         if c == NULL or c.state != C_CONNECTING:
             transport.abort()
             return 0
-        if not self.secured:
-            self._use_socket(transport)
+        self._use_socket(transport)
         own = transport.get_extra_info("sockname")
         c.local_port = <uint32_t>own[1] if isinstance(own, tuple) else 0
         self.reactor.transport.connected(c)
@@ -173,16 +151,11 @@ cdef class LoopConnection:
             self.reactor.transport.check_clock()
             if user_t >= self.reactor.transport.unsure_until:
                 stamped = min(size, self.peeked)
-                if self.secured:
-                    stamped = size if self.peeked == self.size else 0
-        elif self.secured and self.fd >= 0 and self.size == 0:
-            low = 0                                 # what the TLS protocol had left of an earlier read
         if stamped:
             late = max(user_t - (self.stamp - self.reactor.transport.offset), 0)
             self.reactor.words[k.W_KERNEL_STAMPS] += 1
             hdr_record(&self.reactor.transport.socket_to_user, late)
-            self._feed(c, 0, stamped, user_t - late, low,
-                       r.STAMP_COALESCED if self.secured and not self.complete else r.STAMP_KERNEL, user_t, stamped < size)
+            self._feed(c, 0, stamped, user_t - late, low, r.STAMP_KERNEL, user_t, stamped < size)
             c = self._find()
         else:
             self.reactor.words[k.W_USER_STAMPS] += 1
@@ -199,13 +172,11 @@ cdef class LoopConnection:
         verdict = transport.protocol.feed(&c.n, transport.buffer + begin, <size_t>size, t, low, stamp_class, user_t)
         if transport.protocol.timeline.unsettled:
             self._settle(c, low)
-        if stamp_class == r.STAMP_COALESCED:
-            c.n.now.stamp_class = r.STAMP_KERNEL    # whatever comes later in the stream came later than this stamp
         return transport.fed(c, V_CLOSE if more and verdict == V_REUSE else verdict, user_t)
 
     cdef int _settle(self, Connection* c, int64_t low) except -1:
         cdef uint32_t segments = 0
-        cdef bint known = wire_segments(self.fd, self.received if self.secured else c.n.now.end, &segments)
+        cdef bint known = wire_segments(self.fd, c.n.now.end, &segments)
         cdef bint exact = known and c.extra_known and segments - c.reads == c.extra
         c.extra_known = known
         if known:
@@ -227,70 +198,3 @@ cdef class LoopConnection:
             self.transport.abort()
         else:
             self.transport.close()
-
-
-cdef class SocketSide:
-    """asyncio.BufferedProtocol between the socket's transport and the loop's TLS protocol *inner*: hands everything on, and notes of
-    each read what *connection* is to know of it.
-    """
-
-    cdef LoopConnection connection
-    cdef object inner
-    cdef object buffer              # of the next read
-    cdef unsigned char[HEADER] header           # of a record that has begun
-    cdef Py_ssize_t header_size     # what is there of it
-    cdef Py_ssize_t rest            # bytes of a record that are still to come
-    cdef bint lost                  # these are not records: the connection was taken over inside one
-
-    def __init__(self, LoopConnection connection not None, inner):
-        self.connection = connection
-        self.inner = inner
-
-    def get_buffer(self, sizehint):
-        self.buffer = self.inner.get_buffer(sizehint)
-        self.connection._peek(len(self.buffer))
-        return self.buffer
-
-    def buffer_updated(self, Py_ssize_t size) -> None:
-        self.connection.size = size
-        self.connection.received += <uint32_t>size
-        self._follow(self.buffer, size)
-        self.connection.complete = not self.lost and self.rest == 0 and self.header_size == 0
-        self.buffer = None
-        try:
-            self.inner.buffer_updated(size)
-        finally:
-            self.connection.size = 0
-            self.connection.stamp = 0
-
-    cdef int _follow(self, const unsigned char[::1] data, Py_ssize_t size) except -1:
-        """Records are a kind (20 to 24), a version, and the size of what comes; all of it also when sealed."""
-        cdef const unsigned char* at = &data[0]
-        cdef Py_ssize_t taken
-        while size:
-            if self.rest:
-                taken = min(self.rest, size)
-                self.rest -= taken
-            else:
-                taken = min(<Py_ssize_t>HEADER - self.header_size, size)
-                memcpy(&self.header[self.header_size], at, <size_t>taken)
-                self.header_size += taken
-                if self.header_size == HEADER:
-                    self.lost = self.lost or not 20 <= self.header[0] <= 24
-                    self.rest = self.header[3] << 8 | self.header[4]
-                    self.header_size = 0
-            at += taken
-            size -= taken
-        return 0
-
-    def eof_received(self):
-        return self.inner.eof_received()
-
-    def connection_lost(self, error) -> None:
-        self.inner.connection_lost(error)
-
-    def pause_writing(self) -> None:
-        self.inner.pause_writing()
-
-    def resume_writing(self) -> None:
-        self.inner.resume_writing()

@@ -2,8 +2,8 @@
 
 A connection goes C_CONNECTING -> C_IDLE -> C_BUSY -> C_IDLE. Sockets are registered once, edge-triggered
 for both directions. Idle ones stay registered, so one that the server closes is dropped before it is used; the one that is
-idle longest is used next. Connections that the event loop owns (TLS) run through the same states; only the verbs connect,
-send and close differ.
+idle longest is used next. With TLS there is C_SECURING after C_CONNECTING. Connections that the event loop owns run through the
+same states; only the verbs connect, send and close differ.
 
 A message that has not ended at the end of its request ([DONE]) has TAIL_NS for that: a server that keeps it open
 would otherwise cost a connection for each request.
@@ -15,25 +15,28 @@ A Connection struct is never freed while the worker runs: `generation` counts it
 from libc.errno cimport EADDRNOTAVAIL, ECONNREFUSED, EMFILE, ENFILE, ETIMEDOUT, errno
 from libc.math cimport ceil
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
+from libc.string cimport memset, strdup
 
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.events.delta cimport PREFIX_LONGEST, SUFFIX_LONGEST
 from fastllmload._ext.plan.talk cimport talk_free
-from fastllmload._ext.receive.exchange cimport exchange_free, exchange_init
+from fastllmload._ext.receive.exchange cimport exchange_free, exchange_init, exchange_on
 from fastllmload._ext.receive.framing cimport IN_IDLE, incoming_free
+from fastllmload._ext.receive.http2 cimport http2_begin
+from fastllmload._ext.receive.multiplex cimport CODE_NO_ERROR, carries, has_room, put_goaway
 from fastllmload._ext.send.connection cimport (
-    C_CONNECTING, C_FREE, C_IDLE, C_TAIL, FLL_READ_TOUCHES, HOT_LINES, LINE, PIECES, Link, connection_placed, connection_tag,
-    list_add, list_remove,
+    C_CONNECTING, C_FREE, C_IDLE, C_SECURING, C_TAIL, FLL_READ_TOUCHES, HOT_LINES, LINE, PIECES, Link, StreamOfMany,
+    connection_placed, connection_tag, list_add, list_remove, of_many,
 )
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.life cimport LIFE_CONNECTION, life_begins, life_ends
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 from fastllmload._ext.system.wire cimport (
-    EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, address_of, epoll_ctl, epoll_event,
-    wire_close, wire_connect,
+    EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, address_of, epoll_ctl, epoll_event, iovec,
+    wire_close, wire_connect, wire_send,
 )
+from fastllmload._ext.tls.session cimport TLS_OPEN, is_address, tls_end, tls_forget, tls_free, tls_sent, tls_unsent, tls_write
 
 cdef extern from "<sys/mman.h>" nogil:
     int PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
@@ -48,6 +51,7 @@ cdef enum:
     BLOCK = 1 << 21             # bytes of memory for connections that are taken at once: a huge page, so that finding the memory
                                 # of any of a thousand takes the processor one step and not one each
     RETRY_NS = 100_000_000      # pause of a target's pre-connects after one that failed
+    HANDSHAKES = 64             # pre-connects of a target with TLS that are under way at once: each costs both sides a millisecond
     SLOW_BUFFER = 4096          # bytes that the kernel may hold for a slow reader
 
 
@@ -89,25 +93,36 @@ cdef class Pool:
     def __dealloc__(self):
         cdef uint32_t i
         cdef void** before
+        cdef StreamOfMany* of_many_free
         cdef Connection* c
         for i in range(self.connection_count):
             c = self.connections[i]
             if c.fd >= 0:
                 wire_close(c.fd, False)
             c.stream.x.template.bytes = NULL                # it lies next to the connection
+            tls_free(c.tls)
             exchange_free(&c.stream.x)
             incoming_free(&c.n)
             if c.stream.talk != NULL:
                 talk_free(c.stream.talk)
+        while self.streams.oldest != NULL:
+            of_many_free = <StreamOfMany*>self.streams.oldest.item
+            list_remove(&self.streams, self.streams.oldest)
+            of_many_free.s.x.template.bytes = NULL          # it lies next to the stream
+            exchange_free(&of_many_free.s.x)
+            free(of_many_free)
         while self.block != NULL:
             before = <void**>self.block[0]
             munmap(self.block, BLOCK)
             self.block = before
+        for i in range(<uint32_t>self.target_count):
+            tls_forget(&self.targets[i].session)
+            free(self.targets[i].name)
         free(self.connections)
         free(self.targets)
         free(self.sources)
 
-    cdef int add_target(self, str family, address, int port, bint over_asyncio, double weight) except -1:
+    cdef int add_target(self, str family, address, int port, bint over_asyncio, double weight, bytes name) except -1:
         cdef TargetState* grown = <TargetState*>realloc(self.targets, (self.target_count + 1) * sizeof(TargetState))
         if grown == NULL:
             raise MemoryError("targets")
@@ -117,6 +132,12 @@ cdef class Pool:
         address_of(&t.address, family, address, port)
         t.over_asyncio = over_asyncio
         t.weight = weight
+        if name is not None:
+            t.tls = True
+            t.name_is_address = is_address(name.decode())
+            t.name = strdup(name)
+            if t.name == NULL:
+                raise MemoryError("targets")
         self.weights += weight
         self.foreign = self.foreign or over_asyncio
         self.target_count += 1
@@ -154,6 +175,10 @@ cdef class Pool:
         c.unread = 0
         c.n.state = IN_IDLE
         memset(&c.n.now, 0, sizeof(c.n.now))
+        if self.targets[target].http2:
+            c.connected = False
+            c.piece = 0
+            http2_begin(&c.n)
         return c
 
     cdef Connection* _new(self) except NULL:
@@ -184,13 +209,118 @@ cdef class Pool:
         self.room_left -= size
         return c
 
-    cdef RequestStream* reuse(self, uint16_t target) noexcept:
+    cdef RequestStream* reuse(self, uint16_t target) except? NULL:
         cdef Link* oldest = self.targets[target].idle.oldest
         if oldest == NULL:
             return NULL
+        if self.targets[target].http2:
+            return self.stream_on(<Connection*>oldest.item)
         self.words[k.W_IDLE] -= 1
         list_remove(&self.targets[target].idle, oldest)
         return &(<Connection*>oldest.item).stream
+
+    cdef RequestStream* begin(self, uint16_t target) except NULL:
+        cdef Connection* c = self.make(target)
+        return self.stream_on(c) if self.targets[target].http2 else &c.stream
+
+    # -- HTTP/2 -------------------------------------------------------------------------------------------------------
+
+    cdef int use_http2(self, uint16_t target, uint32_t streams) except -1:
+        self.targets[target].http2 = True
+        self.targets[target].streams = 1 if self.fresh else streams
+        return 0
+
+    cdef RequestStream* stream_on(self, Connection* c) except NULL:
+        cdef StreamOfMany* one
+        if self.streams.oldest != NULL:
+            one = <StreamOfMany*>self.streams.oldest.item
+            list_remove(&self.streams, &one.s.link)
+            exchange_on(&one.s.x, &c.n.now)
+        else:
+            one = <StreamOfMany*>calloc(1, sizeof(StreamOfMany) + PREFIX_LONGEST + SUFFIX_LONGEST)
+            if one == NULL:
+                raise MemoryError("streams")
+            exchange_init(&one.s.x, &c.n.now, self.max_event)
+            one.s.x.template.bytes = <unsigned char*>(one + 1)
+            one.s.many = True
+            one.s.link.item = one.place.item = one
+        one.s.connection = c
+        one.places = NULL
+        one.headed = one.waited = False
+        self.in_use += 1
+        return &one.s
+
+    cdef int release(self, RequestStream* s) except -1:
+        cdef StreamOfMany* one = of_many(s)
+        if one.places != NULL:
+            list_remove(one.places, &one.place)
+            one.places = NULL
+        self.in_use -= 1
+        s.connection.served += 1
+        list_add(&self.streams, &s.link)
+        return self.look(s.connection)
+
+    cdef int look(self, Connection* c) except -1:
+        cdef TargetState* t = &self.targets[c.target]
+        cdef bint room = (c.n.many != NULL and c.n.state != IN_IDLE and has_room(c.n.many) and c.n.many.open < t.streams
+                          and not (self.fresh and c.served))
+        if room != c.listed:
+            c.listed = room
+            if room:
+                list_add(&t.idle, &c.link)
+            else:
+                list_remove(&t.idle, &c.link)
+        if c.n.many == NULL or c.state == C_CONNECTING or c.state == C_FREE:
+            return 0
+        if c.n.many.open == 0 and (c.n.many.leaving or (self.fresh and c.served)):
+            return self.drop(c, False)
+        if (c.n.many.open == 0) != c.quiet:
+            c.quiet = not c.quiet
+            self.words[k.W_IDLE] += 1 if c.quiet else -1
+        return 0
+
+    cdef RequestStream* _stream_of_many(self, uint32_t row) noexcept:
+        """Few ask, and seldom: users who leave."""
+        cdef uint32_t i, at
+        cdef Connection* c
+        cdef RequestStream* s
+        for i in range(self.connection_count):
+            c = self.connections[i]
+            if c.n.many == NULL:
+                continue
+            for at in range(c.n.many.mask + 1):
+                s = <RequestStream*>c.n.many.streams[at].x
+                if c.n.many.streams[at].id and s != NULL and s.x.number == row:
+                    return s
+        return NULL
+
+    cdef uint32_t _places(self, TargetState* t) noexcept:
+        cdef uint32_t count = 0
+        cdef Link* at = t.idle.oldest
+        cdef Connection* c
+        while at != NULL:
+            c = <Connection*>at.item
+            count += min(t.streams, c.n.many.most) - c.n.many.open
+            at = at.younger
+        return count
+
+    cdef void _farewell(self, Connection* c) noexcept:
+        """The server may trust that nothing was cut off; sent if the socket takes it now."""
+        cdef iovec last
+        try:
+            if not c.n.many.broken:
+                put_goaway(c.n.many, CODE_NO_ERROR)
+        except MemoryError:
+            return
+        last.iov_base = c.n.many.out + c.n.many.out_at
+        last.iov_len = c.n.many.out_size - c.n.many.out_at
+        if c.tls == NULL:
+            wire_send(c.fd, &last, 1)
+        elif c.sealed == 0:
+            try:
+                tls_write(c.tls, last.iov_base, last.iov_len)           # sent with the end of TLS
+            except MemoryError:
+                return
 
     cdef int put(self, Connection* c) except -1:
         self._left(c)
@@ -217,6 +347,22 @@ cdef class Pool:
         if c.fd < 0:
             return -c.fd
         return self._watch(c, EPOLL_CTL_ADD)
+
+    cdef int secure(self, Connection* c, int64_t now) except -1:
+        cdef TargetState* t = &self.targets[c.target]
+        c.tls = self.tls.connection(t.name, t.name_is_address, &t.session)
+        c.state = C_SECURING
+        c.secured_from = now
+        c.tls_us = 0
+        c.sealed = 0
+        return 0
+
+    cdef int secured(self, Connection* c, int64_t now) except -1:
+        self.words[k.W_HANDSHAKES] += 1
+        self.words[k.W_HANDSHAKES_RESUMED] += c.tls.resumed
+        self.words[k.W_HANDSHAKE_NS] += now - c.secured_from
+        c.tls_us = <uint32_t>max((now - c.secured_from) // 1000, <int64_t>1)
+        return 0
 
     cdef int _watch(self, Connection* c, int operation) noexcept:
         """0 or the errno."""
@@ -263,12 +409,16 @@ cdef class Pool:
 
     cdef void _left(self, Connection* c) noexcept:
         """It leaves the list or the count that it is in by its state."""
+        if c.listed:
+            list_remove(&self.targets[c.target].idle, &c.link)
+        self.words[k.W_IDLE] -= c.quiet
+        c.listed = c.quiet = False
         if c.state == C_IDLE:
             self.words[k.W_IDLE] -= 1
             list_remove(&self.targets[c.target].idle, &c.link)
         elif c.state == C_TAIL:
             list_remove(&self.tails, &c.link)
-        elif c.state == C_CONNECTING and c.ahead:
+        elif (c.state == C_CONNECTING or c.state == C_SECURING) and c.ahead:
             self.targets[c.target].connecting -= 1
             c.ahead = False
 
@@ -282,12 +432,38 @@ cdef class Pool:
         self.words[k.W_CONNECTIONS] -= 1
         self.spare.append(c.number)
         life_ends(LIFE_CONNECTION)
+        if c.n.many != NULL:
+            if c.connected and not reset:
+                self._farewell(c)
+            incoming_free(&c.n)
+        if c.tls != NULL:
+            self._end_tls(c, reset)
         if c.fd >= 0:
             wire_close(c.fd, reset)
             c.fd = -1
         elif c.number in self.loop_connections:
             self.loop_connections.pop(c.number).close(reset)
         return 0
+
+    cdef Py_ssize_t send_records(self, Connection* c) noexcept:
+        cdef Py_ssize_t sent
+        cdef iovec piece
+        while tls_unsent(c.tls):
+            piece.iov_base = c.tls.out + c.tls.out_at
+            piece.iov_len = tls_unsent(c.tls)
+            sent = wire_send(c.fd, &piece, 1)
+            if sent < 0:
+                return sent
+            self.words[k.W_BYTES_OUT] += sent
+            tls_sent(c.tls, <size_t>sent)
+        return 0
+
+    cdef void _end_tls(self, Connection* c, bint reset) noexcept:
+        if not reset and c.tls.state == TLS_OPEN:
+            tls_end(c.tls)                  # the peer may trust that nothing was cut off; sent if the socket takes it now
+            self.send_records(c)
+        tls_free(c.tls)
+        c.tls = NULL
 
     cdef int open_ahead(self, uint32_t count, uint32_t at_once) except -1:
         cdef int64_t now = mono_ns()
@@ -300,7 +476,8 @@ cdef class Pool:
         for i in range(self.target_count):
             t = &self.targets[i]
             share = <uint32_t>ceil(count * t.weight / self.weights) if t.weight > 0 else 0
-            while t.idle.count + t.connecting < share and begun < at_once and t.retry_at <= now:
+            while ((self._places(t) if t.http2 else t.idle.count + t.connecting) < share and begun < at_once and t.retry_at <= now
+                   and (not t.tls or t.connecting < HANDSHAKES)):
                 c = self.make(<uint16_t>i)
                 c.ahead = True
                 begun += 1
@@ -308,6 +485,8 @@ cdef class Pool:
                 if error_number:
                     self.failed(c, error_number)
                     self.drop(c, False)
+                elif t.http2:
+                    self.look(c)
         return 0
 
     cdef uint32_t idle(self) noexcept:
@@ -325,7 +504,10 @@ cdef class Pool:
     cdef int close_idle(self) except -1:
         cdef uint32_t i
         for i in range(self.connection_count):
-            if self.connections[i].state in (C_IDLE, C_TAIL) or (
-                    self.connections[i].state == C_CONNECTING and self.connections[i].ahead):
+            if self.connections[i].n.many != NULL:
+                if not carries(self.connections[i].n.many):
+                    self.drop(self.connections[i], False)
+            elif self.connections[i].state in (C_IDLE, C_TAIL) or (
+                    self.connections[i].state in (C_CONNECTING, C_SECURING) and self.connections[i].ahead):
                 self.drop(self.connections[i], False)
         return 0

@@ -15,6 +15,8 @@ import os
 from libc.stdint cimport INT64_MAX, int32_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from fastllmload._ext.http.block import request_block
+
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.plan.bodies cimport Bodies
@@ -26,6 +28,7 @@ from fastllmload._ext.send.connection cimport connection_fetch
 from fastllmload._ext.send.share cimport Share
 from fastllmload._ext.send.transport cimport STOPPED_NS, WAKE_NS
 from fastllmload._ext.system.clock cimport mono_ns, thread_cpu_ns
+from fastllmload._ext.tls.session cimport TlsContext
 from fastllmload._ext.system.wire cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLET, EPOLLIN, epoll_create1, epoll_ctl, wire_run_delay, wire_stops, wire_wait,
 )
@@ -96,18 +99,28 @@ cdef class Reactor:
         """The epoll descriptor: readable whenever a socket or the timer is ready."""
         return self.epfd
 
-    def add_target(self, str family, address, int port, bytes head, bint over_asyncio, double weight=1.0) -> None:
+    def use_tls(self, TlsContext context not None) -> None:
+        """The settings of all targets with a *server_name* that are added after this."""
+        self.transport.use_tls(context)
+
+    def add_target(self, str family, address, int port, bytes head, bint over_asyncio, double weight=1.0,
+                   bytes server_name=None, uint32_t http2_streams=0) -> None:
         """*head*: the request head from the request line to the last fixed header, each line ended by CRLF. *weight*: its
-        part of the requests, relative to the weights of the others.
+        part of the requests, relative to the weights of the others. *server_name*: of the certificate, ASCII; None: no TLS.
+        *http2_streams*: HTTP/2 is spoken, with at most that many streams on a connection; 0: HTTP/1.1.
         """
-        self.releases.share.add_target(head, 0)
-        self.pool.add_target(family, address, port, over_asyncio, weight)
+        self.releases.share.add_target(request_block(head, server_name is not None) if http2_streams else head, 0)
+        self.pool.add_target(family, address, port, over_asyncio, weight, server_name)
+        if http2_streams:
+            self.pool.use_http2(<uint16_t>(self.pool.target_count - 1), http2_streams)
 
     def add_class(self, list heads, uint8_t dialect=0) -> None:
         """One more class of requests, numbered from 0 (which the targets' own heads are): a head per target. *dialect*: the
         number of that of its answers in the classifier.
         """
-        self.releases.share.add_class(heads, dialect)
+        self.releases.share.add_class(
+            [request_block(head, self.pool.targets[i].tls) if self.pool.targets[i].http2 else head
+             for i, head in enumerate(heads)], dialect)
 
     def set_connector(self, connector, call_soon) -> None:
         """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream. *call_soon* is
@@ -136,7 +149,7 @@ cdef class Reactor:
         share.begin(<uint8_t>phase, phase_number)
         share.body_offset = body_offset
         share.bodies = bodies
-        self.transport.bodies = Bodies(bodies) if near is None else near
+        self.transport.bodies = self.transport.streams.bodies = Bodies(bodies) if near is None else near
         share.input_tokens = input_tokens
         share.output_tokens = output_tokens
         share.request_class = request_class
@@ -468,6 +481,7 @@ cdef class Reactor:
         if self.users.slow_count:
             self.transport.sip_all(now)
         self.pool.end_tails(now)
+        self.transport.streams.end_tails(now)
         self.releases.handle_ends()
         return self._look_ahead(now)
 

@@ -22,7 +22,7 @@ from fastllmload._ext.plan.talk cimport Talks
 from fastllmload._ext.receive.exchange cimport Exchange, ended_take, left_by_user
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.record.recorder cimport FLAG_LATE_CONNECT, RequestRow
-from fastllmload._ext.send.connection cimport list_add, list_remove
+from fastllmload._ext.send.connection cimport C_CONNECTING, list_add, list_remove
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.life cimport LIFE_IN_FLIGHT, life_begins, life_ends
 
@@ -115,11 +115,11 @@ cdef class Releases:
                 self.words[k.W_EARLY] += 1
         if pooled:
             stream = self.pool.reuse(row.url)
-            if stream == NULL:
+            if stream == NULL or stream.connection.state == C_CONNECTING:
                 row.flags |= FLAG_LATE_CONNECT
                 self.words[k.W_LATE_CONNECTS] += 1
         if stream == NULL:
-            stream = &self.pool.make(row.url).stream
+            stream = self.pool.begin(row.url)
         stream.x.row = row
         stream.x.number = number
         stream.request = request
@@ -156,6 +156,8 @@ cdef class Releases:
             self.words[k.W_IN_FLIGHT] = self.flight.count
             if self.closed and s.slot >= 0 and self.sending and not goes_on:
                 self.slots.free(s.slot, x.end.status != r.STATUS_OK and not left_by_user(&x.end), x.end.user_t)
+            if s.many:
+                self.pool.release(s)
 
     cdef bint _goes_on(self, RequestStream* s) except -1:
         """Whether another turn follows: it is stitched now, and due after some time to think (metrics: t_sched).

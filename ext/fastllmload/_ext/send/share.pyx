@@ -13,16 +13,40 @@ from libc.string cimport memcpy, memset
 
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.digits cimport put_number
-from fastllmload._ext.send.connection cimport LINES, Connection, Head
+from fastllmload._ext.send.connection cimport LINES, Head, of_many
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
+from fastllmload._ext.system.wire cimport iovec
 
 cdef enum:
     DIGITS = 20                 # of the largest number of 64 bits
+    FIELD_NAME = 14             # bytes of "X-Request-Id: "
 
 
 cdef inline uint8_t* put_text(uint8_t* at, const char* text, size_t size) noexcept nogil:
     memcpy(at, text, size)
     return at + size
+
+
+cdef uint8_t* lines_of(Share share, uint8_t* at, uint32_t request, size_t size) noexcept:
+    """The lines of HTTP/1.1 that only this request has, and the end of its head."""
+    FLL_STATIC_ASSERT(NAME_LONGEST + DIGITS + 18 + DIGITS + 4 <= LINES)
+    at = put_number(put_text(at, share.name, share.name_size), request)
+    at = put_number(put_text(at, b"\r\nContent-Length: ", 18), <int64_t>size)
+    return put_text(at, b"\r\n\r\n", 4)
+
+
+cdef uint8_t* fields(Share share, uint8_t* at, uint32_t request, size_t size) noexcept:
+    """The same as fields of HTTP/2 that no table takes up (RFC 7541 6.2.2, 6.2.3): names and values with their sizes before them."""
+    cdef uint8_t* sized
+    FLL_STATIC_ASSERT(15 + NAME_LONGEST + DIGITS + 3 + DIGITS <= LINES)
+    FLL_STATIC_ASSERT(NAME_LONGEST + DIGITS < 127)
+    sized = put_text(at, b"\x10\x0cx-request-id", 14)
+    at = put_number(put_text(sized + 1, share.name + FIELD_NAME, share.name_size - FIELD_NAME), request)
+    sized[0] = <uint8_t>(at - sized - 1)
+    sized = put_text(at, b"\x0f\x0d", 2)               # content-length, number 28 of the static table
+    at = put_number(sized + 1, <int64_t>size)
+    sized[0] = <uint8_t>(at - sized - 1)
+    return at
 
 
 cdef class Share:
@@ -114,7 +138,8 @@ cdef class Share:
         return 0
 
     cdef int compose(self, RequestStream* s) except -1:
-        cdef Connection* c = s.connection
+        cdef iovec* pieces = &of_many(s).pieces[0] if s.many else &s.connection.pieces[0]
+        cdef char* lines = &of_many(s).lines[0] if s.many else &s.connection.lines[0]
         cdef Talk* talk = s.talk
         cdef uint32_t planned = s.request % self.plan_size
         cdef uint64_t at = self.body_offset[planned]
@@ -125,19 +150,16 @@ cdef class Share:
         cdef bint stitched = talk != NULL and talk.size > 0
         if of_class >= self.head_classes:
             of_class = 0
-        head = &self.heads[of_class * self.target_count + c.target]
+        head = &self.heads[of_class * self.target_count + s.connection.target]
         if stitched:
             size = talk.size
         s.x.dialect = head.dialect
-        FLL_STATIC_ASSERT(NAME_LONGEST + DIGITS + 18 + DIGITS + 4 <= LINES)
-        at_line = put_number(put_text(<uint8_t*>c.lines, self.name, self.name_size), s.request)
-        at_line = put_number(put_text(at_line, b"\r\nContent-Length: ", 18), <int64_t>size)
-        at_line = put_text(at_line, b"\r\n\r\n", 4)
-        c.pieces[0].iov_base = head.text
-        c.pieces[0].iov_len = head.size
-        c.pieces[1].iov_base = c.lines
-        c.pieces[1].iov_len = <size_t>(at_line - <uint8_t*>c.lines)
-        c.pieces[2].iov_base = <void*>talk.body if stitched else <void*>(&self.bodies[0] + at)
-        c.pieces[2].iov_len = size
-        c.piece = 0
+        at_line = fields(self, <uint8_t*>lines, s.request, size) if s.many else lines_of(self, <uint8_t*>lines, s.request, size)
+        pieces[0].iov_base = head.text
+        pieces[0].iov_len = head.size
+        pieces[1].iov_base = lines
+        pieces[1].iov_len = <size_t>(at_line - <uint8_t*>lines)
+        pieces[2].iov_base = <void*>talk.body if stitched else <void*>(&self.bodies[0] + at)
+        pieces[2].iov_len = size
+        s.connection.piece = 0
         return 0

@@ -4,13 +4,15 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from fastllmload._ext.plan.bodies cimport Bodies
-from fastllmload._ext.receive.exchange cimport Verdict
+from fastllmload._ext.receive.exchange cimport Exchange, Verdict
 from fastllmload._ext.receive.protocol cimport Protocol
 from fastllmload._ext.record.histogram cimport Hdr
 from fastllmload._ext.send.connection cimport Connection, RequestStream
 from fastllmload._ext.send.pool cimport Pool
+from fastllmload._ext.send.streams cimport Streams
 from fastllmload._ext.send.users cimport Users
 from fastllmload._ext.system.wire cimport epoll_event
+from fastllmload._ext.tls.session cimport TlsContext
 
 cdef enum:
     BUFFER = 262144             # shared read buffer, bytes
@@ -23,8 +25,10 @@ cdef class Transport:
     cdef Pool pool
     cdef Users users
     cdef Bodies bodies                  # of the phase
+    cdef Streams streams                # what HTTP/2 does otherwise
     cdef int epfd                       # sockets are watched there; borrowed
     cdef unsigned char* buffer          # shared read buffer; owned
+    cdef unsigned char* plain           # what a read says below TLS, and what is to be sent in one record; owned, NULL without TLS
     cdef int64_t* words                 # borrowed from protocol
     cdef Hdr socket_to_user
     cdef int64_t read_at                # user-space time of the latest read
@@ -44,13 +48,20 @@ cdef class Transport:
     cdef int64_t check_clock(self) except -1                           # the same, shorter, once per batch of reads; returns the time
     cdef int open(self, RequestStream* s) except -1             # begin with it: it has a row
     cdef int submit(self, RequestStream* s, int64_t now) except -1              # send it, as soon as its connection is there
+    cdef int use_tls(self, TlsContext context) except -1
     cdef int connected(self, Connection* c) except -1
+    cdef int _usable(self, Connection* c) except -1             # it is connected, and secured where that is wanted
     cdef int connect_failed(self, Connection* c, int error_number, bint tls) except -1
+    cdef int _shake_hands(self, Connection* c, Py_ssize_t got) except -1        # *got* bytes of the peer's are in the buffer
+    cdef int _tls_failed(self, Connection* c) except -1
+    cdef int _tls_fails(self, Connection* c, Exchange* x, bytes why) except -1
     cdef int send(self, Connection* c, int64_t now) except -1
+    cdef int _send_sealed(self, Connection* c) except -1
     cdef int _send_by_loop(self, Connection* c) except -1
     cdef int submitted(self, Connection* c) except -1           # the last byte of what it had to send is with the kernel
     cdef int event(self, epoll_event* event) except -1          # of a socket
     cdef int fed(self, Connection* c, Verdict verdict, int64_t user_t) except -1
+    cdef int _fed_sealed(self, Connection* c, Verdict verdict, int64_t user_t) except -1
     cdef int broken(self, Connection* c, int error_number) except -1  # the peer closed (0) or the connection failed (errno)
     cdef int cancel(self, RequestStream* s, uint8_t status, uint8_t error, int64_t now) except -1
     cdef int time_out(self, RequestStream* s, int64_t now) except -1

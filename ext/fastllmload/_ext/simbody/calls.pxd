@@ -8,5 +8,3 @@ cdef enum:
 
 # Token *index* of *tokens*, of a reply with *calls* calls. Where calls are not in pieces, each is one token, and text follows.
 cdef uint8_t* put_call(Form form, uint8_t* out, Stamp* s, int64_t index, int64_t tokens, uint32_t calls) except NULL
-# All calls of a document.
-cdef bytes listed_calls(Form form, Stamp* s, int64_t tokens, uint32_t calls)

@@ -50,6 +50,7 @@ cdef struct Stamp:              # what makes one reply's bytes its own
     int64_t[NUMBERS] number
     int64_t tokens              # in the event
     int64_t first               # token with which the block began
+    int64_t spoken              # 1 + token with which the content began; 0: there was none
     uint8_t line_end            # LineEnd
     uint8_t line_ends           # after each event
     uint8_t chunked             # each event is a chunk of its own
@@ -76,6 +77,8 @@ cdef enum:
     WORDS = 64
     WORD_LONGEST = 11           # with its leading space
     EVENT_SLACK = 64            # bytes that framing and line ends add to an event at most
+    CALL_WHOLE = 5              # tokens that the arguments of a call have that is one event
+    TOKEN_ROOM = 32             # bytes of a token of a call's arguments, among all of them, at most
 
 cdef Piece[WORDS] WORD          # " the": a leading space, then letters; each is one token of cl100k_base
 
@@ -152,3 +155,8 @@ cdef inline uint8_t* put_hex(uint8_t* out, uint64_t value, int digits) noexcept 
 
 cdef inline uint8_t* put_chunk_size(uint8_t* out, uint64_t size) noexcept nogil:
     return put(put_hex(out, size, hex_digits(size)), b"\r\n", 2)
+
+# All calls of a reply, and all arguments of the latest, or of any, of *count* tokens.
+cdef bytes listed_calls(Form form, Stamp* s, int64_t tokens, uint32_t calls)
+cdef bytes whole_call(Form form, Stamp* s, int64_t count)
+cdef bytes whole_text(Form form, uint64_t reply, int64_t number, int64_t count)

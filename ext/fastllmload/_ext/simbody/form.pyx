@@ -1,6 +1,8 @@
 # cython: cdivision=True
 """What the simulated engine writes for one endpoint: its templates (`endpoint/simulated.py`), compiled and filled."""
 
+import msgspec
+
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.string cimport memmove, memset
 from libc.time cimport time_t, tm
@@ -8,9 +10,10 @@ from libc.time cimport time_t, tm
 from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
 from fastllmload._ext.simbody.template cimport (
-    NUMBER_CACHED, NUMBER_CALL, NUMBER_COMPLETION, NUMBER_INDEX, NUMBER_PROMPT, NUMBER_SEQUENCE, NUMBERS, SAYS_USAGE, SLOT_CALL_HEX,
-    SLOT_IDS, SLOT_LINE_END, SLOT_LOGPROBS, SLOT_NONE, SLOT_TEXT, SLOT_TOTAL, SLOT_UNCACHED, SLOT_WHOLE_IDS, SLOT_WHOLE_TEXT, VARIANTS,
-    conditions, ended, inside, listed, parsed, text_of,
+    NUMBER_CACHED, NUMBER_CALL, NUMBER_COMPLETION, NUMBER_INDEX, NUMBER_PROMPT, NUMBER_REASONING, NUMBER_SEQUENCE, NUMBERS,
+    SAYS_SILENT, SAYS_THOUGHT, SAYS_USAGE, SLOT_CALL_HEX, SLOT_CALLS, SLOT_IDS, SLOT_LINE_END, SLOT_LOGPROBS, SLOT_NONE, SLOT_TEXT,
+    SLOT_THOUGHT, SLOT_TOTAL, SLOT_UNCACHED, SLOT_WHOLE_CALL, SLOT_WHOLE_IDS, SLOT_WHOLE_TEXT, VARIANTS, conditions, ended, inside,
+    listed, parsed, text_of,
 )
 from fastllmload._ext.system.clock cimport real_ns
 
@@ -133,19 +136,20 @@ cdef class Form:
         self.compile_all(before, chunk_bytes)
 
     def error(self, status: int, kind: str = "InternalServerError", message: str = _FAILURE) -> bytes:
-        """The body of an error."""
+        """The body of an error; *kind*: for a status that the API has no type for."""
+        kind = self.api.error_types.get(status, kind)
         return filled(text_of(self.api.error), {"code": status, "type": kind, "message": message})
 
     def compile_all(self, before: str, chunk_bytes: int) -> None:
         api = self.api
-        fixed = {"model": inside(self.model), "tool": TOOL.encode(), "padding": b"", "code": b"500", "type": b"InternalServerError",
-                 "message": _FAILURE.encode()}
+        fixed = {"model": inside(self.model), "tool": TOOL.encode(), "padding": b"", "code": b"500",
+                 "type": api.error_types.get(500, "InternalServerError").encode(), "message": _FAILURE.encode()}
         plain = sum(len(step[0]) for event in listed(api.content, before) for step in parsed(event, 0, fixed)) + 5 + self.line_ends
         room = chunk_bytes - plain - len(api.padding.replace("$fill", ""))
         if room > 0:
             fixed["padding"] = api.padding.replace("$fill", "x" * room).encode()
-        places = [(AT_TOKEN, api.start), (AT_USAGE, api.usage), (AT_DONE, api.done), (AT_ERROR, api.error), (AT_CALLS, api.calls),
-                  (AT_CALL_ENTRY, api.call_entry)]
+        places = [(AT_TOKEN, api.start), (AT_USAGE, api.usage), (AT_DONE, api.done), (AT_ERROR, api.error_event or api.error),
+                  (AT_CALLS, api.calls), (AT_CALL_ENTRY, api.call_entry)]
         for ending, word in enumerate(api.words):
             places += [(at + ending, ended(events, word)) for at, events in
                        ((AT_FINISH, api.finish), (AT_LAST, api.last), (AT_DOCUMENT, api.document))]
@@ -189,7 +193,8 @@ cdef class Form:
                 step.id_at, step.created_at, step.time_at = places
                 step.slot, step.optional, step.last = slot, optional, number == len(event) - 1
                 most += 24 + (self.before_logprob.size + self.after_logprob.size + WORD_LONGEST if slot == SLOT_LOGPROBS else 0)
-                grows += WORD_LONGEST if slot == SLOT_WHOLE_TEXT else 8 if slot == SLOT_WHOLE_IDS else 0
+                grows += WORD_LONGEST if slot == SLOT_WHOLE_TEXT or slot == SLOT_THOUGHT else 8 if slot == SLOT_WHOLE_IDS else 0
+                grows += TOKEN_ROOM if slot == SLOT_WHOLE_CALL else TOKEN_ROOM + <size_t>len(self.api.call_entry) if slot == SLOT_CALLS else 0
                 step += 1
         growth[0] = max(growth[0], grows)
         return most
@@ -239,7 +244,15 @@ cdef class Form:
         if slot == SLOT_UNCACHED:
             return put_number(out, s.number[NUMBER_PROMPT] - s.number[NUMBER_CACHED])
         if slot == SLOT_WHOLE_TEXT:
-            return put_words(out, s, s.first)
+            return put_words(out, s, s.first, s.number[NUMBER_COMPLETION])
+        if slot == SLOT_THOUGHT:
+            return put_words(out, s, 0, s.number[NUMBER_REASONING])
+        if slot == SLOT_WHOLE_CALL:
+            text = whole_call(self, s, s.number[NUMBER_COMPLETION] - s.first)
+            return put(out, <const char*>text, <size_t>len(text))
+        if slot == SLOT_CALLS:
+            text = listed_calls(self, s, s.number[NUMBER_COMPLETION], <uint32_t>s.number[NUMBER_CALL] + 1)
+            return put(out, <const char*>text, <size_t>len(text))
         if slot == SLOT_LOGPROBS:
             return self.put_logprobs(out, s, before)
         if slot == SLOT_LINE_END:
@@ -265,6 +278,8 @@ cdef class Form:
     cdef uint8_t* reasoning(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
         if s.block != BLOCK_REASONING:
             out = self.enter(out, s, BLOCK_REASONING)
+        s.says |= SAYS_THOUGHT
+        s.number[NUMBER_REASONING] += s.tokens
         return self.events(AT_TOKEN + BLOCK_REASONING, out, s, text, size)
 
     cdef uint8_t* enter(self, uint8_t* out, Stamp* s, int block) noexcept:
@@ -275,6 +290,8 @@ cdef class Form:
             s.number[NUMBER_INDEX] += 1
         s.block = <uint8_t>block
         s.first = s.number[NUMBER_COMPLETION]
+        if block == BLOCK_CONTENT and not s.spoken:
+            s.spoken = 1 + s.first
         if block == BLOCK_REASONING or block == BLOCK_CONTENT:      # a call begins with its own text
             out = self.events(AT_OPENING + block, out, s, NULL, 0)
         s.number[NUMBER_COMPLETION] += s.tokens
@@ -283,7 +300,8 @@ cdef class Form:
     cdef uint8_t* finish(self, uint8_t* out, Stamp* s, int ending) noexcept:
         s.tokens = 0
         out = self.enter(out, s, BLOCK_NONE)
-        s.first = 0
+        s.first = max(s.spoken - 1, <int64_t>0)
+        s.says |= 0 if s.spoken else SAYS_SILENT
         out = self.events(AT_FINISH + ending, out, s, NULL, 0)
         if s.says & SAYS_USAGE:
             out = self.events(AT_USAGE, out, s, NULL, 0)
@@ -325,10 +343,64 @@ cdef inline uint8_t* framed(uint8_t* start, uint8_t* end, int digits) noexcept n
     return put(end + more, b"\r\n", 2)
 
 
-cdef uint8_t* put_words(uint8_t* out, Stamp* s, int64_t first) noexcept nogil:
+cdef uint8_t* put_words(uint8_t* out, Stamp* s, int64_t first, int64_t behind) noexcept nogil:
     cdef int64_t token
     cdef Piece word
-    for token in range(first, s.number[NUMBER_COMPLETION]):
+    for token in range(first, behind):
         word = WORD[word_of(s, token)]
         out = put(out, word.at + (token == 0), word.size - (token == 0))     # a reply starts without a space
     return out
+
+
+# -- arguments of tool calls: they have what JSON inside a JSON string can hold, quotes, line ends, characters of two bytes --
+
+# After the words of the arguments' text, in turn.
+SPICE = ("", '\\"', "\\n", "é", "\\\\", "\\u00fc", "/")
+
+
+cdef bytes listed_calls(Form form, Stamp* s, int64_t tokens, uint32_t calls):
+    cdef bytearray entry
+    cdef uint8_t* end
+    many = min(<int64_t>calls, tokens)
+    entries = []
+    for number in range(many):
+        first, behind = block(number, tokens, many)
+        text = whole_text(form, s.id, number, behind - first if has(form, AT_OPENING + BLOCK_CALL) else CALL_WHOLE)
+        entry = bytearray(form.room + <size_t>len(text))
+        s.number[NUMBER_CALL] = number
+        end = form.plain(AT_CALL_ENTRY, <uint8_t*><char*>entry, s, <const uint8_t*><const char*>text, <size_t>len(text))
+        entries.append(bytes(entry[: end - <uint8_t*><char*>entry]))
+    return b",".join(entries)
+
+
+cdef bytes whole_call(Form form, Stamp* s, int64_t count):
+    return whole_text(form, s.id, s.number[NUMBER_CALL], count)
+
+
+cdef bytes whole_text(Form form, uint64_t reply, int64_t number, int64_t count):
+    text = arguments(reply, number, count)
+    return msgspec.json.encode(msgspec.json.decode(text) if form.api.object_arguments else text)
+
+
+def block(number: int, tokens: int, calls: int) -> tuple[int, int]:
+    """The tokens that call *number* is made of, from and up to."""
+    return -(-number * tokens // calls), -(-(number + 1) * tokens // calls)
+
+
+def pieces(reply: int, number: int, count: int) -> list[str]:
+    """*count* pieces that make a call's arguments; the first goes with its name and is empty if others follow."""
+    if count < 3:
+        return ["{}"] if count == 1 else ["", "{}"]
+    texts = [word(reply, number * 65536 + i) + SPICE[i % len(SPICE)] for i in range(count - 2)]
+    texts[0] = '{"text":"' + texts[0]
+    return ["", *texts, '"}']
+
+
+cdef str word(uint64_t reply, uint64_t place):
+    cdef Piece piece = WORD[draw(reply, place, DRAW_WORD) % WORDS]
+    return (<const char*>piece.at)[:piece.size].decode()
+
+
+def arguments(reply: int, number: int, count: int) -> str:
+    """A call's arguments of *count* tokens: JSON."""
+    return "".join(pieces(reply, number, count))

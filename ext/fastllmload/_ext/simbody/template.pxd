@@ -5,7 +5,9 @@ cdef enum:                      # Says: conditions of a template that are known 
     SAYS_IDS = 2                # events with text list the ids of their tokens
     SAYS_LOGPROBS = 4
     SAYS_USAGE = 8
-    VARIANTS = 16
+    SAYS_THOUGHT = 16           # the stream had reasoning
+    SAYS_SILENT = 32            # ... and ends without content
+    VARIANTS = 64
 
 cdef enum:                      # Number: slots that hold a number
     NUMBER_PROMPT = 0
@@ -18,22 +20,26 @@ cdef enum:                      # Number: slots that hold a number
     NUMBER_SEQUENCE = 7         # events before this one
     NUMBER_INDEX = 8            # blocks before this one
     NUMBER_CALL = 9             # tool calls before this one
-    NUMBERS = 10
+    NUMBER_REASONING = 10       # tokens of reasoning so far
+    NUMBERS = 11
 
 cdef enum:
     NOWHERE = -1                # place of what is not in a piece
 
 cdef enum Slot:                 # a Number, or
-    SLOT_TOTAL = 10             # prompt and completion; not a Number: those are below NUMBERS
-    SLOT_NONE = 11
-    SLOT_TEXT = 12              # of the event
-    SLOT_WHOLE_TEXT = 13        # of the block or reply so far
-    SLOT_IDS = 14               # of the event's tokens
-    SLOT_WHOLE_IDS = 15
-    SLOT_LOGPROBS = 16          # one of the form's templates for each of the event's tokens
-    SLOT_LINE_END = 17
-    SLOT_CALL_HEX = 18          # the number of the call, 4 digits
-    SLOT_UNCACHED = 19          # prompt without cached
+    SLOT_TOTAL = 11             # prompt and completion; not a Number: those are below NUMBERS
+    SLOT_NONE = 12
+    SLOT_TEXT = 13              # of the event
+    SLOT_WHOLE_TEXT = 14        # of the block or reply so far; at the end of a stream its content
+    SLOT_IDS = 15               # of the event's tokens
+    SLOT_WHOLE_IDS = 16
+    SLOT_LOGPROBS = 17          # one of the form's templates for each of the event's tokens
+    SLOT_LINE_END = 18
+    SLOT_CALL_HEX = 19          # the number of the call, 4 digits
+    SLOT_UNCACHED = 20          # prompt without cached
+    SLOT_THOUGHT = 21           # all text of reasoning
+    SLOT_WHOLE_CALL = 22        # all arguments of the call
+    SLOT_CALLS = 23             # all calls of the reply
 
 cdef bytes inside(str text)                                     # a text as JSON has it, without quotes
 cdef list listed(object events, str before)                     # the templates of a group of events

@@ -7,15 +7,19 @@ import msgspec
 
 _SLOT = re.compile(r"\$([a-z_]+)")
 _PART = re.compile(r"(\$<[^:]+:|\$>|\$[a-z_]+|\n)")
-_SAYS = {"counted": SAYS_COUNTED, "ids": SAYS_IDS, "logprobs": SAYS_LOGPROBS, "usage": SAYS_USAGE}
+_SAYS = {
+    "counted": SAYS_COUNTED, "ids": SAYS_IDS, "logprobs": SAYS_LOGPROBS, "usage": SAYS_USAGE, "thought": SAYS_THOUGHT,
+    "silent": SAYS_SILENT,
+}
 _NUMBERS = {
     "prompt": NUMBER_PROMPT, "completion": NUMBER_COMPLETION, "cached": NUMBER_CACHED, "total_ns": NUMBER_TOTAL_NS,
     "load_ns": NUMBER_LOAD_NS, "prompt_eval_ns": NUMBER_PROMPT_EVAL_NS, "eval_ns": NUMBER_EVAL_NS,
-    "sequence": NUMBER_SEQUENCE, "index": NUMBER_INDEX, "call": NUMBER_CALL,
+    "sequence": NUMBER_SEQUENCE, "index": NUMBER_INDEX, "call": NUMBER_CALL, "reasoning": NUMBER_REASONING,
 }
 _SLOTS = _NUMBERS | {
     "total": SLOT_TOTAL, "uncached": SLOT_UNCACHED, "text": SLOT_TEXT, "whole_text": SLOT_WHOLE_TEXT, "ids": SLOT_IDS,
     "whole_ids": SLOT_WHOLE_IDS, "logprobs": SLOT_LOGPROBS, "\n": SLOT_LINE_END, "call_hex": SLOT_CALL_HEX,
+    "thought": SLOT_THOUGHT, "whole_call": SLOT_WHOLE_CALL, "calls": SLOT_CALLS,
 }
 # Written over in a piece: as many bytes each time.
 _PATCHES = {"id": b"0" * 16, "created": b"0" * 10, "time": b"0000-00-00T00:00:00.000000000Z"}

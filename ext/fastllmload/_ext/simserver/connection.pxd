@@ -5,6 +5,7 @@ from fastllmload._ext.http.request cimport Unchunk
 from fastllmload._ext.sim.sequence cimport Sequence
 from fastllmload._ext.simbody.form cimport Stamp
 from fastllmload._ext.simserver.truth cimport TruthRequest
+from fastllmload._ext.tls.session cimport Tls, TlsContext
 
 cdef enum ConnectionState:
     CONNECTION_FREE = 0
@@ -12,7 +13,7 @@ cdef enum ConnectionState:
     CONNECTION_BUSY = 2         # a reply is being produced
     CONNECTION_DRAINING = 3     # the reply is composed, its last bytes are queued
     CONNECTION_SILENT = 4       # never answered, on purpose
-    CONNECTION_LINGERING = 5    # refused and shut for writing; what still comes in is thrown away
+    CONNECTION_LINGERING = 5    # refused, or its handshake hangs; what still comes in is thrown away
 
 cdef enum Filler:               # endless bytes of a hostile reply
     FILLER_NONE = 0
@@ -48,7 +49,12 @@ cdef struct Connection:
     uint8_t chunked_body        # the request's body is being unchunked
     uint8_t continued           # 100 Continue was sent
     uint8_t out_timer           # a timer for out_due is set
+    uint8_t abrupt              # TLS: it ends without close_notify
+    uint8_t fault               # Fault of its handshake
+    uint32_t fault_arg
+    Tls* tls                    # owned; NULL: clear text
     int64_t t_accept
+    int64_t t_tls               # the handshake had ended
     int64_t t_sent              # just before the latest send()
     int64_t recv_first          # of the request that is being read: user time and kernel stamp of its first read ...
     int64_t recv_first_kernel
@@ -60,7 +66,7 @@ cdef struct Connection:
     size_t seen                 # of them, searched for the end of the head
     size_t need                 # size at which the request is complete; 0 = not known
     Unchunk unchunk
-    uint8_t* out                # bytes that the socket did not take, or that wait for out_due; owned
+    uint8_t* out                # bytes (with TLS: records) that the socket did not take, or that wait for out_due; owned
     size_t out_at
     size_t out_size             # end of the bytes in out
     size_t out_cap
@@ -83,6 +89,7 @@ cdef enum Sent:
 
 cdef class Connections:
     cdef int epoll              # owned; the server's other descriptors are in it too
+    cdef TlsContext context     # None: clear text
     cdef Connection** by_fd     # owned table; its connections are owned too, and are reused
     cdef size_t cap
     cdef Connection* free_list
@@ -94,12 +101,17 @@ cdef class Connections:
     cdef int watch(self, Connection* c, bint out) noexcept
     cdef int watch_with(self, Connection* c, int operation, bint out) noexcept
     cdef int make_place(self, int fd) except -1
-    cdef Py_ssize_t send_filler(self, Connection* c) noexcept
+    cdef Py_ssize_t send_filler(self, Connection* c) except? -1
     # The rest is about one connection and its socket.
     cdef int keep(self, Connection* c, const uint8_t* data, size_t size) except -1      # append to read
     cdef int room(self, Connection* c, size_t size) except -1                           # read can hold size bytes
-    cdef int queue(self, Connection* c, const uint8_t* data, size_t size) except -1     # append to out
+    cdef int append(self, Connection* c, const uint8_t* data, size_t size) except -1    # to out
+    cdef int queue(self, Connection* c, const uint8_t* data, size_t size) except -1     # to out, as one record or more
+    # As one record if they are TLS_RECORD at most; c.t_sent is then the instant at which it was ready.
     cdef Sent send(self, Connection* c, const uint8_t* data, size_t size) except? SENT_FAILED
+    cdef Sent send_raw(self, Connection* c, const uint8_t* data, size_t size) except? SENT_FAILED      # below TLS
+    cdef Sent send_records(self, Connection* c) except? SENT_FAILED     # what TLS has to say
+    cdef int say_end(self, Connection* c) except -1                     # close_notify
     cdef Sent flush(self, Connection* c, int64_t now) except? SENT_FAILED
 
 cdef inline bint pending(Connection* c) noexcept nogil:

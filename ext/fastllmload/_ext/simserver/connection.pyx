@@ -7,9 +7,11 @@ from libc.string cimport memcpy, memmove, memset
 from posix.unistd cimport close
 
 from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT, MSG_NOSIGNAL, send
+from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.wire cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, epoll_create1, epoll_ctl, epoll_event, wire_close,
 )
+from fastllmload._ext.tls.session cimport TLS_RECORD, tls_end, tls_free, tls_sent, tls_unsent, tls_write
 
 cdef enum:
     KEEP = 16384                # buffers above this are given back when they empty
@@ -30,7 +32,12 @@ _fill()
 
 
 cdef class Connections:
-    def __cinit__(self):
+    """*context*: of TLS, None for clear text."""
+
+    def __init__(self, context: TlsContext | None = None):
+        self.context = context
+
+    def __cinit__(self, *_):
         self.epoll = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll < 0:
             raise OSError(errno, "the simulator's epoll set could not be made")
@@ -60,6 +67,8 @@ cdef class Connections:
             c = <Connection*>calloc(1, sizeof(Connection))
             if c == NULL:
                 raise MemoryError("no memory for a connection")
+        if self.context is not None:
+            c.tls = self.context.connection(NULL, False, NULL)
         c.fd = fd
         c.state = CONNECTION_READING
         c.number = <uint32_t>self.accepted
@@ -102,6 +111,12 @@ cdef class Connections:
 
     cdef void drop(self, Connection* c, bint reset) noexcept:
         # The cadence must have let go of its sequence before.
+        if not reset:
+            self.say_end(c)
+        tls_free(c.tls)
+        c.tls = NULL
+        c.t_tls = 0
+        c.abrupt = False
         self.by_fd[c.fd] = NULL
         wire_close(c.fd, reset)
         c.fd = -1
@@ -148,7 +163,7 @@ cdef class Connections:
             c.read_cap = 0
         return 0
 
-    cdef int queue(self, Connection* c, const uint8_t* data, size_t size) except -1:
+    cdef int append(self, Connection* c, const uint8_t* data, size_t size) except -1:
         cdef size_t cap
         cdef uint8_t* grown
         if c.out_at == c.out_size:
@@ -170,10 +185,39 @@ cdef class Connections:
         c.out_size += size
         return 0
 
+    cdef int queue(self, Connection* c, const uint8_t* data, size_t size) except -1:
+        cdef size_t sealed
+        if c.tls == NULL:
+            return self.append(c, data, size)
+        tls_write(c.tls, data, size)
+        sealed = tls_unsent(c.tls)
+        self.append(c, c.tls.out + c.tls.out_at, sealed)
+        tls_sent(c.tls, sealed)
+        return 0
+
     cdef Sent send(self, Connection* c, const uint8_t* data, size_t size) except? SENT_FAILED:
+        if c.tls == NULL:
+            return self.send_raw(c, data, size)
+        tls_write(c.tls, data, size)
+        c.t_sent = mono_ns()
+        return self.send_records(c)
+
+    cdef Sent send_records(self, Connection* c) except? SENT_FAILED:
+        cdef size_t size = tls_unsent(c.tls)
+        cdef Sent sent = self.send_raw(c, c.tls.out + c.tls.out_at, size) if size else SENT_ALL
+        tls_sent(c.tls, size)
+        return sent
+
+    cdef int say_end(self, Connection* c) except -1:
+        if c.tls != NULL and not c.abrupt and not pending(c):
+            tls_end(c.tls)
+            self.send_records(c)
+        return 0
+
+    cdef Sent send_raw(self, Connection* c, const uint8_t* data, size_t size) except? SENT_FAILED:
         cdef Py_ssize_t n
         if pending(c) or c.out_due or c.drip_ns:
-            self.queue(c, data, size)
+            self.append(c, data, size)
             return SENT_QUEUED
         n = send(c.fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT)
         if n == <Py_ssize_t>size:
@@ -182,7 +226,7 @@ cdef class Connections:
             if errno != EAGAIN and errno != EINTR:
                 return SENT_FAILED
             n = 0
-        self.queue(c, data + n, size - n)
+        self.append(c, data + n, size - n)
         self.watch(c, True)
         return SENT_QUEUED
 
@@ -216,17 +260,23 @@ cdef class Connections:
             c.out_at = c.out_size = c.out_cap = 0
         return SENT_ALL
 
-    cdef Py_ssize_t send_filler(self, Connection* c) noexcept:
+    cdef Py_ssize_t send_filler(self, Connection* c) except? -1:
         # A filler's size is a multiple of 64, its lines are 64 long: what is left tells where in a line we are.
         cdef const uint8_t* source = &FIELDS[0] if c.filler == FILLER_FIELDS else &LETTERS[0]
         cdef size_t start = (64 - c.filler_left % 64) % 64
         cdef size_t size = FILLER_SIZE - start
         if size > c.filler_left:
             size = <size_t>c.filler_left
+        if c.tls != NULL:
+            size = min(size, <size_t>TLS_RECORD)
+            self.queue(c, source + start, size)
+            c.filler_left -= size
+            return 0
         return send(c.fd, source + start, size, MSG_NOSIGNAL | MSG_DONTWAIT)
 
 
 cdef void destroy(Connection* c) noexcept:
+    tls_free(c.tls)
     free(c.sequence.hashes)
     free(c.sequence.nodes)
     free(c.read)

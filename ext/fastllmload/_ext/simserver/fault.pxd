@@ -1,4 +1,4 @@
-# Faults on demand: which reply goes wrong, and how. What each does to the bytes is in responder.pyx.
+# Faults on demand: which reply or handshake goes wrong, and how. What each does to the bytes is in responder.pyx and session.pyx.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef enum Fault:                # the numbers are in the truth log
@@ -37,7 +37,14 @@ cdef enum Fault:                # the numbers are in the truth log
     FAULT_ABORT = 32
     FAULT_MULTI_TOKEN = 33
     FAULT_EMPTY_TEXT = 34
-    FAULTS = 35
+    FAULT_TLS_ALERT = 35
+    FAULT_TLS_TRUNCATE = 36
+    FAULT_TLS_GARBAGE = 37
+    FAULT_HANDSHAKE_HANG = 38   # from here on: of connections
+    FAULT_HANDSHAKE_CLOSE = 39
+    FAULT_HANDSHAKE_ALERT = 40
+    FAULT_HANDSHAKE_GARBAGE = 41
+    FAULTS = 42
 
 cdef enum:
     MIDDLE = 0xFFFFFFFF         # argument: in the middle of the reply

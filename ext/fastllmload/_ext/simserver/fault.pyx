@@ -39,8 +39,17 @@ CATALOGUE = {
     "abort": (FAULT_ABORT, _MIDDLE, "the engine gives up before token ARG (default: the middle): finish_reason abort, usage, [DONE]"),
     "multi_token": (FAULT_MULTI_TOKEN, 4, "ARG tokens per event"),
     "empty_text": (FAULT_EMPTY_TEXT, 20, "every ARG-th token comes without text, which the next event has: half a character"),
+    "tls_alert": (FAULT_TLS_ALERT, _MIDDLE, "TLS: a fatal alert before token ARG (default: the middle), then FIN"),
+    "tls_truncate": (FAULT_TLS_TRUNCATE, _MIDDLE, "TLS: FIN without close_notify before token ARG (default: the middle)"),
+    "tls_garbage": (FAULT_TLS_GARBAGE, _MIDDLE, "TLS: bytes that are not a record before token ARG (default: the middle), then FIN"),
+    "handshake_hang": (FAULT_HANDSHAKE_HANG, 0, "TLS: the handshake is not answered, the connection stays open"),
+    "handshake_close": (FAULT_HANDSHAKE_CLOSE, 0, "TLS: FIN in place of a handshake"),
+    "handshake_alert": (FAULT_HANDSHAKE_ALERT, 40, "TLS: the fatal alert number ARG in place of a handshake"),
+    "handshake_garbage": (FAULT_HANDSHAKE_GARBAGE, 0, "TLS: bytes that are not a record in place of a handshake"),
     "tool_calls": (FAULT_TOOL_CALLS, 1, "the reply of a chat is ARG tool calls in place of text"),
 }
+TLS_FAULTS = [name for name, (number, _, _) in CATALOGUE.items() if number >= FAULT_TLS_ALERT]
+HANDSHAKE_FAULTS = [name for name, (number, _, _) in CATALOGUE.items() if number >= FAULT_HANDSHAKE_HANG]
 NAMES = {number: name for name, (number, _, _) in CATALOGUE.items()}
 
 
@@ -57,6 +66,8 @@ def parse(text: str) -> tuple[int, int]:
         raise ValueError(f"the argument of fault {name!r} is {argument!r}; it must be a whole number from 0 to {0xFFFFFFFE}")
     if fault == FAULT_STATUS and not 200 <= value <= 599:
         raise ValueError(f"the argument of fault 'status' is {argument!r}; it must be an HTTP status from 200 to 599")
+    if fault == FAULT_HANDSHAKE_ALERT and value > 255:
+        raise ValueError(f"the argument of fault 'handshake_alert' is {argument!r}; it must be a number of an alert, 0 to 255")
     return fault, int(value)
 
 

@@ -15,8 +15,10 @@ cdef struct Route:                  # the path of one API; pieces are lower case
     Piece tail                      # after the name
     bint named                      # has one
     size_t root                     # bytes of the first part with its slashes: /api/
+    int other                       # number of a later API with the same path; -1: none
 
 cdef struct NullKeys:               # what null mode looks for: quoted names, empty where there is none
+    Piece told_by                   # in every mode: of requests that only one of the APIs with its path has
     Piece stream
     Piece usage
     bint stream_default
@@ -26,7 +28,7 @@ cdef struct NullKeys:               # what null mode looks for: quoted names, em
 
 cdef class Intake:
     cdef uint64_t seed
-    cdef bint null, any_model
+    cdef bint null, any_model, secured
     cdef str model
     cdef int64_t chunk_bytes
     cdef int64_t default_max_tokens, max_model_len
@@ -46,6 +48,7 @@ cdef class Intake:
     cdef Piece kept(self, bytes text)
     cdef int route(self, Text path) noexcept            # number of the API of a path; -1: none
     cdef str named(self, int number, Text path)
+    cdef int spoken(self, int number, const uint8_t* body, size_t size) noexcept       # of the APIs of one path
     cdef int relative(self, Text path) noexcept         # of one whose paths begin as this; 0: none
     # Fills c.sequence and c.reply. False: the request is refused.
     cdef bint read(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except? False

@@ -9,6 +9,7 @@ from fastllmload._ext.sim.prompt cimport Prompt, prompt_read
 from fastllmload._ext.sim.sequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
 from fastllmload._ext.simbody.form cimport ENDED_LENGTH, ENDED_STOP
 from fastllmload._ext.simbody.template cimport NUMBER_PROMPT, SAYS_COUNTED, SAYS_IDS, SAYS_LOGPROBS, SAYS_USAGE
+from fastllmload._ext.simserver.fault cimport FAULT_HANDSHAKE_HANG, FAULT_TLS_ALERT
 from fastllmload._ext.simserver.syscall cimport memmem
 
 from fastllmload._ext.simserver.fault import parse
@@ -39,8 +40,12 @@ cdef int64_t number_at(const uint8_t* at, const uint8_t* end) noexcept nogil:
     return value
 
 
+cdef tuple names(object paths):
+    return (paths,) if isinstance(paths, str) else paths
+
+
 cdef class Intake:
-    """*settings* has the attributes seed, null, any_model, model, chunk_bytes, default_max_tokens, max_model_len,
+    """*settings* has the attributes seed, null, any_model, secured (by TLS), model, chunk_bytes, default_max_tokens, max_model_len,
     eos_mean_tokens, prefix_block; *apis* are pairs of a SimulatedApi and its decoder, which gives an `Asked` of body bytes or
     raises ValueError."""
 
@@ -48,6 +53,7 @@ cdef class Intake:
         self.seed = settings.seed
         self.null = settings.null
         self.any_model = settings.any_model
+        self.secured = settings.secured
         self.model = settings.model
         self.chunk_bytes = settings.chunk_bytes
         self.default_max_tokens = settings.default_max_tokens
@@ -62,7 +68,10 @@ cdef class Intake:
         self.forms = forms
         self.form_numbers = {}
         self.keep = []
+        paths = [api.path for api, _ in apis]
         for number, (api, _) in enumerate(self.apis):
+            self.routes[number].other = <int>paths.index(api.path, number + 1) if api.path in paths[number + 1:] else -1
+            self.null_keys[number].told_by = self.quoted(api.told_by or names(api.keys.prompt)[0])
             self.null_keys[number].stream = self.quoted(api.keys.stream)
             self.null_keys[number].usage = self.quoted(api.keys.usage)
             self.null_keys[number].stream_default = api.stream_default
@@ -103,6 +112,13 @@ cdef class Intake:
                 return <int>i
         return -1
 
+    cdef int spoken(self, int number, const uint8_t* body, size_t size) noexcept:
+        # The first whose field the body has, else the first.
+        cdef int each = number
+        while each >= 0 and value_of(body, size, self.null_keys[each].told_by) == NULL:
+            each = self.routes[each].other
+        return each if each >= 0 else number
+
     cdef str named(self, int number, Text path):
         # The model's name in a path.
         cdef Route* route = &self.routes[number]
@@ -131,6 +147,7 @@ cdef class Intake:
 
     cdef bint read(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except? False:
         memset(&c.reply, 0, sizeof(c.reply))
+        number = self.spoken(number, body, size)
         c.reply.stamp.id = draw(self.seed, c.sequence.serial, DRAW_ID)
         c.reply.old_client = r.minor_version == 0
         c.reply.close_after = not r.keep_alive
@@ -144,10 +161,14 @@ cdef class Intake:
 
     cdef bint fault_of(self, Connection* c, Request* r) except? False:
         if r.fault.size:
+            text = (<char*>r.fault.at)[: r.fault.size].decode("latin-1")
             try:
-                c.reply.fault, c.reply.fault_arg = parse((<char*>r.fault.at)[: r.fault.size].decode("latin-1"))
+                c.reply.fault, c.reply.fault_arg = parse(text)
             except ValueError as error:
                 return self.refuse(400, "BadRequestError", f"X-Fault: {error}")
+            if c.reply.fault >= FAULT_HANDSHAKE_HANG or c.reply.fault >= FAULT_TLS_ALERT and not self.secured:
+                return self.refuse(400, "BadRequestError", f"X-Fault: {text} is for "
+                                   + ("handshakes: use --fault" if self.secured else "TLS: use --tls-cert"))
         else:
             c.reply.fault = self.faults.of(c.sequence.serial, &c.reply.fault_arg)
         return True
@@ -187,12 +208,12 @@ cdef class Intake:
             return self.refuse(200, "application/json", asked.loads)
         text = bytes(asked.prompt)
         if not text:
-            return self.refuse(400, "BadRequestError", f"the body has no {api.keys.prompt}")
+            return self.refuse(400, "BadRequestError", f"the body has no {' or '.join(names(api.keys.prompt))}")
         prompt_read(&prompt, text, len(text), self.block, &c.sequence)
         if not api.messages and prompt.strings > 1 or asked.n is not None and asked.n != 1:
             return self.refuse(400, "BadRequestError", "one prompt and n=1 are served; send one request for each reply")
         if prompt.strings == 0 and (api.messages or prompt.numbers == 0):
-            return self.refuse(400, "BadRequestError", f"{api.keys.prompt} has no text")
+            return self.refuse(400, "BadRequestError", f"{' or '.join(names(api.keys.prompt))} has no text")
         model = self.model if name is None else name
         if len(self.forms) >= MODELS and (number, model) not in self.form_numbers:
             return self.refuse(404, "NotFoundError", f"more than {MODELS // 2} model names were used")

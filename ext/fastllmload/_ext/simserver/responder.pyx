@@ -17,20 +17,21 @@ from fastllmload._ext.simserver.fault cimport (
     FAULT_CONTENT_LENGTH, FAULT_CR, FAULT_CRLF, FAULT_DEEP_JSON, FAULT_DRIP, FAULT_EMPTY, FAULT_EMPTY_TEXT,
     FAULT_ENDLESS_HEAD, FAULT_ERROR_EVENT, FAULT_GZIP, FAULT_HTML, FAULT_HUGE_EVENT, FAULT_HUGE_LINE, FAULT_MULTI_TOKEN,
     FAULT_NEVER, FAULT_NONE, FAULT_NO_BODY, FAULT_NO_DONE, FAULT_NO_USAGE, FAULT_REASONING, FAULT_RESET, FAULT_SLOW_HEAD,
-    FAULT_STALL, FAULT_STATUS, FAULT_TOOL_CALLS, FAULT_UNTIL_CLOSE, FAULT_WHITESPACE_FIRST, MIDDLE,
+    FAULT_STALL, FAULT_STATUS, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE, FAULT_TOOL_CALLS, FAULT_UNTIL_CLOSE, FAULT_WHITESPACE_FIRST, MIDDLE,
 )
-from fastllmload._ext.simbody.calls cimport CALL_ROOM, listed_calls, put_call
+from fastllmload._ext.simbody.calls cimport CALL_ROOM, put_call
 from fastllmload._ext.simbody.form cimport (
     AT_CALLS, AT_DOCUMENT, AT_DONE, AT_ERROR, AT_FINISH, AT_LAST, AT_OPENING, AT_TOKEN, AT_USAGE, BLOCK_CALL, BLOCK_NONE,
     BLOCK_REASONING, END_CR, END_CRLF, END_LF, ENDED_ABORT, ENDED_CALLS, EVENT_SLACK, WORD, WORD_LONGEST, WORDS, Form, Piece,
-    Stamp, has, put, put_chunk_size, raw_event, spell,
+    Stamp, has, listed_calls, put, put_chunk_size, raw_event, spell,
 )
 from fastllmload._ext.simbody.template cimport (
     NUMBER_CACHED, NUMBER_COMPLETION, NUMBER_EVAL_NS, NUMBER_LOAD_NS, NUMBER_PROMPT_EVAL_NS, NUMBER_TOTAL_NS, SAYS_USAGE,
 )
 from fastllmload._ext.simserver.truth cimport Truth
-from fastllmload._ext.simserver.writer cimport COMPLETE, CUT, GOING, RESET, SILENT
+from fastllmload._ext.simserver.writer cimport COMPLETE, CUT, GARBAGE, GOING, RESET, SILENT
 from fastllmload._ext.system.clock cimport mono_ns
+from fastllmload._ext.tls.session cimport tls_read
 
 from fastllmload._ext.simserver.writer import page_head
 
@@ -53,6 +54,7 @@ cdef enum:
     MS = 1_000_000
 
 cdef bytes DOCUMENT_HEAD = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: application/json\r\n"
+cdef bytes FORGED = b"\x17\x03\x03\x00\x20" + bytes(32)                # a record of no key
 cdef bytes HTML = b"<!doctype html><html><head><title>Welcome</title></head><body>It works.</body></html>\n"
 cdef bytes ZIPPED = gzip.compress(b'data: {"choices":[{"index":0,"delta":{"content":"zipped"}}]}\n\ndata: [DONE]\n\n', mtime=0)
 cdef class Responder(Writer):
@@ -92,7 +94,7 @@ cdef class Responder(Writer):
             c.reply.fault_arg = <uint32_t>(c.sequence.output_tokens // 2)
         elif fault == FAULT_SLOW_HEAD:
             c.reply.fault_at = 0
-        elif fault in (FAULT_RESET, FAULT_CLOSE, FAULT_ERROR_EVENT, FAULT_BAD_JSON):
+        elif fault in (FAULT_RESET, FAULT_CLOSE, FAULT_ERROR_EVENT, FAULT_BAD_JSON) or fault >= FAULT_TLS_ALERT:
             c.reply.fault_at = <int>min(c.reply.fault_arg, <uint32_t>(c.sequence.output_tokens // 2))
         elif fault in (FAULT_STALL, FAULT_HUGE_EVENT, FAULT_DEEP_JSON, FAULT_HUGE_LINE):
             c.reply.fault_at = c.sequence.output_tokens // 2
@@ -315,6 +317,8 @@ cdef class Responder(Writer):
             return RESET
         if fault == FAULT_CLOSE:
             return CUT
+        if fault >= FAULT_TLS_ALERT:
+            return self.break_records(c)
         if fault == FAULT_BAD_JSON:
             return self.odd_event(c, form.broken_line, KIND_BAD)
         if fault == FAULT_DEEP_JSON:
@@ -325,6 +329,15 @@ cdef class Responder(Writer):
         if fault == FAULT_HUGE_LINE:
             return self.huge_line(c)
         return self.fail(c)                                 # FAULT_ERROR_EVENT
+
+    cdef Outcome break_records(self, Connection* c) except? LOST:
+        c.abrupt = True
+        if c.reply.fault == FAULT_TLS_ALERT:        # what does not decrypt is answered with one: bad_record_mac
+            tls_read(c.tls, FORGED, len(FORGED), self.scratch)
+            return LOST if self.connections.send_records(c) == SENT_FAILED else CUT
+        if c.reply.fault == FAULT_TLS_GARBAGE and self.connections.send_raw(c, GARBAGE, len(GARBAGE)) == SENT_FAILED:
+            return LOST
+        return CUT
 
     cdef Outcome fail(self, Connection* c) except? LOST:
         cdef Form form = <Form>self.forms[c.reply.form]
@@ -451,13 +464,11 @@ cdef class Responder(Writer):
     cdef Outcome send_document(self, Connection* c, uint8_t* start, uint8_t* end, int64_t now) except? LOST:
         cdef uint8_t* middle = start + (end - start) // 2
         cdef int64_t at = 0
-        if c.reply.fault in (FAULT_RESET, FAULT_CLOSE, FAULT_STALL):
+        if c.reply.fault in (FAULT_RESET, FAULT_CLOSE, FAULT_STALL) or c.reply.fault >= FAULT_TLS_ALERT:
             if self.write(c, start, middle, &at) == LOST:
                 return LOST
-            if c.reply.fault == FAULT_RESET:
-                return RESET
-            if c.reply.fault == FAULT_CLOSE:
-                return CUT
+            if c.reply.fault != FAULT_STALL:
+                return self.strike(c, now)
             c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
             start = middle
         if self.write(c, start, end, &at) == LOST:

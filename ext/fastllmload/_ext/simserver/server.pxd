@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from fastllmload._ext.sim.cadence cimport Cadence
 from fastllmload._ext.simserver.connection cimport Connection, Connections
+from fastllmload._ext.simserver.fault cimport Faults
 from fastllmload._ext.simserver.intake cimport Intake
 from fastllmload._ext.simserver.responder cimport Responder
 from fastllmload._ext.simserver.session cimport Sessions
@@ -12,6 +13,7 @@ cdef class Server(Sessions):
     cdef int epoll, timer, signals, listener
     cdef int64_t armed                  # instant that the timerfd is set to; 0 = none
     cdef bint stopping, listening
+    cdef Faults handshake_faults        # which handshakes go wrong, by the number of the connection
     cdef int turn(self) except -1
     cdef int64_t next_due(self) noexcept
     cdef int watch(self, int fd, uint64_t word, uint32_t events) except -1

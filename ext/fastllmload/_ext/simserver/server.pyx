@@ -36,11 +36,13 @@ cdef enum Word:                 # epoll words that are not connections: no descr
 
 cdef class Server(Sessions):
     """*listener*: a listening non-blocking socket's descriptor, borrowed. *pages*: `(path, counters) -> (method, content
-    type, body) or None`, for everything but completions. *api_key*: asked for when it is not None."""
+    type, body) or None`, for everything but completions. *api_key*: asked for when it is not None. *handshake_faults*: of
+    connections."""
 
     def __init__(self, listener: int, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder,
-                 connections: Connections, pages: object, api_key: str | None):
+                 connections: Connections, pages: object, api_key: str | None, handshake_faults: Faults):
         super().__init__(cadence, truth, intake, responder, connections, pages, api_key)
+        self.handshake_faults = handshake_faults
         self.listener = listener
         self.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
         self.signals = fll_signal_fd()
@@ -80,12 +82,13 @@ cdef class Server(Sessions):
     def counters(self) -> dict[str, float]:
         """Figures for /metrics; the batching engine adds its own."""
         stop, length, abort, error = self.finished
+        full, resumed, failed = self.handshakes
         figures = {
             "running": self.cadence.running(), "waiting": self.cadence.waiting(), "connections": self.connections.open_count,
             "accepted": self.connections.accepted, "requests": self.requests, "refused": self.refused,
             "prompt_tokens": self.intake.prompt_tokens, "generation_tokens": self.responder.tokens,
             "stop": stop, "length": length, "abort": abort, "error": error,
-            "late_max_s": self.cadence.late_max_ns / 1e9,
+            "tls_full": full, "tls_resumed": resumed, "tls_failed": failed, "late_max_s": self.cadence.late_max_ns / 1e9,
         }
         extra = getattr(self.cadence, "counters", None)
         return figures | (extra() if extra is not None else {})
@@ -155,6 +158,7 @@ cdef class Server(Sessions):
             if fd >= 0:
                 c = self.connections.adopt(fd)
                 c.t_accept = mono_ns()
+                c.fault = self.handshake_faults.of(c.number, &c.fault_arg)
             elif errno in (EMFILE, ENFILE):
                 # Heard again when a connection closes: what waits then is accepted late, not lost.
                 epoll_ctl(self.epoll, EPOLL_CTL_DEL, self.listener, NULL)

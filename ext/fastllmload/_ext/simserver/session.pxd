@@ -24,15 +24,19 @@ cdef class Sessions:
     cdef Responder responder
     cdef Timers timers                  # of connections
     cdef uint8_t* buffer                # owned; a read lands here unless the connection has bytes of its own
+    cdef uint8_t* records               # its second half: reads of TLS connections
     cdef object pages
     cdef bytes bearer                   # the Authorization value that is asked for, or None
     cdef int64_t arrival                # instant that counts as the arrival of the request being read
     cdef int64_t flush_at               # the truth log is written then, unless tokens keep flowing; 0 = nothing to write
     cdef uint32_t serial
     cdef uint64_t[4] finished           # stop, length, abort, error
+    cdef uint64_t[3] handshakes         # of TLS: full, resumed, failed
     cdef readonly uint64_t requests
     cdef readonly uint64_t refused
     cdef int ready_to_read(self, Connection* c) except -1
+    cdef Py_ssize_t unseal(self, Connection* c, size_t size, uint8_t* plain) except -1
+    cdef int break_handshake(self, Connection* c) except -1
     cdef int ready_to_write(self, Connection* c) except -1
     cdef int consume(self, Connection* c, uint8_t* data, size_t size) except -1
     cdef int ahead(self, Connection* c, uint8_t* data, size_t size) except -1

@@ -21,13 +21,16 @@ from fastllmload._ext.simserver.connection cimport (
     CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_LINGERING, CONNECTION_READING, CONNECTION_SILENT, SENT_FAILED, SENT_QUEUED,
     Sent, pending,
 )
-from fastllmload._ext.simserver.fault cimport FAULT_IDLE_CLOSE
+from fastllmload._ext.simserver.fault cimport (
+    FAULT_HANDSHAKE_ALERT, FAULT_HANDSHAKE_GARBAGE, FAULT_HANDSHAKE_HANG, FAULT_IDLE_CLOSE,
+)
 from fastllmload._ext.simbody.form cimport ENDED_LENGTH, Form
 from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT
-from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED, TRUTH_LENGTH, TRUTH_PREEMPTED, TRUTH_REUSED, TRUTH_STREAM
-from fastllmload._ext.simserver.writer cimport CUT, GOING, LOST, RESET, SILENT
+from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED, TRUTH_LENGTH, TRUTH_PREEMPTED, TRUTH_RESUMED, TRUTH_REUSED, TRUTH_STREAM
+from fastllmload._ext.simserver.writer cimport CUT, GARBAGE, GOING, LOST, RESET, SILENT
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.wire cimport wire_recv
+from fastllmload._ext.tls.session cimport TLS_CLOSED, TLS_FAILED, TLS_HANDSHAKE, TLS_PLAIN, tls_read
 
 from fastllmload._ext.simserver.writer import page_head
 
@@ -57,9 +60,10 @@ cdef class Sessions:
         self.connections = connections
         self.pages = pages
         self.bearer = None if api_key is None else b"Bearer " + api_key.encode()
-        self.buffer = <uint8_t*>malloc(BUFFER)
+        self.buffer = <uint8_t*>malloc(2 * BUFFER)
         if self.buffer == NULL:
             raise MemoryError("no memory for the simulator's read buffer")
+        self.records = self.buffer + BUFFER
 
     def __dealloc__(self):
         timers_free(&self.timers)
@@ -129,6 +133,7 @@ cdef class Sessions:
         c.truth.fault = c.reply.fault
         c.truth.flags = flags | (TRUTH_STREAM if c.reply.stream else 0) | (TRUTH_REUSED if c.requests else 0)
         c.truth.flags |= (TRUTH_PREEMPTED if c.sequence.preemptions else 0) | (TRUTH_LENGTH if c.reply.ending == ENDED_LENGTH else 0)
+        c.truth.flags |= TRUTH_RESUMED if c.tls != NULL and c.tls.resumed else 0
         self.flush_at = mono_ns() + IDLE_NS
         return self.truth.request(&c.truth)
 
@@ -160,21 +165,28 @@ cdef class Sessions:
     cdef int ready_to_read(self, Connection* c) except -1:
         cdef uint8_t* data = self.buffer
         cdef size_t size = BUFFER
+        cdef size_t spare = 0 if c.tls == NULL else TLS_PLAIN
+        cdef uint8_t* received
         cdef Py_ssize_t n
         cdef int64_t kernel = 0
         if c.read_size:
-            self.connections.room(c, max(c.need, c.read_size + 16384))
+            self.connections.room(c, max(c.need, c.read_size + 16384) + spare)
             data = c.read + c.read_size
-            size = c.read_cap - c.read_size
+            size = min(c.read_cap - c.read_size, <size_t>BUFFER)
+        received = data if c.tls == NULL else self.records
         if self.truth.on:
-            n = wire_recv(c.fd, data, size, &kernel)
+            n = wire_recv(c.fd, received, size - spare, &kernel)
         else:
-            n = recv(c.fd, data, size, MSG_DONTWAIT)
+            n = recv(c.fd, received, size - spare, MSG_DONTWAIT)
             n = n if n >= 0 else -errno
         if n == -EAGAIN or n == -EINTR:
             return 0
         if n <= 0:
             return self.close(c, False, TRUTH_ABORTED)
+        if c.tls != NULL and c.state != CONNECTION_LINGERING:
+            n = self.unseal(c, <size_t>n, data)
+            if n == 0:
+                return 0
         c.recv_last = self.arrival = mono_ns()
         c.recv_last_kernel = kernel - self.real_offset if kernel else 0
         if c.read_size == 0:
@@ -183,6 +195,35 @@ cdef class Sessions:
         if c.state == CONNECTION_READING:
             return self.consume(c, data - c.read_size, c.read_size + <size_t>n)
         return self.ahead(c, data, <size_t>n)
+
+    cdef Py_ssize_t unseal(self, Connection* c, size_t size, uint8_t* plain) except -1:
+        """Bytes of plaintext in *size* bytes of records; 0: none, or the connection is closed."""
+        cdef bint shaking = c.tls.state == TLS_HANDSHAKE
+        cdef Py_ssize_t got
+        cdef bint failed
+        if shaking and c.fault:
+            return self.break_handshake(c)
+        got = tls_read(c.tls, self.records, size, plain)
+        failed = c.tls.state == TLS_FAILED
+        if shaking and c.tls.state != TLS_HANDSHAKE:
+            self.handshakes[2 if failed else c.tls.resumed] += 1
+            c.t_tls = mono_ns()
+        if self.connections.send_records(c) == SENT_FAILED or failed or c.tls.state == TLS_CLOSED:
+            self.close(c, False, TRUTH_ABORTED)
+            return 0
+        return got
+
+    cdef int break_handshake(self, Connection* c) except -1:
+        cdef uint8_t[7] alert = [21, 3, 3, 0, 2, 2, <uint8_t>c.fault_arg]       # fatal
+        self.handshakes[2] += 1
+        if c.fault == FAULT_HANDSHAKE_HANG:
+            c.state = CONNECTION_LINGERING
+            return 0
+        if c.fault == FAULT_HANDSHAKE_ALERT:
+            self.connections.send_raw(c, alert, 7)
+        elif c.fault == FAULT_HANDSHAKE_GARBAGE:
+            self.connections.send_raw(c, GARBAGE, len(GARBAGE))
+        return self.close(c, False, 0)
 
     cdef int ahead(self, Connection* c, uint8_t* data, size_t size) except -1:
         if c.state == CONNECTION_LINGERING:
@@ -292,7 +333,7 @@ cdef class Sessions:
         memset(&c.truth, 0, sizeof(c.truth))
         c.truth.serial = c.sequence.serial
         c.truth.key, c.truth.phase, c.truth.connection = r.key, r.phase, c.number
-        c.truth.t_accept = c.t_accept
+        c.truth.t_accept, c.truth.t_tls = c.t_accept, c.t_tls
         c.truth.t_recv_first, c.truth.t_recv_first_kernel = c.recv_first, c.recv_first_kernel
         c.truth.t_recv_last, c.truth.t_recv_last_kernel = c.recv_last, c.recv_last_kernel
         return 0
@@ -300,7 +341,8 @@ cdef class Sessions:
     cdef bint admitted(self, Request* r) except? False:
         if same(r.target, b"/health", 7) or same(r.target, b"/metrics", 8):
             return True
-        return (<char*>r.authorization.at)[: r.authorization.size] == self.bearer
+        key = (<char*>r.api_key.at)[: r.api_key.size]
+        return (<char*>r.authorization.at)[: r.authorization.size] == self.bearer or b"Bearer " + key == self.bearer
 
     cdef int generate(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except -1:
         cdef Outcome outcome
@@ -347,6 +389,7 @@ cdef class Sessions:
         if self.responder.page(c, head, body) == LOST:
             return self.close(c, False, 0)
         # The client may still be sending: closing now would reset the connection before it reads why.
+        self.connections.say_end(c)
         shutdown(c.fd, SHUT_WR)
         c.state = CONNECTION_LINGERING
         return self.set_timer(c, mono_ns() + LINGER_NS, LINGER_END)

@@ -6,7 +6,7 @@ cdef enum TruthBlock:               # a file is 16 bytes of head, then blocks: u
     TRUTH_REQUESTS = 2
 
 cdef enum:
-    TRUTH_VERSION = 3               # 3: how long the send() of an event took
+    TRUTH_VERSION = 4               # 3: how long the send() of an event took; 4: TLS handshakes
     TRUTH_EVENT_CAP = 65536         # records buffered: 1.25 MiB
     TRUTH_REQUEST_CAP = 8192
 
@@ -19,7 +19,7 @@ cdef packed struct TruthEvent:      # 20 bytes
 cdef enum:
     TRUTH_QUEUED = 0x80             # the socket did not take all of it at t_ns: it left later
 
-cdef packed struct TruthRequest:    # 128 bytes; a time of 0 means that it did not happen
+cdef packed struct TruthRequest:    # 136 bytes; a time of 0 means that it did not happen
     uint32_t serial
     uint32_t key                    # last number of X-Request-Id, 0xFFFFFFFF when absent
     uint32_t phase                  # the number before it
@@ -42,6 +42,7 @@ cdef packed struct TruthRequest:    # 128 bytes; a time of 0 means that it did n
     int64_t load_ns
     int64_t prompt_eval_ns
     int64_t eval_ns
+    int64_t t_tls                   # the connection's TLS handshake had ended; 0: it is in clear text
 
 cdef enum TruthFlag:
     TRUTH_STREAM = 1
@@ -49,6 +50,7 @@ cdef enum TruthFlag:
     TRUTH_REUSED = 4                # the connection had served a request before
     TRUTH_PREEMPTED = 8
     TRUTH_LENGTH = 16               # finish_reason was length, not stop
+    TRUTH_RESUMED = 32              # the connection's TLS session continues an earlier one
 
 cdef class Truth:
     cdef readonly bint on

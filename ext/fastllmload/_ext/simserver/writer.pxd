@@ -12,6 +12,8 @@ cdef enum Outcome:
     LOST = 4                # the client is gone
     SILENT = 5              # nothing is answered, the connection stays open
 
+cdef bytes GARBAGE                          # no record of TLS
+
 cdef class Writer:
     cdef Connections connections
     cdef Truth truth

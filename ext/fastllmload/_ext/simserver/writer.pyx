@@ -13,6 +13,7 @@ from fastllmload._ext.system.clock cimport mono_ns
 cdef enum:
     MS = 1_000_000
 
+GARBAGE = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"      # as of a proxy that answers in clear text
 REASONS = {
     400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
     413: "Content Too Large", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
@@ -61,8 +62,9 @@ cdef class Writer:
                 return LOST
             start += 20
             c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
-        at[0] = c.t_sent = mono_ns()
+        c.t_sent = mono_ns()
         sent = self.connections.send(c, start, <size_t>(end - start))
+        at[0] = c.t_sent
         if self.truth.on:
             self.sent = mono_ns()
         self.queued = sent == SENT_QUEUED
@@ -76,8 +78,9 @@ cdef class Writer:
         while start < end:
             word = draw(c.reply.stamp.id, <uint64_t>(end - start), DRAW_SPLIT)
             size = min(<size_t>(1 + word % (c.reply.fault_arg if c.reply.fault_arg else 1)), <size_t>(end - start))
-            at[0] = c.t_sent = mono_ns()
+            c.t_sent = mono_ns()
             sent = self.connections.send(c, start, size)
+            at[0] = c.t_sent
             if self.truth.on:
                 self.sent = mono_ns()
             if sent == SENT_FAILED:

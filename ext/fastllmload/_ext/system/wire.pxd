@@ -45,8 +45,6 @@ cdef Py_ssize_t wire_recv(int fd, void* data, size_t size, int64_t* stamp) noexc
 # The same without reading: how many of *most* bytes a read would return now, and the stamp of the newest segment among them.
 cdef Py_ssize_t wire_peek(int fd, size_t most, int64_t* stamp) noexcept nogil       # bytes, or -errno
 cdef bint wire_ask_stamps(int fd) noexcept nogil                # from now on; False: it has none
-# Bytes that were read of the connection, modulo 2^32; False when the kernel cannot tell.
-cdef bint wire_received(int fd, uint32_t* received) noexcept nogil
 # Segments with data that the kernel got on the connection so far; False when it cannot tell, or when it holds more bytes than
 # the *received* ones (modulo 2^32) that were read.
 cdef bint wire_segments(int fd, uint32_t received, uint32_t* segments) noexcept nogil

@@ -10,7 +10,6 @@ from posix.unistd cimport close
 cdef extern from *:
     """
     #include <sys/epoll.h>
-    #include <sys/ioctl.h>
     #include <sys/socket.h>
     #include <sys/syscall.h>
     #include <unistd.h>
@@ -141,20 +140,6 @@ cdef extern from *:
         return (uint32_t)info.bytes_received - (info.state == TCP_CLOSE_WAIT) == received;
     }
 
-    /* Bytes that were read of the connection; asked for again when a segment came between the two questions. */
-    static int fll_received(int fd, uint32_t *received) {
-        struct fll_tcp_info info;
-        int before, after, tries;
-        for (tries = 0; tries < 8; tries++) {
-            socklen_t n = sizeof(info);
-            if (ioctl(fd, FIONREAD, &before) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) || n < sizeof(info)
-                || ioctl(fd, FIONREAD, &after)) return 0;
-            *received = (uint32_t)info.bytes_received - (info.state == TCP_CLOSE_WAIT) - (uint32_t)after;
-            if (before == after) return 1;
-        }
-        return 0;
-    }
-
     static int64_t fll_run_delay(int fd) {
         char text[96];
         char *at;
@@ -181,7 +166,6 @@ cdef extern from *:
     Py_ssize_t fll_recv(int fd, void* data, size_t size, int flags, int64_t* stamp) nogil
     int fll_wait(int epfd, epoll_event* events, int most, int ms) nogil
     Py_ssize_t fll_send(int fd, iovec* pieces, int count) nogil
-    bint fll_received(int fd, uint32_t* received) nogil
     bint fll_segments(int fd, uint32_t received, uint32_t* segments) nogil
     int64_t fll_run_delay(int fd) nogil
     int64_t fll_stops
@@ -280,10 +264,6 @@ cdef Py_ssize_t wire_peek(int fd, size_t most, int64_t* stamp) noexcept nogil:
 
 cdef bint wire_ask_stamps(int fd) noexcept nogil:
     return fll_inet_socket(fd) and fll_set(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1) == 0
-
-
-cdef bint wire_received(int fd, uint32_t* received) noexcept nogil:
-    return fll_received(fd, received)
 
 
 cdef bint wire_segments(int fd, uint32_t received, uint32_t* segments) noexcept nogil:

@@ -9,6 +9,7 @@ from fastllmload._ext.plan.pacer import Pacer
 from fastllmload._ext.plan.talk import Talks
 from fastllmload._ext.receive.protocol import Protocol
 from fastllmload._ext.send.loop import LoopConnection
+from fastllmload._ext.tls.session import TlsContext
 
 @final
 class Reactor:
@@ -33,8 +34,17 @@ class Reactor:
     def fail(self, error: BaseException) -> None: ...
     def fileno(self) -> int: ...
     def add_target(
-        self, family: str, address: str, port: int, head: bytes, over_asyncio: bool, weight: float = 1.0
+        self,
+        family: str,
+        address: str,
+        port: int,
+        head: bytes,
+        over_asyncio: bool,
+        weight: float = 1.0,
+        server_name: bytes | None = None,
+        http2_streams: int = 0,
     ) -> None: ...
+    def use_tls(self, context: TlsContext) -> None: ...
     def add_class(self, heads: list[bytes], dialect: int = 0) -> None: ...
     def set_connector(
         self, connector: Callable[[int, int, int], LoopConnection], call_soon: Callable[[Callable[[], None]], object]

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 from fastllmload._ext.sim.cadence import Cadence
 from fastllmload._ext.simserver.connection import Connections
+from fastllmload._ext.simserver.fault import Faults
 from fastllmload._ext.simserver.intake import Intake
 from fastllmload._ext.simserver.responder import Responder
 from fastllmload._ext.simserver.session import Sessions
@@ -18,6 +19,7 @@ class Server(Sessions):
         connections: Connections,
         pages: Callable[[str, Callable[[], dict[str, float]]], tuple[str, str, bytes] | None],
         api_key: str | None,
+        handshake_faults: Faults,
     ) -> None: ...
     def run(self) -> None: ...
     def finish(self) -> None: ...

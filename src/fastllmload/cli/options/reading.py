@@ -17,6 +17,7 @@ from fastllmload.cli.options.sources import (
     spread_rate,
 )
 from fastllmload.cli.options.table import BY_PARAMETER
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 from fastllmload.redact import (
@@ -29,6 +30,7 @@ from fastllmload.redact import (
     url_secrets,
 )
 from fastllmload.settings import (
+    DEFAULT_ENDPOINT,
     Client,
     Hosts,
     Load,
@@ -41,7 +43,7 @@ from fastllmload.settings import (
     Workload,
 )
 
-TLS_OPTIONS = ("insecure", "cacert", "cert", "key", "server_name")
+TLS_OPTIONS = ("insecure", "cacert", "cert", "key", "server_name", "tls_resume")
 GROUPS = {
     "target": Target,
     "load": Load,
@@ -88,6 +90,8 @@ def read_settings(
         raise InputError("option-not-applicable", "--class belongs to a run; a procedure sets its own load")
     if "plan" in raw_options and "class" in raw_options:
         fields["output.plan_urls"] = replayed_urls(raw_options["class"])
+    if not ENDPOINTS[fields.get("target.endpoint_type", DEFAULT_ENDPOINT)].tokens:
+        fields["workload.osl"] = "1"  # no field of a body has it
     settings = _settings(fields)
     if "class" in raw_options and "plan" not in raw_options:
         settings = with_classes(settings, raw_options, fields, fields.get("load.duration", DEFAULT_SECONDS))
@@ -179,10 +183,13 @@ def validate_tls_options(raw_options: RawOptions, settings: RunSettings) -> None
             *settings.telemetry.urls,
         )
     )
-    if not given or any(url.lower().startswith("https://") for url in named):
+    own = any(name.replace("-", "_") in ("tls", "tls_cert") for name, _ in settings.target.simulate)
+    if not given or own or any(url.lower().startswith("https://") for url in named):
         return
     if not named:
-        why = "the simulated engine is used without TLS; name a target with --url https://HOST"
+        why = (
+            "the simulated engine is used without TLS; name a target with --url https://HOST or add --simulate tls=true"
+        )
     elif "unix_socket" in raw_options and "url" not in raw_options:
         why = "a socket is used without TLS unless the URL is https; add --url https://NAME"
     else:

@@ -117,6 +117,12 @@ def named(names: tuple[str, ...]) -> str:
     return " or ".join(names)
 
 
+def other_objectives(chosen: Chosen) -> list[str]:
+    """Objectives that need tokens."""
+    names = [name for name, _ in chosen.get("output.goodput", ())]
+    return [name for name in names if name.rpartition("/")[2] not in ("e2el", "e2el_sched")]
+
+
 WITH_IDS = named(tuple(each.name for each in ENDPOINTS.values() if each.takes("ids")))
 WITH_IMAGES = named(tuple(each.name for each in ENDPOINTS.values() if each.image_message is not None))
 # Rules for what was parsed, whatever was given.
@@ -171,8 +177,18 @@ USERS = (
     OptionRule("option-not-applicable",
          lambda o: o.get("behaviour.slow_readers") is not None and o.get("client.transport") == "asyncio",
          "--slow-readers needs the reactor's own sockets, not --transport asyncio; leave one out"),
-    OptionRule("option-not-applicable", lambda o: o.get("behaviour.slow_readers") is not None and over_tls(o),
-         "--slow-readers works on plain connections only, and --url is https; leave one out"),
+    OptionRule("option-not-applicable", lambda o: o.get("behaviour.slow_readers") is not None and over_http2(o),
+         "--slow-readers needs a connection for each of them, and HTTP/2 shares them; use --http-version 1.1"),
+)  # fmt: skip
+HTTP2 = (
+    OptionRule("option-not-applicable", lambda o: o.has("streams_per_connection") and not over_http2(o),
+         "--streams-per-connection belongs to HTTP/2; add --http-version 2"),
+    OptionRule("option-not-applicable", lambda o: over_http2(o) and not o.has("url") and not o.has("unix_socket"),
+         "the simulated engine has no HTTP/2; give --url, or leave --http-version out"),
+    OptionRule("option-not-applicable", lambda o: over_http2(o) and o.get("client.transport") == "asyncio",
+         "--http-version 2 needs the reactor's own sockets, not --transport asyncio; leave one out"),
+    OptionRule("option-not-applicable", lambda o: over_http2(o) and o.get("client.timestamps") == "tap",
+         "--timestamps tap finds no events of several streams on a connection; leave it out with --http-version 2"),
 )  # fmt: skip
 TARGET = (
     OptionRule("options-conflict", lambda o: o.has("simulate"),
@@ -189,6 +205,21 @@ TARGET = (
          lambda o: o.get("workload.prompt_form") == "ids" and not o.endpoint.takes("ids"),
          f"--prompt-form ids needs --endpoint-type {WITH_IDS}: {{reason}}",
          values=lambda o: {"reason": o.endpoint.without["ids"].partition(";")[0]}),
+    OptionRule("protocol-unsupported",
+         lambda o: not o.endpoint.takes("text") and o.workload not in DATASETS
+         and o.get("workload.prompt_form", "words") not in ("ids", "native"),
+         "--prompt-form {form} is not supported by {protocol}: {reason}",
+         values=lambda o: {"form": o.get("workload.prompt_form", "words"), "reason": o.endpoint.without["text"]}),
+    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens,
+         "{where} is about tokens, and answers of {protocol} are not tokens; leave it out",
+         ("osl", "turns", "itl_option", "cancel_after", "cancel_share", "slow_readers", "continuous_usage", "record_text")),
+    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and other_objectives(o),
+         "--goodput {name} is about tokens, and answers of {protocol} are not tokens; give e2el or e2el_sched",
+         values=lambda o: {"name": other_objectives(o)[0]}),
+    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and not o.complete,
+         "searches, sweeps and procedures measure tokens, and answers of {protocol} are not tokens; use fastllmload run"),
+    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens and o.has("class"),
+         "--class does not go with {protocol}, whose answers are not tokens; give it a run of its own"),
     OptionRule("protocol-unsupported", lambda o: o.has("image") and o.endpoint.image_message is None,
          f"--image needs --endpoint-type {WITH_IMAGES}: only its messages can contain images"),
     OptionRule("option-not-applicable", lambda o: o.has("image") and o.get("workload.prompt_form", "words") != "words",
@@ -255,7 +286,7 @@ HOSTS = (
          "{where} exists on this host only, and --ray sends from others; leave one out",
          ("unix_socket", "source_address", "simulate")),
 )  # fmt: skip
-RULES = (*LOAD, *USERS, *TARGET, *WORKLOAD, *TELEMETRY, *HOSTS)
+RULES = (*LOAD, *USERS, *HTTP2, *TARGET, *WORKLOAD, *TELEMETRY, *HOSTS)
 # Rules for the complete settings of a run's requests, or of those of one class, which may come from the run or the class.
 TRAFFIC = (
     *LOOP,
@@ -291,6 +322,8 @@ TRAFFIC = (
 )  # fmt: skip
 # Rules for one class.
 CLASS = (
+    OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens,
+         "class {of_class!r} uses {protocol}, whose answers are not tokens; give it a run of its own"),
     OptionRule("run-without-end", lambda o: o.get("run.num_requests") is not None and o.recorded_instants,
          "--num-requests counts all classes together, but class {of_class!r} replays its own instants; give --duration, or "
          "a rate to the class"),
@@ -310,8 +343,8 @@ CLASS = (
 )  # fmt: skip
 
 
-def over_tls(chosen: Chosen) -> bool:
-    return any(url.startswith("https:") for url in chosen.get("target.urls", ()))
+def over_http2(chosen: Chosen) -> bool:
+    return bool(chosen.get("client.http_version") == "2")
 
 
 def on_other_hosts(chosen: Chosen) -> bool:

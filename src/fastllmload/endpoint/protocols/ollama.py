@@ -7,11 +7,10 @@ from typing import Any
 
 from fastllmload._ext.events.dialect import Dialect, Duration, FinishReason
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import CHAT_PROMPTS, LENGTHS, NUMBER, PROMPT
+from fastllmload.endpoint.body import CHAT_PROMPTS, NUMBER, PROMPT, settings_object
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.turns import TEXT, Part, ToolTurn, TurnTemplate
-from fastllmload.errors import InputError
 from fastllmload.settings import Workload
 
 WITHOUT = {
@@ -34,30 +33,11 @@ def body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str
 
 def sampling_fields(workload: Workload, extra: dict[str, Any]) -> dict[str, Any]:
     """`stream` and `options`. Fields of --extra-body replace ours, null removes one of ours. InputError for a wrong one."""
-    asked = extra.pop("options", None)
-    if asked is not None and not isinstance(asked, dict):
-        raise InputError("extra-body-invalid", f"--extra-body sets 'options' to {asked!r}; Ollama expects an object")
-    _check_lengths(extra, asked or {})
-    options: dict[str, Any] = {"num_predict": NUMBER}
+    ours: dict[str, Any] = {"num_predict": NUMBER}
     if workload.temperature is not None:
-        options["temperature"] = workload.temperature
-    removed = [name for name, value in (asked or {}).items() if value is None and name in options]
-    options = {name: value for name, value in (options | (asked or {})).items() if name not in removed}
+        ours["temperature"] = workload.temperature
+    options = settings_object("options", "num_predict", ours, extra, "Ollama")
     return {"stream": workload.streaming, "options": options, **extra}
-
-
-def _check_lengths(extra: dict[str, Any], options: dict[str, Any]) -> None:
-    """InputError when the output length is set in --extra-body: num_predict carries it."""
-    for name in LENGTHS:
-        if name in extra:
-            raise InputError(
-                "protocol-unsupported",
-                f"--extra-body sets {name!r}, which Ollama does not support; --osl becomes num_predict",
-            )
-    if options.get("num_predict", NUMBER) is not NUMBER:
-        raise InputError(
-            "extra-body-reserved", "--extra-body sets 'num_predict', which --osl decides for each request; use --osl"
-        )
 
 
 MESSAGE = {

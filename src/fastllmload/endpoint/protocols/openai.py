@@ -7,7 +7,7 @@ from typing import Any
 
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import CHAT_PROMPTS, NUMBER, PROMPT
+from fastllmload.endpoint.body import CHAT_PROMPTS, NUMBER, PROMPT, with_extra
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.turns import TEXT, Part, ToolTurn, TurnTemplate
@@ -47,8 +47,7 @@ def sampling_fields(workload: Workload, extra: dict[str, Any]) -> dict[str, Any]
     if workload.streaming:
         fields["stream_options"] = {"include_usage": True, **workload.usage_asked("continuous_usage_stats")}
         fields |= workload.ids_asked("return_token_ids")
-    removed = [name for name, value in extra.items() if value is None and name in fields]
-    return {name: value for name, value in (fields | extra).items() if name not in removed}
+    return with_extra(fields, extra)
 
 
 FUNCTION = (F.OBJECT, {"name": F.NAME, "arguments": F.ARGUMENTS})
@@ -132,7 +131,7 @@ SIMULATED_CHAT = SimulatedApi(
         logprobs="logprobs", min_tokens="min_tokens", ignore_eos="ignore_eos", n="n", priority="priority",
     ),
     messages=True,
-    answered_calls=True,
+    answered_calls=TURNS.tools,
     start=CHAT_CHUNK + '"role":"assistant","content":""' + CHAT_END,
     content=CHAT_CHUNK + '"content":"$text' + CHAT_LISTED,
     reasoning=CHAT_CHUNK + '"reasoning_content":"$text' + CHAT_LISTED,
@@ -164,7 +163,7 @@ SIMULATED_COMPLETIONS = replace(
     path="/v1/completions",
     keys=replace(SIMULATED_CHAT.keys, prompt="prompt"),
     messages=False,
-    answered_calls=False,
+    answered_calls=None,
     start="",
     content=CHUNK + '$text","logprobs":$<logprobs:{"tokens":[$logprobs]}$>$<!logprobs:null$>' + LISTED,
     reasoning="",

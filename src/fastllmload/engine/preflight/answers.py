@@ -18,20 +18,10 @@ from fastllmload.engine.preflight.client import LARGEST_ANSWER
 
 # Patterns that occur in the answers of one protocol only, and its name: of protocols that no endpoint has as its title.
 OTHERS: tuple[tuple[bytes, str], ...] = (
-    (rb'"type"\s*:\s*"response\.', "OpenAI Responses"),
-    (rb'"type"\s*:\s*"(?:message_start|content_block_(?:start|delta))"', "Anthropic Messages"),
-    (rb'"object"\s*:\s*"response"', "OpenAI Responses"),
-    (rb'"type"\s*:\s*"message"\s*,.*"role"\s*:\s*"assistant"', "Anthropic Messages"),
-    (rb'"token"\s*:\s*\{\s*"id"\s*:', "Text Generation Inference (TGI)"),
-    (rb'"generated_text"\s*:\s*"', "Text Generation Inference (TGI)"),
     (rb'"candidates"\s*:\s*\[', "Gemini"),
-    (rb'"meta_info"\s*:\s*\{', "SGLang's generate"),
-    (rb'"text_output"\s*:\s*"', "Triton's generate"),
     (rb'"(?:type|event_type)"\s*:\s*"(?:content-delta|message-start|text-generation)"', "Cohere"),
     (rb'"stop"\s*:\s*(?:true|false).*"(?:id_slot|tokens_predicted|generation_settings)"', "llama.cpp's completion"),
     (rb'"(?:id_slot|tokens_predicted)".*"stop"\s*:\s*(?:true|false)', "llama.cpp's completion"),
-    (rb'"object"\s*:\s*"embedding"', "OpenAI embeddings"),
-    (rb'"request_id"\s*:.*"choices"\s*:\s*\[\s*\{[^{}]*"token_ids"\s*:', "vLLM's generate"),
 )
 PAGE = re.compile(rb"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html|head)\b", re.IGNORECASE | re.DOTALL)
 ERROR_KIND, DONE_KIND, BAD_KIND = 9, 10, 11  # delta.EventKind

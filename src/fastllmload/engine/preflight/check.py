@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastllmload.endpoint.endpoint import named
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
 from fastllmload.engine.preflight.client import ReportProgress, no_report
 from fastllmload.engine.preflight.probe import PROBE_TOKENS, ServerProbe, add_notes
@@ -82,6 +83,7 @@ def check_server(probe: ServerProbe, found: Preflight, wanted: str | None, cold:
     address = probe.reach([] if found.targets else found.connect_ms)
     found.first = found.first or probe
     model = probe.model(wanted)
+    probe.path = named(probe.path, model)
     if probe.context_limit is not None:
         found.context_limit = min(found.context_limit or probe.context_limit, probe.context_limit)
     usage = None
@@ -146,6 +148,7 @@ def probe_classes(run: RunSettings, probes: Sequence[ServerProbe], found: Prefli
             probe = ServerProbe(each, general.base, general.key, general.redact, general.report_progress)
             probe.address = general.address
             model = one.model or general.served or found.model
+            probe.path = named(probe.path, model)
             question = (number, probe.path, model, each.target.headers, one.workload.extra_body, probe.endpoint.name)
             if question not in probed:
                 probed.add(question)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from fastllmload.endpoint import resolve_endpoint
+from fastllmload.engine.preflight import http2
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, request_head
 from fastllmload.engine.preflight.tls import describe, tls_advice, tls_context, trust_advice
 from fastllmload.engine.workers.affinity import reachable_from
@@ -57,7 +58,7 @@ RTT_S = 1.0  # after this time, a distant target gets no more than RTT_LEAST con
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty SETTINGS
 FRAME_HEAD, SETTINGS, GOAWAY = 9, 4, 7  # RFC 9113, 4.1 and 6
-ONLY_H2 = "it speaks HTTP/2 {0}, and HTTP/1.1 is spoken here; give a port that takes HTTP/1.1"
+ONLY_H2 = "it speaks HTTP/2 {0}, and HTTP/1.1 is spoken here; {1}"
 
 
 class NoAnswer(TargetError):
@@ -81,7 +82,7 @@ class ServerConnection:
         self.report_progress = report_progress
         target = settings.target
         self.asked_s = target.preflight_timeout
-        self.path = target.endpoint_path or self.endpoint.path(base.path)
+        self.path = target.endpoint_path or self.endpoint.path(base.path, settings.workload.streaming)
         self.headers = (*self.endpoint.own_headers(key), *target.headers)
         request_head(base, self.path, self.headers, key)  # invalid headers raise before anything is sent
         self.address: tuple[str, str, int] | None = None
@@ -89,7 +90,8 @@ class ServerConnection:
         self.fields = http.client.HTTPMessage()  # of the latest answer's head
         self.head = b""  # the same as received
         self.cut = False  # the connection ended within the latest answer's body
-        self.context = tls_context(target) if base.tls else None
+        self.protocol = "h2" if settings.client.http_version == "2" else "http/1.1"
+        self.context = tls_context(target, self.protocol) if base.tls else None
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
         """The first address that accepts a connection (with TLS, one with a trusted certificate)."""
@@ -162,7 +164,7 @@ class ServerConnection:
     def _secure(self, connection: socket.socket) -> socket.socket:
         assert self.context is not None
         try:
-            return self.context.wrap_socket(
+            secured = self.context.wrap_socket(
                 connection, server_hostname=self.settings.target.server_name or self.base.host
             )
         except ssl.SSLCertVerificationError as problem:
@@ -178,6 +180,13 @@ class ServerConnection:
             raise TargetError(
                 "tls-failed", f"TLS with {self.base.public_url} failed: {reason(problem)}; {advice}"
             ) from None
+        if self.protocol == "h2" and secured.selected_alpn_protocol() != "h2":
+            secured.close()
+            raise TargetError(
+                "http2-not-spoken",
+                f"{self.base.public_url} does not agree to HTTP/2 in the TLS handshake (ALPN); leave --http-version out",
+            )
+        return secured
 
     def exchange(
         self, method: str, path: str, body: bytes | None, most_s: float | None = None
@@ -197,6 +206,8 @@ class ServerConnection:
         length = "" if body is None else f"Content-Length: {len(body)}\r\n"
         try:
             end.start()
+            if self.settings.client.http_version == "2":
+                return self._over_http2(connection, head, body, end)
             connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
             response, self.head = final_response(connection, method)
             with contextlib.closing(response):
@@ -214,7 +225,10 @@ class ServerConnection:
                     "s; is it running properly? --preflight-timeout allows more time",
                 ) from None
             if self._only_h2(problem):
-                spoken = ONLY_H2.format("without TLS (h2c)" if self.context is None else "only")
+                spoken = ONLY_H2.format(
+                    "without TLS (h2c)" if self.context is None else "only",
+                    "add --http-version 2, or give a port that takes HTTP/1.1",
+                )
                 raise TargetError(
                     "http2-only", f"{self.base.public_url} did not answer {method} {path} properly: {spoken}"
                 ) from None
@@ -225,6 +239,23 @@ class ServerConnection:
         finally:
             end.cancel()
             connection.close()
+
+    def _over_http2(
+        self, connection: socket.socket, head: str, body: bytes | None, end: Deadline
+    ) -> tuple[int, str, bytes]:
+        try:
+            answer = http2.ask(connection, head.encode("latin-1"), body, LARGEST_ANSWER)
+        except http2.NotSpoken as problem:
+            raise TargetError(
+                "http2-not-spoken",
+                f"{self.base.public_url} does not speak HTTP/2{'' if self.base.tls else ' without TLS'}: "
+                f"{one_line(self.redact(str(problem)))}; leave --http-version out, or give the port where it does",
+            ) from None
+        if end.passed:
+            raise TimeoutError
+        self.answered = True
+        self.fields, self.head, self.cut = answer.fields, answer.head, answer.cut
+        return answer.status, answer.fields.get("Content-Type", ""), answer.content
 
     def _content(self, response: http.client.HTTPResponse, partly: bool) -> bytes:
         """The body. If the connection ended within it, by FIN or RST: the part received if *partly*, else the exception."""

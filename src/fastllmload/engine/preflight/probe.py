@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.body import extra_fields
+from fastllmload.endpoint.endpoint import Endpoint, named
 from fastllmload.engine.preflight import answers
 from fastllmload.engine.preflight.answers import CONTENT_KINDS, ERROR_KIND, NEITHER, TOKEN_IDS, USAGE
 from fastllmload.engine.preflight.client import CUT, NoAnswer, ServerConnection, one_line
@@ -27,6 +30,7 @@ STREAMS = ("sse", "ndjson")
 PROBE_IDS = (1, 2, 3, 4)  # exist in every vocabulary
 UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
 OPTION = "--continuous-usage"
+NO_PAGE = "/fastllmload-asks-for-no-such-page"
 
 
 class ServerProbe(ServerConnection):
@@ -38,6 +42,7 @@ class ServerProbe(ServerConnection):
     served: str | None = None
     unlisted: tuple[str, ...] = ()  # remarks on a model that is requested although the list does not contain it
     asked_tokens = PROBE_TOKENS
+    asked_model = ""
     answer_s = 0.0
     way: str | None = None
     known: str | None = None
@@ -125,6 +130,7 @@ class ServerProbe(ServerConnection):
     def send_once(self, model: str, prompt: str, tokens: int) -> None:
         """Send one request outside of any run. TargetError when it is refused."""
         body = self.endpoint.encode_body(model, self.settings.workload, prompt, tokens)
+        self.path = named(self.path, model)
         status, _, content = self.exchange("POST", self.path, body)
         self._refuse_unauthorised(status)
         if status != 200:
@@ -143,6 +149,7 @@ class ServerProbe(ServerConnection):
     def answer(self, model: str, notes: list[str]) -> bool | None:
         """Send one short request, without fields that are refused. Whether usage was reported; remarks go to *notes*."""
         add_notes(notes, *self.unlisted)
+        self.asked_model = model
         answer, ways, tries = None, self._ways(self.settings.workload), TRIES
         for way in ways:
             if answer is not None and (way == NEITHER or answer.reports_without_field):
@@ -195,7 +202,9 @@ class ServerProbe(ServerConnection):
 
     def _answer(self, model: str, notes: list[str], way: str) -> answers.ProbeAnswer:
         workload = msgspec.structs.replace(self.settings.workload, continuous_usage=way)
-        prompt = PROBE_IDS if self.endpoint.form(workload) == "ids" else "Say hello."
+        ids = self.endpoint.form(workload) == "ids" or not self.endpoint.takes("text")
+        prompt: Any = PROBE_IDS if ids else "Say hello."
+        workload = msgspec.structs.replace(workload, prompt_form="ids" if ids else "words")
         self.asked_tokens = probe_tokens(workload)
         body = self.endpoint.encode_body(model, workload, prompt, self.asked_tokens)
         begun = time.perf_counter()
@@ -222,6 +231,8 @@ class ServerProbe(ServerConnection):
                 "leave it out",
             )
         add_notes(notes, *self.endpoint.remarks(workload))
+        if not self.endpoint.tokens:
+            return answer
         if workload.streaming and answers.body_format(content_type) not in STREAMS:
             kind = one_line(content_type) or "no content type"
             unstreamed = f"{self.base.public_url} answers a streaming request with {kind}, not a stream"
@@ -237,9 +248,32 @@ class ServerProbe(ServerConnection):
                 "continuous-usage-unsupported", f"{self.base.public_url} does not accept the field of {OPTION} {way}"
             )
         failed = TargetError if status >= 500 else RequestRefused
-        advice = self._status_advice(status)
+        advice = self._other_type(status) or self._status_advice(status)
         answered = self._answers(f"with {status}: {excerpt(content, self.redact)}; {advice}")
         raise failed(refusal_code(status), answered)
+
+    def _other_type(self, status: int) -> str | None:
+        """What to give if the server has no such path, or not for POST, but has that of other protocols."""
+        if status not in (404, 405):
+            return None
+        with contextlib.suppress(TargetError):
+            own = None if status == 405 else self.exchange("GET", self.path, None)[0]
+            if own in (None, 404) and self.exchange("GET", NO_PAGE, None)[0] == 404:
+                found = [one for one in ENDPOINTS.values() if one.name != self.endpoint.name and self._serves(one)]
+                if found:
+                    names = " or ".join(one.name for one in found)
+                    return f"its paths are those of {found[0].title}: give --endpoint-type {names}"
+        return None
+
+    def _serves(self, other: Endpoint) -> bool:
+        """Whether a server that knows only some paths knows that of *other*: it takes no GET there, or has its page."""
+        path = named(other.path(self.base.path, self.settings.workload.streaming), self.asked_model)
+        if self.exchange("GET", path, None)[0] == 405:
+            return True
+        return (
+            other.engine is not None
+            and self.exchange("GET", other.page(self.base.path, other.engine[1]), None)[0] == 200
+        )
 
     def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
         speaks = f"does this URL speak {self.endpoint.name}?"

@@ -26,8 +26,8 @@ AFTER = re.compile(r" \(_ssl\.c:\d+\)$")
 GONE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected)
 
 
-def tls_context(target: Target) -> ssl.SSLContext:
-    """The run's TLS settings, as the workers use them. InputError names the file that cannot be used."""
+def tls_context(target: Target, protocol: str) -> ssl.SSLContext:
+    """The run's TLS settings, as the workers use them; *protocol*: for ALPN. InputError: a file cannot be used."""
     try:
         check_readable(target.cacert)
         context = ssl.create_default_context(cafile=target.cacert)
@@ -35,6 +35,7 @@ def tls_context(target: Target) -> ssl.SSLContext:
         raise InputError(
             "tls-file-invalid", f"--cacert {target.cacert!r} cannot be used: {describe(problem)}"
         ) from None
+    context.set_alpn_protocols([protocol])
     if target.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -67,12 +67,11 @@ def obstacle(targets: Sequence[TargetSpec]) -> TapUnavailable | None:
 
 def auto_uses_tap(client: Client, targets: Sequence[TargetSpec], events_per_s: float, workers: int, cores: int) -> bool:
     """`auto`: where the kernel does not stamp reads, or workers use all cores and read late; for loads that fit the ring."""
-    over_loop = client.transport == "asyncio"
     packets = [target for target in targets if target.family != "unix"]
-    unstamped = any(over_loop or target.tls for target in packets)
+    unstamped = client.transport == "asyncio"
     crowded = workers >= cores and not client.pin
     fits = events_per_s <= MOST_EVENTS_PER_S or math.isinf(events_per_s)
-    return bool(packets) and (unstamped or crowded) and fits
+    return bool(packets) and (unstamped or crowded) and fits and client.http_version != "2"
 
 
 def stamp_source(asked: str, tapped: bool) -> str:

@@ -16,7 +16,7 @@ from fastllmload.engine.workers.sizing import Demand, initial_connections
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
 from fastllmload.errors import InputError
 from fastllmload.plan.plan import Plan
-from fastllmload.settings import Load, RunSettings, TrafficClass
+from fastllmload.settings import Client, Load, RunSettings, TrafficClass
 
 NS = 1_000_000_000
 WARMUP_GRACE_S = 60.0  # the drain time-out cannot depend on P99, which is not known yet
@@ -84,6 +84,7 @@ def worker_specs(
             timestamps=client.timestamps,
             transport="asyncio" if client.transport == "asyncio" else "reactor",
             fresh_connections=client.fresh_connections,
+            http2_streams=client.streams_per_connection if client.http_version == "2" else 0,
             spin_budget=client.spin_budget,
             pin_cpu=client.pin[worker % len(client.pin)] if client.pin else None,
             record_text=records_text(settings, found),
@@ -92,6 +93,7 @@ def worker_specs(
             cert=target.client_cert,
             key=target.client_key,
             insecure=target.insecure,
+            tls_resume=target.tls_resume,
             secrets=secrets,
         )
         for worker in range(workers)
@@ -115,14 +117,25 @@ def weighted(classes: Sequence[TrafficClass], found: Preflight) -> tuple[TargetS
     return tuple(msgspec.structs.replace(target, weight=weight) for target, weight in chosen)
 
 
-def check_slow_readers(transport: str, plan: Plan, found: Preflight) -> None:
-    """InputError when users are to read slowly on connections of the event loop."""
-    if plan.client is None or not plan.client["read_rate"].any():
-        return
-    if transport == "asyncio" or any(target.tls for target in found.targets):
+def check_transport(client: Client, plan: Plan, found: Preflight) -> None:
+    """InputError when connections of the event loop, or of HTTP/2, are to do what they cannot."""
+    secured = [target.url for target in found.targets if target.tls]
+    slow = plan.client is not None and plan.client["read_rate"].any()
+    if client.http_version == "2" and slow:
         raise InputError(
             "slow-readers-unsupported",
-            "slow readers need plain connections of the reactor: no https and no --transport asyncio",
+            "slow readers need a connection each, and HTTP/2 shares them; leave --http-version out",
+        )
+    if client.transport != "asyncio":
+        return
+    if secured:
+        raise InputError(
+            "transport-without-tls", f"--transport asyncio has no TLS, but {secured[0]} is https; leave --transport out"
+        )
+    if slow:
+        raise InputError(
+            "slow-readers-unsupported",
+            "slow readers need connections of the reactor; leave --transport asyncio out",
         )
 
 

@@ -54,6 +54,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     timestamps: str = "kernel"
     transport: str = "reactor"
     fresh_connections: bool = False
+    http2_streams: int = 0  # most on a connection; 0: HTTP/1.1
     spin_budget: float = 0.15
     pin_cpu: int | None = None
     record_text: bool = False
@@ -66,4 +67,5 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     cert: str | None = None
     key: str | None = None
     insecure: bool = False
+    tls_resume: bool = False
     secrets: tuple[str, ...] = ()  # to be replaced in every text that is stored

@@ -16,7 +16,6 @@ import signal
 import ssl
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +32,7 @@ from fastllmload._ext.record.recorder import Recorder
 from fastllmload._ext.send.loop import LoopConnection
 from fastllmload._ext.send.reactor import Reactor
 from fastllmload._ext.system.wire import warm_up_kernel_stamps
+from fastllmload._ext.tls.session import TlsContext, settings_of
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.engine.recording.row_writer import put_texts
 from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
@@ -83,14 +83,19 @@ class Worker:
             fresh_connections=spec.fresh_connections,
             sources=[("inet6" if ":" in address else "inet", address) for address in spec.source_addresses],
         )
+        over_asyncio = spec.transport == "asyncio"
+        self.secured = any(target.tls for target in spec.targets)
+        if self.secured:
+            self.reactor.use_tls(tls_context(spec))
         own = [target.head_prefix for target in spec.targets]
         heads = [[head.encode("latin-1") for head in each] for each in spec.class_heads or [own]]
         for target, head in zip(spec.targets, heads[0], strict=True):
-            over_asyncio = target.tls or spec.transport == "asyncio"
-            self.reactor.add_target(target.family, target.address, target.port, head, over_asyncio, target.weight)
+            name = (target.server_name or "").encode("idna") if target.tls else None
+            self.reactor.add_target(
+                target.family, target.address, target.port, head, over_asyncio, target.weight, name, spec.http2_streams
+            )
         for number, each in enumerate(heads[1:], 1):
             self.reactor.add_class(each, classifier.add(dialects[number]))
-        self.tls = tls_context(spec) if any(target.tls for target in spec.targets) else None
         self.reactor.set_connector(self.connect, self.loop.call_soon)
         self.connecting: set[asyncio.Task[None]] = set()
         self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None
@@ -120,36 +125,16 @@ class Worker:
 
     async def _connect(self, target: TargetSpec, connection: LoopConnection) -> None:
         protocol = cast(asyncio.BufferedProtocol, connection)
-        first: Callable[[], asyncio.BaseProtocol] = asyncio.Protocol if target.tls else lambda: protocol
         try:
             if target.family == "unix":
-                transport, _ = await self.loop.create_unix_connection(first, target.address)
+                await self.loop.create_unix_connection(lambda: protocol, target.address)
             else:
                 source = None if self.sources is None else (next(self.sources), 0)
-                transport, _ = await self.loop.create_connection(first, target.address, target.port, local_addr=source)
-            if target.tls:
-                await self._secure(target, transport, connection)
-        except ssl.SSLError:
-            connection.connect_failed(0, True)
+                await self.loop.create_connection(lambda: protocol, target.address, target.port, local_addr=source)
         except OSError as error:
-            connection.connect_failed(error.errno or 0, target.tls and error.errno is None)
+            connection.connect_failed(error.errno or 0)
         except Exception as error:  # noqa: BLE001 - as in _on_ready
             self.reactor.fail(error)
-
-    async def _secure(self, target: TargetSpec, transport: asyncio.BaseTransport, connection: LoopConnection) -> None:
-        """Shake hands on the connection of *transport*; the connection then reads the socket's own stamps below TLS."""
-        protocol = cast(asyncio.BufferedProtocol, connection)
-        socket_transport = cast(asyncio.Transport, transport)
-        assert self.tls is not None
-        try:
-            secured = await self.loop.start_tls(
-                socket_transport, protocol, self.tls, server_hostname=target.server_name
-            )
-        except BaseException:
-            socket_transport.abort()
-            raise
-        connection.secure(socket_transport, socket_transport.get_protocol())
-        connection.connection_made(secured)
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
@@ -212,6 +197,8 @@ class Worker:
             if self.words[k.W_COMMAND] != k.RUN:
                 return False
             await asyncio.sleep(POLL_S)
+            if self.secured:
+                self.reactor.preconnect(ahead)  # a few handshakes at a time
         self.words[k.W_STATE] = k.READY
         while not (start := int(self.words[k.W_START_NS])):
             if self.words[k.W_COMMAND] != k.RUN:
@@ -331,15 +318,17 @@ class Worker:
         self.words[k.W_RSS_BYTES] = resident * os.sysconf("SC_PAGE_SIZE")
 
 
-def tls_context(spec: WorkerSpec) -> ssl.SSLContext:
-    """TLS context with the system's trust store unless *cacert* is given; *insecure* disables verification."""
-    context = ssl.create_default_context(cafile=spec.cacert)
-    if spec.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if spec.cert is not None:
-        context.load_cert_chain(spec.cert, spec.key)
-    return context
+def tls_context(spec: WorkerSpec) -> TlsContext:
+    """With the host's trust store unless *cacert* is given; *insecure* disables verification. Else as the interpreter's."""
+    return TlsContext(
+        cert=spec.cert,
+        key=spec.key,
+        cacert=spec.cacert,
+        verify=not spec.insecure,
+        protocols=("h2" if spec.http2_streams else "http/1.1",),
+        resume=spec.tls_resume,
+        **settings_of(ssl.create_default_context()),
+    )
 
 
 def live_and_die_with_parent(parent: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import asdict
 
 from fastllmload.arrays import Mask, Numbers
@@ -22,6 +23,10 @@ class RoundTrips(Metric, frozen=True, kw_only=True):
     WRITTEN: ClassVar[tuple[str, ...]] = ("unit", "n", "p50", "p95")
 
 
+class Handshakes(Metric, frozen=True, kw_only=True):
+    WRITTEN: ClassVar[tuple[str, ...]] = ("unit", "n", "made", "resumed", "mean", "cpu_ms")
+
+
 class NetAdjusted(Distribution, frozen=True, kw_only=True):
     WRITTEN: ClassVar[tuple[str, ...]] = (*Distribution.WRITTEN, "rtt_p50_ms")
 
@@ -33,6 +38,34 @@ def rtt_ms(connect_ns: Numbers, method: str | None = None) -> RoundTrips:
     return RoundTrips(unit="ms", n=len(ordered), p50=p50, p95=p95, method=method)
 
 
+def handshake_ms(run: Run) -> Handshakes | None:
+    """TLS handshakes of the whole run, of connections opened in advance, too: how many, how long, and processor time of one.
+    P50 and P95 are of those that a request waited for. None without any.
+    """
+    if run.samples is None or not len(run.samples):
+        return None
+    last = last_of_each(run.samples)
+    made, resumed, spent_ns, cpu_ns = (
+        int(last[name].sum()) for name in ("handshakes", "handshakes_resumed", "handshake_ns", "handshake_cpu_ns")
+    )
+    if not made:
+        return None
+    waited = np.sort(run.rows["tls_us"][run.rows["tls_us"] > 0])
+    p50, p95 = (None if us is None else us / 1e3 for us in (percentile(waited, 0.5), percentile(waited, 0.95)))
+    return Handshakes(
+        unit="ms", n=len(waited), made=made, resumed=resumed, mean=spent_ns / made / 1e6, cpu_ms=cpu_ns / made / 1e6,
+        p50=p50, p95=p95,
+    )  # fmt: skip
+
+
+def last_of_each(samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The last row of each worker."""
+    order = np.argsort(samples["worker"], kind="stable")
+    workers = samples["worker"][order]
+    last: npt.NDArray[Any] = samples[order[np.append(workers[1:] != workers[:-1], True)]]
+    return last
+
+
 def ttft_net_adjusted(ttft_ms: float | None, rtt_p50_ms: float | None) -> float | None:
     """TTFT less one round trip, in ms. In addition to TTFT, never instead of it; it may be below 0 and is not clamped."""
     return None if ttft_ms is None or rtt_p50_ms is None else ttft_ms - rtt_p50_ms
@@ -40,17 +73,20 @@ def ttft_net_adjusted(ttft_ms: float | None, rtt_p50_ms: float | None) -> float 
 
 def network_metrics(run: Run, population: Mask) -> dict[str, Metric]:
     """`rtt_ms` from the connections that were made for a request, of any phase; where all were open in advance, from the
-    connects before and after the run (`method`; IETF 4.7.3). `ttft_net_adjusted` where it is configured.
+    connects before and after the run (`method`; IETF 4.7.3). `ttft_net_adjusted` where it is configured, `handshake_ms` with
+    TLS.
     """
+    secured = handshake_ms(run)
+    handshakes: dict[str, Metric] = {} if secured is None else {"handshake_ms": secured}
     rtt = rtt_ms(between(run.rows, "t_dispatch", "t_connected"), OF_REQUESTS)
     if not rtt.n:
         target = run.document.target
         found = [round(ms * 1e6) for ms in (*target.connect_ms, *target.connect_after_ms)]
         rtt = rtt_ms(np.array(found, np.int64), OUTSIDE_THE_RUN)
     if not run.document.config.output.ttft_net_adjusted:
-        return {"rtt_ms": rtt}
+        return {"rtt_ms": rtt, **handshakes}
     adjusted = np.full(0, NULL, np.int64)
     if (p50 := known(rtt.p50)) is not None:
         adjusted = ttft(run.rows[population]) - round(p50 * 1e6)
     fields = asdict(distribution(adjusted, "ms")) | {"rtt_p50_ms": rtt.p50}
-    return {"rtt_ms": rtt, "ttft_net_adjusted": NetAdjusted(**fields)}
+    return {"rtt_ms": rtt, **handshakes, "ttft_net_adjusted": NetAdjusted(**fields)}

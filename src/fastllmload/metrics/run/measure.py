@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from fastllmload.documents.fields import Number, known, without
 from fastllmload.documents.metric import Metric
 from fastllmload.documents.run import Counts, Objectives, RunDocument, WindowTimes
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.metrics.distribution.shape import shape_metrics
 from fastllmload.metrics.levels.fairness import fairness_block
 from fastllmload.metrics.levels.prefix_cache import cache_metrics
@@ -48,8 +49,17 @@ OF_ROWS = frozenset(
         *("ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttft_dispatch", "ttfb", "ttfb_sched", "dispatch_lag"),
         *("send_time", "e2e", "e2e_sched", "e2e_dispatch", "total_duration", "total_duration_sched", "gen_duration"),
         *("final_silence", "req_s", "req_s_makespan", "success_rate", "completion_rate", "fail_rate", "errors"),
-        *("refusals", "rtt_ms", "ttft_net_adjusted", "cold_start_latency", "server_total_duration"),
+        *("refusals", "rtt_ms", "handshake_ms", "ttft_net_adjusted", "cold_start_latency", "server_total_duration"),
         *("server_load_duration", "server_prompt_eval_duration", "server_eval_duration", "server_ttft"),
+    )
+)
+# Of requests, whatever their answers are: metrics and flat keys.
+OF_REQUESTS = frozenset(
+    (
+        *("ttfb", "ttfb_sched", "dispatch_lag", "send_time", "e2e", "e2e_sched", "e2e_dispatch", "total_duration"),
+        *("total_duration_sched", "req_s", "req_s_makespan", "success_rate", "completion_rate", "fail_rate", "errors"),
+        *("refusals", "rtt_ms", "duration", "completed", "failed", "request_throughput", "request_goodput"),
+        *(f"{field}_e2el_ms" for field in FLAT),
     )
 )
 BLOCKS = ("window", "errors", "by_target", "slo", "fairness", "classes", "conversations", "users", "steadiness")
@@ -57,6 +67,7 @@ OF_EVENTS = ("slo", "fairness", "classes", "steadiness")
 COUNTS_OF_EVENTS = (
     "events", "output_tokens", "output_tokens_source", "reasoning_tokens", "answer_tokens", "reasoning_tokens_source",
 )  # fmt: skip
+COUNTS_OF_TOKENS = (*COUNTS_OF_EVENTS[1:], "input_tokens", "came_whole", "reasoned", "all_reasoning")
 FLAT_KEYS = RunDocument.__struct_fields__[RunDocument.__struct_fields__.index("duration") :]
 KEPT = ("unit", "pooled_as", "insufficient", "note", "caveat")
 
@@ -94,6 +105,11 @@ def measure(run: Run) -> RunDocument:
 
 def measure_intact(run: Run) -> RunDocument:
     """The same for a run without damaged files."""
+    return without_tokens(measure_all(run), run)
+
+
+def measure_all(run: Run) -> RunDocument:
+    """With figures of tokens, whether or not the protocol has tokens."""
     window = window_of(run)
     chosen = populations(run, window)
     tokens = count_tokens(run)
@@ -183,6 +199,21 @@ def without_lost(found: RunDocument, run: Run) -> RunDocument:
         metrics=metrics,
         counts=Counts() if no_rows else without(found.counts, COUNTS_OF_EVENTS),
         incidents=(*found.incidents, f"{damage}; figures that need it are n/a"),
+    )
+
+
+def without_tokens(found: RunDocument, run: Run) -> RunDocument:
+    """*found* without every figure of tokens, where answers of the protocol are not tokens."""
+    spoken = ENDPOINTS.get(run.document.target.endpoint_type or "")
+    if spoken is None or spoken.tokens:
+        return found
+    slo = None if found.slo is None else without(found.slo, ("token_goodput", "smooth_goodput"))
+    return replace(
+        without(found, [name for name in FLAT_KEYS if name not in OF_REQUESTS]),
+        metrics={name: each for name, each in (found.metrics or {}).items() if name in OF_REQUESTS},
+        counts=without(found.counts, COUNTS_OF_TOKENS),
+        slo=slo,
+        fairness=None,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrays import Mask, Numbers, Rows
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.metrics.tokens.timeline import of_kind, on_timeline, stated_tokens
 from fastllmload.records import layout
 from fastllmload.records.generated_text import chunk_texts, paired, texts, tokenizer_of
@@ -72,7 +73,7 @@ def count_tokens(run: Run) -> TokenCounts:
     text_bytes = rows["text_bytes"].astype(np.int64)
     estimate = np.where(text_bytes > 0, np.maximum(1, text_bytes // BYTES_PER_TOKEN), 0)
     tokenized = tokenized_output(run)
-    usage = rows["completion_tokens"].astype(np.int64)
+    usage = np.maximum(rows["completion_tokens"].astype(np.int64), summed_tokens(run))
     reasoned = reasoning_tokens(run)
     reasoning = np.maximum(reasoned, 0)
     # Recorded text has no reasoning: add the number that the server reports.
@@ -93,6 +94,17 @@ def count_tokens(run: Run) -> TokenCounts:
         timed=timed_tokens(run, output, source, reasoned),
         chunks=ChunkCounts(run),
     )
+
+
+def summed_tokens(run: Run) -> Numbers:
+    """Tokens that the events of complete answers report, where the protocol has no sum of them; else UNKNOWN."""
+    rows, found = run.rows, np.full(len(run.rows), UNKNOWN, np.int64)
+    spoken = ENDPOINTS.get(run.document.target.endpoint_type or "")
+    if spoken is not None and spoken.summed:
+        for row in np.flatnonzero(rows["status"] == layout.OK):
+            stated = run.event_tokens[run.first_event[row] : run.first_event[row + 1]]
+            found[row] = int(stated[stated != layout.TOKENS_NONE].sum(dtype=np.int64))
+    return found
 
 
 def leading_tokens(run: Run) -> Numbers:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -14,6 +14,7 @@ from fastllmload import settings as asked
 from fastllmload._ext.plan.mersenne import Mersenne
 from fastllmload.documents.plan import DatasetFacts, SharedText, WorkloadDescription
 from fastllmload.endpoint import Endpoint
+from fastllmload.endpoint.protocols.openai import OPENAI_CHAT
 from fastllmload.endpoint.turns import TurnTemplate, stand_in
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies
@@ -100,17 +101,23 @@ class ScriptedConversations:
     def _part(
         self, encoder: RequestEncoder, endpoint: Endpoint, turn: ScriptedTurn, number: int, many: int
     ) -> TurnPart:
-        one = with_planned_calls(as_turn(turn.request, endpoint), endpoint.joint, number)
+        told = as_turn(turn.request, endpoint)
+        told = with_open_reply(with_planned_calls(told, endpoint, number)) if number else told
+        one = encoder.in_form(told)
+        if number and one.extra != told.extra:
+            raise field_error(
+                f"{one.where}: {endpoint.name} takes a message of role system in a conversation's first turn only"
+            )
         output = self._output(turn)
         body, pieces = encoder.encode(one, output), encoder.pieces(one)
-        own = one.tokens(self._tokenizer)
+        own = told.tokens(self._tokenizer)
         think = 0 if not number else self._think_ns(turn)
         carried = self.workload.history == "planned" and number + 1 < many
         planned = self._planned(turn) if carried else b""
         skip, tail = pieces.skip, pieces.closing(output)
         reply_at, takes = 0, True
         if number and isinstance(one.content, list):
-            body, reply_at, takes = place_reply(body, skip, one)
+            body, reply_at, takes = place_reply(body, skip, one, endpoint.joint)
         kind = self._classes.index(one.name or "") if self._classes else 0
         return TurnPart(body, skip, tail, own, output, planned, reply_at, takes, think, kind)
 
@@ -181,7 +188,7 @@ def as_turn(one: DatasetRequest, endpoint: Endpoint) -> DatasetRequest:
     return one
 
 
-def with_planned_calls(one: DatasetRequest, joint: TurnTemplate, number: int) -> DatasetRequest:
+def with_planned_calls(one: DatasetRequest, endpoint: Endpoint, number: int) -> DatasetRequest:
     """Turn *number* with planned calls, if it begins with messages of role `tool`, for replies that do not call.
 
     These answer the calls of the previous reply in order. InputError for a first turn, which no call precedes.
@@ -189,7 +196,9 @@ def with_planned_calls(one: DatasetRequest, joint: TurnTemplate, number: int) ->
     content = one.content
     if isinstance(content, str) or not content or not isinstance(content[0], dict) or content[0].get("role") != "tool":
         return one
-    if joint.tools is None:
+    # A data set has chat's form; where that is changed into the protocol's, so are the calls.
+    tools = endpoint.joint.tools if endpoint.messages is None else OPENAI_CHAT.joint.tools
+    if endpoint.joint.tools is None or tools is None:
         raise field_error(f"{one.where}: the protocol has no messages of role tool")
     if not number:
         raise field_error(f"{one.where}: a conversation cannot begin with a message of role tool: no call precedes it")
@@ -197,27 +206,38 @@ def with_planned_calls(one: DatasetRequest, joint: TurnTemplate, number: int) ->
     calls, named = [], []
     for place, message in enumerate(answers):
         name = str(message.get("tool_name") or message.get("name") or TOOL)
-        call, names = stand_in(joint.tools, name, str(message.get("tool_call_id") or f"t{number:04x}{place:04x}"))
+        call, names = stand_in(tools, name, str(message.get("tool_call_id") or f"t{number:04x}{place:04x}"))
         calls.append(call)
         named.append({**message, **names})
     opening = {"role": "assistant", "content": None, "tool_calls": calls}
     return replace(one, content=[opening, *named, *content[len(answers) :]])
 
 
-def place_reply(body: bytes, skip: int, one: DatasetRequest) -> tuple[bytes, int, bool]:
+def with_open_reply(one: DatasetRequest) -> DatasetRequest:
+    """A later turn in which an assistant's message without content, at its begin, has a place for the reply."""
+    first: Any = one.content[0]
+    if not isinstance(first, dict) or first.get("role") != "assistant" or first.get("content"):
+        return one
+    rest = {name: value for name, value in first.items() if name not in ("role", "content")}
+    opening = [{"role": "assistant", "content": "", **rest}] if rest or len(one.content) == 1 else []
+    return replace(one, content=[*opening, *cast("list[dict[str, Any]]", one.content[1:])])
+
+
+def place_reply(body: bytes, skip: int, one: DatasetRequest, joint: TurnTemplate) -> tuple[bytes, int, bool]:
     """Body, position of the reply in it, and whether it takes a reply, of a later turn.
 
     A turn that begins with an assistant's message has its own answer, unless that is a tool call without content.
     """
-    content = one.content
-    assert isinstance(content, list)
-    first: Any = content[0]
-    if first.get("role") != "assistant":
-        return body, 0, True
-    if first.get("content"):
-        return body, 0, False
-    before = b'{"role":"assistant","content":"'
-    rest = {name: value for name, value in first.items() if name not in ("role", "content")}
-    opened = before + b'"' + (b"," + msgspec.json.encode(rest)[1:] if rest else b"}")
-    written = msgspec.json.encode(first)
-    return body[:skip] + opened + body[skip + len(written) :], skip + len(before), True
+    assert isinstance(one.content, list)
+    first, tools, own = one.content[0], joint.tools, body[skip:]
+    assert isinstance(first, dict)
+    if tools is not None:
+        opening = tools.json.partition("$said")[0]
+        before, behind = (text.encode() for text in (opening + tools.said).split("$text"))
+        silent = (opening + (tools.silent or tools.call.json.partition("$")[0])).encode()
+        if own.startswith(before + behind):
+            return body, skip + len(before), True
+        if own.startswith(silent):
+            rest = own[len((opening + tools.silent).encode()) :]
+            return body[:skip] + before + behind + rest, skip + len(before), True
+    return body, 0, first.get("role") != "assistant"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,8 @@ from fastllmload.settings import Workload
 from fastllmload.workload.content.image import Images
 from fastllmload.workload.request import DatasetRequest
 from fastllmload.workload.synthetic import Quota
+
+PIECES_MOST = 1024  # kept for the next request: where each has a system prompt of its own, none is used again
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,25 @@ class RequestEncoder:
 
     def encode(self, one: DatasetRequest, tokens: int) -> bytes:
         """InputError names the line, for content that the protocol cannot carry."""
-        pieces = self.pieces(one)
-        if kind_of(one) == "messages" and self._images is not None:
-            return pieces.encode(self._images.with_images(cast("list[dict[str, Any]]", one.content)), tokens)
-        return pieces.encode(one.content, tokens)
+        return self.pieces(one).encode(one.content, tokens)
+
+    def in_form(self, one: DatasetRequest) -> DatasetRequest:
+        """*one* with its images, and its messages in the protocol's form. InputError names the line."""
+        if kind_of(one) != "messages":
+            return one
+        messages = cast("list[dict[str, Any]]", one.content)
+        if self._images is not None:
+            messages = self._images.with_images(messages)
+        if self._endpoint.messages is None or not self._endpoint.takes("messages"):
+            return replace(one, content=messages)
+        try:
+            messages, fields = self._endpoint.messages(messages)
+            twice = next((name for name in fields if name in one.extra), None)
+            if twice is not None:
+                raise InputError("extra-body-reserved", f"body sets {twice!r}, and so do the messages; leave one out")
+        except InputError as problem:
+            raise InputError(problem.code, f"{one.where}: {problem.message}") from None
+        return replace(one, content=messages, extra={**one.extra, **fields})
 
     def pieces(self, one: DatasetRequest) -> BodyPieces:
         if one.protocol not in (None, self._endpoint.name):
@@ -54,6 +71,8 @@ class RequestEncoder:
         kind, extra = kind_of(one), msgspec.json.encode(one.extra)
         pieces = self._pieces.get((kind, extra))
         if pieces is None:
+            if len(self._pieces) == PIECES_MOST:
+                self._pieces.clear()
             try:
                 pieces = self._pieces[kind, extra] = self._cut(kind, one.extra)
             except InputError as problem:
@@ -86,6 +105,6 @@ def write_requests(
             one = next(following, None)
             if one is None:
                 break
-            body = encoder.encode(one.request, one.output_tokens)
+            body = encoder.encode(encoder.in_form(one.request), one.output_tokens)
             file.add(body, one.input_tokens, one.output_tokens, one.kind, one.shared)
     return file.bodies()

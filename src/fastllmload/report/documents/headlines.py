@@ -9,7 +9,7 @@ from fastllmload.report.blocks import Stacked, Table
 from fastllmload.report.documents.results import AT_LEAST, has_marks, latency_notes, marked, success_note
 from fastllmload.report.text.doubts import bound
 from fastllmload.report.text.numbers import count, quantity
-from fastllmload.report.text.tokens import gap_name, headlines, reasoned
+from fastllmload.report.text.tokens import gap_name, has_tokens, headlines, reasoned
 
 COLUMNS = {"mean": "mean", "p50": "P50", "p90": "P90", "p95": "P95", "p99": "P99", "p999": "P99.9", "max": "max"}
 LATENCIES = ("ttft", "ttft_sched", "ttft_any", "tpot", "tpot_any", "itl", "e2e", "e2e_sched")
@@ -64,6 +64,8 @@ def name_cell(document: RunDocument, name: str) -> Stacked:
         unit = "" if metric.unit == "ms" else f" ({metric.unit})"
         return Stacked(metric.title, f"one value per request{unit}", f"{name}{unit}")
     label, meaning = LABELS[name]
+    if not has_tokens(document):
+        meaning = meaning.replace("the last token", "the end of the answer")
     return Stacked(OF_ANSWER.get(name, label) if reasoned(document) else label, meaning, name)
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from fastllmload.documents.certificate import Certificate
 from fastllmload.documents.fields import Number, known
+from fastllmload.documents.metric import Metric
 from fastllmload.documents.plan import ArrivalFacts, TokenizerFacts
 from fastllmload.documents.procedure import stored_parameters
 from fastllmload.documents.run import EngineFacts, RunDocument
@@ -267,8 +268,21 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
         "Round trip to the target",
         f"P50 {quantity(rtt.p50)} ms of {count(rtt.n)} {rtt.method or 'connects'}" if some(rtt.n) else "not measured",
     )
+    secured = document.metric("handshake_ms")
+    if some(secured.made):
+        yield "TLS handshakes", _handshakes(secured)
     adjusted = document.config.output.ttft_net_adjusted
     yield "Adjustments", "TTFT less the median round trip, in addition to the unadjusted TTFT" if adjusted else "none"
+
+
+def _handshakes(secured: Metric) -> str:
+    waited = (
+        f"; P50 {quantity(secured.p50)} ms of {count(secured.n)} that a request waited for" if some(secured.n) else ""
+    )
+    return (
+        f"{count(secured.made)}, {count(secured.resumed)} of them continued a session; {quantity(secured.mean)} ms each, of "
+        f"which {quantity(secured.cpu_ms)} ms of the client's processor{waited}"
+    )
 
 
 def _clock(document: RunDocument) -> str:

@@ -259,8 +259,8 @@ def objective_table(document: RunDocument, title: str = "") -> Table | None:
         return None
     note = (
         f"all objectives met: {count(slo.met)} of {count(slo.submitted)} requests ({percent(slo.slo_attainment)}); "
-        f"request goodput {quantity(slo.request_goodput)} requests/s, "
-        f"token goodput {quantity(slo.token_goodput)} tokens/s"
+        f"request goodput {quantity(slo.request_goodput)} requests/s"
+        + (f", token goodput {quantity(slo.token_goodput)} tokens/s" if tokens.has_tokens(document) else "")
     )
     bounds = slo.slo_attainment_bounds
     if bounds is not None:

@@ -9,7 +9,7 @@ from fastllmload.documents.fields import Number, known
 from fastllmload.report.blocks import Code, Facts, Text
 from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.text.numbers import NOT_KNOWN, duration, percent, quantity
-from fastllmload.report.text.tokens import gap_name, headlines
+from fastllmload.report.text.tokens import gap_name, has_tokens, headlines
 from fastllmload.report.text.verdict import ERRORS, bad_seconds, busiest_share, p99_error
 
 SHORT = {"ttft_any": "TTFT of any token", "tbc": "time between chunks", "itl_b": "ITL (B)"}
@@ -30,7 +30,9 @@ def evidence(context: ReportContext) -> Facts | None:
             f"{SHORT.get(gap_name(context.document, name), name.upper())} {_within(certificate, ERRORS[name])}"
             for name in headlines(context.document, tuple(ERRORS))
         ),
-        "Stamps": f"{source}; {percent(certificate.batched_share)} of tokens arrived with the previous one",
+        "Stamps": f"{source}; {percent(certificate.batched_share)} of tokens arrived with the previous one"
+        if has_tokens(context.document)
+        else source,
         "Busiest worker": _busiest(certificate),
         "Bad seconds": bad_seconds(certificate) or "none",
         "Headroom": _headroom(certificate),

@@ -15,7 +15,7 @@ from fastllmload.report.documents.headlines import COLUMNS, headline_names, head
 from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.series.curves import QuantileCurve, curve_of, curve_of_buckets
 from fastllmload.report.text.numbers import count, quantity
-from fastllmload.report.text.tokens import reasoned
+from fastllmload.report.text.tokens import has_tokens, reasoned
 from fastllmload.report.text.traffic import unstreamed_answers
 
 PLACES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -46,7 +46,7 @@ def curves(context: ReportContext) -> list[Chart]:
         no_answer,
     )
     any_kind = (("ttft_any", "t_submit", "t_any"), ("ttft_any_sched", "t_sched", "t_any"))
-    return [
+    found = [
         first,
         *([_pair(context, "cdf-ttft-any", "Time to first token of any kind", *any_kind, no_success)] if both else []),
         _single(context, "cdf-itl", gap_title, context.gap_name, gap_curve, no_gaps),
@@ -60,6 +60,7 @@ def curves(context: ReportContext) -> list[Chart]:
         ),
         _single(context, "cdf-pause", "Longest pause of each request", "max_pause", _pauses(context), no_gaps),
     ]
+    return found if has_tokens(context.document) else [chart for chart in found if chart.key == "cdf-e2e"]
 
 
 def _pauses(context: ReportContext) -> QuantileCurve:

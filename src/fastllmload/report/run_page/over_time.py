@@ -15,7 +15,7 @@ from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.series.axis import TimeAxis
 from fastllmload.report.series.curves import percentiles_of_buckets, percentiles_over_time
 from fastllmload.report.series.load import LoadSeries, load_over_time
-from fastllmload.report.text.tokens import reasoned
+from fastllmload.report.text.tokens import has_tokens, reasoned
 
 TONES = {"max": "c7", "p99": "c2", "p90": "c3", "p50": "c1"}
 NAMES = {"p50": "P50", "p90": "P90", "p99": "P99", "max": "max"}
@@ -47,7 +47,7 @@ def charts(context: ReportContext) -> list[Chart]:
     load = load_over_time(context.run, axis)
     gap_name = "Time between chunks" if context.gap_name == "tbc" else "Time between tokens"
     both = reasoned(context.document)
-    return [
+    found = [
         rates(context, axis, load),
         in_flight(context, axis, load),
         token_rate(context, axis),
@@ -60,6 +60,7 @@ def charts(context: ReportContext) -> list[Chart]:
         gaps_over_time(context, gap_name),
         _latency(context, "time-e2e", "End to end, by submission", axis, "t_submit", "t_last"),
     ]
+    return found if has_tokens(context.document) else [*found[:2], found[-1]]
 
 
 def time_chart(
@@ -126,8 +127,9 @@ def in_flight(context: ReportContext, axis: TimeAxis, load: LoadSeries) -> Chart
     answer = "answer " if reasoned(context.document) else ""
     slots = number(context.document.plan.description.load.concurrency)
     cap = slots if slots is not None else context.document.config.load.max_concurrency
+    waiting = Series(f"waiting for a first {answer}token", load.waiting, axis.middles_s, style="area", tone="c5")
     series = [
-        Series(f"waiting for a first {answer}token", load.waiting, axis.middles_s, style="area", tone="c5"),
+        *([waiting] if has_tokens(context.document) else []),
         Series("in flight", load.in_flight, axis.middles_s, tone="c1"),
         *([] if cap is None else [_level(f"{'asked' if slots is not None else 'cap'} {cap:g}", cap, axis.seconds)]),
     ]

@@ -33,7 +33,7 @@ from fastllmload.report.text.deviations import deviations
 from fastllmload.report.text.doubts import bound, token_texts, unsteady_texts
 from fastllmload.report.text.failures import error_classes, errors
 from fastllmload.report.text.numbers import NOT_KNOWN, count, duration, quantity
-from fastllmload.report.text.tokens import reasoned
+from fastllmload.report.text.tokens import has_tokens, reasoned
 from fastllmload.report.text.traffic import load_text, unstreamed_answers
 from fastllmload.report.text.verdict import SIMULATED, Headline, cold_start, incomplete, simulated, verdict
 from fastllmload.settings import RunSettings, Workload
@@ -178,7 +178,8 @@ def _workload(context: ReportContext) -> str | None:
     if work.name == "classes":
         return _class_workloads(context)
     parts = [work.name or NOT_KNOWN]
-    for length, label in ((work.isl, "prompt"), (work.osl, "output")):
+    lengths = ((work.isl, "prompt"), (work.osl, "output"))
+    for length, label in lengths if has_tokens(context.document) else lengths[:1]:
         if length == "trace":
             parts.append(f"{label} lengths of the trace")
         elif length is not None:
@@ -238,13 +239,19 @@ def _plan(context: ReportContext) -> Text | None:
 
 
 def tiles(context: ReportContext) -> Tiles:
-    """Six figures; eight where answers reason."""
+    """Six figures; eight where answers reason, three where they are not tokens."""
     metric = context.document.metric
     gap, both = context.gap_name, reasoned(context.document)
     of_any = [
         _latency_tile("First token of any kind", metric("ttft_any")),
         _latency_tile("Per token, with reasoning", metric("tpot_any")),
     ]
+    if not has_tokens(context.document):
+        return Tiles([
+            _latency_tile("End to end", metric("e2e")),
+            Tile("Completed", quantity(context.document.request_throughput), "requests/s", _asked(context)),
+            _success_tile(context),
+        ])  # fmt: skip
     return Tiles([
         _latency_tile("First answer token" if both else "Time to first token", metric("ttft")),
         *(of_any if both else []),

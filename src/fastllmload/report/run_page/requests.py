@@ -17,11 +17,14 @@ from fastllmload.report.run_page.over_time import time_chart
 from fastllmload.report.series.chosen_requests import Delivery, choose_rows, delivery_of, thinned
 from fastllmload.report.series.load import failures_over_time
 from fastllmload.report.text.numbers import count, duration, percent
+from fastllmload.report.text.tokens import has_tokens
 
 STATUS_TONES = ("c2", "c5", "c4", "c6", "c1", "c3", "c8", "c7")
 
 
 def sections(context: ReportContext) -> list[Section]:
+    if not has_tokens(context.document):
+        return [Section("Failures", failures(context), "failures")]
     return [
         Section("Requests", [Paragraph(_intro(context)), *timelines(context)], "requests"),
         Section("Failures", failures(context), "failures"),

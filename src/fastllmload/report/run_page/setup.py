@@ -14,7 +14,7 @@ from fastllmload.report.blocks import Card, Code, Columns, Facts, Folded, Sectio
 from fastllmload.report.run_page.context import ReportContext
 from fastllmload.report.run_page.overview import without_password
 from fastllmload.report.text.numbers import some
-from fastllmload.report.text.tokens import event_tokens_text, headlines
+from fastllmload.report.text.tokens import event_tokens_text, has_tokens, headlines
 from fastllmload.settings import RunSettings
 
 DEFINITIONS = {
@@ -108,6 +108,8 @@ def _definitions(context: ReportContext) -> Facts:
         meanings[shown] = GAPS.get(shown, DEFINITIONS[name])
     if some(context.document.counts.all_reasoning):
         meanings["e2e"] = ALONE
+    if not has_tokens(context.document):
+        meanings["e2e"] = "From t_submit to the end of the answer."
     source = event_tokens_text(context.document)
     if source is not None:
         meanings["tokens of an event"] = f"Source: {source}."

@@ -152,13 +152,14 @@ def _rows(now: Snapshot) -> list[tuple[str, str, str]]:
 
 def _latencies(now: Snapshot) -> list[tuple[str, str, str]]:
     reasons = now.ttft_any_p50_ms is not None
-    return [
+    found = [
         ("ttft", _pair(now.ttft_p50_ms, now.ttft_p99_ms, "ms") + (OF_ANSWER if reasons else ""), ""),
         *([("ttft_any", _pair(now.ttft_any_p50_ms, now.ttft_any_p99_ms, "ms") + OF_ANY, "")] if reasons else []),
         (now.gaps, _pair(now.itl_p50_ms, now.itl_p99_ms, "ms"), ""),
         ("e2e", f"p50 {quantity(now.e2e_p50_ms):>8} ms", ""),
         ("lag", _pair(now.lag_p50_us, now.lag_p99_us, "us"), "yellow" if late(now.lag_p99_us) else ""),
     ]
+    return found if now.gaps else found[-2:]
 
 
 def _pair(p50: float | None, p99: float | None, unit: str) -> str:

@@ -87,7 +87,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
         *(
             f"{name} {_pair(p50, p99)} {unit}"
             for name, p50, p99, unit in (
-                ("ttft", snapshot.ttft_p50_ms, snapshot.ttft_p99_ms, "ms"),
+                ("ttft" if snapshot.gaps else "", snapshot.ttft_p50_ms, snapshot.ttft_p99_ms, "ms"),
                 *(
                     [("ttft_any", snapshot.ttft_any_p50_ms, snapshot.ttft_any_p99_ms, "ms")]
                     if snapshot.ttft_any_p50_ms is not None
@@ -96,7 +96,7 @@ def snapshot_line(snapshot: Snapshot) -> str:
                 (snapshot.gaps, snapshot.itl_p50_ms, snapshot.itl_p99_ms, "ms"),
                 ("lag", snapshot.lag_p50_us, snapshot.lag_p99_us, "us"),
             )
-            if snapshot.phase != WARMUP or p50 is not None  # the warm-up is not measured
+            if name and (snapshot.phase != WARMUP or p50 is not None)  # the warm-up is not measured
         ),
         f"cpu {percent(snapshot.client_cpu)}",
     ]

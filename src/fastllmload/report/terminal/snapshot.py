@@ -74,7 +74,8 @@ class Snapshot:
     ttft_p99_ms: float | None = None
     ttft_any_p50_ms: float | None = None  # to the first token of any kind; only where answers reason
     ttft_any_p99_ms: float | None = None
-    gaps: str = "itl"  # name of the gaps between chunks: tbc where each is to be spread over its chunk's tokens
+    # Name of the gaps between chunks: tbc where each is to be spread over its chunk's tokens; "": answers are not tokens
+    gaps: str = "itl"
     itl_p50_ms: float | None = None
     itl_p99_ms: float | None = None
     e2e_p50_ms: float | None = None

@@ -33,6 +33,7 @@ from fastllmload.report.text.tokens import (
     alone_text,
     event_token_lines,
     gap_name,
+    has_tokens,
     headlines,
     legend,
     merged_text,
@@ -177,15 +178,12 @@ def intervals(document: RunDocument) -> Iterator[Fact]:
 
 
 def throughput_and_client(document: RunDocument) -> Iterator[Fact]:
-    yield Fact(
-        "throughput",
-        ranked(
-            [
-                (0, f"{quantity(document.output_throughput)} output tok/s"),
-                (1, f"{quantity(document.total_token_throughput)} tok/s with input"),
-            ]
-        ),
-    )
+    if has_tokens(document):
+        tokens = [
+            (0, f"{quantity(document.output_throughput)} output tok/s"),
+            (1, f"{quantity(document.total_token_throughput)} tok/s with input"),
+        ]
+        yield Fact("throughput", ranked(tokens))
     certificate = document.certificate or Certificate()
     lag = certificate.schedule_lag_us or ScheduleLag()
     shown = ((2, "p50", lag.p50), (0, "p99", lag.p99), (3, "p99.9", lag.p999), (1, "max", lag.max))

@@ -11,6 +11,7 @@ from fastllmload.documents.run import RunDocument
 from fastllmload.report.documents.identity import simulated
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.numbers import SAMPLES_NEEDED, count, has_too_few_samples, percent, some
+from fastllmload.report.text.tokens import has_tokens
 from fastllmload.report.text.traffic import unstreamed_answers
 from fastllmload.report.text.verdict import QUICK, SIMULATED, Headline, cold_start, incomplete
 
@@ -88,6 +89,7 @@ def _of_tokens(document: RunDocument) -> Iterator[str]:
 
 
 def _few_samples(document: RunDocument) -> Iterator[str]:
-    found = document.metric("ttft")
+    found = document.metric("ttft" if has_tokens(document) else "e2e")
+    which = "TTFT and TPOT" if has_tokens(document) else "E2E"
     if has_too_few_samples(found, "p99", SAMPLES_NEEDED["p99"]):
-        yield f"P99 of TTFT and TPOT rest on {count(found.n)} samples, {SAMPLES_NEEDED['p99']:,} are needed"
+        yield f"P99 of {which} rest on {count(found.n)} samples, {SAMPLES_NEEDED['p99']:,} are needed"

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from fastllmload.documents.fields import known
 from fastllmload.documents.run import RunDocument
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.report.text.numbers import count, quantity, some
 
+OF_TOKENS = ("ttft", "tpot", "itl", "norm_latency", "jitter", "max_pause")  # first letters of their names
 OF_REASONING = ("ttft_any", "tpot_any")  # headline figures where answers reason
 GAPS = ("itl", "tbc", "itl_b")
 # Labels where a report has both kinds of figures
@@ -41,8 +43,16 @@ def reasoned(document: RunDocument) -> bool:
     return some(document.counts.reasoned)
 
 
+def has_tokens(document: RunDocument) -> bool:
+    """Whether answers are tokens, in the protocol of the run."""
+    spoken = ENDPOINTS.get(document.target.endpoint_type or "")
+    return spoken is None or spoken.tokens
+
+
 def headlines(document: RunDocument, names: Sequence[str]) -> list[str]:
-    """*names*; for a run without reasoning, without the metrics that only reasoning has."""
+    """*names*; for a run without reasoning or tokens, without the metrics that only these have."""
+    if not has_tokens(document):
+        return [name for name in names if not name.startswith(OF_TOKENS)]
     return [name for name in names if name not in OF_REASONING or reasoned(document)]
 
 

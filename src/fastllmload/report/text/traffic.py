@@ -18,6 +18,7 @@ from fastllmload.report.text.numbers import (
     quantity,
     some,
 )
+from fastllmload.report.text.tokens import has_tokens
 
 MOST = 12  # classes in the summary
 
@@ -52,7 +53,9 @@ def protocols(document: RunDocument) -> str | None:
 
 
 def unstreamed_answers(document: RunDocument) -> str | None:
-    """The answers that were not streamed: `all`, or their number by class; None where all were streamed."""
+    """The answers that were not streamed: `all`, or their number by class; None where all were, or none is tokens."""
+    if not has_tokens(document):
+        return None
     if document.plan.description.streaming is False:
         return "all"
     counts = document.counts

@@ -627,8 +627,11 @@ MESSAGES = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (stream(RESPONSES), "OpenAI Responses"),
-        (stream(MESSAGES), "Anthropic Messages"),
+        (stream(RESPONSES), "give --endpoint-type openai-responses"),
+        ((200, "application/json", b'{"object":"response","output":[{"type":"message","role":"assistant"}]}'),
+         "--endpoint-type openai-responses"),
+        (stream(MESSAGES), "give --endpoint-type anthropic-messages"),
+        ((200, "application/json", b'{"type":"message","role":"assistant","stop_reason":"end_turn"}'), "anthropic-messages"),
         (stream(TEXT), "give --endpoint-type openai-completions"),
         ((200, "application/x-ndjson", OLLAMA), "give --endpoint-type ollama-chat"),
         ((200, "application/x-ndjson", b'{"model":"o","response":"hi","done":false}\n'), "--endpoint-type ollama-generate"),
@@ -645,6 +648,22 @@ MESSAGES = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta
 def test_an_answer_of_another_protocol_is_rejected_by_name(answer, words):
     said = refused(TargetError, {MODELS: GOOD[MODELS], CHAT: answer})
     assert says(said, "answer-not-understood", words, "not of openai-chat")
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ({"/generate_stream": 405}, "give --endpoint-type tgi"),
+        ({"/v1/completions": 405, "/generate": 405}, "give --endpoint-type openai-completions or sglang-generate"),
+        ({"/api/version": 200}, "give --endpoint-type ollama-chat"),
+        ({"/generate_stream": 405, probe.NO_PAGE: 405}, "does the server take these fields"),
+    ],
+)  # fmt: skip
+def test_a_path_that_the_server_lacks_names_the_protocols_whose_paths_it_has(others, words):
+    """A server that answers 405 everywhere says nothing."""
+    answers = {path: (status, "application/json", b"{}") for path, status in others.items()}
+    said = refused(TargetError, {MODELS: GOOD[MODELS], **answers})
+    assert says(said, "request-refused", words)
 
 
 @pytest.mark.parametrize(

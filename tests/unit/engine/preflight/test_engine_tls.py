@@ -135,9 +135,9 @@ def test_a_locked_key_is_rejected_without_a_prompt_for_its_phrase(tmp_path: Path
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
     with raises_code("tls-key-locked", locked, "unlock a copy"):
-        tls_context(Target(client_cert=str(mine), client_key=str(locked)))
+        tls_context(Target(client_cert=str(mine), client_key=str(locked)), "http/1.1")
 
 
 def test_a_key_of_another_certificate(files: dict[str, Files]) -> None:
     with raises_code("tls-file-invalid", "--cert ", "--key ", "key values mismatch"):
-        tls_context(Target(client_cert=str(files["mine"][0]), client_key=str(files["stranger"][1])))
+        tls_context(Target(client_cert=str(files["mine"][0]), client_key=str(files["stranger"][1])), "http/1.1")

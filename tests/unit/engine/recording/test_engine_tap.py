@@ -25,13 +25,13 @@ UNIX = msgspec.structs.replace(PLAIN, family="unix", address="/run/server.sock")
         ({}, [PLAIN], 1_000, 4, 4, True),  # the workers use all cores
         ({}, [PLAIN], 1_000, 1, 1, True),
         ({"pin": (0, 1)}, [PLAIN], 1_000, 2, 2, False),  # the user gave them cores
-        ({}, [PLAIN, ENCRYPTED], 1_000, 1, 4, True),  # the kernel has no stamps for all
-        ({"pin": (0,)}, [ENCRYPTED], 1_000, 1, 1, True),
+        ({}, [PLAIN, ENCRYPTED], 1_000, 1, 4, False),  # the reactor reads both
+        ({"pin": (0,)}, [ENCRYPTED], 1_000, 1, 1, False),
         ({"transport": "asyncio"}, [PLAIN], 1_000, 1, 4, True),
         ({}, [UNIX], 1_000, 4, 4, False),  # no packets
         ({"transport": "asyncio"}, [UNIX], 1_000, 1, 4, False),
-        ({}, [ENCRYPTED], 200_001, 1, 4, False),
-        ({}, [ENCRYPTED], math.inf, 1, 4, True),  # all at once
+        ({}, [ENCRYPTED], 200_001, 4, 4, False),
+        ({}, [ENCRYPTED], math.inf, 4, 4, True),  # all at once
     ],
 )
 def test_the_rule_of_auto(

@@ -1,4 +1,4 @@
-"""Faults of the simulated engine behind Ollama's API: each has its class, none is counted as a success."""
+"""Faults of the simulated engine behind other protocols than chat: each has its class, none is counted as a success."""
 
 from __future__ import annotations
 
@@ -16,10 +16,19 @@ from fastllmload.simulator.profile import SimulatorOptions
 TOKENS = 10
 REQUESTS = 2
 OPTIONS = b'"options":{"num_predict":%d}}' % TOKENS
-RESOURCES = {
-    "/api/chat": (2, b'{"model":"simulated","messages":[{"role":"user","content":"x"}],' + OPTIONS),
-    "/api/generate": (3, b'{"model":"simulated","prompt":"x",' + OPTIONS),
+RESOURCES = {  # path and body
+    "ollama-chat": (b"/api/chat", b'{"model":"simulated","messages":[{"role":"user","content":"x"}],' + OPTIONS),
+    "ollama-generate": (b"/api/generate", b'{"model":"simulated","prompt":"x",' + OPTIONS),
+    "anthropic-messages": (
+        b"/v1/messages",
+        b'{"model":"simulated","messages":[{"role":"user","content":"x"}],"stream":true,"max_tokens":%d}' % TOKENS,
+    ),
+    "openai-responses": (
+        b"/v1/responses",
+        b'{"model":"simulated","input":"x","stream":true,"ignore_eos":true,"max_output_tokens":%d}' % TOKENS,
+    ),
 }
+EACH = pytest.mark.parametrize("endpoint", sorted(RESOURCES))
 
 
 @pytest.fixture(scope="module")
@@ -28,39 +37,42 @@ def port() -> Iterator[int]:
         yield server.port
 
 
-def faulty(directory: Path, port: int, fault: str, resource: str = "/api/chat", timeout_s: float = 10.0) -> Outcome:
-    dialect, body = RESOURCES[resource]
-    head = HEAD.replace(b"/v1/chat/completions", resource.encode())
-    assert resource.encode() in head
+def faulty(directory: Path, port: int, fault: str, endpoint: str, timeout_s: float = 10.0) -> Outcome:
+    path, body = RESOURCES[endpoint]
+    head = HEAD.replace(b"/v1/chat/completions", path)
+    assert path in head
     return drive(
         directory,
         ("127.0.0.1", port),
         gaps_ms=[20.0] * REQUESTS,
         body=body,
         head=head + (b"X-Fault: %s\r\n" % fault.encode() if fault else b""),
-        dialect=dialect,
+        endpoint=endpoint,
         timeout_s=timeout_s,
     )
 
 
-@pytest.mark.parametrize("resource", sorted(RESOURCES))
+@EACH
 @pytest.mark.parametrize(
     "fault",
     ["", "split", "coalesce:4", "slow_head:30", "stall:30", "crlf", "cr", "comments", "no_usage",
      "until_close", "content_length", "huge_event:200000"],
 )  # fmt: skip
-def test_odd_but_right_streams_are_successes(tmp_path: Path, port: int, fault: str, resource: str) -> None:
+def test_odd_but_right_streams_are_successes(tmp_path: Path, port: int, fault: str, endpoint: str) -> None:
     """Whatever the bytes are cut into, all tokens are there, and the server's durations with them."""
-    outcome = faulty(tmp_path, port, fault, resource)
+    outcome = faulty(tmp_path, port, fault, endpoint)
     assert outcome.statuses() == {("ok", "none"): REQUESTS}
     rows = outcome.rows
     assert set(rows["content_events"]) == {TOKENS + fault.startswith("huge_event")}
-    assert set(rows["completion_tokens"]) == ({-1} if fault == "no_usage" else {TOKENS})
-    assert (rows["server_prompt_eval_ns"] > 0).all()
-    assert (rows["server_prompt_eval_ns"] + rows["server_eval_ns"] <= rows["server_total_ns"]).all()
+    without = fault == "no_usage" and endpoint.startswith("ollama")  # others always say it
+    assert set(rows["completion_tokens"]) == ({-1} if without else {TOKENS})
+    if endpoint.startswith("ollama"):
+        assert (rows["server_prompt_eval_ns"] > 0).all()
+        assert (rows["server_prompt_eval_ns"] + rows["server_eval_ns"] <= rows["server_total_ns"]).all()
     assert set(rows["finish"]) == {2}
 
 
+@EACH
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
@@ -82,8 +94,10 @@ def test_odd_but_right_streams_are_successes(tmp_path: Path, port: int, fault: s
         ("never", ("timeout", "deadline")),
     ],
 )
-def test_each_failure_has_its_class(tmp_path: Path, port: int, fault: str, expected: tuple[str, str]) -> None:
-    outcome = faulty(tmp_path, port, fault, timeout_s=0.5 if fault == "never" else 10.0)
+def test_each_failure_has_its_class(
+    tmp_path: Path, port: int, fault: str, expected: tuple[str, str], endpoint: str
+) -> None:
+    outcome = faulty(tmp_path, port, fault, endpoint, timeout_s=0.5 if fault == "never" else 10.0)
     assert outcome.statuses() == {expected: REQUESTS}
     assert outcome.words[k.W_OK] == 0 and outcome.words[k.W_FAILED] == REQUESTS
     if fault in ("reset", "close", "no_done", "error_event"):
@@ -91,9 +105,9 @@ def test_each_failure_has_its_class(tmp_path: Path, port: int, fault: str, expec
         assert (outcome.rows["server_total_ns"] == 0).all()
 
 
-@pytest.mark.parametrize("resource", sorted(RESOURCES))
-def test_thinking_is_not_the_first_token(tmp_path: Path, port: int, resource: str) -> None:
-    outcome = faulty(tmp_path, port, "reasoning:4", resource)
+@EACH
+def test_thinking_is_not_the_first_token(tmp_path: Path, port: int, endpoint: str) -> None:
+    outcome = faulty(tmp_path, port, "reasoning:4", endpoint)
     rows = outcome.rows
     assert set(rows["reasoning_events"]) == {4} and set(rows["content_events"]) == {TOKENS - 4}
     assert earlier(outcome).all()

@@ -1,0 +1,1 @@
+"""TLS on memory, by OpenSSL's C functions."""

@@ -1,0 +1,59 @@
+"""The vendors' own SDKs read the simulated engine's answers whole: deltas, the final object, usage, errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+
+SCRIPT = Path(__file__).with_name("official_sdks.py")
+EACH = pytest.mark.parametrize("endpoint", ["openai-responses", "anthropic-messages"])
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with SimulatorProcess(SimulatorOptions(ttft_ms=2, itl_ms=1)) as server:
+        yield server.url
+
+
+def read(environment: Path, endpoint: str, url: str, case: str) -> dict[str, Any]:
+    python = environment / "bin" / "python"
+    package = endpoint.partition("-")[0]
+    if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode:
+        pytest.skip(f"the package {package} is not installed (tools/integration-setup asks pip for it)")
+    done = subprocess.run([python, SCRIPT, endpoint, url, case], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@EACH
+@pytest.mark.parametrize("case", ["text", "thought", "calls"])
+def test_an_sdk_reads_all_of_an_answer(real_servers: Path, url: str, endpoint: str, case: str) -> None:
+    """What the deltas say is what the SDK's final object says; twelve tokens, a few of them thought where that is asked."""
+    found = read(real_servers, endpoint, url, case)
+    text, thought = found["text"]
+    assert found["final"] == found["text"] and found["usage"] == [[5, 12]] * 2
+    words, calls = {"text": (12, 0), "thought": (9, 0), "calls": (0, 2)}[case]
+    assert (len(text.split()), len(found["calls"]), len(thought.split())) == (words, calls, 3 * (case == "thought"))
+    assert found["whole"] == [0 if calls else 12, calls]
+    assert all(list(one) == ["text"] for one in found["calls"])
+    assert found["reasoning"] == 3 * (case == "thought")
+    ended = {
+        "openai-responses": (["incomplete", "max_output_tokens"], ["completed", None]),
+        "anthropic-messages": (["max_tokens"], ["tool_use"]),
+    }
+    assert found["status"] == ended[endpoint][case == "calls"]
+
+
+@EACH
+@pytest.mark.parametrize("case", ["error", "busy"])
+def test_an_sdk_raises_what_the_engine_says(real_servers: Path, url: str, endpoint: str, case: str) -> None:
+    assert "simulated failure" in read(real_servers, endpoint, url, case)["error"]

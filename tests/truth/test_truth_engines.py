@@ -1,0 +1,173 @@
+"""Over the protocols of engines every figure is the server's own: times, kinds of events, tokens, usage, statuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from truth_bench import MEASURE, Measured, measure, until_quiet, within
+
+from fastllmload.metrics.tokens.counts import count_tokens
+from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES, STATUS_NAMES
+
+pytestmark = pytest.mark.clock
+
+ARRIVALS = [EVENT_NAMES.index(name) for name in ("whitespace", "content", "reasoning", "tool")]
+LOAD = ["--rate", "40", "--duration", "2", "--isl", "32", "--osl", "15", "--warmup", "5", "--seed", "7"]
+
+
+class Protocol(NamedTuple):
+    name: str
+    options: tuple[str, ...] = ()
+    cached: bool = False  # usage has cached tokens
+    counted: bool = True  # and a sum of the tokens of the answer
+    listed: bool = True  # events say how many tokens they are
+    ends: bool = True  # an answer has a last word
+
+
+PROTOCOLS = [
+    Protocol("tgi"),
+    Protocol("sglang-generate", cached=True), Protocol("sglang-generate", ("--prompt-form", "ids"), cached=True),
+    Protocol("vllm-generate", ("--prompt-form", "ids"), cached=True),
+    Protocol("triton-generate", ("-m", "simulated"), counted=False, ends=False),
+    Protocol("triton-tensorrtllm", ("-m", "simulated"), counted=False, listed=False, ends=False),
+]  # fmt: skip
+each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda one: one.name)
+
+
+def arrivals(measured: Measured) -> list[tuple[int, list[int], list[int]]]:
+    """(request, kinds of its events with text as recorded, as sent) of the measured phase."""
+    number = next(phase["number"] for phase in measured.run.manifest["phases"] if phase["name"] == MEASURE)
+    run, found = measured.run, []
+    for r in np.flatnonzero(run.rows["phase"] == 1):
+        kinds = run.event_kind[run.first_event[r] : run.first_event[r + 1]]
+        key = int(run.rows["request"][r])
+        sent = measured.truth.of(key, number)["kind"]
+        found.append((key, kinds[np.isin(kinds, ARRIVALS)].tolist(), sent[np.isin(sent, ARRIVALS)].tolist()))
+    return found
+
+
+def same_counts(measured: Measured, protocol: Protocol) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of both sides, of which tokens, usage and reasons for the end are equal."""
+    ours, theirs = measured.joined()
+    assert (ours["status"] == STATUS_NAMES.index("ok")).all(), measured.said
+    assert (ours["finish"] == FINISH_NAMES.index("length")).all()
+    if protocol.listed:
+        assert list(ours["prompt_tokens"]) == list(theirs["prompt_tokens"])
+    if protocol.counted:
+        assert list(ours["completion_tokens"]) == list(theirs["output_tokens"])
+    elif protocol.listed:
+        counts = count_tokens(measured.run).output[measured.run.rows["phase"] == 1]
+        assert list(counts) == list(theirs["output_tokens"])
+    if protocol.cached:
+        assert list(ours["cached_tokens"]) == list(theirs["cached_tokens"])
+    return ours, theirs
+
+
+@each_protocol
+def test_figures_are_the_servers_own(tmp_path: Path, protocol: Protocol) -> None:
+    """ttft, every token and e2e within what the host's noise allows; kinds, tokens and usage exactly."""
+
+    def check(directory: Path) -> tuple[bool | None, str]:
+        measured = measure(
+            directory, ["--endpoint-type", protocol.name, *protocol.options, *LOAD], ttft_ms=25.0, itl_ms=8.0,
+            phase="spread",
+        )  # fmt: skip
+        assert measured.exit_code == 0, measured.said
+        ours, theirs = same_counts(measured, protocol)
+        assert all(recorded == sent for _, recorded, sent in arrivals(measured))
+        chosen = np.isin(measured.run.event_kind, ARRIVALS)
+        assert set(measured.run.events["tokens"][chosen]) == {1 if protocol.listed else 0}
+        errors, _, _ = measured.content_errors_ns()
+        ttft = (ours["t_first"] - ours["t_submit"]) - (theirs["t_first"] - theirs["t_recv_last_kernel"])
+        found = {
+            "token": np.percentile(np.abs(errors), [50, 99]) / 1e3,
+            "ttft": np.percentile(np.abs(ttft), [50, 99]) / 1e3,
+        }
+        assert np.percentile(errors, 0.1) > -2_000, "nothing is received before it is sent"
+        return within(measured, found, 40, 600), str(
+            {name: figures.round(1).tolist() for name, figures in found.items()}
+        )
+
+    until_quiet(tmp_path, check)
+
+
+@each_protocol
+def test_a_whole_answer_has_the_same_counts(tmp_path: Path, protocol: Protocol) -> None:
+    measured = measure(
+        tmp_path / "run",
+        ["--endpoint-type", protocol.name, *protocol.options, "--no-stream", "--rate", "40", "--num-requests", "20",
+         "--isl", "16", "--osl", "10", "--warmup", "2"],
+        ttft_ms=10.0, itl_ms=2.0, phase="spread",
+    )  # fmt: skip
+    assert measured.exit_code == 0, measured.said
+    ours, theirs = measured.joined()
+    assert (ours["status"] == STATUS_NAMES.index("ok")).all(), measured.said
+    assert set(theirs["output_tokens"]) == {10}
+    if protocol.counted:
+        assert list(ours["completion_tokens"]) == list(theirs["output_tokens"])
+
+
+WITHOUT_TOKENS = ("openai-embeddings", "pooling", "score", "rerank")
+OF_TOKENS = re.compile(r"token|tok/s|ttft|tpot|\bitl\b", re.IGNORECASE)
+TAGS = re.compile(r"<(script|style|svg).*?</\1>|<[^>]+>", re.DOTALL)
+
+
+@pytest.mark.parametrize("name", WITHOUT_TOKENS)
+def test_an_embedding_has_its_times_and_nothing_else(tmp_path: Path, name: str) -> None:
+    """Statuses and the end of each answer are the server's own; nothing that is reported is about tokens."""
+
+    def check(directory: Path) -> tuple[bool | None, str]:
+        measured = measure(
+            directory,
+            ["--endpoint-type", name, "--rate", "40", "--duration", "2", "--isl", "16", "--warmup-requests", "5",
+             "--goodput", "e2el:10000", "--no-telemetry"],
+            ttft_ms=25.0, itl_ms=8.0, phase="spread", faults=("status:0.2:503",),
+        )  # fmt: skip
+        ours, theirs = measured.joined()
+        assert (ours["http_status"] == theirs["status"]).all() and set(theirs["status"]) == {200, 503}
+        ok = theirs["status"] == 200
+        assert (ours["status"] == np.where(ok, STATUS_NAMES.index("ok"), STATUS_NAMES.index("http_error"))).all()
+        metrics = measured.document["metrics"]
+        assert metrics["e2e"]["n"] and not [one for one in metrics if OF_TOKENS.search(one)]
+        for key in ("output_throughput", "total_token_throughput", "mean_ttft_ms", "p99_itl_ms", "total_output_tokens"):
+            assert measured.document[key] is None
+        assert measured.document["slo"]["met"] and measured.document["slo"]["token_goodput"] is None
+        assert not measured.document["certificate"]["figures"].keys() - {"e2e", "e2e_sched"}
+        summary = measured.said[measured.said.rindex("verdict") :]
+        assert not OF_TOKENS.search(summary), summary
+        page = TAGS.sub(" ", (directory / "run" / "report.html").read_text())
+        assert not re.search(
+            r"(?i)\bttft(_sched)?\b|time to first|tok/s|tokens/s|per output token|between tokens", page
+        )
+        errors = (ours["t_last"] - theirs["t_end"])[ok]
+        assert errors.min() > -2_000, "nothing is received before it is sent"
+        return within(measured, {"e2e": np.percentile(np.abs(errors), [50, 99]) / 1e3}, 200, 2000), str(errors)
+
+    until_quiet(tmp_path, check)
+
+
+FAULTS = {
+    "error_event:0.3": "stream_error", "close:0.3": "truncated", "status:0.3:429": "rate_limited",
+    "abort:0.3": "stream_error", "no_done:0.3": "truncated",
+}  # fmt: skip
+
+
+@each_protocol
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_failed_is_what_the_server_failed(tmp_path: Path, protocol: Protocol, fault: str) -> None:
+    """Errors inside a 200, cut streams and bad statuses: exactly the requests that the server's log names."""
+    measured = measure(
+        tmp_path / "run", ["--endpoint-type", protocol.name, *protocol.options, *LOAD, "--osl", "12"],
+        ttft_ms=5.0, itl_ms=1.0, phase="spread", faults=(fault,),
+    )  # fmt: skip
+    ours, theirs = measured.joined()
+    failed = theirs["fault"] > 0
+    assert 0 < failed.sum() < len(failed)
+    expected = FAULTS[fault] if protocol.ends or not fault.startswith("no_done") else "ok"
+    found = {STATUS_NAMES[status] for status in ours["status"][failed]}
+    assert (ours["status"][~failed] == STATUS_NAMES.index("ok")).all() and found == {expected}, measured.said
+    assert (ours["http_status"] == theirs["status"]).all()
