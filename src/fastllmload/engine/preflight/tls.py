@@ -8,6 +8,7 @@ import re
 import ssl
 from pathlib import Path
 
+from fastllmload._ext.tls.session import tls_library
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_OPTION, regular
 from fastllmload.settings import Target
@@ -28,6 +29,13 @@ GONE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPip
 
 def tls_context(target: Target, protocol: str) -> ssl.SSLContext:
     """The run's TLS settings, as the workers use them; *protocol*: for ALPN. InputError: a file cannot be used."""
+    try:
+        tls_library()
+    except OSError as problem:
+        raise InputError(
+            "tls-library-missing",
+            f"https needs OpenSSL's libssl, 1.1.1 or later, and {problem}; install it (package libssl3), or use http",
+        ) from None
     try:
         check_readable(target.cacert)
         context = ssl.create_default_context(cafile=target.cacert)

@@ -141,3 +141,12 @@ def test_a_locked_key_is_rejected_without_a_prompt_for_its_phrase(tmp_path: Path
 def test_a_key_of_another_certificate(files: dict[str, Files]) -> None:
     with raises_code("tls-file-invalid", "--cert ", "--key ", "key values mismatch"):
         tls_context(Target(client_cert=str(files["mine"][0]), client_key=str(files["stranger"][1])), "http/1.1")
+
+
+def test_a_host_without_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise OSError("no library libssl is there")
+
+    monkeypatch.setattr("fastllmload.engine.preflight.tls.tls_library", missing)
+    with raises_code("tls-library-missing", "no library libssl is there", "libssl3"):
+        tls_context(Target(), "http/1.1")
