@@ -136,10 +136,10 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None = None  # processes that send; None: auto
     pin: tuple[int, ...] = ()  # one CPU per worker
     timestamps: str = "auto"  # tap, kernel, user; auto: tap where it is permitted and worth it, else kernel
-    transport: str = "auto"  # reactor, asyncio; auto: reactor, asyncio for TLS
+    transport: str = "auto"  # reactor, asyncio; auto: reactor
     decode: str = "fast"  # fast, strict: a JSON decoder on every event
     fresh_connections: bool = False
-    http_version: str = "auto"  # 1.1, 2: without TLS, as servers are known to take it; auto: 1.1
+    http_version: str = "auto"  # 1.1, 2; auto: 1.1, or 2 where servers speak nothing else
     streams_per_connection: int = 100  # most requests in flight on a connection of HTTP/2
     seed: int = 42  # of all random choices; 0 is one
     record_text: str = "auto"  # auto: only when the target reports no usage; on; off

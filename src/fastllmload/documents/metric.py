@@ -106,6 +106,8 @@ class Metric(Document, frozen=True, kw_only=True):
     method: str | None = None  # which connects rtt_ms is of
     made: Samples = None  # TLS handshakes of all connections
     resumed: Samples = None  # of these, continued an earlier session
+    connections: Samples = None  # that the requests used
+    window_waits: Samples = None  # HTTP/2: requests whose body waited for the server's flow control window
     cpu_ms: Ms = None  # the client's processor time of one
     ci95: dict[str, Ends | None] | Ends | None = None  # 95 % intervals by statistic; of a value its own
     not_estimable: dict[str, Reason] = {}  # by statistic; of a value the two fields of NotEstimableFacts themselves

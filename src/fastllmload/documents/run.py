@@ -116,6 +116,7 @@ class TargetFacts(Document, frozen=True, kw_only=True):
     classes: tuple[ClassTarget, ...] = ()
     model: Model = None  # that requests name
     simulated: bool | None = None  # the target was the simulated engine
+    http_version: str | None = None  # that the requests use: 1.1 or 2
     usage_reported: bool | None = None  # the server reported token counts in the preflight; None: not known
     continuous_usage: bool | None = None  # every event reports its usage, as the run asks; None: not asked
     token_ids: bool | None = None  # every event has the ids of its tokens, as the run asks; None: not asked

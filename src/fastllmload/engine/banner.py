@@ -8,6 +8,7 @@ from fastllmload import __version__
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import ArrivalFacts, PlanDescription
 from fastllmload.engine.preflight.check import Preflight
+from fastllmload.engine.preflight.client import H2
 from fastllmload.engine.run_plans import Plans
 from fastllmload.errors import coded
 from fastllmload.plan.pace import WARMUP_REQUESTS
@@ -24,7 +25,8 @@ def opening(simulated: bool) -> list[str]:
 
 def target_lines(protocol: str, classes: Sequence[TrafficClass], found: Preflight) -> list[str]:
     urls = [target.url for target in found.targets]
-    lines = [f"target: {', '.join(urls)}, {protocol}, model {found.model}"]
+    spoken = ", HTTP/2" if found.http_version == H2 else ""
+    lines = [f"target: {', '.join(urls)}, {protocol}{spoken}, model {found.model}"]
     for one, (first, many), model in zip(classes, found.class_targets, found.class_models, strict=True):
         if one.urls or one.endpoint_type:
             spoken = one.endpoint_type or protocol

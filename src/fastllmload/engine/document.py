@@ -18,6 +18,7 @@ from fastllmload.documents.run import ClassTarget, EngineFacts, Environment, Pha
 from fastllmload.engine.phases import PhaseOutcome
 from fastllmload.engine.preflight.answers import TOKEN_IDS, USAGE
 from fastllmload.engine.preflight.check import Preflight
+from fastllmload.engine.preflight.client import H2
 from fastllmload.engine.run_plans import Plans
 from fastllmload.engine.workers.spec import PhaseSpec
 from fastllmload.host import probe
@@ -64,6 +65,7 @@ def target_facts(protocol: str, classes: Sequence[TrafficClass], found: Prefligh
         classes=class_targets(protocol, classes, found),
         model=found.model,
         simulated=simulated,
+        http_version="2" if found.http_version == H2 else "1.1",
         usage_reported=found.usage_reported,
         continuous_usage=by_usage if asked else None,
         token_ids=found.way == TOKEN_IDS if asked and not by_usage else None,

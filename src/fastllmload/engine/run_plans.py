@@ -12,6 +12,7 @@ import msgspec
 from fastllmload.documents.plan import ArrivalFacts, LoadDescription, PlanDescription, WorkloadDescription
 from fastllmload.endpoint import ENDPOINTS, resolve_endpoint
 from fastllmload.engine.preflight.check import Preflight
+from fastllmload.engine.preflight.client import H2
 from fastllmload.errors import InputError
 from fastllmload.plan.archive import load_plan
 from fastllmload.plan.build import build_plan, check_context_limit
@@ -37,7 +38,7 @@ class ResolvedSettings:
 
     def with_findings(self, found: Preflight) -> ResolvedSettings:
         """With what the preflight *found* and the command line does not set: the context limit, the request for usage or
-        token ids in every event, and the models at the URLs of classes.
+        token ids in every event, the models at the URLs of classes, and HTTP/2 where servers speak nothing else.
         """
         workload = self.settings.workload
         limit, asked = workload.context_limit, workload.continuous_usage
@@ -50,7 +51,12 @@ class ResolvedSettings:
             msgspec.structs.replace(one, model=model) if one.urls and one.model is None else one
             for one, model in zip(self.settings.classes, found.class_models, strict=True)
         )
-        return replace(self, settings=msgspec.structs.replace(self.settings, workload=workload, classes=classes))
+        client = self.settings.client
+        if found.http_version == H2:
+            client = msgspec.structs.replace(client, http_version="2")
+        return replace(
+            self, settings=msgspec.structs.replace(self.settings, workload=workload, classes=classes, client=client)
+        )
 
 
 @dataclass(frozen=True)

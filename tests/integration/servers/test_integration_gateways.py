@@ -91,6 +91,20 @@ def test_a_streaming_gateway_passes_tokens_on(tmp_path: Path, real_servers: Path
     until_quiet(tmp_path, check)
 
 
+def test_auto_speaks_http2_with_a_port_that_speaks_nothing_else(tmp_path: Path, real_servers: Path) -> None:
+    """nginx with http2 on a port without TLS; several requests share its connection, which the report says."""
+    with (
+        SimulatorProcess(SimulatorOptions(itl_ms=10.0)) as server,
+        nginx(tmp_path / "front", server.port, http2=True) as port,
+    ):
+        code, said, document = run(f"http://127.0.0.1:{port}/v1", tmp_path / "run", *LOAD)
+        refused, why, _ = run(f"http://127.0.0.1:{port}/v1", tmp_path / "no", *LOAD, "--http-version", "1.1")
+    assert code == 0 and "HTTP/2" in said, said
+    assert document["target"]["http_version"] == document["config"]["client"]["http_version"] == "2"
+    assert not document["failed"] and document["metrics"]["streams_per_connection"]["max"] > 1
+    assert refused and "http2-only" in why
+
+
 def test_coalescing_by_a_gateway_is_said_not_called_fast(
     tmp_path: Path, real_servers: Path, engine: SimulatorProcess
 ) -> None:

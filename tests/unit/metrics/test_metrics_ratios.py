@@ -113,6 +113,35 @@ def test_a_round_trip_is_known_where_every_connection_was_open_before(tmp_path: 
     assert network.network_metrics(bare, np.ones(3, bool))["rtt_ms"].n == 0
 
 
+def test_requests_that_share_a_connection_of_http2(tmp_path: Path) -> None:
+    """Two connections of one worker and one of another with the same port; a request that was not sent counts nowhere."""
+    requests = [  # worker, port, sent, ended
+        (0, 7, 1_000, 5_000),
+        (0, 7, 2_000, 3_000),
+        (0, 7, 3_000, 9_000),  # the second has ended
+        (0, 8, 2_500, 4_000),
+        (1, 7, 2_600, 4_000),
+        (0, 7, 8_000, 0),  # it has not ended
+        (0, 0, 0, 6_000),
+    ]
+    rows = np.zeros(len(requests), layout.REQUEST)
+    for name, column in zip(
+        ("worker", "local_port", "t_submit_start", "t_end"), zip(*requests, strict=True), strict=True
+    ):
+        rows[name] = column
+    run = Run(
+        tmp_path, typed({"target": {"http_version": "2"}}), rows, np.zeros(0, layout.EVENT), np.zeros(8, np.int64)
+    )
+    found = network.streams_per_connection(run, np.ones(len(rows), bool))
+    assert found is not None
+    assert (found.n, found.connections, found.window_waits) == (6, 3, 0)
+    assert (found.mean, found.p50, found.max) == (pytest.approx(9 / 6), 1.5, 2)
+    some = network.streams_per_connection(run, rows["local_port"] == 8)
+    assert some is not None and (some.n, some.mean, some.connections) == (1, 1.0, 3)
+    over_http1 = run.changed(target=replace(run.document.target, http_version="1.1"))
+    assert network.streams_per_connection(over_http1, np.ones(len(rows), bool)) is None
+
+
 def test_a_constant_power_is_exactly_that() -> None:
     """Not 123.49999999999997: sums of rounded seconds must not show."""
     t = np.arange(0, 40_000_000_000, 333_333_337) + 7

@@ -299,7 +299,12 @@ cdef class Transport:
         cdef int failed
         if c == NULL:
             return 0                # of a connection that was dropped earlier in this batch
-        if c.state == C_CONNECTING:
+        if c.state == C_BUSY:
+            if flags & EPOLLOUT and not sent_whole(c):
+                self.send(c, 0)
+                if connection_tagged(event.data.u64) == NULL:
+                    return 0
+        elif c.state == C_CONNECTING:
             if not flags & (EPOLLOUT | EPOLLERR | EPOLLHUP):
                 return 0
             failed = wire_connect_error(c.fd)
@@ -308,13 +313,8 @@ cdef class Transport:
             self.connected(c)
             if connection_tagged(event.data.u64) == NULL:
                 return 0
-        elif c.state == C_SECURING:
-            if flags & EPOLLOUT:
-                self.pool.send_records(c)
-        elif c.state == C_BUSY and flags & EPOLLOUT and not sent_whole(c):
-            self.send(c, 0)
-            if connection_tagged(event.data.u64) == NULL:
-                return 0
+        elif c.state == C_SECURING and flags & EPOLLOUT:
+            self.pool.send_records(c)
         if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) and (c.read_rate == 0 or c.state == C_SECURING):
             return self._read(c, flags)
         return 0

@@ -218,8 +218,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
                "A new connection for every request, or reuse of idle ones (default).",
                no="--connection-reuse"),
         value("--http-version", "client.http_version", read.one_of("auto", "1.1", "2"), "VERSION",
-              "2: HTTP/2, which a server with TLS must agree to (ALPN) and another must speak at once (h2c); 1.1, also "
-              "auto (default)."),
+              "2: HTTP/2, which a server with TLS must agree to (ALPN) and another must speak at once (h2c); 1.1; auto "
+              "(default): 1.1, or 2 with a server that speaks nothing else."),
         value("--streams-per-connection", "client.streams_per_connection", read.count, "COUNT",
               "Requests in flight on a connection of HTTP/2, if the server takes as many. Default 100."),
         value("--record-text", "client.record_text", read.one_of("auto", "on", "off"), "MODE",

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastllmload.endpoint.endpoint import named
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
-from fastllmload.engine.preflight.client import ReportProgress, no_report
+from fastllmload.engine.preflight.client import H2, HTTP1, ReportProgress, no_report
 from fastllmload.engine.preflight.probe import PROBE_TOKENS, ServerProbe, add_notes
 from fastllmload.engine.workers.affinity import check_source_addresses
 from fastllmload.engine.workers.spec import TargetSpec
@@ -18,6 +18,8 @@ from fastllmload.plan.classes import class_settings
 from fastllmload.report.terminal.outlet import Redact
 from fastllmload.settings import RunSettings, Secret, TrafficClass
 
+SPOKEN = {HTTP1: "HTTP/1.1", H2: "HTTP/2 only"}
+
 
 @dataclass
 class Preflight:
@@ -25,6 +27,7 @@ class Preflight:
 
     targets: list[TargetSpec] = field(default_factory=list)
     model: str = ""
+    http_version: str = HTTP1  # what is spoken with all targets, by its name in ALPN
     usage_reported: bool | None = None
     way: str | None = None  # how the events of all targets report tokens (`answers.USAGE` ...); None: not requested
     connect_ms: list[float] = field(default_factory=list)
@@ -94,6 +97,14 @@ def check_server(probe: ServerProbe, found: Preflight, wanted: str | None, cold:
     if usage is not None:
         found.answer_s = found.answer_s or probe.answer_s * PROBE_TOKENS / probe.asked_tokens
         found.usage_reported = usage if found.usage_reported is None else found.usage_reported and usage
+    if found.first is probe:
+        found.http_version = probe.protocol
+    elif probe.protocol != found.http_version:
+        raise TargetError(
+            "http-versions-differ",
+            f"{probe.base.public_url} speaks {SPOKEN[probe.protocol]}, but {found.first.base.public_url} "
+            f"{SPOKEN[found.http_version]}, and a run speaks one of them; name in --http-version the one that both do",
+        )
     server_name = probe.settings.target.server_name
     found.targets.append(target_spec(probe.base, address, probe.path, probe.headers, probe.key, server_name))
     return model

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight import http2
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, request_head
-from fastllmload.engine.preflight.tls import describe, tls_advice, tls_context, trust_advice
+from fastllmload.engine.preflight.tls import describe, no_protocol, tls_advice, tls_context, trust_advice
 from fastllmload.engine.workers.affinity import reachable_from
 from fastllmload.errors import TargetError
 from fastllmload.host.limits import port_capacity
@@ -58,6 +58,8 @@ RTT_S = 1.0  # after this time, a distant target gets no more than RTT_LEAST con
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty SETTINGS
 FRAME_HEAD, SETTINGS, GOAWAY = 9, 4, 7  # RFC 9113, 4.1 and 6
+LEAVE_OUT = "leave --http-version 1.1 out, or give a port that takes HTTP/1.1"
+H2, HTTP1 = "h2", "http/1.1"
 ONLY_H2 = "it speaks HTTP/2 {0}, and HTTP/1.1 is spoken here; {1}"
 
 
@@ -90,7 +92,7 @@ class ServerConnection:
         self.fields = http.client.HTTPMessage()  # of the latest answer's head
         self.head = b""  # the same as received
         self.cut = False  # the connection ended within the latest answer's body
-        self.protocol = "h2" if settings.client.http_version == "2" else "http/1.1"
+        self.protocol = H2 if settings.client.http_version == "2" else HTTP1  # ALPN's name of what is spoken
         self.context = tls_context(target, self.protocol) if base.tls else None
 
     def reach(self, connect_ms: list[float]) -> tuple[str, str, int]:
@@ -176,17 +178,27 @@ class ServerConnection:
             ) from None
         except (ssl.SSLError, OSError) as problem:
             connection.close()
+            if no_protocol(problem):
+                if self._turns_to_http2():
+                    return self._secure(self._connection())
+                raise self._not_agreed() from None
             advice = tls_advice(problem, self.settings.target) or "is the server running properly?"
             raise TargetError(
                 "tls-failed", f"TLS with {self.base.public_url} failed: {reason(problem)}; {advice}"
             ) from None
-        if self.protocol == "h2" and secured.selected_alpn_protocol() != "h2":
+        if self.protocol == H2 and secured.selected_alpn_protocol() != H2:
             secured.close()
-            raise TargetError(
-                "http2-not-spoken",
-                f"{self.base.public_url} does not agree to HTTP/2 in the TLS handshake (ALPN); leave --http-version out",
-            )
+            raise self._not_agreed()
         return secured
+
+    def _not_agreed(self) -> TargetError:
+        if self.protocol == H2:
+            code, asked, advice = "http2-not-spoken", "HTTP/2", "leave --http-version out"
+        else:
+            code, asked, advice = "http2-only", "HTTP/1.1", LEAVE_OUT
+        return TargetError(
+            code, f"{self.base.public_url} does not agree to {asked} in the TLS handshake (ALPN); {advice}"
+        )
 
     def exchange(
         self, method: str, path: str, body: bytes | None, most_s: float | None = None
@@ -206,7 +218,7 @@ class ServerConnection:
         length = "" if body is None else f"Content-Length: {len(body)}\r\n"
         try:
             end.start()
-            if self.settings.client.http_version == "2":
+            if self.protocol == H2:
                 return self._over_http2(connection, head, body, end)
             connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
             response, self.head = final_response(connection, method)
@@ -225,9 +237,11 @@ class ServerConnection:
                     "s; is it running properly? --preflight-timeout allows more time",
                 ) from None
             if self._only_h2(problem):
+                if self._turns_to_http2():
+                    return self._asked(method, path, body, patience_s)
                 spoken = ONLY_H2.format(
                     "without TLS (h2c)" if self.context is None else "only",
-                    "add --http-version 2, or give a port that takes HTTP/1.1",
+                    LEAVE_OUT,
                 )
                 raise TargetError(
                     "http2-only", f"{self.base.public_url} did not answer {method} {path} properly: {spoken}"
@@ -275,6 +289,15 @@ class ServerConnection:
     def header(self, field: str) -> str:
         """A header field of the latest answer, for a message; empty without it."""
         return one_line(self.redact(str(self.fields.get(field, ""))))
+
+    def _turns_to_http2(self) -> bool:
+        """Speak HTTP/2 from now on, as the server speaks nothing else. False: --http-version says what to speak."""
+        if self.protocol == H2 or self.settings.client.http_version != "auto":
+            return False
+        self.protocol = H2
+        if self.context is not None:
+            self.context.set_alpn_protocols([H2])
+        return True
 
     def _only_h2(self, problem: BaseException) -> bool:
         """Whether a server that answered HTTP/1.1 with frames, or not at all, accepts the HTTP/2 preface."""

@@ -81,6 +81,11 @@ def describe(problem: BaseException) -> str:
     return str(problem) or type(problem).__name__
 
 
+def no_protocol(problem: BaseException) -> bool:
+    """Whether the server refused the handshake because it speaks none of the protocols that were offered (ALPN)."""
+    return "no application protocol" in describe(problem)
+
+
 def trust_advice(verify_code: int) -> str:
     """What to do about OpenSSL's X509_V_ERR_*."""
     if verify_code in OTHER_NAME:

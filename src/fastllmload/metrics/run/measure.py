@@ -49,7 +49,15 @@ OF_ROWS = frozenset(
         *("ttft", "ttft_sched", "ttft_any", "ttft_any_sched", "ttft_dispatch", "ttfb", "ttfb_sched", "dispatch_lag"),
         *("send_time", "e2e", "e2e_sched", "e2e_dispatch", "total_duration", "total_duration_sched", "gen_duration"),
         *("final_silence", "req_s", "req_s_makespan", "success_rate", "completion_rate", "fail_rate", "errors"),
-        *("refusals", "rtt_ms", "handshake_ms", "ttft_net_adjusted", "cold_start_latency", "server_total_duration"),
+        *(
+            "refusals",
+            "rtt_ms",
+            "handshake_ms",
+            "streams_per_connection",
+            "ttft_net_adjusted",
+            "cold_start_latency",
+            "server_total_duration",
+        ),
         *("server_load_duration", "server_prompt_eval_duration", "server_eval_duration", "server_ttft"),
     )
 )

@@ -271,6 +271,9 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     secured = document.metric("handshake_ms")
     if some(secured.made):
         yield "TLS handshakes", _handshakes(secured)
+    shared = document.metric("streams_per_connection")
+    if some(shared.n):
+        yield "Connections of HTTP/2", _shared(shared)
     adjusted = document.config.output.ttft_net_adjusted
     yield "Adjustments", "TTFT less the median round trip, in addition to the unadjusted TTFT" if adjusted else "none"
 
@@ -285,6 +288,18 @@ def _handshakes(secured: Metric) -> str:
     )
 
 
+def _shared(shared: Metric) -> str:
+    waited = (
+        f"; {count(shared.window_waits)} waited for the server's flow control window"
+        if some(shared.window_waits)
+        else ""
+    )
+    return (
+        f"{count(shared.connections)}, each with {quantity(shared.mean)} requests in flight when one was sent (P95 "
+        f"{quantity(shared.p95)}, most {count(shared.max)}){waited}"
+    )
+
+
 def _clock(document: RunDocument) -> str:
     if not document.hosts:
         return "single client clock, CLOCK_MONOTONIC"
@@ -296,4 +311,6 @@ def _clock(document: RunDocument) -> str:
 
 def _protocol(document: RunDocument) -> str:
     streamed = document.plan.description.streaming is not False
-    return f"{protocols(document) or NOT_KNOWN}, {'streaming' if streamed else 'not streaming'}"
+    version = document.target.http_version
+    spoken = "" if version is None else f", HTTP/{version}"
+    return f"{protocols(document) or NOT_KNOWN}, {'streaming' if streamed else 'not streaming'}{spoken}"

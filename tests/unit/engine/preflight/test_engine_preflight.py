@@ -23,7 +23,7 @@ from fastllmload.engine.recording.telemetry import TelemetryDiscovery
 from fastllmload.engine.run_plans import ResolvedSettings
 from fastllmload.errors import InputError, TargetError
 from fastllmload.redact import Redactor
-from fastllmload.settings import Load, RunSettings, Secret, Target, Telemetry, TrafficClass, Workload
+from fastllmload.settings import Client, Load, RunSettings, Secret, Target, Telemetry, TrafficClass, Workload
 
 pytestmark = pytest.mark.slow
 
@@ -48,9 +48,9 @@ USAGE = b'{"object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens
 GOOD = {MODELS: models("m"), CHAT: stream(TOKEN, USAGE, b"[DONE]")}
 
 
-def check(urls, key=KEY, endpoint="openai-chat", workload=None, **target):
+def check(urls, key=KEY, endpoint="openai-chat", workload=None, client=None, **target):
     asked = Target(urls=tuple(urls), endpoint_type=endpoint, **target)
-    settings = RunSettings(target=asked, workload=workload or Workload())
+    settings = RunSettings(target=asked, workload=workload or Workload(), client=client or Client())
     return preflight(settings, urls, None if key is None else Secret(key), Redactor([KEY]))
 
 
@@ -721,7 +721,7 @@ def test_a_port_that_speaks_only_http2_over_tls_is_named(monkeypatch, tmp_path):
         spoken_by(SETTINGS_FRAME, context) as url,
         raises_code("http2-only", "HTTP/2", "HTTP/1.1"),
     ):
-        check([url], insecure=True)
+        check([url], insecure=True, client=Client(http_version="1.1"))
 
 
 def test_a_fixed_length_below_the_need_of_the_extra_body_is_probed():
@@ -769,7 +769,7 @@ def test_a_port_that_speaks_only_h2c_is_named(silent):
         thread = threading.Thread(target=serve, args=(listener,), daemon=True)
         thread.start()
         with raises_code("http2-only", "HTTP/2 without TLS (h2c)"):
-            check([f"http://127.0.0.1:{listener.getsockname()[1]}"])
+            check([f"http://127.0.0.1:{listener.getsockname()[1]}"], client=Client(http_version="1.1"))
         listener.shutdown(socket.SHUT_RDWR)
     thread.join(5)
 
