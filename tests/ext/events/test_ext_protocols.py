@@ -314,8 +314,6 @@ def test_limits_of_the_tables_are_refused_when_a_dialect_is_made() -> None:
         Dialect(deep, {})
     with pytest.raises(ValueError, match="99.*FinishReason"):
         Dialect({}, {}, words={"enough": 99})
-    with pytest.raises(ValueError, match="do not repeat"):
-        Dialect({"text": F.CONTENT_SO_FAR}, {}, repeats=True)
 
 
 def test_finish_details_come_before_a_status() -> None:

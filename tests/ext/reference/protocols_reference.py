@@ -70,7 +70,7 @@ def responses(event: dict[str, Any], stream: Stream) -> dict[str, Any]:
     kind = event.get("type")
     if failed(event) or kind in ("error", "response.failed"):
         return meaning("error")
-    if not event.keys() & {"type", "error", "sequence_number"}:
+    if not event.keys() & {"type", "error"}:
         return meaning("bad")
     fields = {
         "response.output_text.delta": "content", "response.reasoning_text.delta": "reasoning",

@@ -6,7 +6,7 @@ from libc.string cimport memcmp
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
 from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_string, to_special
 from fastllmload._ext.events.dialect cimport DURATIONS, Dialect, DialectTable
-from fastllmload._ext.events.facts cimport Facts
+from fastllmload._ext.events.facts cimport PLACES_MOST, Facts
 from fastllmload._ext.events.tree cimport EventTree
 
 cdef enum EventKind:            # primary meaning of an event; the same numbers are in tokens.npy
@@ -55,60 +55,90 @@ cdef struct Recalled:           # what events before this one said, where its me
     int32_t written_tokens
 
 cdef enum:
-    PREFIX_LONGEST = 768        # bytes; longer events are scanned
-    SUFFIX_LONGEST = 512
+    TEMPLATE_LONGEST = 1280     # bytes of an event without what differs; longer events are scanned
 
-cdef struct Template:           # per stream: the bytes before and after the text of the last scanned event
-    uint8_t* bytes              # prefix, then suffix; owned, NULL until learned, or lent by who has room for the longest
-    uint16_t prefix             # bytes up to and with the opening quote; 0: nothing learned
-    uint16_t suffix             # bytes from the closing quote on, without the digits of the numbers
+cdef enum Slot:                 # what may differ from event to event
+    SLOT_TEXT = 0
+    SLOT_NUMBER = 1             # it says nothing, and neither does a word
+    SLOT_WORD = 2
+    SLOT_COMPLETION = 3         # completion_tokens
+    SLOT_REASONING = 4          # reasoning_tokens
+    SLOT_TOKEN = 5              # any number: the event is one token
+    SLOT_TOKENS = 6             # how many tokens the event is
+    SLOT_IDS = 7                # a list of numbers, one for each token
+
+cdef struct Repeated:           # what an event says again of those before it, as they wrote it
+    unsigned char* bytes        # owned (carry.pxd)
+    size_t size
+    size_t cap
+    uint32_t count              # of characters, of tokens
+
+cdef struct Slots:              # of a template that has more of them than its text
+    uint8_t count
+    uint8_t so_far              # the text may be all of it since the stream began
+    uint8_t[PLACES_MOST] kinds  # Slot
+    uint16_t[PLACES_MOST] before        # bytes of the template in front of each
+    Repeated text               # while the template repeats: content of the last event
+    Repeated ids                # likewise, the inside of its list
+
+cdef struct Template:           # per stream: what the last scanned event says besides what may differ
+    uint8_t* bytes              # owned, NULL until learned, or lent by who has room for the longest
+    uint16_t prefix             # bytes in front of the first slot
+    uint16_t suffix             # bytes behind it; without both, nothing is learned
+    uint8_t plain               # the text is the only slot
     uint8_t kind                # EVENT_CONTENT or EVENT_REASONING: the text field that the template is for
-    uint8_t one_line            # no line end in either: what equals it is the data of one line
-    uint8_t numbers             # in the suffix, which may differ from event to event: completion_tokens and a COUNTER
-    uint8_t completion          # which of them is completion_tokens; *numbers* or more: none
-    uint16_t[2] before          # bytes of the suffix before each of them
+    uint8_t one_line            # no line end in *bytes*: what equals it is the data of one line
+    uint8_t has_usage
+    uint8_t repeats             # the text is all of it since the stream began, and so are the ids
     int32_t prompt_tokens       # what else the event said; -1: nothing
-    int32_t reasoning_tokens
     int32_t cached_tokens
     int32_t listed_tokens
     Recalled recalled           # of the stream
+    Slots* slots                # owned; NULL until there was more than a text
+
+cdef struct Alike:              # what an event that equals its template says by itself
+    StringSpan text             # what is new of it; not empty, unless the event has ids in place of a text
+    StringSpan ids              # of a template that repeats: those that are new
+    uint32_t id_count           # with those that are not new
+    int32_t completion_tokens   # -1: not said
+    int32_t reasoning_tokens
+    int32_t listed_tokens
 
 cdef void template_reset(Template* t) noexcept nogil     # forget, keep memory
 cdef void template_free(Template* t) noexcept nogil
-# The suffix of a template with numbers; the cursor stands at the text's closing quote.
-cdef bint template_takes_numbers(Template* t, Cursor* c, int32_t* completion_tokens) noexcept nogil
+cdef size_t template_held(const Template* t) noexcept nogil     # bytes of large buffers, which template_reset gives back
+cdef bint template_takes_slots(Template* t, Cursor* c, Alike* said) noexcept nogil
+# An event was taken whose text so far is known from now on.
+cdef void template_grows(Template* t, const Alike* said) noexcept nogil
 
-# Takes an event that equals the template in all but its numbers and its text, which is not empty and becomes *text*; behind
-# it anything may stand. *completion_tokens*: -1 if the template has none. False, and nothing is taken, for all else.
-cdef inline bint template_takes(Template* t, Cursor* c, StringSpan* text, int32_t* completion_tokens) noexcept nogil:
+cdef inline bint takes_text(Cursor* c, StringSpan* text) noexcept nogil:
+    # A string that is not empty, up to its closing quote.
+    text.at = c.at
+    to_special(c)
+    if c.at < c.end and c.at[0] == c'"':            # as most texts are: nothing escaped, all ASCII
+        text.size = <size_t>(c.at - text.at)
+    else:
+        c.at = text.at
+        if not json_string(c, text):
+            return False
+        c.at -= 1
+    return text.size > 0
+
+# Takes an event that equals the template in all but its slots; behind it anything may stand. False, and nothing is taken, for
+# all else. Who keeps what was taken calls template_grows where the template repeats.
+cdef inline bint template_takes(Template* t, Cursor* c, Alike* said) noexcept nogil:
     cdef Cursor at
-    if t.prefix == 0 or left(c) < <size_t>t.prefix + t.suffix or memcmp(c.at, t.bytes, t.prefix) != 0:
+    if not t.plain:
+        return template_takes_slots(t, c, said)
+    if left(c) < <size_t>t.prefix + t.suffix or memcmp(c.at, t.bytes, t.prefix) != 0:
         return False
     over(&at, c.at + t.prefix, left(c) - t.prefix)
-    text.at = at.at
-    to_special(&at)
-    if at.at < at.end and at.at[0] == c'"':         # as most texts are: nothing escaped, all ASCII
-        text.size = <size_t>(at.at - text.at)
-    else:
-        at.at = text.at
-        if not json_string(&at, text):
-            return False
-        at.at -= 1
-    if text.size == 0:
+    if not takes_text(&at, &said.text) or left(&at) < t.suffix or memcmp(at.at, t.bytes + t.prefix, t.suffix) != 0:
         return False
-    completion_tokens[0] = -1
-    if t.numbers:
-        if not template_takes_numbers(t, &at, completion_tokens):
-            return False
-        c.at = at.at
-        return True
-    if left(&at) < t.suffix or memcmp(at.at, t.bytes + t.prefix, t.suffix) != 0:
-        return False
+    said.completion_tokens = said.reasoning_tokens = -1
+    said.listed_tokens = t.listed_tokens
     c.at = at.at + t.suffix
     return True
-
-cdef inline bint template_counts(const Template* t) noexcept nogil:      # its events say completion_tokens
-    return t.completion < t.numbers
 
 cdef inline bint is_text(uint8_t kind) noexcept nogil:          # of an event that carries generated text
     return (kind == EVENT_CONTENT or kind == EVENT_REASONING or kind == EVENT_TOOL or kind == EVENT_WHITESPACE

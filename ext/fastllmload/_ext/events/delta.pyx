@@ -2,8 +2,9 @@
 
 Three ways to the same answer; `Meaning.decoder` says which one was taken.
 
-1. *template*: the event equals the stream's previous one in every byte before and after its text, but for the
-   digits of completion_tokens and of another number that says nothing. Then its structure is the same, hence valid.
+1. *template*: the event equals the stream's previous one in every byte but those of its text, of token ids and counts, and
+   of numbers that say nothing. Then its structure is the same, hence valid. Where the text is all of it since the stream
+   began, it is compared with the previous one's, and what is new begins where that ended.
 2. *scan*: one strict pass in C (facts.pyx). It gives up on what is unusual.
 3. *msgspec*: a tree, walked in Python (tree.pyx). It decides all the rest, and everything under
    `strict`.
@@ -35,7 +36,7 @@ gives the kind.
 Ollama's events (docs/api.md of Ollama) have the same kinds. What carries the text is `message` (chat) or
 `response` (generate); `thinking` is reasoning, `done_reason` a finish_reason that counts when `done` is true,
 `eval_count`, `prompt_eval_count` and `prompt_eval_cached_count` are usage. `done` without text and without a
-reason is DONE, and there is no [DONE]. No template: each event has a time of its own in front of its text.
+reason is DONE, and there is no [DONE].
 
 Other protocols' events are read by the same table, with the keys that their dialects give (tests/ext/dialects.py): a choice
 is then any object of a list of which one is timed, or the event itself. Three things are put right first (`recall`): content
@@ -56,20 +57,31 @@ How many tokens an event carries follows from cumulative usage (timeline.pyx), o
 
 import msgspec
 
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcpy, memset
 
-from fastllmload._ext.bytes.jsonscan cimport blank_text, json_blanks, json_word
-from fastllmload._ext.events.dialect cimport CALLS_EVENT, FINISH_NONE
-from fastllmload._ext.events.facts cimport facts_clear, facts_scan
+from fastllmload._ext.bytes.carry cimport CARRY_KEEP, carry_add, carry_free, carry_reset
+from fastllmload._ext.bytes.jsonscan cimport blank_text, json_blanks, json_number, json_word
+from fastllmload._ext.events.dialect cimport (
+    ANSWER_IDS, CALLS_EVENT, COMPLETION_TOKENS, COUNTER, EVENT_TOKENS, FINISH_NONE, REASONING_TOKENS, TOKEN_ID, TOKEN_IDS,
+)
+from fastllmload._ext.events.facts cimport Place, facts_clear, facts_scan
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
 cdef object STRING = msgspec.json.Decoder(str)
 
 
 cdef void template_reset(Template* t) noexcept nogil:
-    t.prefix = 0
+    template_forget(t)
     recalled_clear(&t.recalled)
+    if t.slots != NULL:
+        carry_reset(&t.slots.text.bytes, &t.slots.text.size, &t.slots.text.cap)
+        carry_reset(&t.slots.ids.bytes, &t.slots.ids.size, &t.slots.ids.cap)
+
+
+cdef inline void template_forget(Template* t) noexcept nogil:
+    t.plain = t.repeats = 0
+    t.prefix = t.suffix = 0
 
 
 cdef inline void recalled_clear(Recalled* r) noexcept nogil:
@@ -80,136 +92,254 @@ cdef inline void recalled_clear(Recalled* r) noexcept nogil:
 cdef void template_free(Template* t) noexcept nogil:
     free(t.bytes)
     t.bytes = NULL
-    t.prefix = 0
+    template_forget(t)
+    if t.slots != NULL:
+        carry_free(&t.slots.text.bytes, &t.slots.text.size, &t.slots.text.cap)
+        carry_free(&t.slots.ids.bytes, &t.slots.ids.size, &t.slots.ids.cap)
+        free(t.slots)
+        t.slots = NULL
+
+
+cdef size_t template_held(const Template* t) noexcept nogil:
+    if t.slots == NULL:
+        return 0
+    return ((t.slots.text.cap if t.slots.text.cap > CARRY_KEEP else 0)
+            + (t.slots.ids.cap if t.slots.ids.cap > CARRY_KEEP else 0))
 
 
 cdef bint template_read(Template* t, const unsigned char* data, size_t size, Meaning* m) noexcept nogil:
     cdef Cursor c
-    cdef StringSpan text
-    cdef int32_t completion_tokens
+    cdef Alike said
     over(&c, data, size)
-    if not template_takes(t, &c, &text, &completion_tokens) or c.at != c.end:
+    if not template_takes(t, &c, &said) or c.at != c.end:
         return False
+    if t.repeats:
+        template_grows(t, &said)
     say(m, t.kind, DECODED_BY_TEMPLATE)
-    m.has_usage = completion_tokens >= 0
+    m.has_usage = t.has_usage
     m.prompt_tokens = t.prompt_tokens
-    m.completion_tokens = completion_tokens
-    m.reasoning_tokens = t.reasoning_tokens
+    m.completion_tokens = said.completion_tokens
+    m.reasoning_tokens = said.reasoning_tokens
     m.cached_tokens = t.cached_tokens
-    m.listed_tokens = t.listed_tokens
-    if t.kind == EVENT_CONTENT and blank_text(text.at, text.size):
+    m.listed_tokens = said.listed_tokens
+    if t.kind == EVENT_CONTENT and said.text.size and blank_text(said.text.at, said.text.size):
         m.kind = EVENT_WHITESPACE
-    m.text = text.at
-    m.text_size = <uint32_t>text.size
+    m.text = said.text.at
+    m.text_size = <uint32_t>said.text.size
     return True
 
 
-cdef inline size_t digits_at(const unsigned char* at, const unsigned char* end) noexcept nogil:
-    # Bytes of an integer of at most nine digits, as JSON writes it; 0: none.
-    cdef size_t n = 0
-    while at + n < end and c'0' <= at[n] <= c'9':
-        n += 1
-    return n if 1 <= n <= 9 and (n == 1 or at[0] != c'0') else 0
-
-
-cdef bint template_takes_numbers(Template* t, Cursor* c, int32_t* completion_tokens) noexcept nogil:
-    cdef const uint8_t* literal = t.bytes + t.prefix
-    cdef size_t piece, done = 0
-    cdef size_t n, k
-    cdef int32_t value
+cdef bint template_takes_slots(Template* t, Cursor* c, Alike* said) noexcept nogil:
+    cdef Cursor at = c[0]
+    cdef const uint8_t* literal = t.bytes
+    cdef size_t piece
     cdef int i
-    for i in range(t.numbers):
-        piece = t.before[i] - done
-        if left(c) < piece or memcmp(c.at, literal + done, piece) != 0:
-            return False
-        c.at += piece
-        done = t.before[i]
-        n = digits_at(c.at, c.end)
-        if n == 0:
-            return False
-        if i == t.completion:
-            value = 0
-            for k in range(n):
-                value = value * 10 + (c.at[k] - c'0')
-            completion_tokens[0] = value
-        c.at += n
-    piece = t.suffix - done
-    if left(c) < piece or memcmp(c.at, literal + done, piece) != 0:
+    if t.prefix == 0:
         return False
-    c.at += piece
+    said.text = said.ids = StringSpan(NULL, 0, False)
+    said.completion_tokens = said.reasoning_tokens = said.listed_tokens = -1
+    for i in range(t.slots.count):
+        piece = t.slots.before[i] - <size_t>(literal - t.bytes)
+        if left(&at) < piece or memcmp(at.at, literal, piece) != 0:
+            return False
+        at.at += piece
+        literal += piece
+        if not takes_slot(t, <Slot>t.slots.kinds[i], &at, said):
+            return False
+    piece = <size_t>t.prefix + t.suffix - <size_t>(literal - t.bytes)
+    if left(&at) < piece or memcmp(at.at, literal, piece) != 0:
+        return False
+    if t.slots.so_far and t.repeats != says_all(said.listed_tokens, said.completion_tokens):
+        return False
+    if said.text.size == 0 and said.listed_tokens <= 0:
+        return False
+    if said.listed_tokens < 0:
+        said.listed_tokens = t.listed_tokens
+    c.at = at.at + piece
     return True
 
 
-cdef bint template_numbers(Template* t, const unsigned char* after, const unsigned char* end, Facts* f) noexcept nogil:
-    # The places of the numbers that may differ, which are after the text. False where completion_tokens is not one of them.
-    cdef const unsigned char* first = f.completion_at
-    cdef const unsigned char* second = f.counter_at
-    t.numbers = t.completion = 0
-    if first != NULL and first < after:
-        return False
-    if second != NULL and second < after:
-        second = NULL
-    if first == NULL:
-        first, second = second, first
-        t.completion = 1
-    elif second != NULL and second < first:
-        first, second = second, first
-        t.completion = 1
-    if first == NULL:
+cdef inline bint says_all(int32_t token_ids, int32_t completion_tokens) noexcept nogil:
+    # Of an event whose text may be all of it since the stream began: whether it is. One that lists fewer tokens is not.
+    return not 0 <= token_ids < completion_tokens
+
+
+cdef inline bint takes_slot(Template* t, Slot slot, Cursor* c, Alike* said) noexcept nogil:
+    cdef StringSpan word
+    cdef int32_t count
+    if slot == SLOT_TEXT:
+        if t.repeats and not (t.slots.text.count == t.recalled.characters and takes_repeated(&t.slots.text, c)):
+            return False
+        return takes_text(c, &said.text)
+    if slot == SLOT_NUMBER:
+        return json_number(c)
+    if slot == SLOT_COMPLETION:
+        return takes_count(c, &said.completion_tokens)
+    if slot == SLOT_REASONING:
+        return takes_count(c, &said.reasoning_tokens)
+    if slot == SLOT_WORD:
+        if not json_string(c, &word):
+            return False
+        c.at -= 1
         return True
-    t.numbers = 1
-    t.before[0] = <uint16_t>(first - after)
-    if second != NULL:
-        t.numbers = 2
-        t.before[1] = <uint16_t>(second - after - <Py_ssize_t>digits_at(first, end))
+    if slot == SLOT_IDS:
+        return takes_ids(t, c, said)
+    count = 1
+    if not (json_number(c) if slot == SLOT_TOKEN else takes_count(c, &count)):
+        return False
+    said.listed_tokens = max(said.listed_tokens, count)
     return True
 
 
-cdef void template_learn(Template* t, const unsigned char* data, size_t size, Meaning* m, Facts* f) noexcept nogil:
-    # Only of an event that says one text, and usage after it: another text of the same kind then changes nothing else, and
+cdef inline bint takes_repeated(const Repeated* known, Cursor* c) noexcept nogil:
+    if left(c) < known.size or memcmp(c.at, known.bytes, known.size) != 0:
+        return False
+    c.at += known.size
+    return True
+
+
+cdef inline bint takes_count(Cursor* c, int32_t* count) noexcept nogil:
+    # An integer of at most nine digits, as JSON writes it.
+    cdef const unsigned char* start = c.at
+    count[0] = 0
+    while c.at < c.end and c'0' <= c.at[0] <= c'9' and c.at - start < 10:
+        count[0] = count[0] * 10 + (c.at[0] - c'0') if c.at - start < 9 else 0
+        c.at += 1
+    return 1 <= c.at - start <= 9 and (start[0] != c'0' or c.at - start == 1)
+
+
+cdef inline bint takes_ids(const Template* t, Cursor* c, Alike* said) noexcept nogil:
+    # A blank may follow a comma.
+    said.id_count = 0
+    if not json_word(c, b"[", 1):
+        return False
+    if t.repeats and t.slots.ids.size:
+        if not takes_repeated(&t.slots.ids, c):
+            return False
+        said.id_count = t.slots.ids.count
+    said.ids.at = c.at
+    while c.at < c.end and c.at[0] != c']':
+        if said.id_count:
+            if not json_word(c, b",", 1):
+                return False
+            c.at += c.at < c.end and c.at[0] == c' '
+        if not json_number(c):
+            return False
+        said.id_count += 1
+    said.ids.size = <size_t>(c.at - said.ids.at)
+    said.listed_tokens = max(said.listed_tokens, <int32_t>said.id_count)
+    return json_word(c, b"]", 1)
+
+
+cdef void template_grows(Template* t, const Alike* said) noexcept nogil:
+    t.recalled.characters += characters_of(&said.text)
+    if not grow(&t.slots.text, &said.text, t.recalled.characters) or not grow(&t.slots.ids, &said.ids, said.id_count):
+        template_forget(t)          # without memory the stream is scanned
+
+
+cdef inline bint grow(Repeated* known, const StringSpan* more, uint32_t count) noexcept nogil:
+    known.count = count
+    return carry_add(&known.bytes, &known.size, &known.cap, more.at, more.size) == 0
+
+
+cdef void template_learn(Template* t, const unsigned char* data, size_t size, Meaning* m, const Facts* f) noexcept nogil:
+    # Only of an event that says one text, or ids in place of it: another text of the same kind then changes nothing else, and
     # another number is another number.
-    cdef size_t prefix = <size_t>(m.text - data)
-    cdef size_t suffix = size - prefix - m.text_size
-    cdef const unsigned char* after = m.text + m.text_size
-    cdef const unsigned char* end = data + size
-    cdef size_t at = 0
+    cdef const Place* place
+    cdef const unsigned char* at = data
+    cdef StringSpan text = StringSpan(NULL, 0, False)
+    cdef StringSpan ids = StringSpan(NULL, 0, False)
+    cdef Slots found
+    cdef Slots* slots
+    cdef size_t used = 0
     cdef int i
-    FLL_STATIC_ASSERT(PREFIX_LONGEST <= 65535)      # Template.prefix
-    FLL_STATIC_ASSERT(SUFFIX_LONGEST <= 65535)      # Template.suffix, Template.before
-    t.prefix = t.numbers = 0
-    if (prefix > PREFIX_LONGEST or suffix > SUFFIX_LONGEST or not template_numbers(t, after, end, f)
-            or (m.has_usage and not template_counts(t))):
-        t.numbers = 0
+    FLL_STATIC_ASSERT(TEMPLATE_LONGEST <= 65535)    # Template.prefix, suffix; Slots.before
+    template_forget(t)
+    if t.bytes == NULL:
+        t.bytes = <uint8_t*>malloc(TEMPLATE_LONGEST)
+    if t.bytes == NULL or f.place_count > PLACES_MOST:
+        return                      # without a template the stream is scanned
+    found.count = 0
+    for i in range(f.place_count):
+        place = &f.places[i]
+        if place.at == place.end:
+            continue                # an empty text stays empty
+        if not keep_literal(t, &used, at, place.at):
+            return
+        at = place.end
+        found.before[found.count] = <uint16_t>used
+        found.kinds[found.count] = slot_of(place)
+        if found.kinds[found.count] == SLOT_TEXT:
+            text = StringSpan(place.at, <size_t>(at - place.at), False)
+        elif found.kinds[found.count] == SLOT_IDS:
+            ids = StringSpan(place.at + 1, <size_t>(at - place.at) - 2, False)
+        found.count += 1
+    if not keep_literal(t, &used, at, data + size):
         return
+    t.plain = found.count == 1 and text.size and not f.so_far
+    if not t.plain:
+        if t.slots == NULL:
+            t.slots = <Slots*>calloc(1, sizeof(Slots))
+        if t.slots == NULL:
+            return
+        slots = t.slots
+        slots.count = found.count
+        slots.so_far = f.so_far
+        slots.kinds = found.kinds
+        slots.before = found.before
+        slots.text.size = slots.ids.size = 0
+        t.repeats = f.so_far and says_all(f.token_ids, f.completion_tokens)
+        if t.repeats and not (grow(&slots.text, &text, t.recalled.characters)
+                              and grow(&slots.ids, &ids, <uint32_t>max(f.token_ids, 0))):
+            return
+    t.kind = EVENT_REASONING if m.kind == EVENT_REASONING else EVENT_CONTENT
+    t.one_line = memchr(data, c'\n', size) == NULL and memchr(data, c'\r', size) == NULL
+    t.has_usage = m.has_usage
     t.prompt_tokens = m.prompt_tokens
-    t.reasoning_tokens = m.reasoning_tokens
     t.cached_tokens = m.cached_tokens
     t.listed_tokens = m.listed_tokens
-    if t.bytes == NULL:
-        t.bytes = <uint8_t*>malloc(PREFIX_LONGEST + SUFFIX_LONGEST)
-        if t.bytes == NULL:
-            return                  # without a template the stream is scanned
-    memcpy(t.bytes, data, prefix)
-    for i in range(t.numbers):      # the pieces between the numbers
-        memcpy(t.bytes + prefix + at, after, t.before[i] - at)
-        after += t.before[i] - at
-        at = t.before[i]
-        after += digits_at(after, end)
-    memcpy(t.bytes + prefix + at, after, <size_t>(end - after))
-    suffix = at + <size_t>(end - after)
-    t.prefix = <uint16_t>prefix
-    t.suffix = <uint16_t>suffix
-    t.kind = EVENT_REASONING if m.kind == EVENT_REASONING else EVENT_CONTENT
-    t.one_line = memchr(t.bytes, c'\n', prefix + suffix) == NULL and memchr(t.bytes, c'\r', prefix + suffix) == NULL
+    t.prefix = found.before[0]
+    t.suffix = <uint16_t>used - t.prefix
 
 
-cdef inline bint one_text(Facts* f, Meaning* m) noexcept nogil:
+cdef inline bint keep_literal(Template* t, size_t* used, const unsigned char* at, const unsigned char* end) noexcept nogil:
+    cdef size_t size = <size_t>(end - at)
+    if used[0] + size > TEMPLATE_LONGEST:
+        return False
+    memcpy(t.bytes + used[0], at, size)
+    used[0] += size
+    return True
+
+
+cdef uint8_t slot_of(const Place* place) noexcept nogil:
+    if place.field == COMPLETION_TOKENS:
+        return SLOT_COMPLETION
+    if place.field == REASONING_TOKENS:
+        return SLOT_REASONING
+    if place.field == TOKEN_IDS or place.field == ANSWER_IDS:
+        return SLOT_IDS
+    if place.field == TOKEN_ID:
+        return SLOT_TOKEN
+    if place.field == EVENT_TOKENS:
+        return SLOT_TOKENS
+    if place.field == COUNTER:
+        return SLOT_WORD if (place.at - 1)[0] == c'"' else SLOT_NUMBER
+    return SLOT_TEXT
+
+
+cdef inline bint one_text(const Facts* f, const DialectTable* d, const Meaning* m) noexcept nogil:
+    cdef int i
     if m.kind != EVENT_CONTENT and m.kind != EVENT_WHITESPACE and m.kind != EVENT_REASONING:
         return False
     if m.finish != FINISH_NONE or m.done or f.tool or f.calls:
         return False
+    for i in range(DURATIONS):
+        if m.server_ns[i] != 0:
+            return False
+    if d.sums and (f.uncached_tokens >= 0 or f.cached_tokens >= 0 or f.written_tokens >= 0):
+        return False
     return ((f.content.size > 0) + (f.reasoning_content.size > 0) + (f.reasoning.size > 0)
-            + (f.refusal.size > 0)) == 1
+            + (f.refusal.size > 0)) == (m.text != NULL)
 
 
 cdef inline void say(Meaning* m, uint8_t kind, uint8_t decoder) noexcept nogil:
@@ -238,7 +368,7 @@ cdef bint is_sentinel(const DialectTable* d, const unsigned char* data, size_t s
 
 cdef void recall(Recalled* r, Facts* f) noexcept nogil:
     """What *f* says by itself, of what it says together with the events before it."""
-    if f.so_far and not 0 <= f.token_ids < f.completion_tokens:
+    if f.so_far and says_all(f.token_ids, f.completion_tokens):
         skip_characters(&f.content, r.characters)
         r.characters += characters_of(&f.content)
     if f.special:
@@ -392,7 +522,7 @@ cdef class Classifier:
     cdef int classify(self, uint8_t dialect, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
         cdef const DialectTable* d = self.tables[dialect]
-        if d.repeats and not self.strict and template_read(t, data, size, m):
+        if not self.strict and template_read(t, data, size, m):
             self.by_template += 1
             return 0
         if d.sentinel_size:
@@ -405,7 +535,7 @@ cdef class Classifier:
                 say(m, EVENT_OTHER, DECODED_BY_SCAN)
                 return 0
         if self._scan(data, size, d, t, &f, m):
-            if d.repeats and one_text(&f, m):
+            if one_text(&f, d, m):
                 template_learn(t, data, size, m, &f)
             return 0
         return self._decode(data, size, dialect, t, m)

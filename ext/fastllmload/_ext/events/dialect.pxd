@@ -37,7 +37,7 @@ cpdef enum Field:               # what the value of a key says; all other values
     UNCACHED_TOKENS             # PROMPT_TOKENS without those that a cache held (CACHED_TOKENS) or was given
     CACHE_WRITTEN_TOKENS        # PROMPT_TOKENS that a cache was given
     COMPLETION_TOKENS
-    COUNTER                     # a number that differs from event to event and says nothing
+    COUNTER                     # a number or a string that differs from event to event and says nothing
     CACHED_TOKENS
     REASONING_TOKENS
     TOKEN_IDS                   # a list with one item per token of the event
@@ -87,6 +87,7 @@ cdef struct Key:
     uint8_t child               # the node of an object, or of the items of a list; of a DURATION its place
     uint8_t bit                 # its number in the node
     uint8_t aside               # its value says nothing, or (TYPE) has been read
+    uint8_t varies              # its value differs from event to event of a stream
 
 cdef struct Node:
     uint16_t first              # its keys
@@ -123,8 +124,8 @@ cdef struct DialectTable:
     uint8_t[2] needs_end        # an answer without a last word is cut short
     uint8_t[SENTINEL_LONGEST] sentinel      # the data of an event that says nothing but the end
     uint8_t sentinel_size
-    uint8_t repeats             # events of a stream differ in their text and token counts only
     uint8_t recalls             # what an event says depends on those before it (Recalled)
+    uint8_t sums                # PROMPT_TOKENS are the sum of UNCACHED_TOKENS and others
     uint8_t fragments           # streamed tool calls come in fragments
     uint8_t says_done           # FINISH counts only with DONE
 

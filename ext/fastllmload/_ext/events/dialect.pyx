@@ -27,6 +27,11 @@ cdef frozenset OF_EVENT = frozenset((
 ))
 # What is not said by an event alone (delta.pyx, `recall`).
 cdef frozenset RECALLING = frozenset((CONTENT_SO_FAR, SPECIAL, UNCACHED_TOKENS))
+# What differs from event to event of a stream, where the rest stays as it is (delta.pyx, `template_learn`).
+cdef frozenset VARYING = frozenset((
+    CONTENT, CONTENT_SO_FAR, REASONING_CONTENT, REASONING, COMPLETION_TOKENS, REASONING_TOKENS, COUNTER, TOKEN_ID, TOKEN_IDS, ANSWER_IDS,
+    EVENT_TOKENS,
+))
 # What the reader of tool calls reads, and no other.
 cdef frozenset OF_CALL = frozenset((CALL_INDEX, CALL_KEY, CALL_ID))
 
@@ -36,14 +41,13 @@ cdef class Dialect:
     the list's items), or (TYPE, word -> keys), or (DURATION, Duration). What a word of TYPE tells may also be ERROR or LAST,
     or either of these with keys: (LAST, keys).
 
-    *sentinel*: the data of an event that says nothing but the end. *repeats*: the events of a stream differ only in their
-    text and their token counts. *fragments*: streamed tool calls come in fragments; else every entry is a call.
-    *ends_with_body*: a stream has no last word but the end of the response. *words*: words for why an answer ended (FinishReason)
-    besides those of FINISHES.
+    *sentinel*: the data of an event that says nothing but the end. *fragments*: streamed tool calls come in fragments; else
+    every entry is a call. *ends_with_body*: a stream has no last word but the end of the response. *words*: words for why an
+    answer ended (FinishReason) besides those of FINISHES.
     """
 
-    def __init__(self, dict event not None, dict body not None, *, bytes sentinel=b"", bint repeats=False,
-                 bint fragments=False, bint ends_with_body=False, dict words=None):
+    def __init__(self, dict event not None, dict body not None, *, bytes sentinel=b"", bint fragments=False,
+                 bint ends_with_body=False, dict words=None):
         cdef DialectTable* d = &self.table
         FLL_STATIC_ASSERT(NODES_MOST <= 256)        # Key.child, Variant.node
         FLL_STATIC_ASSERT(KEYS_MOST <= 65536)       # Node.first
@@ -66,9 +70,8 @@ cdef class Dialect:
         self.trees = tuple(trees)
         memcpy(d.sentinel, <const char*>sentinel, len(sentinel))
         d.sentinel_size = <uint8_t>len(sentinel)
-        d.repeats, d.fragments = repeats, fragments
-        if repeats and (holds(trees[0], CONTENT_SO_FAR) or holds(trees[0], SPECIAL)):
-            raise ValueError("events whose text is all of it since the stream began, or a token's name, do not repeat")
+        d.fragments = fragments
+        d.sums = holds(trees[0], UNCACHED_TOKENS)
         d.says_done = holds(trees[0], DONE)
         d.needs_end[0], d.needs_end[1] = not ends_with_body, d.says_done
         for reason, names in FINISHES.items():
@@ -108,6 +111,7 @@ cdef class Dialect:
             key.field = <uint8_t>field
             key.bit = <uint8_t>place
             key.aside = field == ANY or field == TYPE
+            key.varies = field in VARYING
             if field == TYPE:
                 d.nodes[node].type_key = key
                 self._variants(node, more, known)

@@ -5,6 +5,14 @@ from fastllmload._ext.bytes.cursor cimport Cursor
 from fastllmload._ext.bytes.jsonscan cimport StringSpan
 from fastllmload._ext.events.dialect cimport DURATIONS, DialectTable, Variant
 
+cdef enum:
+    PLACES_MOST = 8             # of an event with more of them no template is learned
+
+cdef struct Place:              # of a value that may differ from event to event; a string's without its quotes
+    const unsigned char* at
+    const unsigned char* end
+    uint8_t field               # Field of dialect.pxd
+
 cdef struct Facts:
     uint8_t known               # a key of ours stands at the top
     uint8_t error
@@ -27,8 +35,6 @@ cdef struct Facts:
     int32_t written_tokens
     int32_t token_ids           # how many the event lists, or says that it is; -1: neither
     int32_t logprobs            # of how many tokens; -1: no list
-    const unsigned char* completion_at      # first digit of completion_tokens, of COUNTER; NULL: not said, or found by
-    const unsigned char* counter_at         # msgspec
     int64_t[DURATIONS] server_ns    # 0: not said, as Ollama itself leaves a zero out
     StringSpan content                # size 0: none, empty or null; at is NULL where there is none, or null
     StringSpan reasoning_content
@@ -36,6 +42,8 @@ cdef struct Facts:
     StringSpan refusal
     StringSpan arguments              # the first that is not empty, of any tool call
     StringSpan name                   # likewise
+    int place_count             # PLACES_MOST + 1: more than there is room for
+    Place[PLACES_MOST] places   # in the order of the event; by the scan alone
 
 cdef void facts_clear(Facts* f, const DialectTable* d, bint whole) noexcept nogil
 # True: *data* is one valid JSON text and *f* holds all of it that matters. False: ask msgspec; *f* is half filled then.

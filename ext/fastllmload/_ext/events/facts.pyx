@@ -64,7 +64,7 @@ cdef bint members(Facts* f, const DialectTable* d, Cursor* c, int node, int dept
         else:
             if seen >> key.bit & 1 or not value(f, d, c, key, depth):
                 return False
-            f.known |= depth == 1
+            f.known |= depth == 1 and key.field != COUNTER
             seen |= <uint64_t>1 << key.bit
         if json_take(c, c'}'):
             return True
@@ -108,19 +108,36 @@ cdef bint variant_named(const DialectTable* d, Cursor* c, int node, const Varian
 
 cdef bint value(Facts* f, const DialectTable* d, Cursor* c, const Key* key, int depth) noexcept nogil:
     # The value of a key that matters. null is as good as absent, but a key at the top is known by its name alone.
+    cdef const unsigned char* start
     cdef int byte = json_peek(c)
     if byte == c'n':
         return json_word(c, b"null", 4)
     if key.aside:
         return json_skip(c, depth)
+    start = c.at
     if byte == c'"':
         c.at += 1
-        return string(f, d, c, key.field)
+        if not string(f, d, c, key.field):
+            return False
+        if key.varies:
+            place(f, start + 1, c.at - 1, key.field)
+        return True
     if byte == c'{' and depth < JSON_DEPTH:
         return object_value(f, d, c, key, depth)
     if byte == c'[' and depth < JSON_DEPTH:
-        return array_value(f, d, c, key, depth)
-    return number(f, c, key)
+        if not array_value(f, d, c, key, depth):
+            return False
+    elif not number(f, c, key):
+        return False
+    if key.varies:
+        place(f, start, c.at, key.field)
+    return True
+
+
+cdef inline void place(Facts* f, const unsigned char* at, const unsigned char* end, uint8_t field) noexcept nogil:
+    if f.place_count < PLACES_MOST:
+        f.places[f.place_count] = Place(at, end, field)
+    f.place_count = min(f.place_count, PLACES_MOST) + 1
 
 
 cdef bint string(Facts* f, const DialectTable* d, Cursor* c, uint8_t field) noexcept nogil:
@@ -159,7 +176,7 @@ cdef bint string(Facts* f, const DialectTable* d, Cursor* c, uint8_t field) noex
         f.so_far = True
         return text(&f.content, &body)
     else:
-        return False
+        return field == COUNTER
     return True
 
 
@@ -253,11 +270,9 @@ cdef bint number(Facts* f, Cursor* c, const Key* key) noexcept nogil:
     if field == PROMPT_TOKENS:
         return json_count(c, &f.prompt_tokens)
     if field == COMPLETION_TOKENS:
-        f.completion_at = c.at
         return json_count(c, &f.completion_tokens)
     if field == COUNTER:
-        f.counter_at = c.at
-        return json_count(c, &total)
+        return json_number(c)
     if field == CACHED_TOKENS:
         return json_count(c, &f.cached_tokens)
     if field == REASONING_TOKENS:

@@ -1,6 +1,6 @@
 # Server-sent events (WHATWG), sans-IO: payload bytes in, events out, whatever the split.
 from libc.stdint cimport int64_t, uint8_t, uint32_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memcmp
 
 from fastllmload._ext.bytes.cursor cimport Cursor, left
 
@@ -65,32 +65,13 @@ cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil
 cdef inline bint sse_rests(Sse* s) noexcept nogil:
     return s.state == SSE_LINES and s.flags == 0 and s.line_size == 0 and s.name_size == 0
 
-cdef enum:
-    NAME_NEAR = 64                  # bytes of a name's line that are looked at
-
-cdef inline bint sse_takes_name(Cursor* c) noexcept nogil:
-    # A line with the event's name in front of its data. False: it is "error", or one that the grammar has to read.
-    cdef const unsigned char* name
-    cdef const unsigned char* end
-    cdef size_t size
-    if left(c) < 7 or memcmp(c.at, b"event: ", 7) != 0:
-        return False
-    name = c.at + 7
-    end = <const unsigned char*>memchr(name, c'\n', min(left(c) - 7, <size_t>NAME_NEAR))
-    if end == NULL:
-        return False
-    size = <size_t>(end - name)
-    if memchr(name, c'\r', size) != NULL or (size == 5 and memcmp(name, b"error", 5) == 0):
-        return False
-    c.at = end + 1
-    return True
+# The beginning of a data line without a blank, or after the line of a name that is not "error". False: the grammar has to read it.
+cdef bint sse_takes_other(Cursor* c) noexcept nogil
 
 cdef inline bint sse_takes_data(Cursor* c) noexcept nogil:
-    # The beginning of a data line, as nearly all servers write it, after the line of a name if there is one.
-    if left(c) < 6:
-        return False
-    if memcmp(c.at, b"data: ", 6) != 0 and not (sse_takes_name(c) and left(c) >= 6 and memcmp(c.at, b"data: ", 6) == 0):
-        return False
+    # The beginning of a data line, as nearly all servers write it.
+    if left(c) < 6 or memcmp(c.at, b"data: ", 6) != 0:
+        return sse_takes_other(c)
     c.at += 6
     return True
 

@@ -25,6 +25,7 @@ cdef enum Found:
 
 cdef enum:
     WINDOW = 4096           # how far an LF is searched before a CR is: bounds streams with CR only
+    NAME_NEAR = 64          # bytes of a name's line that are looked at around the grammar
 
 cdef const unsigned char* BOM = b"\xef\xbb\xbf"
 
@@ -71,6 +72,30 @@ cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil:
     if found == LINE_TOO_LONG or keep(s, c, event) < 0:
         return die(s)
     return SSE_NEED
+
+
+cdef bint sse_takes_other(Cursor* c) noexcept nogil:
+    cdef Cursor at = c[0]
+    if left(&at) >= 7 and memcmp(at.at, b"event: ", 7) == 0 and not skip_name(&at):
+        return False
+    if left(&at) < 6 or memcmp(at.at, b"data:", 5) != 0:
+        return False
+    c.at = at.at + (6 if at.at[5] == c' ' else 5)
+    return True
+
+
+cdef bint skip_name(Cursor* c) noexcept nogil:
+    cdef const unsigned char* end
+    cdef size_t size
+    c.at += 7
+    end = <const unsigned char*>memchr(c.at, c'\n', min(left(c), <size_t>NAME_NEAR))
+    if end == NULL:
+        return False
+    size = <size_t>(end - c.at)
+    if memchr(c.at, c'\r', size) != NULL or (size == 5 and memcmp(c.at, b"error", 5) == 0):
+        return False
+    c.at = end + 1
+    return True
 
 
 cdef inline SseStep die(Sse* s) noexcept nogil:

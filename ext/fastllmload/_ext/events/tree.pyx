@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from fastllmload._ext.events.dialect cimport (
     ANSWER_IDS, ARGUMENTS, CACHE_WRITTEN_TOKENS, CACHED_TOKENS, CALL_ID, CALL_INDEX, CALL_KEY, CALLS, CHOICES,
-    COMPLETION_TOKENS, CONTENT, CONTENT_SO_FAR, DONE, DURATION, ERROR, ERROR_WORD, EVENT_TOKENS, FINISH,
+    COMPLETION_TOKENS, CONTENT, CONTENT_SO_FAR, COUNTER, DONE, DURATION, ERROR, ERROR_WORD, EVENT_TOKENS, FINISH,
     FINISH_DETAIL, INDEX, LAST, LOGPROBS, NAME, OBJECT, PARTS, PROMPT_IDS, PROMPT_TOKENS, REASONING,
     REASONING_CONTENT, REASONING_TOKENS, REFUSAL, ROLE, SPECIAL, TABLE, TOKEN_ID, TOKEN_IDS, TYPE, UNCACHED_TOKENS,
     finish_of,
@@ -66,7 +66,7 @@ cdef class EventTree:
         for name in event:
             what = keys.get(name)
             if what is not None:
-                f.known = f.known or what[0] not in (CALL_ID, CALL_INDEX, CALL_KEY)
+                f.known = f.known or what[0] not in (CALL_ID, CALL_INDEX, CALL_KEY, COUNTER)
                 f.error = f.error or is_error(what[0], event[name])
         if f.error:
             return 0                # nothing else is looked at

@@ -7,7 +7,7 @@ from libc.string cimport memset
 
 from fastllmload._ext.bytes.carry cimport CARRY_KEEP, carry_add, carry_free, carry_reset
 from fastllmload._ext.events.calls cimport calls_clear, calls_free
-from fastllmload._ext.events.delta cimport template_free, template_reset
+from fastllmload._ext.events.delta cimport template_free, template_held, template_reset
 from fastllmload._ext.events.ndjson cimport ndjson_free, ndjson_init, ndjson_reset
 from fastllmload._ext.events.sse cimport sse_free, sse_init, sse_reset
 from fastllmload._ext.system.life cimport LIFE_REQUEST, life_begins
@@ -72,7 +72,7 @@ cdef inline size_t large(size_t cap) noexcept nogil:
 
 cdef size_t exchange_held(Exchange* x) noexcept nogil:
     return (large(x.held_cap) + large(x.reply_cap) + large(x.sse.line_cap) + large(x.sse.data_cap) + large(x.sse.name_cap)
-            + large(x.ndjson.line_cap))
+            + large(x.ndjson.line_cap) + template_held(&x.template))
 
 
 cdef void exchange_give_back(Exchange* x) noexcept nogil:
@@ -81,6 +81,8 @@ cdef void exchange_give_back(Exchange* x) noexcept nogil:
         sse_reset(&x.sse)
     if large(x.ndjson.line_cap):
         ndjson_reset(&x.ndjson)
+    if template_held(&x.template):
+        template_reset(&x.template)
 
 
 cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1:

@@ -6,9 +6,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.cursor cimport Cursor
-from fastllmload._ext.bytes.jsonscan cimport StringSpan
 from fastllmload._ext.events.calls cimport CallReader
-from fastllmload._ext.events.delta cimport EVENT_CONTENT, Classifier, Meaning, template_counts, template_takes
+from fastllmload._ext.events.delta cimport EVENT_CONTENT, Alike, Classifier, Meaning, template_grows, template_takes
 from fastllmload._ext.events.sse cimport Arrival, SseEvent, arrived_with, sse_rests, sse_takes_data, sse_takes_end
 from fastllmload._ext.http.response cimport CONTENT_SSE
 from fastllmload._ext.receive.exchange cimport Exchange, exchange_reply
@@ -125,28 +124,26 @@ cdef class Timeline:
         cdef int64_t t
         cdef const unsigned char* newline
         cdef Cursor at
-        cdef StringSpan text
-        cdef int32_t completion
+        cdef Alike said
         cdef uint16_t tokens
         if (x.content != CONTENT_SSE or row.t_first == 0 or x.template.kind != EVENT_CONTENT
                 or not x.template.one_line or not sse_rests(&x.sse)):
             return 0
         t = x.now.t if x.now.t >= row.t_headers else row.t_headers
-        x.uncounted |= not template_counts(&x.template)
         while True:
             at = c[0]
-            if not (sse_takes_data(&at) and template_takes(&x.template, &at, &text, &completion)):
+            if not (sse_takes_data(&at) and template_takes(&x.template, &at, &said)):
                 return 0
             newline = at.at
             if <size_t>(at.at - c.at) > x.sse.limit or not sse_takes_end(&at):
                 return 0
             c.at = at.at
             self.classifier.by_template += 1
-            tokens = 0
-            if completion >= 0:
-                row_usage(row, x.template.prompt_tokens, completion, x.template.reasoning_tokens, x.template.cached_tokens)
-                tokens = self.tokens_of(x, completion, x.template.listed_tokens)
-            elif x.template.listed_tokens > 0:
-                tokens = <uint16_t>min(x.template.listed_tokens, <int32_t>r.TOKENS_MOST)
+            if x.template.repeats:
+                template_grows(&x.template, &said)
+            if x.template.has_usage:
+                row_usage(row, x.template.prompt_tokens, said.completion_tokens, said.reasoning_tokens,
+                          x.template.cached_tokens)
+            tokens = self.tokens_of(x, said.completion_tokens, said.listed_tokens)
             self.put(x, x.now, t, arrived_with(x.now, newline + (2 if newline[0] == c'\r' else 1)), EVENT_CONTENT, tokens)
-            self.content(x, text.at, <uint32_t>text.size, t)
+            self.content(x, said.text.at, <uint32_t>said.text.size, t)

@@ -19,7 +19,7 @@ from libc.string cimport memset, strdup
 
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
-from fastllmload._ext.events.delta cimport PREFIX_LONGEST, SUFFIX_LONGEST
+from fastllmload._ext.events.delta cimport TEMPLATE_LONGEST
 from fastllmload._ext.plan.talk cimport talk_free
 from fastllmload._ext.receive.exchange cimport exchange_free, exchange_init, exchange_on
 from fastllmload._ext.receive.framing cimport IN_IDLE, incoming_free
@@ -184,7 +184,7 @@ cdef class Pool:
     cdef Connection* _new(self) except NULL:
         """Memory for one more connection and the template of its events."""
         cdef size_t own = (sizeof(Connection) + LINE - 1) // LINE * LINE
-        cdef size_t size = own + (PREFIX_LONGEST + SUFFIX_LONGEST + LINE - 1) // LINE * LINE
+        cdef size_t size = own + (TEMPLATE_LONGEST + LINE - 1) // LINE * LINE
         cdef void** block
         cdef Connection* c
         if self.room_left < size:
@@ -237,7 +237,7 @@ cdef class Pool:
             list_remove(&self.streams, &one.s.link)
             exchange_on(&one.s.x, &c.n.now)
         else:
-            one = <StreamOfMany*>calloc(1, sizeof(StreamOfMany) + PREFIX_LONGEST + SUFFIX_LONGEST)
+            one = <StreamOfMany*>calloc(1, sizeof(StreamOfMany) + TEMPLATE_LONGEST)
             if one == NULL:
                 raise MemoryError("streams")
             exchange_init(&one.s.x, &c.n.now, self.max_event)

@@ -111,7 +111,7 @@ DIALECT = Dialect(
             "text": {"text": F.CONTENT}, "thinking": {"thinking": F.REASONING},
             "tool_use": {**TOOL, "input": F.ARGUMENTS}})}),
         "stop_reason": F.FINISH, "usage": COUNTS}})},
-    sentinel=b"[DONE]", repeats=True, fragments=True,
+    sentinel=b"[DONE]", fragments=True,
 )  # fmt: skip
 
 # Calls and their answers are blocks of messages; arguments are objects. A thought is not repeated.

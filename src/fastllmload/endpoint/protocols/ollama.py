@@ -49,9 +49,9 @@ MESSAGE = {
 
 
 def dialect(text: dict[str, Any]) -> Dialect:
-    """Of events with the *text*; a whole answer is one of them. They do not repeat: each says its own time."""
+    """Of events with the *text*; a whole answer is one of them. Each says its own time."""
     keys = {
-        "model": F.ANY, **text, "error": F.ERROR, "done": F.DONE, "done_reason": F.FINISH,
+        "model": F.ANY, "created_at": F.COUNTER, **text, "error": F.ERROR, "done": F.DONE, "done_reason": F.FINISH,
         "prompt_eval_count": F.PROMPT_TOKENS, "prompt_eval_cached_count": F.CACHED_TOKENS,
         "eval_count": F.COMPLETION_TOKENS, "logprobs": F.LOGPROBS,
         "total_duration": (F.DURATION, Duration.NS_TOTAL), "load_duration": (F.DURATION, Duration.NS_LOAD),

@@ -77,10 +77,10 @@ def keys(text: dict[str, Any]) -> dict[str, Any]:
 
 CHAT = Dialect(
     keys({"delta": (F.OBJECT, MESSAGE)}), keys({"message": (F.OBJECT, MESSAGE)}),
-    sentinel=b"[DONE]", repeats=True, fragments=True,
+    sentinel=b"[DONE]", fragments=True,
 )  # fmt: skip
 TEXTS = keys({"text": F.CONTENT})
-COMPLETIONS = Dialect(TEXTS, TEXTS, sentinel=b"[DONE]", repeats=True)
+COMPLETIONS = Dialect(TEXTS, TEXTS, sentinel=b"[DONE]")
 
 TURNS = TurnTemplate(
     between=",",

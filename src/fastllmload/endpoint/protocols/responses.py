@@ -86,7 +86,7 @@ DIALECT = Dialect(
         "response.function_call_arguments.delta": PIECE, "response.custom_tool_call_input.delta": PIECE,
         "response.completed": END, "response.incomplete": END, "response.failed": F.ERROR, "error": F.ERROR})},
     {"object": F.ANY, "error": F.ERROR, "output": (F.PARTS, {"type": (F.TYPE, OUTPUT)}), **RESPONSE},
-    sentinel=b"[DONE]", repeats=True, fragments=True,
+    sentinel=b"[DONE]", fragments=True,
     words={"completed": FinishReason.FINISH_STOP, "max_output_tokens": FinishReason.FINISH_LENGTH,
            "steered": FinishReason.FINISH_STOP},
 )  # fmt: skip

@@ -28,8 +28,8 @@ def body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str
 DETAILS = (F.TABLE, {
     "finish_reason": F.FINISH, "generated_tokens": F.COMPLETION_TOKENS, "input_length": F.PROMPT_TOKENS})  # fmt: skip
 DIALECT = Dialect(
-    {"token": (F.OBJECT, {"id": F.TOKEN_ID, "text": F.CONTENT, "special": F.SPECIAL}), "generated_text": F.LAST,
-     "details": DETAILS, "error": F.ERROR},
+    {"index": F.COUNTER, "generated_text": F.LAST, "details": DETAILS, "error": F.ERROR,
+     "token": (F.OBJECT, {"id": F.TOKEN_ID, "text": F.CONTENT, "logprob": F.COUNTER, "special": F.SPECIAL})},
     {"generated_text": F.CONTENT, "details": DETAILS, "error": F.ERROR},
 )  # fmt: skip
 
