@@ -20,7 +20,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     urls: tuple[str, ...] = ()
     unix_socket: str | None = None
-    endpoint_type: str = DEFAULT_ENDPOINT  # key of fastllmload.endpoint.ENDPOINTS
+    endpoint_type: str = DEFAULT_ENDPOINT  # of fastllmload.endpoint.ENDPOINTS, or the text of a template
     endpoint_path: str | None = None
     model: str | None = None
     model_check: bool = True  # reject a model that is not in the server's list

@@ -9,13 +9,15 @@ import pkgutil
 from collections.abc import Iterable
 from importlib import import_module
 
-from fastllmload.endpoint import protocols
+from fastllmload.endpoint import protocols, template
 from fastllmload.endpoint.body import BodyPieces
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.settings import DEFAULT_ENDPOINT
 
-__all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint"]
+__all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint", "shown"]
+
+shown = template.shown
 
 
 def declared() -> list[Endpoint]:
@@ -42,7 +44,9 @@ ALIASES: dict[str, str] = {name: endpoint.name for name, endpoint in NAMES.items
 
 
 def resolve_endpoint(name: str) -> Endpoint:
-    """The endpoint with *name* or alias *name*. InputError for another name."""
+    """The endpoint with *name* or alias *name*, or that of a template's text. InputError for another name."""
+    if template.is_text(name):
+        return template.of_text(name)
     endpoint = NAMES.get(name)
     if endpoint is None:
         raise InputError(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fastllmload import __version__
 from fastllmload.documents.fields import known
 from fastllmload.documents.plan import ArrivalFacts, PlanDescription
+from fastllmload.endpoint import shown
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.preflight.client import H2
 from fastllmload.engine.run_plans import Plans
@@ -25,11 +26,11 @@ def opening(simulated: bool) -> list[str]:
 
 def target_lines(protocol: str, classes: Sequence[TrafficClass], found: Preflight) -> list[str]:
     urls = [target.url for target in found.targets]
-    spoken = ", HTTP/2" if found.http_version == H2 else ""
-    lines = [f"target: {', '.join(urls)}, {protocol}{spoken}, model {found.model}"]
+    version = ", HTTP/2" if found.http_version == H2 else ""
+    lines = [f"target: {', '.join(urls)}, {shown(protocol)}{version}, model {found.model}"]
     for one, (first, many), model in zip(classes, found.class_targets, found.class_models, strict=True):
         if one.urls or one.endpoint_type:
-            spoken = one.endpoint_type or protocol
+            spoken = shown(one.endpoint_type or protocol)
             lines.append(f"class {one.name}: {', '.join(urls[first : first + many])}, {spoken}, model {model}")
     return lines + [f"note: {note}" for note in found.notes]
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from fastllmload.certificate.ceiling import cpu_model
 from fastllmload.documents.plan import CountingFacts, PlanSummary, WarmupPlan
 from fastllmload.documents.run import ClassTarget, EngineFacts, Environment, Phase, TargetFacts
+from fastllmload.endpoint import shown
 from fastllmload.engine.phases import PhaseOutcome
 from fastllmload.engine.preflight.answers import TOKEN_IDS, USAGE
 from fastllmload.engine.preflight.check import Preflight
@@ -61,7 +62,7 @@ def target_facts(protocol: str, classes: Sequence[TrafficClass], found: Prefligh
     return TargetFacts(
         urls=tuple(target.url for target in found.targets),
         addresses=tuple(target.address for target in found.targets),
-        endpoint_type=protocol,
+        endpoint_type=shown(protocol),
         classes=class_targets(protocol, classes, found),
         model=found.model,
         simulated=simulated,
@@ -79,7 +80,7 @@ def class_targets(protocol: str, classes: Sequence[TrafficClass], found: Preflig
     return tuple(
         ClassTarget(
             name=one.name,
-            endpoint_type=one.endpoint_type or protocol,
+            endpoint_type=shown(one.endpoint_type or protocol),
             urls=tuple(target.url for target in found.targets[first : first + many]),
             model=model,
         )

@@ -16,7 +16,7 @@ import msgspec
 
 from fastllmload.certificate.ceiling import stored_ceiling
 from fastllmload.documents.run import WorkerEntry
-from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine import banner
 from fastllmload.engine.document import command_line, environment, plan_summary, target_facts
 from fastllmload.engine.finalize import exit_code, finalize
@@ -148,7 +148,7 @@ class RunSession:
         self.controller = RunController(
             load, self.ui, self.folder, self.interrupts, self.simulator, self.totals, self.redact,
             pinned=client.pin, source=next(iter(target.source_addresses), None),
-            gaps=gaps if ENDPOINTS[target.endpoint_type].tokens else "",
+            gaps=gaps if resolve_endpoint(target.endpoint_type).tokens else "",
         )  # fmt: skip
         if self.starting is not None:
             self.controller.start = self._start_on_hosts

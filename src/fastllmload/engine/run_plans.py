@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from fastllmload.documents.plan import ArrivalFacts, LoadDescription, PlanDescription, WorkloadDescription
-from fastllmload.endpoint import ENDPOINTS, resolve_endpoint
+from fastllmload.endpoint import ENDPOINTS, resolve_endpoint, shown
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.preflight.client import H2
 from fastllmload.errors import InputError
@@ -101,11 +101,11 @@ def resolve_settings(settings: RunSettings, work: Path) -> ResolvedSettings:
         return ResolvedSettings(settings, loaded=load_workloads(settings))
     plan = load_plan(Path(settings.output.plan), work / MEASURE)
     described = plan.description
-    if described.endpoint != resolve_endpoint(settings.target.endpoint_type).name:
+    spoken, asked = shown(str(described.endpoint)), settings.target.endpoint_type
+    if described.endpoint not in (asked, resolve_endpoint(asked).name):
         raise InputError(
             "plan-mismatch",
-            f"--plan {settings.output.plan} was made for {described.endpoint}; "
-            f"add --endpoint-type {described.endpoint}",
+            f"--plan {settings.output.plan} was made for {spoken}; add --endpoint-type {spoken}, as it was then",
         )
     model = settings.target.model
     if model is not None and model != described.model:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from fastllmload.declarations import Declaration, declaration_problems, facts_of, missing, simulated_declarations
 from fastllmload.documents.experiment import Manifest
+from fastllmload.endpoint import shown
 from fastllmload.engine.simulated_target import needs_engine
 from fastllmload.errors import InputError
 from fastllmload.redact import Redactor, url_secrets
@@ -84,7 +85,7 @@ def manifest_of(settings: RunSettings, declarations: Mapping[str, str]) -> Manif
         seed=settings.client.seed,
         tokenizer=settings.workload.tokenizer,
         streaming=settings.workload.streaming,
-        endpoint_type=settings.target.endpoint_type,
+        endpoint_type=shown(settings.target.endpoint_type),
         urls=tuple(Redactor(url_secrets(url))(url) for url in settings.target.urls),
         goodput=settings.output.goodput,
     )

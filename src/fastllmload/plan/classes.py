@@ -28,7 +28,7 @@ from fastllmload.documents.plan import (
     PlanDescription,
     WorkloadDescription,
 )
-from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.build import arrivals_stream, build_plan, clear, common, finish
 from fastllmload.plan.pace import measured_pace
@@ -58,8 +58,8 @@ def build_classes(
             folder = out_dir / f"class-{number}"
             each = class_settings(settings, one, known.count)
             plan = build_plan(
-                each, phase=phase, endpoint=ENDPOINTS[each.target.endpoint_type], model=one.model or model, out_dir=folder,
-                share=share, loaded=loaded[number], drawn=known.drawn,
+                each, phase=phase, endpoint=resolve_endpoint(each.target.endpoint_type), model=one.model or model,
+                out_dir=folder, share=share, loaded=loaded[number], drawn=known.drawn,
             )  # fmt: skip
             parts.append((one, plan))
         return merge(settings, phase, model, parts, out_dir)

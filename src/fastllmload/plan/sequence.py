@@ -28,9 +28,10 @@ import msgspec
 import numpy as np
 
 from fastllmload.documents.plan import ClassDescription
-from fastllmload.endpoint import Endpoint
-from fastllmload.endpoint.body import LENGTHS, OUTPUT_TOKENS
+from fastllmload.endpoint import Endpoint, shown
+from fastllmload.endpoint.body import LENGTHS, OUTPUT_TOKENS, PROMPT
 from fastllmload.endpoint.endpoint import named
+from fastllmload.endpoint.template import is_text
 from fastllmload.errors import InputError
 from fastllmload.files import writable
 from fastllmload.plan.bodies import BUFFER, disk_errors
@@ -53,6 +54,12 @@ def write_sequence(
             "the sequence of a plan with --history planned cannot be written: its turns repeat the earlier ones; "
             "use --history real",
         )
+    for one in protocols(plan):
+        if is_text(one) and PROMPT not in endpoints[one].prompts["text"].values():
+            raise InputError(
+                "protocol-unsupported",
+                f"the sequence of a plan for {shown(one)} cannot be written: its prompts are inside of other fields",
+            )
     hasher = hashlib.sha256()
     encoder = msgspec.json.Encoder()
     by_class = [endpoints[one] for one in protocols(plan)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastllmload.documents.sweep import Cell as SweepCell
 from fastllmload.documents.sweep import SweepDocument
-from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.public_settings import redactor
 from fastllmload.engine.simulated_target import check_engine_options
 from fastllmload.errors import FastLLMLoadError, InputError, TargetError
@@ -141,7 +141,7 @@ def run_sweep(cells: Sequence[Combination], secret: Secret | None, terms: SweepT
         raise InputError("value-repeated", "--vary names the same value twice; every combination is measured once")
     for cell in cells:
         check_engine_options(cell.settings)
-        spoken = ENDPOINTS[cell.settings.target.endpoint_type]
+        spoken = resolve_endpoint(cell.settings.target.endpoint_type)
         if not spoken.tokens:
             raise InputError(
                 "protocol-unsupported",

@@ -20,7 +20,7 @@ from fastllmload.cli.commands import quick, search, sweep
 from fastllmload.cli.main import fastllmload
 from fastllmload.cli.options import parsers as read
 from fastllmload.cli.options import procedure
-from fastllmload.cli.options.table import OPTIONS, RunOption
+from fastllmload.cli.options.table import ENDPOINT_TYPE, OPTIONS, RunOption
 from fastllmload.compare.gate import parse_gate
 from fastllmload.engine.simulated_target import options_of
 from fastllmload.search.objective_text import read_objective
@@ -97,7 +97,7 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 # Parsers of texts without quantities: names, paths, addresses, lists of numbers of CPUs, sides of images in pixels.
 TEXTS = {
     read.axis, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object, read.listen, read.metric,
-    read.page, read.pair, read.path, read.rate_series, read.ray_address, read.text, read.url, read.url_path,
+    read.page, read.pair, read.path, read.rate_series, ENDPOINT_TYPE, read.ray_address, read.text, read.url, read.url_path,
 }  # fmt: skip
 # Options of click's own types that take a number which is not a quantity.
 NUMBERS = {"--port", "--processes", "--coalesce", "--seed", "--cpu", "--die-with-parent"}

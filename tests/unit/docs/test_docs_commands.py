@@ -42,6 +42,7 @@ PARSED = {
     "compliance",
 }  # these take minutes, or need their folders
 JUDGES = {"compare", "doctor"}  # exit code 1: what was asked does not hold
+EXAMPLE = re.search(r"```toml\n(.*?)```", (ROOT / "docs/guides/endpoint-files.md").read_text(), re.DOTALL)[1]  # type: ignore[index]
 FILES = {
     "sharegpt.json": json.dumps(
         [
@@ -49,6 +50,7 @@ FILES = {
             for k in range(8)
         ]
     ),
+    "server.toml": EXAMPLE,
     "stack.jsonl": "".join(json.dumps({"content": f"def f{k}(x):\n    return x + {k}\n"}) + "\n" for k in range(8)),
 }
 

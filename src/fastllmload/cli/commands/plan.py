@@ -63,10 +63,11 @@ class Views:
 
             click.echo("\n" + show(plan), nl=False)
         if self.sequence is not None:
-            from fastllmload.endpoint import ENDPOINTS
-            from fastllmload.plan.sequence import write_sequence
+            from fastllmload.endpoint import resolve_endpoint
+            from fastllmload.plan.sequence import protocols, write_sequence
 
-            sha256 = write_sequence(plan, ENDPOINTS, self.sequence, self.urls)
+            endpoints = {name: resolve_endpoint(name) for name in protocols(plan)}
+            sha256 = write_sequence(plan, endpoints, self.sequence, self.urls)
             click.echo(f"{'sequence':<14} {self.sequence}, SHA-256 {sha256}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from fastllmload import quantities
+from fastllmload.endpoint import template
 from fastllmload.errors import InputError, InvalidValue
 from fastllmload.workload import user_behavior
 
@@ -395,6 +396,21 @@ def one_of(*names: str, also: dict[str, str] | None = None) -> Callable[[str], s
         if value not in meanings:
             raise InvalidValue("choice-unknown", f"is not one of {', '.join(names)}{nearest(value, meanings)}")
         return meanings[value]
+
+    return parse
+
+
+def endpoint_type(*names: str, also: dict[str, str]) -> Callable[[str], str]:
+    """A parser of a protocol's name, and of the name of a file that describes an endpoint, which it reads."""
+    named = one_of(*names, also=also)
+
+    def parse(value: str) -> str:
+        if template.is_file(value):
+            return template.read(value)
+        try:
+            return named(value)
+        except InvalidValue as problem:
+            raise InvalidValue(problem.code, f"{problem.problem}; FILE.toml describes another") from None
 
     return parse
 

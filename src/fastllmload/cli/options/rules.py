@@ -11,7 +11,7 @@ from msgspec import structs
 
 from fastllmload.cli.options.parsers import DATASETS, STANDARD, TRACES
 from fastllmload.cli.options.sources import Fields, RawOptions
-from fastllmload.endpoint import ENDPOINTS, Endpoint
+from fastllmload.endpoint import ENDPOINTS, Endpoint, resolve_endpoint
 from fastllmload.errors import InputError
 from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, TrafficClass
 
@@ -54,11 +54,11 @@ class Chosen:
 
     @property
     def protocol(self) -> str:
-        return str(self.get("target.endpoint_type", DEFAULT_ENDPOINT))
+        return self.endpoint.name
 
     @property
     def endpoint(self) -> Endpoint:
-        return ENDPOINTS[self.protocol]
+        return resolve_endpoint(str(self.get("target.endpoint_type", DEFAULT_ENDPOINT)))
 
     @property
     def arrival(self) -> str:

@@ -62,7 +62,7 @@ def switch(flags: str, field: str, help: str, *, on: object = True, off: object 
     return RunOption(tuple(flags.split()), field, help, on=on, off=off, off_flag=no or None)
 
 
-ENDPOINT_TYPE = read.one_of(*ENDPOINTS, also=ALIASES)
+ENDPOINT_TYPE = read.endpoint_type(*ENDPOINTS, also=ALIASES)
 WORKLOAD = read.one_of(*read.STANDARD, *read.FAIRNESS, *read.TRACES, *read.DATASETS)
 
 SECTIONS: dict[str, tuple[RunOption, ...]] = {
@@ -73,7 +73,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("-m --model --served-model-name", "target.model", read.text, "NAME",
               "Model name in every request. Default: the only model that the server lists."),
         value("--endpoint-type --backend", "target.endpoint_type", ENDPOINT_TYPE, "NAME",
-              f"Wire protocol: {', '.join(ENDPOINTS).replace(',', ' (default),', 1)}; also vLLM's names."),
+              f"Wire protocol: {', '.join(ENDPOINTS).replace(',', ' (default),', 1)}; also vLLM's names, and FILE.toml or "
+              "FILE.json, which describes another one."),
         value("--endpoint", "target.endpoint_path", read.url_path, "PATH", "Overrides the protocol's path."),
         value("--api-key", None, read.text, "KEY",
               "Bearer token, never shown or stored. Safer: --api-key-file or the environment. [env OPENAI_API_KEY]"),

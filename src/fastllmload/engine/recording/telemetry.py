@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fastllmload.documents.run import EngineFacts
-from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, parse_base, request_head
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError, TargetError, coded
@@ -116,7 +116,7 @@ class TelemetryDiscovery:
 
     def _only_engine(self, base: BaseUrl, address: tuple[str, str, int]) -> EngineFacts | None:
         """The engine of a target whose protocol only one engine speaks, which has a page for its version."""
-        endpoint = ENDPOINTS[self._target.endpoint_type]
+        endpoint = resolve_endpoint(self._target.endpoint_type)
         if endpoint.engine is None:
             return None
         name, resource = endpoint.engine

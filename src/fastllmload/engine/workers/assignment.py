@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.run_plans import RunPhase
@@ -101,8 +100,7 @@ def worker_specs(
 
 
 def protocols(protocol: str, classes: Sequence[TrafficClass]) -> tuple[str, ...]:
-    names = [one.endpoint_type or protocol for one in classes] or [protocol]
-    return tuple(resolve_endpoint(name).name for name in names)
+    return tuple(one.endpoint_type or protocol for one in classes) or (protocol,)
 
 
 def weighted(classes: Sequence[TrafficClass], found: Preflight) -> tuple[TargetSpec, ...]:

@@ -33,7 +33,7 @@ from fastllmload._ext.send.loop import LoopConnection
 from fastllmload._ext.send.reactor import Reactor
 from fastllmload._ext.system.wire import warm_up_kernel_stamps
 from fastllmload._ext.tls.session import TlsContext, settings_of
-from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.recording.row_writer import put_texts
 from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
 from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests
@@ -62,7 +62,7 @@ class Worker:
         self.words = SharedWords(spec.words_memory).words
         self.words[TOUCHED] += 0  # faults in every page of the histograms before a clock runs
         self.recorder = Recorder(memory=spec.rows_memory, text=spec.record_text)
-        dialects = [ENDPOINTS[name].dialect for name in spec.protocols]
+        dialects = [resolve_endpoint(name).dialect for name in spec.protocols]
         classifier = Classifier(dialects[0], strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
         self.error_texts = protocol.error_texts

@@ -10,6 +10,7 @@ from fastllmload.documents.plan import (
     UserBehaviorDescription,
     WorkloadDescription,
 )
+from fastllmload.endpoint import shown
 from fastllmload.plan.description.facts import LengthFigures, PercentileSamples, PlanFigures, figures
 from fastllmload.plan.description.picture import spell
 from fastllmload.plan.plan import Plan, classes_within
@@ -25,7 +26,7 @@ def describe_as_text(plan: Plan, *, ramp_share: float = 0.1) -> str:
         ("requests", _requests(counted)),
         ("duration", _duration(counted.duration_s, described.load)),
         ("workload", _workload(workload)),
-        ("sent to", f"{described.endpoint}, model {described.model}"),
+        ("sent to", f"{shown(str(described.endpoint))}, model {described.model}"),
         *(("", f"not standard: {text}") for text in plan.deviations),
         *((f"class {one.name}", class_line(one)) for one in described.classes),
         *(("conversations", text) for text in conversation_lines(described.conversations)),
@@ -160,7 +161,7 @@ def class_line(one: ClassDescription) -> str:
     what = f"{one.starts:,} conversations in " if one.conversations is not None else ""
     own = [f"model {one.model}"] if settings.model is not None else []
     own += [settings.endpoint_path] if settings.endpoint_path is not None else []
-    own += [str(one.endpoint)] if settings.endpoint_type is not None else []
+    own += [shown(str(one.endpoint))] if settings.endpoint_type is not None else []
     own += ["own URL"] if one.own_targets else []
     own += [": ".join(header) for header in settings.headers]
     own += user_lines(one.behaviour)
