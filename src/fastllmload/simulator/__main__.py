@@ -91,10 +91,24 @@ def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None
 @click.option("--tls-client-ca", metavar="FILE", help="Clients must show a certificate that one of these signed (PEM).")
 @click.option(
     "--tls-alpn",
-    default="http/1.1",
+    default="h2,http/1.1",
     show_default=True,
     metavar="NAMES",
     help='Protocols for ALPN; a client that names only others is refused. "": ALPN is not answered.',
+)
+@click.option(
+    "--http2-streams",
+    default=128,
+    show_default=True,
+    type=click.IntRange(0, 100_000),
+    help="Streams that an HTTP/2 connection may have at once; more are refused.",
+)
+@click.option(
+    "--http2-window",
+    default=1 << 20,
+    show_default=True,
+    type=Bytes(0, 2**31 - 1),
+    help="Bytes of a request's body that HTTP/2 takes before it allows more; 0: none, ever.",
 )
 @click.option("--coalesce", default=1, show_default=True, type=click.IntRange(1, 256), help="Events per write.")
 @click.option(

@@ -98,7 +98,9 @@ class SimulatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: str | None = None  # PEM, with its chain
     tls_key: str | None = None  # PEM; None: in the file of the certificate
     tls_client_ca: str | None = None  # PEM; clients must show a certificate of one of these
-    tls_alpn: str = "http/1.1"  # names in order of preference, with commas; "": ALPN is not answered
+    tls_alpn: str = "h2,http/1.1"  # names in order of preference, with commas; "": ALPN is not answered
+    http2_streams: int = 128  # of a connection at once
+    http2_window: int = 1 << 20  # bytes of a request's body that may come before more is allowed; 0: none is
     coalesce: int = 1  # events per write
     chunk_bytes: int = 250  # content events are padded to about this size
     early_head: bool = False  # the response head leaves before the first token
@@ -129,7 +131,7 @@ def _numbered(name: str, value: object, hint: str) -> object:
     unit = UNITS.get(name.rpartition("_")[2])
     if unit is not None:
         found = quantities.duration(value, unit)
-    elif name == "chunk_bytes":
+    elif name in ("chunk_bytes", "http2_window"):
         found = quantities.size(value, plain=True)
     else:
         found = quantities.share(value) if name in SHARES else quantities.number(value)

@@ -16,11 +16,11 @@ from types import SimpleNamespace
 
 from fastllmload._ext.sim.cadence import Cadence, Flood, Lockstep, Spread
 from fastllmload._ext.sim.engine import Batching
-from fastllmload._ext.simserver.connection import Connections
-from fastllmload._ext.simserver.fault import HANDSHAKE_FAULTS, Faults
+from fastllmload._ext.simserver.fault import CONNECTION_FAULTS, Faults
 from fastllmload._ext.simserver.intake import Intake
 from fastllmload._ext.simserver.responder import Responder
 from fastllmload._ext.simserver.server import Server
+from fastllmload._ext.simserver.streams import Streams
 from fastllmload._ext.simserver.truth import Truth
 from fastllmload._ext.tls.session import TlsContext
 from fastllmload.endpoint import ENDPOINTS
@@ -78,9 +78,9 @@ def build(
 ) -> Server:
     """One process's server. *number* is its place among the processes that share the port."""
     try:
-        of_handshakes = tuple(fault for fault in options.faults if fault.partition(":")[0] in HANDSHAKE_FAULTS)
-        handshake_faults = Faults(options.seed, of_handshakes)
-        faults = Faults(options.seed, tuple(fault for fault in options.faults if fault not in of_handshakes))
+        of_connections = tuple(fault for fault in options.faults if fault.partition(":")[0] in CONNECTION_FAULTS)
+        connection_faults = Faults(options.seed, of_connections)
+        faults = Faults(options.seed, tuple(fault for fault in options.faults if fault not in of_connections))
     except ValueError as error:
         raise InputError("simulator-option-invalid", str(error)) from None
     path = truth_path(options, number)
@@ -92,12 +92,12 @@ def build(
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # accepted sockets inherit it
     forms: list[object] = []
     intake = Intake(intake_settings(options, profile), faults, [(api, decoder(api)) for api in apis], forms)
-    connections = Connections(context)
+    connections = Streams(context, options.http2_streams, options.http2_window)
     responder = Responder(connections, truth, forms, options.coalesce, options.early_head)
     pages = Pages(apis, options.model, profile.max_model_len, int(time.time()))
     cadence = cadence_of(options, profile)
     return Server(
-        listener.fileno(), cadence, truth, intake, responder, connections, pages, options.api_key, handshake_faults
+        listener.fileno(), cadence, truth, intake, responder, connections, pages, options.api_key, connection_faults
     )
 
 

@@ -58,7 +58,6 @@ def from_python(options: Mapping[str, object], _: Path) -> RawOptions:
         ),
         ({"rate": 5, "cancel_share": 0.1}, "option-missing", "--cancel-after"),
         ({"rate": 5, "slow_readers": "5%:2kB/s", "transport": "asyncio"}, "option-not-applicable", "asyncio"),
-        ({"rate": 5, "http_version": "2"}, "option-not-applicable", "simulated engine"),
         (
             {"rate": 5, "http_version": "2", "url": "http://h:1", "transport": "asyncio"},
             "option-not-applicable",

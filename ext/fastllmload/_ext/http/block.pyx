@@ -32,6 +32,15 @@ def request_block(bytes head not None, bint tls=False) -> bytes:
     return out + b"".join(b"\x10" + sized(name) + sized(value) for name, value in fields if name != b"host")
 
 
+def response_block(bytes head not None) -> bytes:
+    """The same of a response's head: status line and fields, each ended by CRLF."""
+    line, *lines = head.rstrip(b"\r\n").split(b"\r\n")
+    status = line.split(b" ")[1]
+    fields = [(name.lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
+    out = b"\x20" + (b"\x88" if status == b"200" else b"\x08" + sized(status))
+    return out + b"".join(b"\x10" + sized(name) + sized(value) for name, value in fields)
+
+
 def sized(bytes text) -> bytes:
     """A string with its size before it (RFC 7541 5.1, 5.2)."""
     size = len(text)

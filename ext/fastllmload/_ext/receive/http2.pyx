@@ -16,6 +16,9 @@ cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.carry cimport carry_add, carry_reset
 from fastllmload._ext.bytes.cursor cimport left, over
 from fastllmload._ext.http.block cimport BLOCK_OK, BLOCK_TABLE, BLOCK_TOO_LARGE, BlockError
+from fastllmload._ext.http.frames cimport (
+    SET_ENABLE_PUSH, SET_INITIAL_WINDOW_SIZE, SET_MAX_CONCURRENT_STREAMS, SET_MAX_FRAME_SIZE,
+)
 from fastllmload._ext.receive.framing cimport (
     FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, IN_BODY, incoming_free,
 )
@@ -30,12 +33,6 @@ from fastllmload._ext.receive.multiplex cimport (
 cdef enum:
     MAX_BLOCK = 65536           # bytes of a head, as it comes
     MAX_BLOCK_FRAMES = 64       # and frames that it may come in: empty ones cost the peer nothing
-
-cdef enum Setting:              # RFC 9113 6.5.2
-    SET_ENABLE_PUSH = 2
-    SET_MAX_CONCURRENT_STREAMS = 3
-    SET_INITIAL_WINDOW_SIZE = 4
-    SET_MAX_FRAME_SIZE = 5
 
 
 cdef inline uint32_t number(const unsigned char* at) noexcept nogil:

@@ -1,45 +1,15 @@
 # The streams of an HTTP/2 connection (RFC 9113) and the frames that wait to be sent on it. Sans-IO.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from fastllmload._ext.http.frames cimport (
+    CODE_CALM, CODE_CANCEL, CODE_COMPRESSION, CODE_FLOW_CONTROL, CODE_FRAME_SIZE, CODE_INTERNAL, CODE_NO_ERROR, CODE_PROTOCOL,
+    CODE_REFUSED_STREAM, CODE_STREAM_CLOSED, FF_ACK, FF_END_HEADERS, FF_END_STREAM, FF_PADDED, FF_PRIORITY, FRAME_HEADER,
+    FT_CONTINUATION, FT_DATA, FT_GOAWAY, FT_HEADERS, FT_PING, FT_PRIORITY, FT_PUSH_PROMISE, FT_RST_STREAM, FT_SETTINGS,
+    FT_WINDOW_UPDATE, MAX_FRAME, STREAM_LAST, TOP_UP, WINDOW_FIRST, WINDOW_MOST, FrameType,
+)
 from fastllmload._ext.receive.exchange cimport Exchange
 
-cdef enum FrameType:
-    FT_DATA = 0
-    FT_HEADERS = 1
-    FT_PRIORITY = 2
-    FT_RST_STREAM = 3
-    FT_SETTINGS = 4
-    FT_PUSH_PROMISE = 5
-    FT_PING = 6
-    FT_GOAWAY = 7
-    FT_WINDOW_UPDATE = 8
-    FT_CONTINUATION = 9
-
-cdef enum FrameFlag:
-    FF_END_STREAM = 1
-    FF_ACK = 1
-    FF_END_HEADERS = 4
-    FF_PADDED = 8
-    FF_PRIORITY = 32
-
-cdef enum Http2Code:        # RFC 9113 7
-    CODE_NO_ERROR = 0
-    CODE_PROTOCOL = 1
-    CODE_FLOW_CONTROL = 3
-    CODE_STREAM_CLOSED = 5
-    CODE_FRAME_SIZE = 6
-    CODE_REFUSED_STREAM = 7
-    CODE_CANCEL = 8
-    CODE_COMPRESSION = 9
-    CODE_CALM = 11
-
 cdef enum:
-    FRAME_HEADER = 9        # bytes before each payload
-    MAX_FRAME = 16384       # bytes of a payload that the peer may send: the setting that every peer begins with
-    STREAM_LAST = 0x7FFFFFFF
-    WINDOW_MOST = 0x7FFFFFFF
-    WINDOW_FIRST = 65535    # of a connection and of a stream, before anything else is said
-    TOP_UP = 1 << 30        # bytes received until a window is opened again: it never closes
     OUT_MOST = 65536        # bytes of frames with bodies that wait to be sent: more is taken from a body when they have gone
     REPLIES_MOST = 16384    # bytes of answers to PING and SETTINGS that a peer may leave unread
 

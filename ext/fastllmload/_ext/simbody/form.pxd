@@ -96,6 +96,7 @@ cdef class Form:
     cdef uint8_t line_ends              # after each event
     cdef bytes stream_type              # Content-Type of a stream
     cdef bytes stream_head              # its response head, up to the framing
+    cdef bytes stream_block             # the same for HTTP/2
     cdef bytes error_body               # of a simulated failure
     cdef bytes broken_line              # of cut JSON
     cdef bytes deep_open, deep_close    # around brackets inside each other

@@ -17,6 +17,7 @@ from fastllmload._ext.simbody.template cimport (
 )
 from fastllmload._ext.system.clock cimport real_ns
 
+from fastllmload._ext.http.block import response_block
 from fastllmload._ext.simbody.template import filled
 
 cdef extern from "<time.h>" nogil:
@@ -125,6 +126,7 @@ cdef class Form:
         self.line_ends = 1 if lines else 2
         self.stream_type = b"application/x-ndjson" if lines else b"text/event-stream; charset=utf-8"
         self.stream_head = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: %s\r\n" % self.stream_type
+        self.stream_block = response_block(self.stream_head)
         self.comment = b"" if lines else b": ping"
         self.broken_line, self.huge_open = (before + api.broken).encode(), (before + api.huge).encode()
         self.deep_open, self.deep_close = (before + api.deep).encode(), b"}"

@@ -1,4 +1,5 @@
 # One client connection of the simulated engine: what was read, what is still to be written, and the reply in progress.
+# A stream of HTTP/2 is a connection without a socket: its carrier has that, and what the stream reads and writes is in frames there.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastllmload._ext.http.request cimport Unchunk
@@ -28,6 +29,8 @@ cdef struct Reply:              # the reply in progress; reset for each request
     uint8_t fault               # Fault of fault.pxd
     uint8_t close_after
     uint8_t page                # not a completion: no row, no count
+    uint8_t last                # what is written next is the end of it
+    uint8_t ended               # HTTP/2: END_STREAM or RST_STREAM was sent
     uint8_t old_client          # HTTP/1.0: no chunks
     uint8_t ending              # Ending of form.pxd
     uint16_t form               # number of the Form; of a page or an error, whose errors it has
@@ -38,8 +41,38 @@ cdef struct Reply:              # the reply in progress; reset for each request
     uint32_t events             # events written
     int64_t load_ns             # from its arrival to its submission to the engine
 
+cdef struct Many:               # HTTP/2: what a carrier has more than other connections
+    Connection** streams        # open ones, in no order; owned
+    uint32_t count              # of them
+    uint32_t most
+    uint32_t turn               # the one that is written to first
+    uint32_t last_id            # of the client's latest stream
+    uint32_t told_id            # of its latest one before it knew our SETTINGS
+    uint32_t frame_most         # bytes of a payload that the client takes
+    uint32_t taken              # bytes of DATA since the connection's window was opened again
+    int64_t window              # bytes of bodies that the client takes now on the connection
+    int64_t window_first        # that its streams begin with
+    uint32_t block_stream       # whose head is being read; 0: none
+    uint32_t block_frames       # that it came in
+    uint8_t block_ends          # it is all of its request
+    uint8_t settled             # the client's SETTINGS have come
+    uint8_t leaving             # GOAWAY was sent: the connection closes with its last stream
+    uint8_t closing             # it closes when nothing is queued
+    uint8_t flooded             # a head without an end: nothing else can be sent
+    unsigned char* block        # a head in several frames; owned
+    size_t block_size
+    size_t block_cap
+
 cdef struct Connection:
     Sequence sequence           # first: a Sequence* from a cadence is the Connection*
+    Connection* carrier         # of a stream; NULL: it has a socket of its own
+    Many* many                  # of a carrier; owned. NULL: HTTP/1.1, or a stream
+    uint32_t stream             # its id
+    uint32_t place              # in its carrier's streams
+    int64_t window              # bytes of its body that the client takes now
+    uint32_t taken              # bytes of DATA since its own window was opened again
+    const uint8_t* head         # block of fields that goes before the next bytes; borrowed until they are sent or queued
+    size_t head_size
     int fd
     uint32_t generation         # one more at each close; epoll's words carry it
     uint32_t number
@@ -96,6 +129,8 @@ cdef class Connections:
     cdef readonly size_t open_count
     cdef readonly uint64_t accepted
     cdef Connection* adopt(self, int fd) except NULL
+    cdef Connection* fresh(self) except NULL                # one that is not in use
+    cdef void recycle(self, Connection* c) noexcept
     cdef Connection* of(self, uint64_t word) noexcept       # from an epoll word; NULL when it has been closed since
     cdef void drop(self, Connection* c, bint reset) noexcept
     cdef int watch(self, Connection* c, bint out) noexcept
@@ -113,6 +148,11 @@ cdef class Connections:
     cdef Sent send_records(self, Connection* c) except? SENT_FAILED     # what TLS has to say
     cdef int say_end(self, Connection* c) except -1                     # close_notify
     cdef Sent flush(self, Connection* c, int64_t now) except? SENT_FAILED
+
+cdef void many_free(Connection* c) noexcept
+
+cdef inline Connection* carrier_of(Connection* c) noexcept nogil:
+    return c if c.carrier == NULL else c.carrier
 
 cdef inline bint pending(Connection* c) noexcept nogil:
     return c.out_at < c.out_size or c.filler_left > 0

@@ -6,6 +6,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove, memset
 from posix.unistd cimport close
 
+from fastllmload._ext.bytes.carry cimport carry_free
 from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT, MSG_NOSIGNAL, send
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.wire cimport (
@@ -60,13 +61,7 @@ cdef class Connections:
     cdef Connection* adopt(self, int fd) except NULL:
         cdef Connection* c
         self.make_place(fd)
-        c = self.free_list
-        if c != NULL:
-            self.free_list = c.next_free
-        else:
-            c = <Connection*>calloc(1, sizeof(Connection))
-            if c == NULL:
-                raise MemoryError("no memory for a connection")
+        c = self.fresh()
         if self.context is not None:
             c.tls = self.context.connection(NULL, False, NULL)
         c.fd = fd
@@ -77,6 +72,16 @@ cdef class Connections:
         self.open_count += 1
         self.accepted += 1
         self.watch_with(c, EPOLL_CTL_ADD, False)
+        return c
+
+    cdef Connection* fresh(self) except NULL:
+        cdef Connection* c = self.free_list
+        if c != NULL:
+            self.free_list = c.next_free
+            return c
+        c = <Connection*>calloc(1, sizeof(Connection))
+        if c == NULL:
+            raise MemoryError("no memory for a connection")
         return c
 
     cdef int make_place(self, int fd) except -1:
@@ -119,6 +124,10 @@ cdef class Connections:
         c.abrupt = False
         self.by_fd[c.fd] = NULL
         wire_close(c.fd, reset)
+        self.open_count -= 1
+        self.recycle(c)
+
+    cdef void recycle(self, Connection* c) noexcept:
         c.fd = -1
         c.generation += 1
         c.state = CONNECTION_FREE
@@ -133,7 +142,6 @@ cdef class Connections:
         c.want_out = c.chunked_body = c.continued = c.out_timer = False
         c.next_free = self.free_list
         self.free_list = c
-        self.open_count -= 1
 
     cdef int room(self, Connection* c, size_t size) except -1:
         cdef size_t cap = c.read_cap if c.read_cap else 2048
@@ -275,7 +283,21 @@ cdef class Connections:
         return send(c.fd, source + start, size, MSG_NOSIGNAL | MSG_DONTWAIT)
 
 
+cdef void many_free(Connection* c) noexcept:
+    if c.many == NULL:
+        return
+    carry_free(&c.many.block, &c.many.block_size, &c.many.block_cap)
+    free(c.many.streams)
+    free(c.many)
+    c.many = NULL
+
+
 cdef void destroy(Connection* c) noexcept:
+    cdef uint32_t i
+    if c.many != NULL:
+        for i in range(c.many.count):
+            destroy(c.many.streams[i])
+        many_free(c)
     tls_free(c.tls)
     free(c.sequence.hashes)
     free(c.sequence.nodes)

@@ -40,11 +40,16 @@ cdef enum Fault:                # the numbers are in the truth log
     FAULT_TLS_ALERT = 35
     FAULT_TLS_TRUNCATE = 36
     FAULT_TLS_GARBAGE = 37
-    FAULT_HANDSHAKE_HANG = 38   # from here on: of connections
-    FAULT_HANDSHAKE_CLOSE = 39
-    FAULT_HANDSHAKE_ALERT = 40
-    FAULT_HANDSHAKE_GARBAGE = 41
-    FAULTS = 42
+    FAULT_RESET_STREAM = 38     # HTTP/2
+    FAULT_GOAWAY = 39
+    FAULT_LARGE_FRAME = 40
+    FAULT_STRAY_FRAME = 41
+    FAULT_NO_HTTP2 = 42         # from here on: of connections
+    FAULT_HANDSHAKE_HANG = 43
+    FAULT_HANDSHAKE_CLOSE = 44
+    FAULT_HANDSHAKE_ALERT = 45
+    FAULT_HANDSHAKE_GARBAGE = 46
+    FAULTS = 47
 
 cdef enum:
     MIDDLE = 0xFFFFFFFF         # argument: in the middle of the reply

@@ -21,7 +21,7 @@ CATALOGUE = {
     "no_body": (FAULT_NO_BODY, 0, "a 200 reply with Content-Length: 0"),
     "html": (FAULT_HTML, 0, "a 200 reply that is an HTML page"),
     "gzip": (FAULT_GZIP, 0, "a 200 reply with a Content-Encoding: gzip that the request does not accept"),
-    "endless_head": (FAULT_ENDLESS_HEAD, 1 << 30, "ARG bytes of header fields without an end"),
+    "endless_head": (FAULT_ENDLESS_HEAD, 1 << 30, "ARG bytes of header fields without an end (HTTP/2: in CONTINUATION frames)"),
     "drip": (FAULT_DRIP, 1, "one byte every ARG ms"),
     "deep_json": (FAULT_DEEP_JSON, 100_000, "one event of JSON nested ARG deep"),
     "huge_line": (FAULT_HUGE_LINE, 1 << 30, "a line of ARG bytes without an end"),
@@ -42,14 +42,19 @@ CATALOGUE = {
     "tls_alert": (FAULT_TLS_ALERT, _MIDDLE, "TLS: a fatal alert before token ARG (default: the middle), then FIN"),
     "tls_truncate": (FAULT_TLS_TRUNCATE, _MIDDLE, "TLS: FIN without close_notify before token ARG (default: the middle)"),
     "tls_garbage": (FAULT_TLS_GARBAGE, _MIDDLE, "TLS: bytes that are not a record before token ARG (default: the middle), then FIN"),
+    "reset_stream": (FAULT_RESET_STREAM, _MIDDLE, "HTTP/2: RST_STREAM before token ARG (default: the middle)"),
+    "goaway": (FAULT_GOAWAY, _MIDDLE, "HTTP/2: GOAWAY before token ARG (default: the middle), which leaves out this reply and later ones"),
+    "large_frame": (FAULT_LARGE_FRAME, _MIDDLE, "HTTP/2: a frame above the client's limit before token ARG (default: the middle), then FIN"),
+    "stray_frame": (FAULT_STRAY_FRAME, _MIDDLE, "HTTP/2: CONTINUATION without HEADERS before token ARG (default: the middle), then FIN"),
+    "no_http2": (FAULT_NO_HTTP2, 0, "the connection speaks HTTP/1.1 only, and answers the preface of HTTP/2 with status 505"),
     "handshake_hang": (FAULT_HANDSHAKE_HANG, 0, "TLS: the handshake is not answered, the connection stays open"),
     "handshake_close": (FAULT_HANDSHAKE_CLOSE, 0, "TLS: FIN in place of a handshake"),
     "handshake_alert": (FAULT_HANDSHAKE_ALERT, 40, "TLS: the fatal alert number ARG in place of a handshake"),
     "handshake_garbage": (FAULT_HANDSHAKE_GARBAGE, 0, "TLS: bytes that are not a record in place of a handshake"),
     "tool_calls": (FAULT_TOOL_CALLS, 1, "the reply of a chat is ARG tool calls in place of text"),
 }
-TLS_FAULTS = [name for name, (number, _, _) in CATALOGUE.items() if number >= FAULT_TLS_ALERT]
-HANDSHAKE_FAULTS = [name for name, (number, _, _) in CATALOGUE.items() if number >= FAULT_HANDSHAKE_HANG]
+TLS_FAULTS = [name for name, (_, _, text) in CATALOGUE.items() if text.startswith("TLS: ")]
+CONNECTION_FAULTS = [name for name, (number, _, _) in CATALOGUE.items() if number >= FAULT_NO_HTTP2]
 NAMES = {number: name for name, (number, _, _) in CATALOGUE.items()}
 
 

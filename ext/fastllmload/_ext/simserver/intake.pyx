@@ -9,7 +9,7 @@ from fastllmload._ext.sim.prompt cimport Prompt, prompt_read
 from fastllmload._ext.sim.sequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
 from fastllmload._ext.simbody.form cimport ENDED_LENGTH, ENDED_STOP
 from fastllmload._ext.simbody.template cimport NUMBER_PROMPT, SAYS_COUNTED, SAYS_IDS, SAYS_LOGPROBS, SAYS_USAGE
-from fastllmload._ext.simserver.fault cimport FAULT_HANDSHAKE_HANG, FAULT_TLS_ALERT
+from fastllmload._ext.simserver.fault cimport FAULT_NO_HTTP2, FAULT_NONE, FAULT_RESET_STREAM, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE
 from fastllmload._ext.simserver.syscall cimport memmem
 
 from fastllmload._ext.simserver.fault import parse
@@ -166,11 +166,16 @@ cdef class Intake:
                 c.reply.fault, c.reply.fault_arg = parse(text)
             except ValueError as error:
                 return self.refuse(400, "BadRequestError", f"X-Fault: {error}")
-            if c.reply.fault >= FAULT_HANDSHAKE_HANG or c.reply.fault >= FAULT_TLS_ALERT and not self.secured:
-                return self.refuse(400, "BadRequestError", f"X-Fault: {text} is for "
-                                   + ("handshakes: use --fault" if self.secured else "TLS: use --tls-cert"))
+            if c.reply.fault >= FAULT_NO_HTTP2:
+                return self.refuse(400, "BadRequestError", f"X-Fault: {text} is for connections: use --fault")
+            if FAULT_TLS_ALERT <= c.reply.fault <= FAULT_TLS_GARBAGE and not self.secured:
+                return self.refuse(400, "BadRequestError", f"X-Fault: {text} is for TLS: use --tls-cert")
+            if c.reply.fault >= FAULT_RESET_STREAM and c.carrier == NULL:
+                return self.refuse(400, "BadRequestError", f"X-Fault: {text} is for HTTP/2")
         else:
             c.reply.fault = self.faults.of(c.sequence.serial, &c.reply.fault_arg)
+            if c.reply.fault >= FAULT_RESET_STREAM and c.carrier == NULL:
+                c.reply.fault = FAULT_NONE
         return True
 
     cdef bint read_null(self, Connection* c, int number, const uint8_t* body, size_t size) except? False:

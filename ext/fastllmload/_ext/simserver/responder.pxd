@@ -25,6 +25,7 @@ cdef class Responder(Writer):
     cdef Outcome burst(self, Connection* c, int64_t upto, bint all) except? LOST
     cdef Outcome strike(self, Connection* c, int64_t now) except? LOST
     cdef Outcome break_records(self, Connection* c) except? LOST
+    cdef Outcome break_frames(self, Connection* c) except? LOST
     cdef Outcome odd_event(self, Connection* c, bytes text, uint8_t kind) except? LOST
     cdef Outcome huge_event(self, Connection* c) except? LOST
     cdef Outcome huge_line(self, Connection* c) except? LOST

@@ -10,14 +10,15 @@ from libc.stdint cimport int32_t, uint16_t
 from libc.string cimport memcpy, memset
 
 from fastllmload._ext.bytes.digits cimport put_number
+from fastllmload._ext.http.frames cimport CODE_INTERNAL, FF_END_HEADERS, FT_CONTINUATION, FT_RST_STREAM
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
-from fastllmload._ext.simserver.connection cimport FILLER_FIELDS, FILLER_LETTERS, SENT_FAILED, Connections
+from fastllmload._ext.simserver.connection cimport FILLER_FIELDS, FILLER_LETTERS, SENT_FAILED, Sent, carrier_of
 from fastllmload._ext.simserver.fault cimport (
     FAULT_ABORT, FAULT_BAD_JSON, FAULT_CLOSE, FAULT_CLOSE_BEFORE_RESPONSE, FAULT_COALESCE, FAULT_COMMENTS,
     FAULT_CONTENT_LENGTH, FAULT_CR, FAULT_CRLF, FAULT_DEEP_JSON, FAULT_DRIP, FAULT_EMPTY, FAULT_EMPTY_TEXT,
     FAULT_ENDLESS_HEAD, FAULT_ERROR_EVENT, FAULT_GZIP, FAULT_HTML, FAULT_HUGE_EVENT, FAULT_HUGE_LINE, FAULT_MULTI_TOKEN,
-    FAULT_NEVER, FAULT_NONE, FAULT_NO_BODY, FAULT_NO_DONE, FAULT_NO_USAGE, FAULT_REASONING, FAULT_RESET, FAULT_SLOW_HEAD,
-    FAULT_STALL, FAULT_STATUS, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE, FAULT_TOOL_CALLS, FAULT_UNTIL_CLOSE, FAULT_WHITESPACE_FIRST, MIDDLE,
+    FAULT_NEVER, FAULT_NONE, FAULT_NO_BODY, FAULT_NO_DONE, FAULT_NO_USAGE, FAULT_REASONING, FAULT_RESET, FAULT_RESET_STREAM, FAULT_SLOW_HEAD,
+    FAULT_GOAWAY, FAULT_STALL, FAULT_STATUS, FAULT_STRAY_FRAME, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE, FAULT_TOOL_CALLS, FAULT_UNTIL_CLOSE, FAULT_WHITESPACE_FIRST, MIDDLE,
 )
 from fastllmload._ext.simbody.calls cimport CALL_ROOM, put_call
 from fastllmload._ext.simbody.form cimport (
@@ -28,11 +29,13 @@ from fastllmload._ext.simbody.form cimport (
 from fastllmload._ext.simbody.template cimport (
     NUMBER_CACHED, NUMBER_COMPLETION, NUMBER_EVAL_NS, NUMBER_LOAD_NS, NUMBER_PROMPT_EVAL_NS, NUMBER_TOTAL_NS, SAYS_USAGE,
 )
+from fastllmload._ext.simserver.streams cimport Streams
 from fastllmload._ext.simserver.truth cimport Truth
-from fastllmload._ext.simserver.writer cimport COMPLETE, CUT, GARBAGE, GOING, RESET, SILENT
+from fastllmload._ext.simserver.writer cimport COMPLETE, CUT, GARBAGE, GOING, LEFT_OUT, RESET, SILENT
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.tls.session cimport tls_read
 
+from fastllmload._ext.http.block import response_block
 from fastllmload._ext.simserver.writer import page_head
 
 # EventKind of delta.pxd, of which only the numbers are needed here; a test holds them together.
@@ -54,13 +57,14 @@ cdef enum:
     MS = 1_000_000
 
 cdef bytes DOCUMENT_HEAD = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: application/json\r\n"
+cdef bytes DOCUMENT_BLOCK = response_block(DOCUMENT_HEAD)
 cdef bytes FORGED = b"\x17\x03\x03\x00\x20" + bytes(32)                # a record of no key
 cdef bytes HTML = b"<!doctype html><html><head><title>Welcome</title></head><body>It works.</body></html>\n"
 cdef bytes ZIPPED = gzip.compress(b'data: {"choices":[{"index":0,"delta":{"content":"zipped"}}]}\n\ndata: [DONE]\n\n', mtime=0)
 cdef class Responder(Writer):
     """Writes replies for *connections*; *coalesce*: tokens per write; *early_head*: the head leaves before the first token."""
 
-    def __init__(self, connections: Connections, truth: Truth, forms: list, coalesce: int, early_head: bool):
+    def __init__(self, connections: Streams, truth: Truth, forms: list, coalesce: int, early_head: bool):
         super().__init__(connections, truth)
         self.forms = forms
         self.coalesce = coalesce
@@ -118,8 +122,8 @@ cdef class Responder(Writer):
         c.reply.stamp.line_end = END_CRLF if fault == FAULT_CRLF else END_LF
         if fault == FAULT_CR and c.reply.stamp.line_ends > 1:       # a line of JSON ends in LF
             c.reply.stamp.line_end = END_CR
-        c.reply.stamp.chunked = c.reply.stream and fault not in (FAULT_UNTIL_CLOSE, FAULT_CONTENT_LENGTH)
-        if fault == FAULT_UNTIL_CLOSE or c.reply.stream and c.reply.old_client:
+        c.reply.stamp.chunked = c.reply.stream and c.carrier == NULL and fault not in (FAULT_UNTIL_CLOSE, FAULT_CONTENT_LENGTH)
+        if fault == FAULT_UNTIL_CLOSE and c.carrier == NULL or c.reply.stream and c.reply.old_client:
             c.reply.stamp.chunked = False
             c.reply.close_after = True
         return 0
@@ -149,7 +153,8 @@ cdef class Responder(Writer):
         if fault == FAULT_ENDLESS_HEAD:
             c.filler = FILLER_FIELDS
             c.filler_left = (<uint64_t>c.reply.fault_arg + 63) // 64 * 64
-            if self.connections.queue(c, form.stream_head, len(form.stream_head)) or self.connections.flush(c, 0) == SENT_FAILED:
+            size = len(form.stream_head) if c.carrier == NULL else 0
+            if self.connections.queue(c, form.stream_head, size) or self.connections.flush(c, 0) == SENT_FAILED:
                 return LOST
             return CUT
         if fault == FAULT_EMPTY:
@@ -159,6 +164,11 @@ cdef class Responder(Writer):
 
     cdef uint8_t* put_head(self, Connection* c, uint8_t* out) except NULL:
         cdef bytes head = (<Form>self.forms[c.reply.form]).stream_head
+        c.reply.head_sent = True
+        if c.carrier != NULL:
+            self.set_head(c, (<Form>self.forms[c.reply.form]).stream_block,
+                          self.stream_size(c) if c.reply.fault == FAULT_CONTENT_LENGTH else -1)
+            return out
         out = put(out, <const char*>head, len(head))
         if c.reply.stamp.chunked:
             out = put(out, b"transfer-encoding: chunked\r\n", 28)
@@ -167,7 +177,6 @@ cdef class Responder(Writer):
             out = put(put_number(out, self.stream_size(c)), b"\r\n", 2)
         if c.reply.close_after:
             out = put(out, b"connection: close\r\n", 19)
-        c.reply.head_sent = True
         return put(out, b"\r\n", 2)
 
     cdef int64_t stream_size(self, Connection* c) except -1:
@@ -202,7 +211,7 @@ cdef class Responder(Writer):
             c.reply.stamp.number[NUMBER_CACHED] = c.sequence.cached_tokens
             out = form.events(AT_TOKEN + BLOCK_NONE, out, &c.reply.stamp, NULL, 0)
         c.reply.opened = starts or not begins
-        if out > self.scratch and self.write(c, self.scratch, out, &at) == LOST:
+        if (out > self.scratch or c.head != NULL) and self.write(c, self.scratch, out, &at) == LOST:
             return LOST
         if starts:
             self.log(c, at, KIND_ROLE)
@@ -317,8 +326,10 @@ cdef class Responder(Writer):
             return RESET
         if fault == FAULT_CLOSE:
             return CUT
-        if fault >= FAULT_TLS_ALERT:
+        if FAULT_TLS_ALERT <= fault <= FAULT_TLS_GARBAGE:
             return self.break_records(c)
+        if FAULT_RESET_STREAM <= fault <= FAULT_STRAY_FRAME:
+            return self.break_frames(c)
         if fault == FAULT_BAD_JSON:
             return self.odd_event(c, form.broken_line, KIND_BAD)
         if fault == FAULT_DEEP_JSON:
@@ -331,13 +342,29 @@ cdef class Responder(Writer):
         return self.fail(c)                                 # FAULT_ERROR_EVENT
 
     cdef Outcome break_records(self, Connection* c) except? LOST:
-        c.abrupt = True
+        cdef Connection* k = carrier_of(c)
+        k.abrupt = True
         if c.reply.fault == FAULT_TLS_ALERT:        # what does not decrypt is answered with one: bad_record_mac
-            tls_read(c.tls, FORGED, len(FORGED), self.scratch)
-            return LOST if self.connections.send_records(c) == SENT_FAILED else CUT
-        if c.reply.fault == FAULT_TLS_GARBAGE and self.connections.send_raw(c, GARBAGE, len(GARBAGE)) == SENT_FAILED:
+            tls_read(k.tls, FORGED, len(FORGED), self.scratch)
+            return LOST if self.connections.send_records(k) == SENT_FAILED else CUT
+        if c.reply.fault == FAULT_TLS_GARBAGE and self.connections.send_raw(k, GARBAGE, len(GARBAGE)) == SENT_FAILED:
             return LOST
         return CUT
+
+    cdef Outcome break_frames(self, Connection* c) except? LOST:
+        cdef Connection* k = c.carrier
+        cdef Sent sent
+        if c.reply.fault == FAULT_GOAWAY:
+            return LEFT_OUT
+        c.reply.ended = True
+        if c.reply.fault == FAULT_RESET_STREAM:
+            sent = self.connections.put_code(k, FT_RST_STREAM, c.stream, CODE_INTERNAL)
+            return LOST if sent == SENT_FAILED else COMPLETE
+        if c.reply.fault == FAULT_STRAY_FRAME:
+            sent = self.connections.put(k, FT_CONTINUATION, FF_END_HEADERS, c.stream, NULL, 0)
+        else:
+            sent = self.connections.put_large(c)
+        return LOST if sent == SENT_FAILED else CUT
 
     cdef Outcome fail(self, Connection* c) except? LOST:
         cdef Form form = <Form>self.forms[c.reply.form]
@@ -417,6 +444,7 @@ cdef class Responder(Writer):
             return LOST
         self.ensure(self.room(c, form, 1, c.reply.sent))
         end = self.put_tail(c, self.scratch)
+        c.reply.last = True
         if end > self.scratch and self.write(c, self.scratch, end, &at) == LOST:
             return LOST
         if c.reply.fault == FAULT_NO_DONE:
@@ -451,6 +479,9 @@ cdef class Responder(Writer):
             end = form.plain(AT_DOCUMENT + c.reply.ending, body, &c.reply.stamp, NULL, 0)
         if c.reply.fault == FAULT_BAD_JSON:
             end -= 3
+        if c.carrier != NULL:
+            self.set_head(c, DOCUMENT_BLOCK, end - body)
+            return self.send_document(c, body, end, now)
         at = head = self.scratch
         at = put(at, <const char*>DOCUMENT_HEAD, len(DOCUMENT_HEAD))
         if c.reply.fault != FAULT_UNTIL_CLOSE:
@@ -471,6 +502,7 @@ cdef class Responder(Writer):
                 return self.strike(c, now)
             c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
             start = middle
+        c.reply.last = True
         if self.write(c, start, end, &at) == LOST:
             return LOST
         c.truth.t_first = at

@@ -8,6 +8,7 @@ from libc.errno cimport ECONNABORTED, EINTR, EMFILE, ENFILE, errno
 from posix.time cimport CLOCK_MONOTONIC
 from posix.unistd cimport close
 
+from fastllmload._ext.http.frames cimport CODE_NO_ERROR
 from fastllmload._ext.sim.timer cimport NEVER, Timer, timers_due, timers_pop
 from fastllmload._ext.simserver.connection cimport (
     CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_READING, CONNECTION_SILENT, pending,
@@ -34,15 +35,19 @@ cdef enum Word:                 # epoll words that are not connections: no descr
     WORD_SIGNAL = 0xFFFFFFFD
 
 
-cdef class Server(Sessions):
+cdef bint idle(Connection* c) noexcept nogil:
+    return c.state == CONNECTION_READING and c.read_size == 0 and (c.many == NULL or c.many.count == 0)
+
+
+cdef class Server(Http2Sessions):
     """*listener*: a listening non-blocking socket's descriptor, borrowed. *pages*: `(path, counters) -> (method, content
-    type, body) or None`, for everything but completions. *api_key*: asked for when it is not None. *handshake_faults*: of
+    type, body) or None`, for everything but completions. *api_key*: asked for when it is not None. *connection_faults*: of
     connections."""
 
     def __init__(self, listener: int, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder,
-                 connections: Connections, pages: object, api_key: str | None, handshake_faults: Faults):
+                 connections: Streams, pages: object, api_key: str | None, connection_faults: Faults):
         super().__init__(cadence, truth, intake, responder, connections, pages, api_key)
-        self.handshake_faults = handshake_faults
+        self.connection_faults = connection_faults
         self.listener = listener
         self.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
         self.signals = fll_signal_fd()
@@ -77,6 +82,9 @@ cdef class Server(Sessions):
             c = self.connections.by_fd[fd]
             if c != NULL and c.state in (CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_SILENT):
                 self.end_row(c, TRUTH_ABORTED)
+            if c != NULL and c.many != NULL:
+                self.connections.put_goaway(c, c.many.last_id, CODE_NO_ERROR)
+                self.end_streams(c, 0, TRUTH_ABORTED)
         self.truth.flush()
 
     def counters(self) -> dict[str, float]:
@@ -158,7 +166,7 @@ cdef class Server(Sessions):
             if fd >= 0:
                 c = self.connections.adopt(fd)
                 c.t_accept = mono_ns()
-                c.fault = self.handshake_faults.of(c.number, &c.fault_arg)
+                c.fault = self.connection_faults.of(c.number, &c.fault_arg)
             elif errno in (EMFILE, ENFILE):
                 # Heard again when a connection closes: what waits then is accepted late, not lost.
                 epoll_ctl(self.epoll, EPOLL_CTL_DEL, self.listener, NULL)
@@ -183,7 +191,7 @@ cdef class Server(Sessions):
             if t.purpose == RESUME_OUT:
                 c.out_timer = False
                 self.ready_to_write(c)
-            elif t.purpose == LINGER_END or c.state == CONNECTION_READING and c.read_size == 0 and now >= c.recv_last:
+            elif t.purpose == LINGER_END or idle(c) and now >= c.recv_last:
                 self.close(c, False, 0)
         return 0
 
@@ -207,7 +215,7 @@ cdef class Server(Sessions):
         return 0
 
     cdef int close(self, Connection* c, bint reset, uint8_t flags) except -1:
-        Sessions.close(self, c, reset, flags)
+        Http2Sessions.close(self, c, reset, flags)
         if not self.listening:
             self.watch(self.listener, WORD_LISTENER, EPOLLIN)
             self.listening = True

@@ -4,9 +4,10 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from fastllmload._ext.http.request cimport Request
 from fastllmload._ext.sim.cadence cimport Cadence
 from fastllmload._ext.sim.timer cimport Timers
-from fastllmload._ext.simserver.connection cimport Connection, Connections
+from fastllmload._ext.simserver.connection cimport Connection
 from fastllmload._ext.simserver.intake cimport Intake
 from fastllmload._ext.simserver.responder cimport Responder
+from fastllmload._ext.simserver.streams cimport Streams
 from fastllmload._ext.simserver.truth cimport Truth
 from fastllmload._ext.simserver.writer cimport Outcome
 
@@ -17,7 +18,7 @@ cdef enum TimerPurpose:         # of a connection's timer
 
 cdef class Sessions:
     cdef int64_t real_offset            # CLOCK_REALTIME - CLOCK_MONOTONIC, sampled at each wake while stamps are on
-    cdef Connections connections
+    cdef Streams connections
     cdef Cadence cadence
     cdef Truth truth
     cdef Intake intake

@@ -19,7 +19,7 @@ from fastllmload._ext.http.request cimport (
 from fastllmload._ext.sim.timer cimport timers_free, timers_push
 from fastllmload._ext.simserver.connection cimport (
     CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_LINGERING, CONNECTION_READING, CONNECTION_SILENT, SENT_FAILED, SENT_QUEUED,
-    Sent, pending,
+    Sent, carrier_of, pending,
 )
 from fastllmload._ext.simserver.fault cimport (
     FAULT_HANDSHAKE_ALERT, FAULT_HANDSHAKE_GARBAGE, FAULT_HANDSHAKE_HANG, FAULT_IDLE_CLOSE,
@@ -30,7 +30,7 @@ from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED, TRUTH_LENGTH, TRUTH
 from fastllmload._ext.simserver.writer cimport CUT, GARBAGE, GOING, LOST, RESET, SILENT
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.wire cimport wire_recv
-from fastllmload._ext.tls.session cimport TLS_CLOSED, TLS_FAILED, TLS_HANDSHAKE, TLS_PLAIN, tls_read
+from fastllmload._ext.tls.session cimport TLS_CLOSED, TLS_FAILED, TLS_HANDSHAKE, TLS_PLAIN, Tls, tls_read
 
 from fastllmload._ext.simserver.writer import page_head
 
@@ -51,7 +51,7 @@ cdef class Sessions:
     """*pages*: `(path, counters) -> (method, content type, body) or None`, for everything but completions. *api_key*: asked
     for when it is not None."""
 
-    def __init__(self, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder, connections: Connections,
+    def __init__(self, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder, connections: Streams,
                  pages: object, api_key: str | None):
         self.cadence = cadence
         self.truth = truth
@@ -119,6 +119,7 @@ cdef class Sessions:
 
     cdef int end_row(self, Connection* c, uint8_t flags) except -1:
         cdef int finish
+        cdef Tls* tls
         if c.reply.page:
             return 0
         finish = 2 if flags & TRUTH_ABORTED else 3 if c.truth.status != 200 else c.reply.ending
@@ -133,7 +134,8 @@ cdef class Sessions:
         c.truth.fault = c.reply.fault
         c.truth.flags = flags | (TRUTH_STREAM if c.reply.stream else 0) | (TRUTH_REUSED if c.requests else 0)
         c.truth.flags |= (TRUTH_PREEMPTED if c.sequence.preemptions else 0) | (TRUTH_LENGTH if c.reply.ending == ENDED_LENGTH else 0)
-        c.truth.flags |= TRUTH_RESUMED if c.tls != NULL and c.tls.resumed else 0
+        tls = carrier_of(c).tls
+        c.truth.flags |= TRUTH_RESUMED if tls != NULL and tls.resumed else 0
         self.flush_at = mono_ns() + IDLE_NS
         return self.truth.request(&c.truth)
 
@@ -201,7 +203,7 @@ cdef class Sessions:
         cdef bint shaking = c.tls.state == TLS_HANDSHAKE
         cdef Py_ssize_t got
         cdef bint failed
-        if shaking and c.fault:
+        if shaking and c.fault >= FAULT_HANDSHAKE_HANG:
             return self.break_handshake(c)
         got = tls_read(c.tls, self.records, size, plain)
         failed = c.tls.state == TLS_FAILED

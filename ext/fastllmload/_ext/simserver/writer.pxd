@@ -1,7 +1,8 @@
 # Bytes on their way to the socket: one scratch buffer, one send, one stamp.
 from libc.stdint cimport int64_t, uint8_t
 
-from fastllmload._ext.simserver.connection cimport Connection, Connections
+from fastllmload._ext.simserver.connection cimport Connection
+from fastllmload._ext.simserver.streams cimport Streams
 from fastllmload._ext.simserver.truth cimport Truth
 
 cdef enum Outcome:
@@ -11,20 +12,25 @@ cdef enum Outcome:
     RESET = 3               # close it with RST, now
     LOST = 4                # the client is gone
     SILENT = 5              # nothing is answered, the connection stays open
+    LEFT_OUT = 6            # HTTP/2: GOAWAY that leaves out this stream and later ones
 
 cdef bytes GARBAGE                          # no record of TLS
 
 cdef class Writer:
-    cdef Connections connections
+    cdef Streams connections
     cdef Truth truth
-    cdef uint8_t* scratch               # owned; one write is composed here
+    cdef uint8_t* memory                # owned
+    cdef uint8_t* scratch               # in it, after FRONT bytes; one write is composed here
     cdef size_t scratch_size
     cdef bint queued                    # the last write did not leave whole
+    cdef uint8_t[512] fields            # of a head with a length
     cdef int64_t sent                   # when its send() had returned; of a log only
     cdef int ensure(self, size_t size) except -1
     # From *start* to *end*; *at* is the instant just before the send() of the last of it.
     cdef Outcome write(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST
     cdef Outcome write_split(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST
+    # HTTP/2: the head that goes before the next bytes; *length*: Content-Length, -1: not said.
+    cdef int set_head(self, Connection* c, bytes block, int64_t length) except -1
     cdef int log(self, Connection* c, int64_t at, uint8_t kind) except -1
     # A whole reply of ready bytes: an error, a page.
     cdef Outcome page(self, Connection* c, bytes head, bytes body) except? LOST

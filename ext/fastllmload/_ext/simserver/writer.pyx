@@ -4,11 +4,15 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_SPLIT, draw
 from fastllmload._ext.simserver.connection cimport SENT_FAILED, SENT_QUEUED, Sent
 from fastllmload._ext.simserver.fault cimport FAULT_SLOW_HEAD, FAULT_SPLIT
+from fastllmload._ext.simserver.streams cimport FRONT, Streams
 from fastllmload._ext.simserver.truth cimport TRUTH_QUEUED, truth_event
 from fastllmload._ext.system.clock cimport mono_ns
+
+from fastllmload._ext.http.block import response_block
 
 cdef enum:
     MS = 1_000_000
@@ -34,33 +38,39 @@ def page_head(status: int, content_type: str, size: int, extra: str = "") -> byt
 cdef class Writer:
     """Writes to *connections* and logs to *truth*."""
 
-    def __init__(self, connections: Connections, truth: Truth):
+    def __init__(self, connections: Streams, truth: Truth):
         self.connections = connections
         self.truth = truth
         self.ensure(262_144)
 
     def __dealloc__(self):
-        free(self.scratch)
+        free(self.memory)
 
     cdef int ensure(self, size_t size) except -1:
         cdef uint8_t* grown
         if size > self.scratch_size:
-            grown = <uint8_t*>realloc(self.scratch, size)
+            grown = <uint8_t*>realloc(self.memory, FRONT + size)
             if grown == NULL:
                 raise MemoryError(f"no memory for a reply of {size} bytes")
-            self.scratch = grown
+            self.memory = grown
+            self.scratch = grown + FRONT
             self.scratch_size = size
         return 0
 
     cdef Outcome write(self, Connection* c, uint8_t* start, uint8_t* end, int64_t* at) except? LOST:
         cdef Sent sent
+        cdef size_t size
+        cdef bint last = c.reply.last
         if c.reply.fault == FAULT_SPLIT:
             return self.write_split(c, start, end, at)
         if c.reply.fault == FAULT_SLOW_HEAD and c.reply.fault_at == 0 and end - start > 20:
             c.reply.fault_at = -1
-            if self.connections.send(c, start, 20) == SENT_FAILED:
+            size = 20 if c.carrier == NULL else 0       # the head of a stream is whole or nothing
+            c.reply.last = False
+            if self.connections.send(c, start, size) == SENT_FAILED:
                 return LOST
-            start += 20
+            c.reply.last = last
+            start += size
             c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
         c.t_sent = mono_ns()
         sent = self.connections.send(c, start, <size_t>(end - start))
@@ -75,9 +85,11 @@ cdef class Writer:
         cdef uint64_t word
         cdef size_t size
         cdef Sent sent
+        cdef bint last = c.reply.last
         while start < end:
             word = draw(c.reply.stamp.id, <uint64_t>(end - start), DRAW_SPLIT)
             size = min(<size_t>(1 + word % (c.reply.fault_arg if c.reply.fault_arg else 1)), <size_t>(end - start))
+            c.reply.last = last and start + size == end
             c.t_sent = mono_ns()
             sent = self.connections.send(c, start, size)
             at[0] = c.t_sent
@@ -89,6 +101,21 @@ cdef class Writer:
             start += size
         return GOING
 
+    cdef int set_head(self, Connection* c, bytes block, int64_t length) except -1:
+        cdef uint8_t* end
+        cdef size_t size = <size_t>len(block)
+        if size + 24 > sizeof(self.fields):
+            raise OverflowError(f"the head of a response has {size} bytes: enlarge Writer.fields")
+        memcpy(self.fields, <const char*>block, size)
+        end = self.fields + size
+        if length >= 0:
+            end[0], end[1] = 0x0F, 0x0D         # a literal with name 28 of the static table: content-length
+            end[2] = <uint8_t>(put_number(end + 3, length) - end - 3)
+            end += 3 + end[2]
+        c.head = self.fields
+        c.head_size = <size_t>(end - self.fields)
+        return 0
+
     cdef int log(self, Connection* c, int64_t at, uint8_t kind) except -1:
         if self.truth.on:
             truth_event(self.truth, at, self.sent - at, c.sequence.serial, c.reply.events,
@@ -97,6 +124,10 @@ cdef class Writer:
         return 0
 
     cdef Outcome page(self, Connection* c, bytes head, bytes body) except? LOST:
+        c.reply.last = True
+        if c.carrier != NULL:
+            self.set_head(c, response_block(head), -1)
+            head = b""
         whole = head + body
         self.ensure(len(whole))
         memcpy(self.scratch, <const char*>whole, len(whole))

@@ -1,6 +1,6 @@
 CATALOGUE: dict[str, tuple[int, int, str]]
 TLS_FAULTS: list[str]
-HANDSHAKE_FAULTS: list[str]
+CONNECTION_FAULTS: list[str]
 NAMES: dict[int, str]
 
 def parse(text: str) -> tuple[int, int]: ...

@@ -1,14 +1,14 @@
 from collections.abc import Callable
 
 from fastllmload._ext.sim.cadence import Cadence
-from fastllmload._ext.simserver.connection import Connections
 from fastllmload._ext.simserver.fault import Faults
+from fastllmload._ext.simserver.http2 import Http2Sessions
 from fastllmload._ext.simserver.intake import Intake
 from fastllmload._ext.simserver.responder import Responder
-from fastllmload._ext.simserver.session import Sessions
+from fastllmload._ext.simserver.streams import Streams
 from fastllmload._ext.simserver.truth import Truth
 
-class Server(Sessions):
+class Server(Http2Sessions):
     def __init__(
         self,
         listener: int,
@@ -16,10 +16,10 @@ class Server(Sessions):
         truth: Truth,
         intake: Intake,
         responder: Responder,
-        connections: Connections,
+        connections: Streams,
         pages: Callable[[str, Callable[[], dict[str, float]]], tuple[str, str, bytes] | None],
         api_key: str | None,
-        handshake_faults: Faults,
+        connection_faults: Faults,
     ) -> None: ...
     def run(self) -> None: ...
     def finish(self) -> None: ...

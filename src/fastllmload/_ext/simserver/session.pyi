@@ -1,9 +1,9 @@
 from collections.abc import Callable
 
 from fastllmload._ext.sim.cadence import Cadence
-from fastllmload._ext.simserver.connection import Connections
 from fastllmload._ext.simserver.intake import Intake
 from fastllmload._ext.simserver.responder import Responder
+from fastllmload._ext.simserver.streams import Streams
 from fastllmload._ext.simserver.truth import Truth
 
 class Sessions:
@@ -15,7 +15,7 @@ class Sessions:
         truth: Truth,
         intake: Intake,
         responder: Responder,
-        connections: Connections,
+        connections: Streams,
         pages: Callable[[str, Callable[[], dict[str, float]]], tuple[str, str, bytes] | None],
         api_key: str | None,
     ) -> None: ...

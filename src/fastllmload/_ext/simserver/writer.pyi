@@ -1,4 +1,4 @@
-from fastllmload._ext.simserver.connection import Connections
+from fastllmload._ext.simserver.streams import Streams
 from fastllmload._ext.simserver.truth import Truth
 
 REASONS: dict[int, str]
@@ -6,4 +6,4 @@ REASONS: dict[int, str]
 def page_head(status: int, content_type: str, size: int, extra: str = "") -> bytes: ...
 
 class Writer:
-    def __init__(self, connections: Connections, truth: Truth) -> None: ...
+    def __init__(self, connections: Streams, truth: Truth) -> None: ...

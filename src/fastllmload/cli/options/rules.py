@@ -183,8 +183,6 @@ USERS = (
 HTTP2 = (
     OptionRule("option-not-applicable", lambda o: o.has("streams_per_connection") and not over_http2(o),
          "--streams-per-connection belongs to HTTP/2; add --http-version 2"),
-    OptionRule("option-not-applicable", lambda o: over_http2(o) and not o.has("url") and not o.has("unix_socket"),
-         "the simulated engine has no HTTP/2; give --url, or leave --http-version out"),
     OptionRule("option-not-applicable", lambda o: over_http2(o) and o.get("client.transport") == "asyncio",
          "--http-version 2 needs the reactor's own sockets, not --transport asyncio; leave one out"),
     OptionRule("option-not-applicable", lambda o: over_http2(o) and o.get("client.timestamps") == "tap",
