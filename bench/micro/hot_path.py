@@ -2,12 +2,13 @@
 
 Run it as ``python bench/micro/hot_path.py``; it needs valgrind. One thread is the server and, by turns, the reactor of
 the client, so that every event is a read of its own and the counts of two runs differ by parts in a thousand at most. Two
-runs with different numbers of events are subtracted: the slope is the cost of an event, what is left that of a request.
+loads with different numbers of events are subtracted: the slope is the cost of an event, what is left that of a request.
 Counted is what happens inside `Reactor.on_ready`; the kernel's part is not, and a clock read counts as one system call
 (valgrind hides the vDSO). ``--profile`` also prints where the instructions go. ``--plain`` counts requests that are
 answered whole, one after the other on kept connections, in place of events. ``--alone`` has each read come as a batch of its
 own, as most do where a worker keeps up: then an event bears the costs of a batch too. ``--endpoint-type`` has the events
-that the simulated engine writes for that protocol in place of those of OpenAI's chat as vLLM writes them.
+that the simulated engine writes for that protocol in place of those of OpenAI's chat as vLLM writes them; ``all`` compares
+every protocol that streams with OpenAI's chat.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import select
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -33,17 +36,23 @@ from fastllmload._ext.record import counters as k
 from fastllmload._ext.record.recorder import Recorder
 from fastllmload._ext.send.reactor import Reactor
 from fastllmload.endpoint import ENDPOINTS, Endpoint
+from fastllmload.endpoint.endpoint import named
+from fastllmload.engine.upgrade import accept_of, upgrade_fields
 from fastllmload.records.layout import EVENT_CONTENT
 from fastllmload.records.shared_memory import SharedWords
 from fastllmload.settings import Workload
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
 
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+SWITCHED = b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %b\r\n\r\n"
 COUNTED = "__pyx_pw_*7Reactor_*on_ready"
+LOADS = 3  # of each protocol in one process: one that does what happens once, one with few events, one with many
 WORDS = [b" the", b" answer", b",", b" with", b" some", b" longer", b" internationalisation", b" and"]
 REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
 BODY = b'{"model":"m","messages":[{"role":"user","content":"Count."}],"stream":true}'
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+LINES_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
 DONE = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 PLAIN_HEAD = (
     b"HTTP/1.1 200 OK\r\ndate: Sat, 01 Aug 2026 12:00:%02d GMT\r\nserver: uvicorn\r\ncontent-length: %d\r\n"
@@ -60,6 +69,19 @@ def chunk(stream: int, delta: bytes, finish: bytes = b"null") -> bytes:
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
+def message_head(size: int) -> bytes:
+    """Of a server's text message in one frame."""
+    return bytes((0x81, size)) if size < 126 else struct.pack(">BBH", 0x81, 126, size)
+
+
+def take_upgrade(peer: socket.socket) -> None:
+    """Answer a connection's upgrade to WebSocket."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += peer.recv(4096)
+    peer.send(SWITCHED % accept_of(KEY).encode())
+
+
 def whole(number: int) -> bytes:
     """One answer with its head, as vLLM under uvicorn writes it."""
     body = (
@@ -71,27 +93,39 @@ def whole(number: int) -> bytes:
 
 
 class Written:
-    """A streamed answer of the simulated engine: what is before, of and after its events with text, each a chunk."""
+    """A streamed answer of the simulated engine: what is before, of and after its events with text, each a chunk. Over
+    WebSocket each is a message, of what the protocol has over HTTP.
+    """
 
     def __init__(self, endpoint: Endpoint, events: int) -> None:
-        workload = Workload(continuous_usage="off")
+        self.messages = endpoint.websocket
+        if self.messages:
+            endpoint = ENDPOINTS[endpoint.name.removesuffix("-ws")]
+        form = "words" if endpoint.takes("text") else "ids"
+        workload = Workload(continuous_usage="off", prompt_form=form)
         with SimulatorProcess(SimulatorOptions(ttft_ms=0.1, itl_ms=0.1)) as server:
-            asked = endpoint.encode_body("simulated", workload, "Count.", events)
+            prompt = "Count." if form == "words" else [5, 2, 3]
+            asked = endpoint.encode_body("simulated", workload, prompt, events)
             request = urllib.request.Request(
-                server.url + endpoint.path(""), asked, {"Content-Type": "application/json"}
+                server.url + named(endpoint.path(""), "simulated"), asked, {"Content-Type": "application/json"}
             )
             body = urllib.request.urlopen(request).read()
         classifier = Classifier(endpoint.dialect)
-        parts = [part + b"\n\n" for part in body.split(b"\n\n") if part]
+        self.head, end = (LINES_HEAD, b"\n") if endpoint.framing == "ndjson" else (HEAD, b"\n\n")
+        parts = [part + end for part in body.split(end) if part]
         kinds = [classifier.classify_bytes(part.rpartition(b"data: ")[2].strip())["kind"] for part in parts]
         first = kinds.index(EVENT_CONTENT)
         found = re.search(rb"[0-9a-f]{16}", parts[0])
-        assert found is not None and kinds.count(EVENT_CONTENT) == events
-        self.id = found[0]
+        assert kinds.count(EVENT_CONTENT) == events
+        self.id = found[0] if found is not None else None
+        if self.messages:
+            parts = [part.rpartition(b"data: ")[2].strip() for part in parts]
         self.before, self.texts, self.after = parts[:first], parts[first : first + events], parts[first + events :]
 
     def chunks(self, parts: list[bytes], stream: int) -> bytes:
-        own = [part.replace(self.id, b"%016x" % (stream * 0x9E3779B9)) for part in parts]
+        own = parts if self.id is None else [part.replace(self.id, b"%016x" % (stream * 0x9E3779B9)) for part in parts]
+        if self.messages:
+            return b"".join(message_head(len(part)) + part for part in own)
         return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in own)
 
 
@@ -116,7 +150,11 @@ def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, nam
         fresh_connections=False,
     )
     listener = socket.create_server(("127.0.0.1", 0), backlog=streams)
-    reactor.add_target("inet", "127.0.0.1", listener.getsockname()[1], REQUEST, False)
+    websocket = endpoint.websocket
+    reactor.add_target(
+        "inet", "127.0.0.1", listener.getsockname()[1], REQUEST + upgrade_fields(KEY).encode() * websocket, False,
+        websocket_accept=accept_of(KEY).encode() if websocket else None,
+    )  # fmt: skip
     reactor.load(
         phase=1,
         phase_number=0,
@@ -134,6 +172,10 @@ def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, nam
     peers = [listener.accept()[0] for _ in range(streams)]
     for peer in peers:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for peer in peers * websocket:
+        while not select.select([peer], [], [], 0)[0]:
+            reactor.on_ready()
+        take_upgrade(peer)
     while reactor.connecting:
         reactor.on_ready()
     reactor.start_at(time.monotonic_ns())
@@ -153,7 +195,7 @@ def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, nam
 
     def take_requests() -> None:
         for peer in peers:
-            assert peer.recv(4096).endswith(BODY)
+            assert peer.recv(4096).endswith(BODY[websocket:])
 
     take_requests()
     if plain:
@@ -166,10 +208,12 @@ def load(streams: int, events: int, coalesce: int, plain: bool, alone: bool, nam
         recorder.close()
         return
     if written is not None:
-        answer([HEAD + written.chunks(written.before, i) for i in range(streams)])
+        head = b"" if websocket else written.head
+        answer([head + written.chunks(written.before, i) for i in range(streams)])
         for first in range(0, events, coalesce):
             answer([written.chunks(written.texts[first : first + coalesce], i) for i in range(streams)])
-        answer([written.chunks(written.after, i) + b"0\r\n\r\n" for i in range(streams)])
+        end = b"" if websocket else b"0\r\n\r\n"
+        answer([written.chunks(written.after, i) + end for i in range(streams)])
     else:
         answer_as_vllm(streams, events, coalesce, answer)
     assert reactor.finished and shared.words[k.W_OK] == streams, "a request failed"
@@ -191,26 +235,43 @@ def answer_as_vllm(streams: int, events: int, coalesce: int, answer: Callable[[l
     answer([chunk(i, b"", b'"stop"') + DONE for i in range(streams)])
 
 
-def instructions(asked: argparse.Namespace, events: int, profile: Path | None) -> int:
-    """Counted by callgrind around one run."""
-    with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
-        out = profile or Path(parent) / "callgrind.out"
-        command = [
-            "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={COUNTED}",
-            f"--callgrind-out-file={out}", sys.executable, __file__, "--inside", parent,
-            "--streams", str(asked.streams), "--events", str(events), "--coalesce", str(asked.coalesce),
-            *(["--plain"] if asked.plain else []), *(["--alone"] if asked.alone else []),
-            *(["--endpoint-type", asked.endpoint_type] if asked.endpoint_type else []),
-        ]  # fmt: skip
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
-        )
-        if done.returncode:
-            raise SystemExit(f"valgrind ended with {done.returncode}: {done.stderr[-2000:]}")
-        found = re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.MULTILINE)
-        if found is None or int(found[1]) == 0:
-            raise SystemExit(f"nothing was counted: no function is called {COUNTED}")
-        return int(found[1])
+def slopes(asked: argparse.Namespace, names: list[str | None], directory: Path) -> list[tuple[float, float]]:
+    """Instructions per event, and per request besides, of each of *names*: callgrind writes a file after each `load`."""
+    out = directory / "callgrind.out"
+    command = [
+        "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={COUNTED}",
+        f"--callgrind-out-file={out}", sys.executable, __file__, "--inside", str(directory),
+        "--streams", str(asked.streams), "--events", str(asked.events), "--coalesce", str(asked.coalesce),
+        *(["--plain"] if asked.plain else []), *(["--alone"] if asked.alone else []),
+        *(["--endpoint-type", asked.endpoint_type] if asked.endpoint_type else []),
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": "0"}
+    )
+    if done.returncode:
+        raise SystemExit(f"valgrind ended with {done.returncode}: {done.stderr[-2000:]}")
+    found = []
+    for number in range(len(names)):
+        few, many = (counted(directory / f"callgrind.out.{LOADS * number + place}") for place in (LOADS - 1, LOADS))
+        per_event = (many - few) / (asked.streams * (asked.events - asked.events // 4))
+        found.append((per_event, many / asked.streams - per_event * asked.events))
+    return found
+
+
+def write_counts() -> None:
+    """Callgrind writes a file of what it counted since the last one; it is asked while instructions run."""
+    asked = subprocess.Popen(
+        ["vgdb", f"--pid={os.getpid()}", "dump"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while asked.poll() is None:
+        time.sleep(0.001)
+
+
+def counted(out: Path) -> int:
+    total = re.search(r"^totals: (\d+)", out.read_text(), re.MULTILINE)
+    if total is None or int(total[1]) == 0:
+        raise SystemExit(f"nothing was counted: no function is called {COUNTED}")
+    return int(total[1])
 
 
 def main() -> None:
@@ -220,26 +281,35 @@ def main() -> None:
     parser.add_argument("--coalesce", type=int, default=1, help="events in a read; divides a quarter of --events")
     parser.add_argument("--plain", action="store_true", help="--events counts whole answers on each connection")
     parser.add_argument("--alone", action="store_true", help="each read is a batch of its own")
-    parser.add_argument("--endpoint-type", choices=ENDPOINTS, help="events as the simulated engine writes them")
+    parser.add_argument(
+        "--endpoint-type", choices=[*ENDPOINTS, "all"], help="events as the simulated engine writes them"
+    )
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    several = asked.endpoint_type == "all"
+    names = [each.name for each in ENDPOINTS.values() if each.tokens] if several else [asked.endpoint_type]
     if asked.inside is not None:
-        name = asked.endpoint_type
-        load(asked.streams, asked.events, asked.coalesce, asked.plain, asked.alone, name, asked.inside)
+        for name in names:
+            for number, events in enumerate((asked.events // 4, asked.events // 4, asked.events)):
+                directory = asked.inside / f"{name}-{number}"
+                directory.mkdir()
+                load(asked.streams, events, asked.coalesce, asked.plain, asked.alone, name, directory)
+                write_counts()
         return
     if asked.events % 4 or asked.events // 4 % asked.coalesce:
         parser.error(f"--coalesce {asked.coalesce} does not divide a quarter of --events {asked.events}")
     with tempfile.TemporaryDirectory(prefix="fastllmload-bench-") as parent:
-        out = Path(parent) / "profile" if asked.profile else None
-        few = instructions(asked, asked.events // 4, None)
-        many = instructions(asked, asked.events, out)
-        per_event = (many - few) / (asked.streams * (asked.events - asked.events // 4))
-        besides = many / asked.streams - per_event * asked.events
+        found = slopes(asked, names, Path(parent))
         unit, rest = ("whole answer", "connection") if asked.plain else ("event", "request")
-        print(f"instructions per {unit} {per_event:9.1f}   per {rest} besides {besides:9.1f}")
-        if out is not None:
-            subprocess.run(["callgrind_annotate", "--auto=no", str(out)], check=True)
+        for name, (per_event, besides) in zip(names, found, strict=True):
+            ratio = f"   {per_event / found[0][0]:5.2f} of {names[0]}" if several else ""
+            line = f"instructions per {unit} {per_event:9.1f}   per {rest} besides {besides:9.1f}{ratio}   {name or ''}"
+            print(line.rstrip())
+        if asked.profile:
+            subprocess.run(
+                ["callgrind_annotate", "--auto=no", f"{parent}/callgrind.out.{LOADS * len(names)}"], check=True
+            )
 
 
 if __name__ == "__main__":

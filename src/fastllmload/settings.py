@@ -12,6 +12,7 @@ __all__ = [
     "Client", "Hosts", "Load", "Output", "RunSettings", "Target", "Telemetry", "TrafficClass", "UserBehavior", "Workload",
 ]  # fmt: skip
 DEFAULT_ENDPOINT = "openai-chat"
+KEY_VARIABLES = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")  # of the environment; no process that a run starts has them
 PROMPT_FORMS = ("words", "text", "ids", "native")
 
 

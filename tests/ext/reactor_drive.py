@@ -211,13 +211,14 @@ def run_reactor(
     client: np.ndarray | None = None,
     stop_ns: int = 0,
     http2: int = 0,
+    websocket_accept: bytes | None = None,
     conversations: dict[str, Any] | None = None,
 ) -> Outcome:
     """Open loop with *gaps_ms* between releases, or a closed loop of *slots* for *limit* requests.
 
     *class_heads*: of classes 1 and up, which the requests are dealt to in turn. *conversations*: a plan's arrays
-    instead of *body*, with `numbers` and `talks`. *http2*: streams on a connection. *stop_ns*: a closed loop sends nothing
-    from this time after its start on.
+    instead of *body*, with `numbers` and `talks`. *http2*: streams on a connection. *websocket_accept*:
+    connections are upgraded. *stop_ns*: a closed loop sends nothing from this time after its start on.
     """
     shared = SharedWords.create()
     recorder = Recorder(directory)
@@ -239,7 +240,10 @@ def run_reactor(
     if tls is not None:
         reactor.use_tls(tls)
     name = None if tls is None else server_name
-    reactor.add_target(family, path_or_host, port, head, over_asyncio, server_name=name, http2_streams=http2)
+    reactor.add_target(
+        family, path_or_host, port, head, over_asyncio, server_name=name, http2_streams=http2,
+        websocket_accept=websocket_accept,
+    )  # fmt: skip
     for own in class_heads or ():
         reactor.add_class([own])
     count = max(len(gaps_ms), limit, 1)

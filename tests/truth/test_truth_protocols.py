@@ -14,11 +14,12 @@ from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES, STATUS_NAMES
 NAMES = ("total", "load", "prompt_eval", "eval")
 OLLAMA = ("ollama-chat", "ollama-generate")
 OTHERS = ("openai-responses", "anthropic-messages")
+OVER_WEBSOCKET = "openai-responses-ws"
 STREAMED = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 
 
 @pytest.mark.clock
-@pytest.mark.parametrize("endpoint", [*OLLAMA, *OTHERS])
+@pytest.mark.parametrize("endpoint", [*OLLAMA, *OTHERS, OVER_WEBSOCKET])
 def test_figures_are_the_servers_own(tmp_path: Path, endpoint: str) -> None:
     """Server durations equal to the nanosecond; ttft, every token and e2e within what the host's noise allows."""
 
@@ -92,7 +93,7 @@ def test_usage_is_what_the_server_counted(tmp_path: Path, endpoint: str, streame
         assert list(ours["content_events"]) == list(theirs["output_tokens"])
 
 
-@pytest.mark.parametrize("endpoint", OTHERS)
+@pytest.mark.parametrize("endpoint", [*OTHERS, OVER_WEBSOCKET])
 @pytest.mark.parametrize("fault", ["reasoning:1:4", "tool_calls:1:2"])
 def test_events_have_the_servers_kinds(tmp_path: Path, endpoint: str, fault: str) -> None:
     """Event for event: thought, text and pieces of calls, as the truth log has them."""

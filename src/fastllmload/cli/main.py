@@ -19,6 +19,7 @@ from fastllmload.cli.streams import install_tolerant_streams, output_failure, re
 from fastllmload.errors import FastLLMLoadError, coded
 from fastllmload.redact import Redactor
 from fastllmload.report.terminal.outlet import on_screen
+from fastllmload.settings import KEY_VARIABLES
 
 WRONG_INPUT, INTERRUPTED, BUG = 2, 4, 70
 NO_FILES = (errno.EMFILE, errno.ENFILE)
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     """Run the command; print a message for whatever went wrong and return the exit code."""
     secrets = argv.secrets_of(arguments)
-    redact = Redactor([*secrets, os.environ.get("OPENAI_API_KEY", "")])
+    redact = Redactor([*secrets, *(os.environ.get(name, "") for name in KEY_VARIABLES)])
     if secrets:
         argv.hide(secrets)
     _redact_stray_tracebacks(redact)

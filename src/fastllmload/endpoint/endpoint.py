@@ -12,7 +12,7 @@ from fastllmload.endpoint.body import BodyPieces, cut, extra_fields
 from fastllmload.endpoint.simulated import SimulatedApi
 from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.errors import InputError
-from fastllmload.settings import PROMPT_FORMS, Workload
+from fastllmload.settings import KEY_VARIABLES, PROMPT_FORMS, Workload
 
 MODEL = "{model}"  # in a path
 
@@ -29,8 +29,9 @@ def below(base_path: str, resource: str) -> str:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """*name* and *aliases* are values of --endpoint-type; *dialect* is how its events are read, *framing* (sse, ndjson) how
-    they are separated in a stream. *title* is its name in a sentence; *signs* are patterns of its answers, the surest first.
+    """*name* and *aliases* are values of --endpoint-type; *dialect* is how its events are read, *framing* (sse, ndjson,
+    websocket) how they are separated in a stream. *title* is its name in a sentence; *signs* are patterns of its answers,
+    the surest first.
 
     *resource* is its path below the API's root, which may contain `{model}`; *unstreamed* that of answers that are not
     streamed, if it differs; *models* that of the list of models, if it has one. *root* joins them to the path of a base URL.
@@ -58,6 +59,7 @@ class Endpoint:
     without: Mapping[str, str] = field(default_factory=dict)
     # Of every request, in addition to the usual ones; {key} is the API key, and without one such a header is left out.
     headers: Mapping[str, str] = field(default_factory=dict)
+    key_variable: str = KEY_VARIABLES[0]  # of the environment, which has the API key; without it, OPENAI_API_KEY has
     # The field of a body that asks for token counts in events, for each way of --continuous-usage that it has.
     counted_by: Mapping[str, str] = field(default_factory=dict)
     tokens: bool = True  # its answers are tokens, which come one after the other
@@ -91,6 +93,16 @@ class Endpoint:
 
     def models_path(self, base_path: str) -> str | None:
         return None if self.models is None else self.page(base_path, self.models)
+
+    @property
+    def websocket(self) -> bool:
+        """Its requests and events are messages on connections that were upgraded."""
+        return self.framing == "websocket"
+
+    @property
+    def method(self) -> str:
+        """Of what its connections, or its requests, begin with."""
+        return "GET" if self.websocket else "POST"
 
     def own_headers(self, key: str | None) -> list[tuple[str, str]]:
         usable = [(name, text) for name, text in self.headers.items() if key is not None or "{key}" not in text]

@@ -103,7 +103,7 @@ class SimulatedApi:
     logprob: str = ""  # of one token, $word
     told_by: str = ""  # a field of its requests that those of other APIs with its path lack; "": that of the prompt
     packed: str = ""  # a field whose text is JSON of its own
-    framing: str = "sse"  # or ndjson: a line for each event
+    framing: str = "sse"  # ndjson: a line for each event; websocket: a message
     padding: str = ""  # a field of $fill that makes content events longer
     messages: bool = False  # the prompt is messages; else a text or token ids
     stream_default: bool = False

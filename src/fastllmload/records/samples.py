@@ -22,7 +22,7 @@ COUNTERS = {  # column: word of the worker's shared memory
         "coalesced", "kernel_stamps", "user_stamps", "bytes_in", "bytes_out", "spin_ns", "batches", "batch_max_ns",
         "connects", "connect_failures", "idle_dropped", "late_connects", "early", "clock_steps", "clamped",
         "backlog_max", "gc_runs", "page_faults", "handshakes", "handshakes_resumed", "handshake_ns", "handshake_cpu_ns",
-        "window_waits",
+        "window_waits", "upgrades", "upgrade_ns",
     )
 }  # fmt: skip
 PROCESS = ("cpu_ns", "rss_bytes", "voluntary_switches", "involuntary_switches", "run_delay_ns")

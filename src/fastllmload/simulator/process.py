@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from fastllmload.errors import HostLimitError, InputError, InternalError
+from fastllmload.settings import KEY_VARIABLES
 from fastllmload.simulator.profile import SimulatorOptions, resolve
 
 READY_TIMEOUT_S = 30.0
@@ -52,7 +53,7 @@ class SimulatorProcess:
     def start(self) -> Self:
         """Starts the process and waits for its ready line. InputError: the options cannot be served, and why."""
         resolve(self.options)
-        environment = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
+        environment = {name: text for name, text in os.environ.items() if name not in KEY_VARIABLES}
         if self.options.api_key is not None:
             environment["FASTLLMLOAD_SIMULATOR_KEY"] = self.options.api_key
         command = [sys.executable, "-m", "fastllmload.simulator", *arguments(self.options)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ext.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES
+from ext.dialects import CHAT, DIALECTS, GENERATE, MESSAGES, RESPONSES, SGLANG, TGI, TRITON_SO_FAR
 from ext.dialects import OTHERS as UNREGISTERED
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -209,6 +209,59 @@ def test_events_that_a_word_tells_apart_are_compared_rightly(
     )
     parsed = outcome(base / "parsed", [whole[at : at + 1] for at in range(len(whole))], dialect=UNREGISTERED[protocol])
     decoded = outcome(base / "decoded", [whole], strict=True, dialect=UNREGISTERED[protocol])
+    for one in (compared, parsed, decoded):
+        one[0][ALIKE.index("bytes_received")] = 0
+    assert compared == parsed == decoded
+
+
+PIECES = [b"a", b" the", b" ", b"", b"\\n", b"\\u00e9", "é".encode(), b"\\ud83d\\ude00", b"\xff", b'\\"']
+GROWN = b'{"text":"%b","output_ids":%b,"meta_info":{"finish_reason":null,"completion_tokens":%d,"prompt_tokens":4}}'
+ONE_TOKEN = b'{"index":%d,"token":{"id":%d,"text":"%b","logprob":-%d.5,"special":false},"generated_text":null}'
+
+
+def grown(steps: list[tuple[bytes, int, int]], protocol: int) -> bytes:
+    """A stream whose events say all of the text so far, or (a step of 0) what is new, now and then after a change in it."""
+    text, ids, events = b"", [], []
+    for number, (piece, step, change) in enumerate(steps, 1):
+        text = text[change:] + piece
+        ids += [number] * max(step, 1)
+        some = text if step else piece
+        if protocol == SGLANG:
+            listed = ids if step else ids[-1:]
+            events.append(GROWN % (some, str(listed).replace(" ", "" if change == 0 else " ").encode(), len(ids)))
+        elif protocol == TRITON_SO_FAR:
+            events.append(b'{"model_name":"m","text_output":"%b"}' % some)
+        elif protocol == TGI:
+            events.append(ONE_TOKEN % (number, len(ids), piece, change))
+        else:
+            said = b"" if step else b',"text":"%b"' % piece
+            events.append(
+                b'{"request_id":"g","choices":[{"index":0,"token_ids":%b%b}]}' % (str(ids[-step:]).encode(), said)
+            )
+    field = b"data:" if steps[0][1] else b"data: "
+    return b"".join(field + event + b"\n\n" for event in events)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(PIECES), st.sampled_from([1, 1, 1, 2, 0]), st.sampled_from([0, 0, 0, 0, 1])),
+        min_size=1, max_size=16,
+    ),
+    protocol=st.sampled_from([SGLANG, TRITON_SO_FAR, TGI, GENERATE]),
+    cuts=st.lists(st.integers(0, 4000), max_size=6),
+)  # fmt: skip
+def test_events_that_repeat_or_count_are_compared_rightly(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bytes, int, int]], protocol: int, cuts: list[int]
+) -> None:
+    """By comparison, byte by byte, and by msgspec alone."""
+    base = tmp_path_factory.mktemp("grown")
+    whole = framed(grown(steps, protocol), [], "close")
+    edges = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
+    dialect = UNREGISTERED[protocol]
+    compared = outcome(base / "compared", [whole[a:b] for a, b in itertools.pairwise(edges)], dialect=dialect)
+    parsed = outcome(base / "parsed", [whole[at : at + 1] for at in range(len(whole))], dialect=dialect)
+    decoded = outcome(base / "decoded", [whole], strict=True, dialect=dialect)
     for one in (compared, parsed, decoded):
         one[0][ALIKE.index("bytes_received")] = 0
     assert compared == parsed == decoded

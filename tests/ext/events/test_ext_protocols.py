@@ -204,6 +204,63 @@ def test_equal_frames_are_compared(protocol: int, before: str, behind: str) -> N
     assert (stream.by_template, stream.by_scan) == (3, 1)
 
 
+def tgi(text: str, number: int, logprob: str) -> str:
+    token = f'{{"id":{number * 37},"text":"{text}","logprob":{logprob},"special":false}}'
+    return f'{{"index":{number},"token":{token},"generated_text":null,"details":null}}'
+
+
+def sglang(text: str, ids: list[int], count: int, reasoning: int = 0) -> str:
+    info = f'"prompt_tokens":4,"reasoning_tokens":{reasoning},"completion_tokens":{count},"cached_tokens":0'
+    return f'{{"text":"{text}","output_ids":{json.dumps(ids)},"meta_info":{{"id":"r","finish_reason":null,{info}}}}}'
+
+
+def triton(text: str, count: str = "") -> str:
+    return f'{{"model_name":"m","text_output":"{text}"{count},"finish_reason":"None"}}'
+
+
+def generate(ids: str, text: str = "") -> str:
+    return f'{{"request_id":"g","choices":[{{"index":0,"finish_reason":null,"token_ids":[{ids}]{text}}}]}}'
+
+
+@pytest.mark.parametrize(
+    ("protocol", "events", "scanned"),
+    [
+        (TGI, [tgi("a", 1, "-0.5"), tgi(" b", 2, "-1.5e-05"), tgi("c", 10, "0"), tgi(" ", 11, "-0.0")], [0]),
+        (TGI, [tgi("a", 1, "-0.5"), tgi(" b", 2, "null"), tgi("c", 3, "-.5"), tgi("d", 4, "01")], [0, 1, 2, 3]),
+        (SGLANG, [sglang("a", [1], 1), sglang("a b", [1, 22], 2), sglang("a b\\u00e9", [1, 22, 3], 3)], [0]),
+        (SGLANG, [sglang("a", [1], 1), sglang(" b", [22], 2), sglang("c", [3, 4], 4, 2), sglang(" ", [5], 10)], [0, 1]),
+        (SGLANG, [sglang("a", [1], 1), sglang("a b", [1, 2], 2), sglang("a b", [1, 2, 3], 3),
+                  sglang("a bc", [1, 2, 3, 4], 4)], [0, 2]),
+        (SGLANG, [sglang("a", [1], 1), sglang("a b", [1, 2], 2), sglang("c", [3], 3),
+                  sglang("a bcd", [1, 2, 3, 4], 4)], [0, 2, 3]),
+        (SGLANG, [sglang("ab", [1], 1), sglang("axc", [1, 2], 2), sglang("axcd", [1, 23, 3], 3),
+                  sglang("axcde", [1, 23, 3, 4], 4)], [0, 1, 2]),
+        (TRITON, [triton("a", ',"num_output_tokens":1'), triton(" b", ',"num_output_tokens":12')], [0]),
+        (TRITON_SO_FAR, [triton("Gr\ufffd"), triton("Gr\u00fcn"), triton("Gr\u00fcn \\n"), triton("Gr"),
+                         triton("Gr\u00fcn \\n x")], [0, 1, 3]),
+        (TRITON_SO_FAR, [triton("\\ud83d\\ude00"), triton("\\ud83d\\ude00 a"), triton("\\ud83d\\ude00 ab\\\\")], [0]),
+        (GENERATE, [generate("5"), generate("6, 70"), generate("8"), generate(""), generate("9")], [0, 3]),
+        (GENERATE, [generate("5", ',"text":"a"'), generate("6", ',"text":" b"'), generate("7", ',"text":""')], [0, 2]),
+    ],
+)  # fmt: skip
+def test_events_are_compared_but_for_what_differs(protocol: int, events: list[str], scanned: list[int]) -> None:
+    """Numbers on both sides of the text, lists of ids, and a text that says again what came before."""
+    data = [event.encode() for event in events]
+    agreed(data, protocol)
+    stream = Classifier(OTHERS[protocol])
+    decoders = [stream.classify_bytes(event)["decoder"] for event in data]
+    assert [place for place, decoder in enumerate(decoders) if decoder != TEMPLATE] == scanned
+
+
+def test_a_template_does_not_say_prompt_tokens_that_later_events_change() -> None:
+    """Of a protocol whose prompt tokens are a sum, events that say a part of it are not compared."""
+    keys = {"text": F.CONTENT, "usage": (F.OBJECT, {"in": F.UNCACHED_TOKENS, "read": F.CACHED_TOKENS})}
+    events = [b'{"text":"a","usage":{"read":2}}', b'{"usage":{"in":3}}', b'{"text":"b","usage":{"read":2}}']
+    for strict in (False, True):
+        stream = Classifier(Dialect(keys, {}), strict)
+        assert [stream.classify_bytes(event)["prompt_tokens"] for event in events] == [-1, 5, 5]
+
+
 # -- tool calls -------------------------------------------------------------------------------------------------------
 
 

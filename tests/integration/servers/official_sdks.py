@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from typing import Any
 
 ASKED = {"model": "simulated"}
@@ -67,7 +68,115 @@ def messages(url: str, headers: dict[str, str]) -> dict[str, Any]:
     }
 
 
-READERS = {"openai-responses": responses, "anthropic-messages": messages}
+def chat(url: str, headers: dict[str, str]) -> dict[str, Any]:
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="k", max_retries=0, default_headers=headers)
+    asked = {**ASKED, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 12}
+    try:
+        chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+        whole = client.chat.completions.create(**asked)
+    except openai.APIError as problem:
+        return {"error": problem.message}
+    said = [one.choices[0] for one in chunks if one.choices]
+    return {
+        "text": "".join(one.delta.content or "" for one in said),
+        "thought": "".join(getattr(one.delta, "reasoning_content", None) or "" for one in said),
+        "calls": sorted({call.index for one in said for call in one.delta.tool_calls or ()}),
+        "finish": said[-1].finish_reason,
+        "whole": [
+            len((whole.choices[0].message.content or "").split()),
+            len(whole.choices[0].message.tool_calls or ()),
+        ],
+        "usage": [[one.usage.prompt_tokens, one.usage.completion_tokens] for one in (chunks[-1], whole)],
+    }
+
+
+def completions(url: str, headers: dict[str, str]) -> dict[str, Any]:
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="k", max_retries=0, default_headers=headers)
+    asked = {**ASKED, "prompt": "hi", "max_tokens": 12}
+    try:
+        chunks = list(client.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+        whole = client.completions.create(**asked)
+    except openai.APIError as problem:
+        return {"error": problem.message}
+    said = [one.choices[0] for one in chunks if one.choices]
+    return {
+        "text": "".join(one.text for one in said),
+        "finish": said[-1].finish_reason,
+        "whole": [len(whole.choices[0].text.split()), 0],
+        "usage": [[one.usage.prompt_tokens, one.usage.completion_tokens] for one in (chunks[-1], whole)],
+    }
+
+
+def embeddings(url: str, headers: dict[str, str]) -> dict[str, Any]:
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="k", max_retries=0, default_headers=headers)
+    try:
+        found = client.embeddings.create(model=ASKED["model"], input="hi", encoding_format="float")
+    except openai.APIError as problem:
+        return {"error": problem.message}
+    return {"vector": found.data[0].embedding, "usage": [found.usage.prompt_tokens, found.usage.total_tokens]}
+
+
+def tgi(url: str, headers: dict[str, str]) -> dict[str, Any]:
+    import huggingface_hub
+
+    streamed, unstreamed = (
+        huggingface_hub.InferenceClient(model=url + path, headers=headers) for path in ("/generate_stream", "/generate")
+    )
+    try:
+        events = list(streamed.text_generation("hi", details=True, stream=True, max_new_tokens=12))
+        whole = unstreamed.text_generation("hi", details=True, max_new_tokens=12)
+    except (huggingface_hub.errors.TextGenerationError, huggingface_hub.errors.HfHubHTTPError) as problem:
+        return {"error": str(problem)}
+    last = events[-1]
+    return {
+        "text": "".join(one.token.text for one in events),
+        "final": last.generated_text,
+        "finish": last.details.finish_reason,
+        "whole": [len(whole.generated_text.split()), 0],
+        "usage": [[None, last.details.generated_tokens], [None, whole.details.generated_tokens]],
+    }
+
+
+def ollama(url: str, headers: dict[str, str], kind: str) -> dict[str, Any]:
+    import ollama as sdk
+
+    client = sdk.Client(host=url, headers=headers)
+    asked = {"messages": [{"role": "user", "content": "hi"}]} if kind == "chat" else {"prompt": "hi"}
+    call = getattr(client, kind)
+    try:
+        events = list(call(model=ASKED["model"], options={"num_predict": 12}, stream=True, **asked))
+        whole = call(model=ASKED["model"], options={"num_predict": 12}, **asked)
+    except sdk.ResponseError as problem:
+        return {"error": problem.error}
+    said = [one.message.content if kind == "chat" else one.response for one in (*events, whole)]
+    thought = [one.message.thinking if kind == "chat" else one.thinking for one in events]
+    called = [len(one.message.tool_calls or ()) if kind == "chat" else 0 for one in (*events, whole)]
+    return {
+        "text": "".join(said[:-1]),
+        "thought": "".join(each or "" for each in thought),
+        "calls": list(range(sum(called[:-1]))),
+        "finish": events[-1].done_reason,
+        "whole": [len(said[-1].split()), called[-1]],
+        "usage": [[one.prompt_eval_count, one.eval_count] for one in (events[-1], whole)],
+    }
+
+
+READERS = {
+    "openai-responses": responses,
+    "anthropic-messages": messages,
+    "openai-chat": chat,
+    "openai-completions": completions,
+    "openai-embeddings": embeddings,
+    "tgi": tgi,
+    "ollama-chat": partial(ollama, kind="chat"),
+    "ollama-generate": partial(ollama, kind="generate"),
+}
 
 if __name__ == "__main__":
     name, address, case = sys.argv[1:]

@@ -25,7 +25,7 @@ def url() -> Iterator[str]:
 
 def read(environment: Path, endpoint: str, url: str, case: str) -> dict[str, Any]:
     python = environment / "bin" / "python"
-    package = endpoint.partition("-")[0]
+    package = "huggingface_hub" if endpoint == "tgi" else endpoint.partition("-")[0]
     if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode:
         pytest.skip(f"the package {package} is not installed (tools/integration-setup asks pip for it)")
     done = subprocess.run([python, SCRIPT, endpoint, url, case], capture_output=True, text=True, timeout=120)
@@ -57,3 +57,34 @@ def test_an_sdk_reads_all_of_an_answer(real_servers: Path, url: str, endpoint: s
 @pytest.mark.parametrize("case", ["error", "busy"])
 def test_an_sdk_raises_what_the_engine_says(real_servers: Path, url: str, endpoint: str, case: str) -> None:
     assert "simulated failure" in read(real_servers, endpoint, url, case)["error"]
+
+
+@pytest.mark.parametrize("case", ["text", "thought", "calls"])
+@pytest.mark.parametrize("endpoint", ["openai-chat", "openai-completions", "tgi", "ollama-chat", "ollama-generate"])
+def test_an_sdk_reads_a_stream_to_its_end(real_servers: Path, url: str, endpoint: str, case: str) -> None:
+    """Twelve tokens, streamed and whole; thoughts and calls where the protocol has them."""
+    if (case != "text" and endpoint in ("openai-completions", "tgi")) or (case, endpoint) == (
+        "calls",
+        "ollama-generate",
+    ):
+        pytest.skip("the protocol has none")
+    found = read(real_servers, endpoint, url, case)
+    assert "error" not in found, found
+    words = {"text": 12, "thought": 9, "calls": 0 if endpoint == "openai-chat" else 10}[case]  # Ollama says text, too
+    assert len(found["text"].split()) == words and found.get("final", found["text"]) == found["text"]
+    assert len(found.get("thought", "").split()) == 3 * (case == "thought")
+    assert [one[1] for one in found["usage"]] == [12, 12] and {one[0] for one in found["usage"]} <= {None, 1, 5}
+    if case == "calls":
+        assert found["calls"] == [0, 1] and found["whole"] == [0, 2]
+    else:
+        assert found["finish"] == "length"
+
+
+def test_an_sdk_reads_an_embedding(real_servers: Path, url: str) -> None:
+    found = read(real_servers, "openai-embeddings", url, "text")
+    assert found["vector"] == [0.25, -0.5] and found["usage"][0] == found["usage"][1] > 0
+
+
+@pytest.mark.parametrize("endpoint", ["openai-chat", "openai-completions", "tgi", "ollama-chat", "ollama-generate"])
+def test_an_sdk_raises_an_error_inside_a_stream(real_servers: Path, url: str, endpoint: str) -> None:
+    assert "simulated failure" in read(real_servers, endpoint, url, "error")["error"]

@@ -336,6 +336,21 @@ def test_the_environment_gives_target_and_key():
     assert secret.reveal() == "sk-line"
 
 
+@pytest.mark.parametrize(
+    ("environment", "messages", "chat"),
+    [
+        ({"ANTHROPIC_API_KEY": "sk-ant", "OPENAI_API_KEY": "sk-env"}, "sk-ant", "sk-env"),
+        ({"ANTHROPIC_API_KEY": "sk-ant"}, "sk-ant", None),
+        ({"OPENAI_API_KEY": "sk-env"}, "sk-env", "sk-env"),
+    ],
+)
+def test_messages_have_a_key_of_their_own(environment, messages, chat):
+    """An alias of the protocol does as well."""
+    for endpoint, expected in (("anthropic-messages", messages), ("anthropic", messages), ("openai-chat", chat)):
+        _, secret = settings_of("--rate", "1", "--endpoint-type", endpoint, environment=environment)
+        assert (secret and secret.reveal()) == expected
+
+
 def test_an_empty_environment_variable_is_none():
     settings, secret = settings_of("--rate", "1", environment={"OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""})
     assert settings.target.urls == ()

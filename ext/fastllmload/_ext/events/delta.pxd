@@ -84,10 +84,10 @@ cdef struct Slots:              # of a template that has more of them than its t
 cdef struct Template:           # per stream: what the last scanned event says besides what may differ
     uint8_t* bytes              # owned, NULL until learned, or lent by who has room for the longest
     uint16_t prefix             # bytes in front of the first slot
-    uint16_t suffix             # bytes behind it; without both, nothing is learned
-    uint8_t plain               # the text is the only slot
+    uint16_t suffix             # bytes after it; without both, nothing is learned
+    uint8_t plain               # the text is the only slot, and says all that the event does
     uint8_t kind                # EVENT_CONTENT or EVENT_REASONING: the text field that the template is for
-    uint8_t one_line            # no line end in *bytes*: what equals it is the data of one line
+    uint8_t one_line            # of content, without a line end in *bytes*: what equals it is the data of one line
     uint8_t has_usage
     uint8_t repeats             # the text is all of it since the stream began, and so are the ids
     int32_t prompt_tokens       # what else the event said; -1: nothing
@@ -111,33 +111,37 @@ cdef bint template_takes_slots(Template* t, Cursor* c, Alike* said) noexcept nog
 # An event was taken whose text so far is known from now on.
 cdef void template_grows(Template* t, const Alike* said) noexcept nogil
 
-cdef inline bint takes_text(Cursor* c, StringSpan* text) noexcept nogil:
-    # A string that is not empty, up to its closing quote.
-    text.at = c.at
-    to_special(c)
-    if c.at < c.end and c.at[0] == c'"':            # as most texts are: nothing escaped, all ASCII
-        text.size = <size_t>(c.at - text.at)
-    else:
-        c.at = text.at
-        if not json_string(c, text):
-            return False
-        c.at -= 1
-    return text.size > 0
-
-# Takes an event that equals the template in all but its slots; behind it anything may stand. False, and nothing is taken, for
-# all else. Who keeps what was taken calls template_grows where the template repeats.
-cdef inline bint template_takes(Template* t, Cursor* c, Alike* said) noexcept nogil:
+# The closing quote of a string that is not empty; NULL: it is empty, not valid, or has none.
+cdef const unsigned char* quote_behind(const unsigned char* text, const unsigned char* end) noexcept nogil
+cdef inline const unsigned char* quote_after(const unsigned char* text, const unsigned char* end) noexcept nogil:
     cdef Cursor at
+    over(&at, text, <size_t>(end - text))
+    to_special(&at)
+    if at.at < at.end and at.at[0] == c'"' and at.at > text:        # as most texts are: nothing escaped, all ASCII
+        return at.at
+    return quote_behind(text, end)
+
+# Takes an event that equals the template in all but its slots; anything may stand after it. False, and nothing is taken, for
+# all else. Of a plain template only *text* is said. Who keeps what was taken calls template_grows where the template repeats.
+cdef inline bint template_takes(Template* t, Cursor* c, Alike* said) noexcept nogil:
+    cdef Cursor all_of
+    cdef const unsigned char* text
+    cdef const unsigned char* quote
     if not t.plain:
-        return template_takes_slots(t, c, said)
+        all_of = c[0]               # a copy, so that *c* may stay in registers
+        if not template_takes_slots(t, &all_of, said):
+            return False
+        c.at = all_of.at
+        return True
     if left(c) < <size_t>t.prefix + t.suffix or memcmp(c.at, t.bytes, t.prefix) != 0:
         return False
-    over(&at, c.at + t.prefix, left(c) - t.prefix)
-    if not takes_text(&at, &said.text) or left(&at) < t.suffix or memcmp(at.at, t.bytes + t.prefix, t.suffix) != 0:
+    text = c.at + t.prefix
+    quote = quote_after(text, c.end)
+    if quote == NULL or <size_t>(c.end - quote) < t.suffix or memcmp(quote, t.bytes + t.prefix, t.suffix) != 0:
         return False
-    said.completion_tokens = said.reasoning_tokens = -1
-    said.listed_tokens = t.listed_tokens
-    c.at = at.at + t.suffix
+    said.text.at = text
+    said.text.size = <size_t>(quote - text)
+    c.at = quote + t.suffix
     return True
 
 cdef inline bint is_text(uint8_t kind) noexcept nogil:          # of an event that carries generated text

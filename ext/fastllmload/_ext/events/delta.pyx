@@ -111,6 +111,7 @@ cdef bint template_read(Template* t, const unsigned char* data, size_t size, Mea
     cdef Cursor c
     cdef Alike said
     over(&c, data, size)
+    said.completion_tokens = said.reasoning_tokens = said.listed_tokens = -1
     if not template_takes(t, &c, &said) or c.at != c.end:
         return False
     if t.repeats:
@@ -159,18 +160,32 @@ cdef bint template_takes_slots(Template* t, Cursor* c, Alike* said) noexcept nog
     return True
 
 
+cdef const unsigned char* quote_behind(const unsigned char* text, const unsigned char* end) noexcept nogil:
+    cdef Cursor c
+    cdef StringSpan body
+    over(&c, text, <size_t>(end - text))
+    return c.at - 1 if json_string(&c, &body) and body.size else NULL
+
+
 cdef inline bint says_all(int32_t token_ids, int32_t completion_tokens) noexcept nogil:
     # Of an event whose text may be all of it since the stream began: whether it is. One that lists fewer tokens is not.
     return not 0 <= token_ids < completion_tokens
 
 
 cdef inline bint takes_slot(Template* t, Slot slot, Cursor* c, Alike* said) noexcept nogil:
+    cdef const unsigned char* quote
     cdef StringSpan word
     cdef int32_t count
     if slot == SLOT_TEXT:
         if t.repeats and not (t.slots.text.count == t.recalled.characters and takes_repeated(&t.slots.text, c)):
             return False
-        return takes_text(c, &said.text)
+        said.text.at = c.at
+        quote = quote_after(c.at, c.end)
+        if quote == NULL:
+            return False
+        said.text.size = <size_t>(quote - c.at)
+        c.at = quote
+        return True
     if slot == SLOT_NUMBER:
         return json_number(c)
     if slot == SLOT_COMPLETION:
@@ -276,7 +291,7 @@ cdef void template_learn(Template* t, const unsigned char* data, size_t size, Me
         found.count += 1
     if not keep_literal(t, &used, at, data + size):
         return
-    t.plain = found.count == 1 and text.size and not f.so_far
+    t.plain = found.count == 1 and text.size and not f.so_far and not m.has_usage and m.listed_tokens < 0
     if not t.plain:
         if t.slots == NULL:
             t.slots = <Slots*>calloc(1, sizeof(Slots))
@@ -293,7 +308,7 @@ cdef void template_learn(Template* t, const unsigned char* data, size_t size, Me
                               and grow(&slots.ids, &ids, <uint32_t>max(f.token_ids, 0))):
             return
     t.kind = EVENT_REASONING if m.kind == EVENT_REASONING else EVENT_CONTENT
-    t.one_line = memchr(data, c'\n', size) == NULL and memchr(data, c'\r', size) == NULL
+    t.one_line = t.kind == EVENT_CONTENT and memchr(data, c'\n', size) == NULL and memchr(data, c'\r', size) == NULL
     t.has_usage = m.has_usage
     t.prompt_tokens = m.prompt_tokens
     t.cached_tokens = m.cached_tokens

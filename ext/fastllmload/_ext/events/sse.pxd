@@ -63,16 +63,22 @@ cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil
 # A stream of like events needs no search for line ends: a caller that knows an event's data byte for byte reads around the grammar
 # with these. Between two events, with nothing kept of either:
 cdef inline bint sse_rests(Sse* s) noexcept nogil:
-    return s.state == SSE_LINES and s.flags == 0 and s.line_size == 0 and s.name_size == 0
+    return (s.line_size | s.name_size | s.flags | (s.state ^ SSE_LINES)) == 0
 
-# The beginning of a data line without a blank, or after the line of a name that is not "error". False: the grammar has to read it.
-cdef bint sse_takes_other(Cursor* c) noexcept nogil
+# The data of a line that begins without a blank, or after the line of a name that is not "error". NULL: the grammar has to read
+# it.
+cdef const unsigned char* sse_other_data(const unsigned char* at, const unsigned char* end) noexcept nogil
 
 cdef inline bint sse_takes_data(Cursor* c) noexcept nogil:
     # The beginning of a data line, as nearly all servers write it.
-    if left(c) < 6 or memcmp(c.at, b"data: ", 6) != 0:
-        return sse_takes_other(c)
-    c.at += 6
+    cdef const unsigned char* data
+    if left(c) >= 6 and memcmp(c.at, b"data: ", 6) == 0:
+        data = c.at + 6
+    else:
+        data = sse_other_data(c.at, c.end)
+        if data == NULL:
+            return False
+    c.at = data
     return True
 
 cdef inline bint sse_takes_end(Cursor* c) noexcept nogil:

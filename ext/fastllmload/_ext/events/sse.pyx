@@ -74,14 +74,14 @@ cdef SseStep sse_next(Sse* s, Cursor* c, SseEvent* event) noexcept nogil:
     return SSE_NEED
 
 
-cdef bint sse_takes_other(Cursor* c) noexcept nogil:
-    cdef Cursor at = c[0]
-    if left(&at) >= 7 and memcmp(at.at, b"event: ", 7) == 0 and not skip_name(&at):
-        return False
-    if left(&at) < 6 or memcmp(at.at, b"data:", 5) != 0:
-        return False
-    c.at = at.at + (6 if at.at[5] == c' ' else 5)
-    return True
+cdef const unsigned char* sse_other_data(const unsigned char* at, const unsigned char* end) noexcept nogil:
+    cdef Cursor c
+    over(&c, at, <size_t>(end - at))
+    if left(&c) >= 7 and memcmp(c.at, b"event: ", 7) == 0 and not skip_name(&c):
+        return NULL
+    if left(&c) < 6 or memcmp(c.at, b"data:", 5) != 0:
+        return NULL
+    return c.at + (6 if c.at[5] == c' ' else 5)
 
 
 cdef bint skip_name(Cursor* c) noexcept nogil:

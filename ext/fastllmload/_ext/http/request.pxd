@@ -15,6 +15,7 @@ cdef struct Request:
     Text fault                  # X-Fault
     Text authorization
     Text api_key                # x-api-key
+    Text websocket_key          # Sec-WebSocket-Key
     size_t head_size            # with its terminator
     uint64_t length             # of the body; 0 when chunked
     uint16_t refusal            # HTTP status of a request that must not be served; 0 = good
@@ -35,6 +36,8 @@ cdef enum:
 cdef size_t request_head_size(const uint8_t* data, size_t size, size_t seen) noexcept nogil
 # Reads one complete head. What is wrong with it is in refusal.
 cdef void request_read(Request* r, const uint8_t* data, size_t head_size) noexcept nogil
+# Its phase and key, from the value of X-Request-Id.
+cdef void request_id(Request* r, Text value) noexcept nogil
 # True when the first bytes cannot become a request line: a TLS hello, binary noise.
 cdef bint request_hopeless(const uint8_t* data, size_t size) noexcept nogil
 

@@ -119,6 +119,8 @@ cdef bint meaning(Request* r, Text name, Text value) noexcept nogil:
         r.authorization = value
     elif name.size == 9 and same(name, b"x-api-key", 9):
         r.api_key = value
+    elif name.size == 17 and same(name, b"sec-websocket-key", 17):
+        r.websocket_key = value
     elif name.size == 6 and same(name, b"expect", 6):
         r.expects = same(value, b"100-continue", 12)
     elif name.size == 10 and same(name, b"x-priority", 10):

@@ -13,6 +13,7 @@ cdef enum Verdict:          # what the transport does next
     V_MORE = 0              # read on
     V_REUSE = 1             # response complete, connection may serve the next request
     V_CLOSE = 2             # close it
+    V_REPLY = 3             # WebSocket: send what answers its control frames, and read on
 
 cdef struct End:            # what a request came to
     uint8_t status          # Status

@@ -5,12 +5,14 @@ from fastllmload._ext.bytes.cursor cimport Cursor
 from fastllmload._ext.events.sse cimport Arrival
 from fastllmload._ext.http.response cimport Body
 from fastllmload._ext.receive.exchange cimport Exchange
+from fastllmload._ext.receive.messages cimport Socket
 from fastllmload._ext.receive.multiplex cimport Multiplex
 
 cdef enum IncomingState:
     IN_IDLE = 0             # nothing is expected: any byte from the peer is an error
-    IN_HEAD = 1             # waiting for, or inside, the head of a response
-    IN_BODY = 2
+    IN_MESSAGES = 1         # WebSocket: the connection is upgraded
+    IN_HEAD = 2             # waiting for, or inside, the head of a response
+    IN_BODY = 3
 
 cdef struct Incoming:       # of one connection; what every read touches comes first
     Arrival now             # of the latest read; its *t* is 0 before the first one of a response
@@ -23,6 +25,7 @@ cdef struct Incoming:       # of one connection; what every read touches comes f
     size_t held_cap
     size_t head_bytes       # of the heads of this response up to now: interim ones come before the final one
     Multiplex* many         # HTTP/2: what it has instead of *x*, *body* and heads; NULL otherwise. Owned
+    Socket* socket          # WebSocket: what it has instead of *body*; NULL otherwise. Owned
 
 cdef enum FrameStep:
     FRAME_RAISED = -1       # an exception
@@ -32,6 +35,7 @@ cdef enum FrameStep:
     FRAME_END = 3           # the response of *x* is complete
     FRAME_ERROR = 4         # *error*: nothing that follows on the connection can be read
     FRAME_FAILED = 5        # HTTP/2: *error* has ended *x*, but not the connection. Before FRAME_ERROR each exchange fails
+    FRAME_UPGRADED = 6      # HTTP/1.1: *span* is the head of a 101 to the upgrade of a WebSocket
 
 cdef struct Frame:
     Exchange* x             # whose
@@ -44,7 +48,7 @@ cdef struct Frame:
     uint8_t encoded         # Content-Encoding other than identity
     int64_t retry_after_ms  # -1: not said
     uint32_t size           # HTTP/2: bytes of the exchange that this took
-    uint32_t code           # HTTP/2: of FRAME_FAILED, what the peer said (Http2Code)
+    uint32_t code           # what the peer said: HTTP/2, of FRAME_FAILED (Http2Code); WebSocket, of FRAME_ERROR, its close code or 0
 
 cdef class Framing:
     cdef int open(self, Incoming* n, Exchange* x) except -1             # the request of *x* is sent on the connection

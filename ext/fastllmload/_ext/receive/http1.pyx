@@ -5,14 +5,16 @@ from libc.string cimport memcmp
 
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.carry cimport carry_add, carry_reset
-from fastllmload._ext.bytes.cursor cimport left
+from fastllmload._ext.bytes.cursor cimport left, over
 from fastllmload._ext.http.chunkline cimport AT_COMPLETE
 from fastllmload._ext.http.response cimport (
     BODY_END, BODY_ERROR, BODY_NEED, BODY_SPAN, HEAD_OK, BodyStep, Framing as BodyFraming, body_begin, body_eof, body_next,
     head_size,
 )
 from fastllmload._ext.receive.exchange cimport Exchange
-from fastllmload._ext.receive.framing cimport FRAME_END, FRAME_ERROR, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, IN_BODY, IN_HEAD, IN_IDLE
+from fastllmload._ext.receive.framing cimport (
+    FRAME_END, FRAME_ERROR, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, FRAME_UPGRADED, IN_BODY, IN_HEAD, IN_IDLE, IN_MESSAGES,
+)
 
 cdef enum:
     MAX_HEAD = 65536            # a longer response head is refused, with the interim ones before it too
@@ -80,8 +82,14 @@ cdef class Http1(Framing):
             n.head_bytes += size
             if size > MAX_HEAD:
                 return refused(frame, r.ERROR_HEAD_TOO_LARGE)
-            if (not known and self.head.read(head, size) != HEAD_OK) or self.head.upgrade:
+            if not known and self.head.read(head, size) != HEAD_OK:
                 return refused(frame, r.ERROR_BAD_HEAD)
+            if self.head.upgrade:
+                if n.socket == NULL:
+                    return refused(frame, r.ERROR_BAD_HEAD)
+                n.state = IN_MESSAGES
+                over(&frame.span, head, size)
+                return FRAME_UPGRADED
             if self.head.status >= 200:
                 n.state = IN_BODY
                 n.keep_alive = self.head.keep_alive

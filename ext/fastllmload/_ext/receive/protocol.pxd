@@ -9,6 +9,7 @@ from fastllmload._ext.receive.exchange cimport V_RAISED, Ended, Exchange, Verdic
 from fastllmload._ext.receive.framing cimport Frame, FrameStep, Framing, Incoming
 from fastllmload._ext.receive.http2 cimport Http2
 from fastllmload._ext.receive.timeline cimport Timeline
+from fastllmload._ext.receive.websocket cimport WebSocket
 from fastllmload._ext.record.errortexts cimport ErrorTexts
 from fastllmload._ext.record.histogram cimport Hdr
 from fastllmload._ext.record.recorder cimport Recorder
@@ -22,6 +23,7 @@ cdef class Protocol:
     cdef Timeline timeline
     cdef Framing framing
     cdef Http2 http2                # of connections that carry many exchanges
+    cdef WebSocket websocket        # of connections that are upgraded
     cdef Ended ended                # what the transport has not handled yet
     cdef int64_t* words             # counters.pxd; borrowed from *shared*
     cdef object shared              # keeps the memory behind *words* alive
@@ -38,9 +40,16 @@ cdef class Protocol:
     # The same for a connection of HTTP/2.
     cdef Verdict feed_streams(self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
                               uint8_t stamp_class, int64_t user_t) except V_RAISED
+    # Of a connection without a request, which is being upgraded.
+    cdef Verdict feed_upgrade(self, Incoming* n, const unsigned char* data, size_t size) except V_RAISED
     cdef int eof(self, Incoming* n, int64_t t, int64_t user_t, int error_number) except -1
     cdef int fail(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1
 
+    cdef Verdict _feed_messages(self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                                uint8_t stamp_class, int64_t user_t) except V_RAISED
+    cdef Verdict _messages(self, Incoming* n, Cursor* c, int64_t t, int64_t user_t) except V_RAISED
+    cdef Verdict _message(self, Incoming* n, Cursor* span, uint32_t offset, int64_t t, int64_t user_t) except V_RAISED
+    cdef Verdict _upgraded(self, Incoming* n, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except V_RAISED
     cdef int _step(self, Incoming* n, FrameStep step, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except -1
     cdef int _cut(self, Exchange* x, bint complete, uint8_t error, int64_t t, int64_t user_t, int error_number) except -1
     cdef Verdict _head(self, Frame* frame, uint32_t head_end, int64_t t, int64_t user_t) except V_RAISED

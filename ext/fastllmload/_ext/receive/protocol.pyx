@@ -11,21 +11,23 @@ from libc.string cimport memset
 
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
-from fastllmload._ext.bytes.carry cimport carry_total
+from fastllmload._ext.bytes.carry cimport CARRY_KEEP, carry_total
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
 from fastllmload._ext.events.calls cimport calls_said
 from fastllmload._ext.events.dialect cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER
 from fastllmload._ext.events.ndjson cimport ndjson_eof, ndjson_next, ndjson_reset
 from fastllmload._ext.events.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, arrived_with, sse_next, sse_reset
-from fastllmload._ext.http.response cimport CONTENT_JSON, CONTENT_NDJSON, CONTENT_SSE
+from fastllmload._ext.http.response cimport CONTENT_JSON, CONTENT_NDJSON, CONTENT_OTHER, CONTENT_SSE
 from fastllmload._ext.receive.exchange cimport (
-    V_CLOSE, V_MORE, V_RAISED, V_REUSE, End, answers, ended_add, ended_take, exchange_free, exchange_give_back, exchange_held, exchange_hold,
+    V_CLOSE, V_MORE, V_RAISED, V_REPLY, V_REUSE, End, answers, ended_add, ended_take, exchange_free, exchange_give_back, exchange_held, exchange_hold,
     exchange_init, exchange_open, left_by_user,
 )
 from fastllmload._ext.receive.framing cimport (
-    FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, IN_IDLE, FrameStep, incoming_free,
+    FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, FRAME_UPGRADED, IN_IDLE, IN_MESSAGES, FrameStep,
+    incoming_free,
 )
 from fastllmload._ext.receive.http1 cimport Http1
+from fastllmload._ext.receive.messages cimport has_replies, socket_new
 from fastllmload._ext.receive.multiplex cimport CODE_CANCEL
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.record.recorder cimport FLAG_CLAMPED, FLAG_DONE, FLAG_STREAM, RequestRow
@@ -43,6 +45,37 @@ cdef int64_t MAX_HELD = 512 << 20           # of a worker
 cdef extern from "<malloc.h>" nogil:
     int M_MMAP_THRESHOLD
     int mallopt(int param, int value)
+
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void* data, size_t size, const void* needle, size_t needle_size)
+
+cdef bytes LAST_WORD = b"websocket_connection_limit_reached"       # the server takes no more requests on the connection
+
+
+cdef inline int64_t arrives(Protocol self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                            uint8_t stamp_class) noexcept:
+    """A read has come: its stamp, which becomes that of what it brings."""
+    cdef Exchange* x = n.x
+    cdef int64_t floor
+    self.reads += 1
+    if x.row != NULL:
+        floor = n.now.t if n.now.t else x.row.t_submit
+        if t < floor:           # the offset to CLOCK_REALTIME jitters by nanoseconds; on loopback an answer can also
+            if n.now.t == 0:    # be stamped before the send() that asked for it has returned
+                x.row.flags |= FLAG_CLAMPED
+                self.words[k.W_CLAMPED] += 1
+            t = floor
+        # What comes later in the stream came later; but a stamp of the process was taken a little after its read.
+        low = max(low, floor if n.now.stamp_class == r.STAMP_KERNEL or n.now.t == 0 else floor - READ_NS)
+        x.row.reads += 1
+        x.row.bytes_received += size
+    n.now.t = t
+    n.now.low = low
+    n.now.read = self.reads
+    n.now.origin = n.now.end - <uint32_t><size_t>data
+    n.now.end += <uint32_t>size
+    n.now.stamp_class = stamp_class
+    return t
 
 
 cdef class Protocol:
@@ -64,6 +97,7 @@ cdef class Protocol:
         self.timeline = Timeline(recorder, classifier, self.error_texts, shared)
         self.framing = Http1()
         self.http2 = Http2()
+        self.websocket = WebSocket(max_event)
         self.shared = shared
         self.words = &shared[0]
         self.e2e.counts = self.words + k.WORDS + k.H_E2E * HDR_WORDS
@@ -79,29 +113,11 @@ cdef class Protocol:
         cdef Frame frame
         cdef FrameStep step
         cdef Exchange* x = n.x
-        cdef int64_t floor
         cdef Verdict verdict = V_MORE
-        if n.state == IN_IDLE:
-            return V_CLOSE
+        if n.state <= IN_MESSAGES:
+            return V_CLOSE if n.state == IN_IDLE else self._feed_messages(n, data, size, t, low, stamp_class, user_t)
         over(&c, data, size)
-        self.reads += 1
-        if x.row != NULL:
-            floor = n.now.t if n.now.t else x.row.t_submit
-            if t < floor:           # the offset to CLOCK_REALTIME jitters by nanoseconds; on loopback an answer can also
-                if n.now.t == 0:    # be stamped before the send() that asked for it has returned
-                    x.row.flags |= FLAG_CLAMPED
-                    self.words[k.W_CLAMPED] += 1
-                t = floor
-            # What comes later in the stream came later; but a stamp of the process was taken a little after its read.
-            low = max(low, floor if n.now.stamp_class == r.STAMP_KERNEL or n.now.t == 0 else floor - READ_NS)
-            x.row.reads += 1
-            x.row.bytes_received += size
-        n.now.t = t
-        n.now.low = low
-        n.now.read = self.reads
-        n.now.origin = n.now.end - <uint32_t><size_t>data
-        n.now.end += <uint32_t>size
-        n.now.stamp_class = stamp_class
+        t = arrives(self, n, data, size, t, low, stamp_class)
         while verdict == V_MORE:
             step = self.framing.next(n, &c, &frame)
             if step == FRAME_PAYLOAD:
@@ -111,12 +127,18 @@ cdef class Protocol:
             elif step == FRAME_MORE:
                 break
             elif step == FRAME_HEAD:
-                verdict = self._head(&frame, arrived_with(&n.now, c.at), t, user_t)
+                if n.socket != NULL and answers(frame.status):      # no failure, and no upgrade
+                    self.fail(frame.x, r.STATUS_PROTOCOL_ERROR, r.ERROR_NOT_UPGRADED, t, user_t)
+                    verdict = V_CLOSE
+                else:
+                    verdict = self._head(&frame, arrived_with(&n.now, c.at), t, user_t)
             elif step == FRAME_END:
                 if frame.x.row != NULL:
                     self._last_line(frame.x)
                     self._finish(frame.x, t, user_t)
                 verdict = V_REUSE if frame.reusable else V_CLOSE
+            elif step == FRAME_UPGRADED:
+                return self._upgraded(n, &frame, &c, t, user_t)
             else:
                 self.fail(frame.x, r.STATUS_PROTOCOL_ERROR, frame.error, t, user_t)
                 verdict = V_CLOSE
@@ -156,6 +178,92 @@ cdef class Protocol:
                 n.state = IN_IDLE
                 return V_CLOSE
             self._step(n, step, &frame, &c, t, user_t)
+
+    # -- WebSocket ----------------------------------------------------------------------------------------------------
+
+    cdef Verdict feed_upgrade(self, Incoming* n, const unsigned char* data, size_t size) except V_RAISED:
+        cdef Cursor c
+        cdef Frame frame
+        cdef FrameStep step
+        over(&c, data, size)
+        n.now.end += <uint32_t>size
+        step = self.framing.next(n, &c, &frame)
+        return self._upgraded(n, &frame, &c, 0, 0) if step == FRAME_UPGRADED else V_MORE if step == FRAME_MORE else V_CLOSE
+
+    cdef Verdict _upgraded(self, Incoming* n, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except V_RAISED:
+        """What came up to here belongs to the connection and not to the request that may wait for it."""
+        cdef Exchange* x = n.x
+        if not self.websocket.accepts(&frame.span):
+            self.fail(x, r.STATUS_PROTOCOL_ERROR, r.ERROR_NOT_UPGRADED, t, user_t)
+            n.state = IN_IDLE
+            return V_CLOSE
+        if x.row != NULL:
+            x.row.reads = 0
+            x.row.bytes_received = 0
+            x.row.stream_begin = n.now.end - <uint32_t>left(c)
+        n.now.t = 0
+        return self._messages(n, c, t, user_t)
+
+    cdef Verdict _feed_messages(self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                                uint8_t stamp_class, int64_t user_t) except V_RAISED:
+        cdef Cursor c
+        over(&c, data, size)
+        t = arrives(self, n, data, size, t, low, stamp_class)
+        return self._messages(n, &c, t, user_t)
+
+    cdef Verdict _messages(self, Incoming* n, Cursor* c, int64_t t, int64_t user_t) except V_RAISED:
+        """All frames of a read. A request ends with a message; what follows it may only be control frames."""
+        cdef Exchange* x = n.x
+        cdef Frame frame
+        cdef FrameStep step
+        cdef Verdict verdict = V_MORE
+        while verdict != V_CLOSE:
+            step = self.websocket.next(n, c, &frame)
+            if step == FRAME_MORE:
+                break
+            if step == FRAME_PAYLOAD and x.row != NULL and x.row.t_submit_start:
+                verdict = self._message(n, &frame.span, arrived_with(&n.now, c.at), t, user_t)
+                continue
+            if step == FRAME_PAYLOAD:           # it was not asked for
+                frame.error, frame.code = r.ERROR_EXTRA_BYTES, 0
+            if frame.error == r.ERROR_CLOSE_FRAME and x.row != NULL:
+                self._cut(x, False, frame.error, t, user_t, <int>frame.code)
+            self.fail(x, r.STATUS_PROTOCOL_ERROR, frame.error, t, user_t)
+            verdict = V_CLOSE
+        if x.row != NULL and carry_total() > self.max_held and n.socket.message_cap > CARRY_KEEP:
+            self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_BODY_TOO_LARGE, t, user_t)
+            verdict = V_CLOSE
+        if verdict == V_REUSE and not self.websocket.between(n.socket):
+            verdict = V_CLOSE
+        if verdict == V_CLOSE:
+            n.state = IN_IDLE
+        return V_REPLY if verdict == V_MORE and has_replies(n.socket) else verdict
+
+    cdef Verdict _message(self, Incoming* n, Cursor* span, uint32_t offset, int64_t t, int64_t user_t) except V_RAISED:
+        """A message is an event. The protocol's last one, or an error, ends the request."""
+        cdef SseEvent event
+        cdef Exchange* x = n.x
+        cdef RequestRow* row = x.row
+        if row.t_headers == 0:
+            row.t_headers = t
+            row.http_status = 200           # a response over WebSocket has no status of its own
+            row.flags |= FLAG_STREAM
+            x.content = CONTENT_OTHER
+            sse_reset(&x.sse)
+        event.data = span.at
+        event.size = left(span)
+        event.name = NULL
+        event.name_size = 0
+        event.arrival = n.now
+        event.offset = offset
+        self.timeline.event(x, &event)
+        if x.error_events:
+            self._finish(x, t, user_t)
+            return V_CLOSE if memmem(span.at, left(span), <const char*>LAST_WORD, <size_t>len(LAST_WORD)) != NULL else V_REUSE
+        if row.flags & FLAG_DONE:
+            self._finish(x, t, user_t)
+            return V_REUSE
+        return V_MORE
 
     cdef int _step(self, Incoming* n, FrameStep step, Frame* frame, Cursor* c, int64_t t, int64_t user_t) except -1:
         """What a frame is to its exchange, which has a row: one whose request ends here is not told of again."""
@@ -336,13 +444,15 @@ cdef class Protocol:
     cdef int eof(self, Incoming* n, int64_t t, int64_t user_t, int error_number) except -1:
         """The peer closed (0) or the connection broke (errno)."""
         cdef Frame frame
+        cdef Framing framing
         cdef bint complete
         if n.state == IN_IDLE:
             return 0
         if n.many == NULL:
             if n.x.row == NULL:
                 return 0
-            complete = self.framing.eof(n, &frame) == FRAME_END and error_number == 0
+            framing = self.websocket if n.state == IN_MESSAGES else self.framing
+            complete = framing.eof(n, &frame) == FRAME_END and error_number == 0
             self._cut(n.x, complete, frame.error, max(t, n.now.t), user_t, error_number)
         else:
             while self.http2.eof(n, &frame) == FRAME_FAILED:
@@ -356,7 +466,7 @@ cdef class Protocol:
         row.error_number = error_number
         if not complete and error >= r.ERROR_NOT_HTTP2 and row.finish == FINISH_NONE:
             return self.fail(x, r.STATUS_CONNECTION_ERROR if error == r.ERROR_GOAWAY or error == r.ERROR_STREAM_REFUSED
-                             else r.STATUS_PROTOCOL_ERROR if error != r.ERROR_STREAM_RESET
+                             else r.STATUS_PROTOCOL_ERROR if error != r.ERROR_STREAM_RESET and error != r.ERROR_CLOSE_FRAME
                              else r.STATUS_TRUNCATED if row.t_headers else r.STATUS_CONNECTION_ERROR, error, t, user_t)
         if row.bytes_received == 0 and error != r.ERROR_BAD_HEAD and error != r.ERROR_HEAD_TOO_LARGE:
             return self.fail(x, r.STATUS_CONNECTION_ERROR,
@@ -375,7 +485,7 @@ cdef class Protocol:
 
 
 cdef class Conversation:
-    """Exchanges of one connection without a transport: for tests, and for replaying captured bytes.
+    """Exchanges of one connection without a transport: for tests, and for replaying captured bytes. *websocket*: it is upgraded.
 
     Times are CLOCK_MONOTONIC-like ns chosen by the caller; verdicts are 0 read on, 1 reuse, 2 close.
     """
@@ -384,8 +494,11 @@ cdef class Conversation:
     cdef Incoming n
     cdef Protocol protocol
 
-    def __cinit__(self, Protocol protocol not None):
+    def __cinit__(self, Protocol protocol not None, bint websocket=False):
         memset(&self.n, 0, sizeof(self.n))
+        if websocket:
+            self.n.socket = socket_new()
+            self.n.state = IN_MESSAGES
         exchange_init(&self.x, &self.n.now, protocol.max_event)
         self.protocol = protocol
 
@@ -405,7 +518,10 @@ cdef class Conversation:
         self.x.row.status = r.STATUS_IN_FLIGHT
         self.x.reused = reused
         exchange_open(&self.x)
-        self.protocol.framing.open(&self.n, &self.x)
+        if self.n.state == IN_MESSAGES:
+            self.protocol.websocket.open(&self.n, &self.x)
+        else:
+            self.protocol.framing.open(&self.n, &self.x)
         self.x.row.stream_begin = self.n.now.end
         self.x.dialect = 0
         self.x.keep = keep

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
-from fastllmload._ext.bytes.cursor cimport Cursor
+from fastllmload._ext.bytes.cursor cimport Cursor, left
 from fastllmload._ext.events.calls cimport CallReader
 from fastllmload._ext.events.delta cimport EVENT_CONTENT, Alike, Classifier, Meaning, template_grows, template_takes
 from fastllmload._ext.events.sse cimport Arrival, SseEvent, arrived_with, sse_rests, sse_takes_data, sse_takes_end
@@ -117,6 +117,14 @@ cdef class Timeline:
         self.words[k.W_CONTENT_EVENTS] += 1
         return 0
 
+    # What a like event says besides its text; the tokens that it carries.
+    cdef inline uint16_t more_than_text(self, Exchange* x, const Alike* said) noexcept:
+        if x.template.repeats:
+            template_grows(&x.template, said)
+        if x.template.has_usage:
+            row_usage(x.row, x.template.prompt_tokens, said.completion_tokens, said.reasoning_tokens, x.template.cached_tokens)
+        return self.tokens_of(x, said.completion_tokens, said.listed_tokens)
+
     # Like events: each is whole in *c*, one line of data, and equals the stream's template in all but text and usage. What this
     # takes, sse_next(), classify() and event() would take in the same way; it stops where one of them has to decide.
     cdef inline int like(self, Exchange* x, Cursor* c) except -1:
@@ -126,11 +134,10 @@ cdef class Timeline:
         cdef Cursor at
         cdef Alike said
         cdef uint16_t tokens
-        if (x.content != CONTENT_SSE or row.t_first == 0 or x.template.kind != EVENT_CONTENT
-                or not x.template.one_line or not sse_rests(&x.sse)):
+        if x.content != CONTENT_SSE or row.t_first == 0 or not x.template.one_line or not sse_rests(&x.sse):
             return 0
         t = x.now.t if x.now.t >= row.t_headers else row.t_headers
-        while True:
+        while left(c):
             at = c[0]
             if not (sse_takes_data(&at) and template_takes(&x.template, &at, &said)):
                 return 0
@@ -139,11 +146,10 @@ cdef class Timeline:
                 return 0
             c.at = at.at
             self.classifier.by_template += 1
-            if x.template.repeats:
-                template_grows(&x.template, &said)
-            if x.template.has_usage:
-                row_usage(row, x.template.prompt_tokens, said.completion_tokens, said.reasoning_tokens,
-                          x.template.cached_tokens)
-            tokens = self.tokens_of(x, said.completion_tokens, said.listed_tokens)
+            tokens = 0
+            if x.template.plain:
+                x.uncounted = True
+            else:
+                tokens = self.more_than_text(x, &said)
             self.put(x, x.now, t, arrived_with(x.now, newline + (2 if newline[0] == c'\r' else 1)), EVENT_CONTENT, tokens)
             self.content(x, said.text.at, <uint32_t>said.text.size, t)

@@ -54,6 +54,8 @@ NUMBERS = {
     "W_PAGE_FAULTS": <int>W_PAGE_FAULTS,
     "W_HANDSHAKE_NS": <int>W_HANDSHAKE_NS,
     "W_WINDOW_WAITS": <int>W_WINDOW_WAITS,
+    "W_UPGRADES": <int>W_UPGRADES,
+    "W_UPGRADE_NS": <int>W_UPGRADE_NS,
     "W_STATUS0": <int>W_STATUS0,
     "W_ERROR0": <int>W_ERROR0,
     "W_FAILED_AT0": <int>W_FAILED_AT0,

@@ -52,12 +52,14 @@ cdef enum ErrorClass:           # why, in one closed list; names in records/layo
     ERROR_FINISH_REASON = 28            # ended with a finish_reason that is not a normal end, such as abort
     ERROR_CUT_AFTER_END = 29            # status ok: the connection went after the finish_reason, before the message's own end
     ERROR_NOT_HTTP2 = 30                # the peer answered HTTP/2 with something else, or closed before its SETTINGS
-    ERROR_BAD_FRAME = 31                # HTTP/2: a frame that breaks the protocol, or is larger than allowed
+    ERROR_BAD_FRAME = 31                # HTTP/2, WebSocket: a frame that breaks the protocol, or is larger than allowed
     ERROR_STREAM_RESET = 32             # HTTP/2: the server ended the stream with RST_STREAM
     ERROR_STREAM_REFUSED = 33           # the same with REFUSED_STREAM: it has not looked at the request
     ERROR_GOAWAY = 34                   # HTTP/2: the server left the connection with GOAWAY, and this stream with it
     ERROR_WINDOW_CLOSED = 35            # HTTP/2: time-out while the server's window let no more of the request through
     ERROR_HEADER_TABLE = 36             # HTTP/2: the server compressed a head with a table that it may not use
+    ERROR_NOT_UPGRADED = 37             # WebSocket: the upgrade was answered with neither a proper 101 nor a failure
+    ERROR_CLOSE_FRAME = 38              # WebSocket: the server sent a close frame
     ERROR_CLASSES                       # how many: always the last
 
 cdef enum RowFlag:

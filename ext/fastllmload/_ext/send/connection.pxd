@@ -21,6 +21,7 @@ cdef enum ConnectionState:
     C_BUSY = 3              # it carries requests
     C_TAIL = 4              # the request has ended, the message framing has not; in the pool's list of such
     C_SECURING = 5          # connected; the TLS handshake has not ended
+    C_UPGRADING = 6         # connected and secured; the upgrade to WebSocket has not been answered
 
 cdef struct Link:           # of a connection or a stream
     Link* older             # borrowed, like all of these
@@ -77,6 +78,7 @@ cdef struct Connection:     # what every read touches comes first
     uint32_t served         # requests ended on this connection
     uint32_t local_port     # since its first request; 0: none
     int64_t secured_from    # when the handshake began: the socket was connected
+    int64_t upgraded_from   # WebSocket: when the upgrade was asked for
     uint32_t tls_us         # how long it took; 0: it has not ended
     uint32_t sealed         # HTTP/2: bytes of frames that the records to be sent hold
     int64_t read_from       # slow reader: when the first bytes were there
@@ -103,6 +105,8 @@ cdef struct TargetState:
     uint32_t connecting     # pre-connects under way
     uint8_t http2
     uint32_t streams        # HTTP/2: most on a connection
+    char* upgrade           # WebSocket: what its connections begin with; owned, NULL: none
+    size_t upgrade_size
     uint8_t over_asyncio    # connections are made by the event loop (--transport asyncio)
     uint8_t tls
     char* name              # of the server, as its certificate has it; owned

@@ -54,6 +54,7 @@ cdef class Pool:
             s = &self.connections[number].stream
         return s if s.x.row != NULL and s.x.number == row else NULL
 
+    cdef int use_websocket(self, uint16_t target, bytes upgrade) except -1      # which is the request that asks for it
     # HTTP/2
     cdef int use_http2(self, uint16_t target, uint32_t streams) except -1       # most of them on a connection
     cdef RequestStream* stream_on(self, Connection* c) except NULL      # one more

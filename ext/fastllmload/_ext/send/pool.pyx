@@ -2,7 +2,8 @@
 
 A connection goes C_CONNECTING -> C_IDLE -> C_BUSY -> C_IDLE. Sockets are registered once, edge-triggered
 for both directions. Idle ones stay registered, so one that the server closes is dropped before it is used; the one that is
-idle longest is used next. With TLS there is C_SECURING after C_CONNECTING. Connections that the event loop owns run through the
+idle longest is used next. With TLS there is C_SECURING after C_CONNECTING, with
+WebSocket C_UPGRADING after both. Connections that the event loop owns run through the
 same states; only the verbs connect, send and close differ.
 
 A message that has not ended at the end of its request ([DONE]) has TAIL_NS for that: a server that keeps it open
@@ -22,11 +23,12 @@ cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.events.delta cimport TEMPLATE_LONGEST
 from fastllmload._ext.plan.talk cimport talk_free
 from fastllmload._ext.receive.exchange cimport exchange_free, exchange_init, exchange_on
-from fastllmload._ext.receive.framing cimport IN_IDLE, incoming_free
+from fastllmload._ext.receive.framing cimport IN_IDLE, IN_MESSAGES, incoming_free
 from fastllmload._ext.receive.http2 cimport http2_begin
+from fastllmload._ext.receive.messages cimport CLOSE_NORMAL, put_close, socket_new
 from fastllmload._ext.receive.multiplex cimport CODE_NO_ERROR, carries, has_room, put_goaway
 from fastllmload._ext.send.connection cimport (
-    C_CONNECTING, C_FREE, C_IDLE, C_SECURING, C_TAIL, FLL_READ_TOUCHES, HOT_LINES, LINE, PIECES, Link, StreamOfMany,
+    C_CONNECTING, C_FREE, C_IDLE, C_SECURING, C_TAIL, C_UPGRADING, FLL_READ_TOUCHES, HOT_LINES, LINE, PIECES, Link, StreamOfMany,
     connection_placed, connection_tag, list_add, list_remove, of_many,
 )
 from fastllmload._ext.system.clock cimport mono_ns
@@ -118,6 +120,7 @@ cdef class Pool:
         for i in range(<uint32_t>self.target_count):
             tls_forget(&self.targets[i].session)
             free(self.targets[i].name)
+            free(self.targets[i].upgrade)
         free(self.connections)
         free(self.targets)
         free(self.sources)
@@ -179,6 +182,8 @@ cdef class Pool:
             c.connected = False
             c.piece = 0
             http2_begin(&c.n)
+        elif self.targets[target].upgrade != NULL:
+            c.n.socket = socket_new()
         return c
 
     cdef Connection* _new(self) except NULL:
@@ -222,6 +227,14 @@ cdef class Pool:
     cdef RequestStream* begin(self, uint16_t target) except NULL:
         cdef Connection* c = self.make(target)
         return self.stream_on(c) if self.targets[target].http2 else &c.stream
+
+    cdef int use_websocket(self, uint16_t target, bytes upgrade) except -1:
+        cdef TargetState* t = &self.targets[target]
+        t.upgrade_size = <size_t>len(upgrade)
+        t.upgrade = strdup(upgrade)
+        if t.upgrade == NULL:
+            raise MemoryError("targets")
+        return 0
 
     # -- HTTP/2 -------------------------------------------------------------------------------------------------------
 
@@ -308,12 +321,18 @@ cdef class Pool:
         """The server may trust that nothing was cut off; sent if the socket takes it now."""
         cdef iovec last
         try:
-            if not c.n.many.broken:
+            if c.n.socket != NULL:
+                put_close(c.n.socket, CLOSE_NORMAL)
+            elif not c.n.many.broken:
                 put_goaway(c.n.many, CODE_NO_ERROR)
         except MemoryError:
             return
-        last.iov_base = c.n.many.out + c.n.many.out_at
-        last.iov_len = c.n.many.out_size - c.n.many.out_at
+        if c.n.socket != NULL:
+            last.iov_base = c.n.socket.out + c.n.socket.out_at
+            last.iov_len = c.n.socket.out_size - c.n.socket.out_at
+        else:
+            last.iov_base = c.n.many.out + c.n.many.out_at
+            last.iov_len = c.n.many.out_size - c.n.many.out_at
         if c.tls == NULL:
             wire_send(c.fd, &last, 1)
         elif c.sealed == 0:
@@ -418,7 +437,7 @@ cdef class Pool:
             list_remove(&self.targets[c.target].idle, &c.link)
         elif c.state == C_TAIL:
             list_remove(&self.tails, &c.link)
-        elif (c.state == C_CONNECTING or c.state == C_SECURING) and c.ahead:
+        elif (c.state == C_CONNECTING or c.state >= C_SECURING) and c.ahead:
             self.targets[c.target].connecting -= 1
             c.ahead = False
 
@@ -432,8 +451,8 @@ cdef class Pool:
         self.words[k.W_CONNECTIONS] -= 1
         self.spare.append(c.number)
         life_ends(LIFE_CONNECTION)
-        if c.n.many != NULL:
-            if c.connected and not reset:
+        if c.n.many != NULL or c.n.socket != NULL:
+            if not reset and (c.connected if c.n.many != NULL else c.n.state == IN_MESSAGES):
                 self._farewell(c)
             incoming_free(&c.n)
         if c.tls != NULL:
@@ -508,6 +527,6 @@ cdef class Pool:
                 if not carries(self.connections[i].n.many):
                     self.drop(self.connections[i], False)
             elif self.connections[i].state in (C_IDLE, C_TAIL) or (
-                    self.connections[i].state in (C_CONNECTING, C_SECURING) and self.connections[i].ahead):
+                    self.connections[i].state in (C_CONNECTING, C_SECURING, C_UPGRADING) and self.connections[i].ahead):
                 self.drop(self.connections[i], False)
         return 0

@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.digits cimport put_number
+from fastllmload._ext.receive.messages cimport MASK_KEY, MESSAGE_HEADER, put_text_header
 from fastllmload._ext.send.connection cimport LINES, Head, of_many
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 from fastllmload._ext.system.wire cimport iovec
@@ -47,6 +48,21 @@ cdef uint8_t* fields(Share share, uint8_t* at, uint32_t request, size_t size) no
     at = put_number(sized + 1, <int64_t>size)
     sized[0] = <uint8_t>(at - sized - 1)
     return at
+
+
+cdef uint8_t* envelope(Share share, uint8_t* lines, uint32_t request, size_t size) noexcept:
+    """What a request over WebSocket has of its own: the frame's header, and the first field of its JSON, in place of the body's
+    bracket. The name of the request is where the API has room for a caller's words.
+    """
+    cdef uint8_t[LINES] own
+    cdef uint8_t* end
+    cdef size_t own_size
+    FLL_STATIC_ASSERT(MESSAGE_HEADER + MASK_KEY + 30 + NAME_LONGEST - FIELD_NAME + DIGITS <= LINES)
+    end = put_text(own, b'{"metadata":{"request_id":"', 27)
+    end = put_number(put_text(end, share.name + FIELD_NAME, share.name_size - FIELD_NAME), request)
+    end = put_text(end, b'"},', 3)
+    own_size = <size_t>(end - own)
+    return put_text(put_text_header(lines, own_size + size - 1), <const char*>own, own_size)
 
 
 cdef class Share:
@@ -101,7 +117,7 @@ cdef class Share:
         cdef Head* h = &self.heads[place]
         h.dialect = dialect
         h.size = len(head)
-        h.text = <char*>malloc(h.size)
+        h.text = <char*>malloc(max(h.size, <size_t>1))
         if h.text == NULL:
             raise MemoryError("request head")
         memcpy(h.text, <const char*>head, h.size)
@@ -154,12 +170,20 @@ cdef class Share:
         if stitched:
             size = talk.size
         s.x.dialect = head.dialect
-        at_line = fields(self, <uint8_t*>lines, s.request, size) if s.many else lines_of(self, <uint8_t*>lines, s.request, size)
+        if s.many:
+            at_line = fields(self, <uint8_t*>lines, s.request, size)
+        elif head.size:
+            at_line = lines_of(self, <uint8_t*>lines, s.request, size)
+        else:
+            at_line = envelope(self, <uint8_t*>lines, s.request, size)
         pieces[0].iov_base = head.text
         pieces[0].iov_len = head.size
         pieces[1].iov_base = lines
         pieces[1].iov_len = <size_t>(at_line - <uint8_t*>lines)
         pieces[2].iov_base = <void*>talk.body if stitched else <void*>(&self.bodies[0] + at)
         pieces[2].iov_len = size
+        if head.size == 0:
+            pieces[2].iov_base = <uint8_t*>pieces[2].iov_base + 1
+            pieces[2].iov_len -= 1
         s.connection.piece = 0
         return 0

@@ -50,7 +50,11 @@ cdef class Transport:
     cdef int submit(self, RequestStream* s, int64_t now) except -1              # send it, as soon as its connection is there
     cdef int use_tls(self, TlsContext context) except -1
     cdef int connected(self, Connection* c) except -1
-    cdef int _usable(self, Connection* c) except -1             # it is connected, and secured where that is wanted
+    cdef int _usable(self, Connection* c) except -1             # it is connected, and secured and upgraded where that is wanted
+    cdef int _upgrade(self, Connection* c) except -1            # WebSocket: ask for it
+    cdef int _upgrading(self, Connection* c, Py_ssize_t got) except -1          # *got* bytes of the peer's are in the buffer
+    cdef int _reply(self, Connection* c) except -1              # send what answers control frames: 1 if the connection is gone
+    cdef Py_ssize_t _send_replies(self, Connection* c) except? -1               # 0 when that was all, or -errno
     cdef int connect_failed(self, Connection* c, int error_number, bint tls) except -1
     cdef int _shake_hands(self, Connection* c, Py_ssize_t got) except -1        # *got* bytes of the peer's are in the buffer
     cdef int _tls_failed(self, Connection* c) except -1

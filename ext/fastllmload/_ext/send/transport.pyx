@@ -29,12 +29,14 @@ from libc.string cimport memcpy, memset
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.events.dialect cimport FINISH_NONE
-from fastllmload._ext.receive.exchange cimport V_CLOSE, V_MORE, V_REUSE, Exchange, exchange_open
+from fastllmload._ext.receive.exchange cimport V_CLOSE, V_MORE, V_REPLY, V_REUSE, Exchange, exchange_open
+from fastllmload._ext.receive.framing cimport IN_MESSAGES
+from fastllmload._ext.receive.messages cimport Socket, has_replies, put_bytes, replies_sent
 from fastllmload._ext.receive.multiplex cimport window_closed
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_place, hdr_record
 from fastllmload._ext.record.recorder cimport FLAG_REUSED, RequestRow
 from fastllmload._ext.send.connection cimport (
-    C_BUSY, C_CONNECTING, C_IDLE, C_SECURING, C_TAIL, PIECES, connection_fetch_rest, connection_tagged, fll_fetch, sent_whole,
+    C_BUSY, C_CONNECTING, C_IDLE, C_SECURING, C_TAIL, C_UPGRADING, PIECES, TargetState, connection_fetch_rest, connection_tagged, fll_fetch, sent_whole,
 )
 from fastllmload._ext.system.clock cimport mono_ns, real_minus_mono, real_ns, thread_cpu_ns
 from fastllmload._ext.system.wire cimport (
@@ -116,7 +118,9 @@ cdef class Transport:
             s.x.row.flags |= FLAG_REUSED
         exchange_open(&s.x)
         s.x.row.stream_begin = c.n.now.end
-        return self.protocol.http2.open(&c.n, &s.x) if s.many else self.protocol.framing.open(&c.n, &s.x)
+        if s.many:
+            return self.protocol.http2.open(&c.n, &s.x)
+        return self.protocol.websocket.open(&c.n, &s.x) if c.n.state == IN_MESSAGES else self.protocol.framing.open(&c.n, &s.x)
 
     cdef int submit(self, RequestStream* s, int64_t now) except -1:
         cdef int error_number
@@ -147,9 +151,74 @@ cdef class Transport:
     cdef int _usable(self, Connection* c) except -1:
         if c.n.many != NULL:
             return self.streams.connected(c)
+        if c.n.socket != NULL and c.n.state != IN_MESSAGES:
+            return self._upgrade(c)
         if c.ahead:
             return self.pool.put(c)
         return self.send(c, mono_ns())
+
+    cdef int _upgrade(self, Connection* c) except -1:
+        cdef TargetState* t = &self.pool.targets[c.target]
+        if c.ahead:
+            self.protocol.framing.open(&c.n, &c.stream.x)       # of no request
+        c.state = C_UPGRADING
+        c.upgraded_from = mono_ns()
+        put_bytes(c.n.socket, t.upgrade, t.upgrade_size)
+        return self._reply(c)
+
+    cdef int _upgrading(self, Connection* c, Py_ssize_t got) except -1:
+        cdef int64_t now = mono_ns()
+        cdef const unsigned char* data = self.buffer
+        cdef size_t size = <size_t>got
+        cdef Verdict verdict = V_MORE
+        c.reads += 1
+        if c.tls != NULL:
+            data = self.plain
+            size = <size_t>tls_read(c.tls, self.buffer, <size_t>got, self.plain)
+        if size and c.ahead:
+            verdict = self.protocol.feed_upgrade(&c.n, data, size)
+        elif size:
+            verdict = self.protocol.feed(&c.n, data, size, now, 0, r.STAMP_USER, now)
+        if verdict == V_CLOSE or verdict == V_REUSE:            # it was refused
+            if c.ahead:
+                self.pool.failed(c, 0)
+            return self.pool.drop(c, False)
+        if c.tls != NULL and c.tls.state != TLS_OPEN:
+            return self._tls_failed(c) if c.tls.state == TLS_FAILED else self.broken(c, 0)
+        if c.n.state != IN_MESSAGES:
+            return 0
+        self.words[k.W_UPGRADES] += 1
+        self.words[k.W_UPGRADE_NS] += now - c.upgraded_from
+        return 0 if self._reply(c) else self._usable(c)
+
+    cdef int _reply(self, Connection* c) except -1:
+        """What waits while a message is being sent is sent after it."""
+        cdef Py_ssize_t sent
+        if c.state == C_BUSY and c.stream.x.row != NULL and c.stream.x.row.bytes_sent and c.piece < PIECES:
+            return 0
+        sent = self._send_replies(c)
+        if sent == 0 or sent == -EAGAIN:
+            return 0
+        self.broken(c, <int>-sent)
+        return 1
+
+    cdef Py_ssize_t _send_replies(self, Connection* c) except? -1:
+        cdef Socket* s = c.n.socket
+        cdef iovec piece
+        cdef Py_ssize_t sent
+        while has_replies(s):
+            piece.iov_base = s.out + s.out_at
+            piece.iov_len = s.out_size - s.out_at
+            if c.tls == NULL:
+                sent = wire_send(c.fd, &piece, 1)
+                if sent < 0:
+                    return sent
+                self.words[k.W_BYTES_OUT] += sent
+            else:
+                tls_write(c.tls, piece.iov_base, piece.iov_len)
+                sent = <Py_ssize_t>piece.iov_len
+            replies_sent(s, <size_t>sent)
+        return 0 if c.tls == NULL else self.pool.send_records(c)
 
     cdef int _shake_hands(self, Connection* c, Py_ssize_t got) except -1:
         cdef int64_t now, cpu = thread_cpu_ns()
@@ -235,6 +304,10 @@ cdef class Transport:
                 c.local_port = wire_local_port(c.fd)
             row.local_port = c.local_port
         c.state = C_BUSY
+        if c.n.socket != NULL and row.bytes_sent == 0 and has_replies(c.n.socket):
+            sent = self._send_replies(c)
+            if sent:
+                return 0 if sent == -EAGAIN else self.broken(c, <int>-sent)
         if c.fd < 0:
             return self._send_by_loop(c)
         if c.tls != NULL:
@@ -289,7 +362,7 @@ cdef class Transport:
         """The last byte of the request is with the kernel (IETF B.1.1)."""
         c.stream.x.row.t_submit = mono_ns()
         c.piece = PIECES
-        return 0
+        return 0 if c.n.socket == NULL else self._reply(c)
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -313,9 +386,14 @@ cdef class Transport:
             self.connected(c)
             if connection_tagged(event.data.u64) == NULL:
                 return 0
-        elif c.state == C_SECURING and flags & EPOLLOUT:
-            self.pool.send_records(c)
-        if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) and (c.read_rate == 0 or c.state == C_SECURING):
+        elif c.state >= C_SECURING and flags & EPOLLOUT:
+            if c.state == C_UPGRADING:
+                self._reply(c)
+                if connection_tagged(event.data.u64) == NULL:
+                    return 0
+            else:
+                self.pool.send_records(c)
+        if flags & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) and (c.read_rate == 0 or c.state >= C_SECURING):
             return self._read(c, flags)
         return 0
 
@@ -334,8 +412,11 @@ cdef class Transport:
                 return 0
             if got <= 0:
                 return self.broken(c, <int>-got)
-            if c.state == C_SECURING:
-                self._shake_hands(c, got)
+            if c.state >= C_SECURING:
+                if c.state == C_SECURING:
+                    self._shake_hands(c, got)
+                else:
+                    self._upgrading(c, got)
             else:
                 self._got(c, got, stamp)
             if c.generation != generation:
@@ -473,12 +554,16 @@ cdef class Transport:
             if row == NULL:
                 if c.n.many != NULL:
                     return self.streams.fed(c, verdict, user_t)
-                return 0 if c.state == C_TAIL else self.pool.tail(c, user_t)
+                return 0 if c.state == C_TAIL or c.state == C_IDLE else self.pool.tail(c, user_t)
             if c.stream.leave_tokens and row.content_events >= c.stream.leave_tokens:
                 return self.cancel(&c.stream, r.STATUS_CANCELLED, r.ERROR_CLIENT_CANCELLED, mono_ns())
             return 0
         if c.n.many != NULL:
             return self.streams.fed(c, verdict, user_t)
+        if c.n.socket != NULL and has_replies(c.n.socket) and self._reply(c):
+            return 0
+        if verdict == V_REPLY:
+            return self.fed(c, V_MORE, user_t)
         # A request whose response came before it was sent whole leaves the connection in an unknown state.
         if verdict == V_REUSE and sent_whole(c) and not self.pool.fresh and c.read_rate == 0:
             c.served += 1
@@ -495,6 +580,8 @@ cdef class Transport:
             return self.streams.broken(c, error_number)
         if c.state == C_IDLE:
             self.words[k.W_IDLE_DROPPED] += 1
+        elif c.state == C_UPGRADING and c.ahead:
+            self.pool.failed(c, error_number)
         self.protocol.eof(&c.n, now, now, error_number)
         return self.pool.drop(c, False)
 
@@ -509,6 +596,7 @@ cdef class Transport:
             return self.cancel(s, r.STATUS_TIMEOUT, r.ERROR_WINDOW_CLOSED, now)
         return self.cancel(
             s, r.STATUS_TIMEOUT, r.ERROR_TLS if s.connection.state == C_SECURING
+            else r.ERROR_NOT_UPGRADED if s.connection.state == C_UPGRADING
             else r.ERROR_CONNECT_TIMEOUT if s.connection.state == C_CONNECTING else r.ERROR_DEADLINE, now)
 
     # -- slow readers -------------------------------------------------------------------------------------------------

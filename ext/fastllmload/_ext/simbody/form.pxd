@@ -14,6 +14,11 @@ cdef enum LineEnd:
     END_CRLF = 1
     END_CR = 2
 
+cdef enum Framed:
+    FRAMED_NONE = 0
+    FRAMED_CHUNKS = 1
+    FRAMED_MESSAGES = 2         # of WebSocket
+
 cdef enum Block:                # what an event's text belongs to; some protocols say where each begins and ends
     BLOCK_NONE = 0
     BLOCK_REASONING = 1
@@ -53,7 +58,7 @@ cdef struct Stamp:              # what makes one reply's bytes its own
     int64_t spoken              # 1 + token with which the content began; 0: there was none
     uint8_t line_end            # LineEnd
     uint8_t line_ends           # after each event
-    uint8_t chunked             # each event is a chunk of its own
+    uint8_t chunked             # each event is a chunk of its own, or a message: Framed
     uint8_t padded              # the stream's length was declared: numbers that are not known yet have a fixed width
     uint8_t says                # Says
     uint8_t block               # Block that is open
@@ -156,6 +161,18 @@ cdef inline uint8_t* put_hex(uint8_t* out, uint64_t value, int digits) noexcept 
 
 cdef inline uint8_t* put_chunk_size(uint8_t* out, uint64_t size) noexcept nogil:
     return put(put_hex(out, size, hex_digits(size)), b"\r\n", 2)
+
+cdef inline int message_head(uint64_t size) noexcept nogil:
+    return 2 if size < 126 else 4 if size < 65536 else 10
+
+cdef inline uint8_t* put_message_head(uint8_t* out, uint64_t size) noexcept nogil:
+    # That of a text message in one frame.
+    cdef int i, wide = message_head(size) - 2
+    out[0] = 0x81
+    out[1] = <uint8_t>(size if wide == 0 else 126 if wide == 2 else 127)
+    for i in range(wide):
+        out[2 + i] = <uint8_t>(size >> 8 * (wide - 1 - i))
+    return out + 2 + wide
 
 # All calls of a reply, and all arguments of the latest, or of any, of *count* tokens.
 cdef bytes listed_calls(Form form, Stamp* s, int64_t tokens, uint32_t calls)

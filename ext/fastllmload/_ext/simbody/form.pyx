@@ -63,10 +63,12 @@ cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size
     cdef int i
     for i in range(s.line_ends):
         end = put_line_end(end, s)
-    if s.chunked:
+    if s.chunked == FRAMED_CHUNKS:
         out = put_chunk_size(out, size + <size_t>(end - ends))
+    elif s.chunked:
+        out = put_message_head(out, size)
     out = put(put(out, text, size), ends, <size_t>(end - ends))
-    return put(out, b"\r\n", 2) if s.chunked else out
+    return put(out, b"\r\n", 2) if s.chunked == FRAMED_CHUNKS else out
 
 
 cdef void spell(Stamp* s) noexcept nogil:
@@ -119,15 +121,16 @@ cdef class Form:
 
     def __init__(self, api: object, model: str, chunk_bytes: int = 0):
         lines = api.framing == "ndjson"
-        before = "" if lines else "data: "
+        named = api.framing == "sse"
+        before = "data: " if named else ""
         self.api = api
         self.model = model
         self.keep = []
-        self.line_ends = 1 if lines else 2
+        self.line_ends = 1 if lines else 2 if named else 0
         self.stream_type = b"application/x-ndjson" if lines else b"text/event-stream; charset=utf-8"
         self.stream_head = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: %s\r\n" % self.stream_type
         self.stream_block = response_block(self.stream_head)
-        self.comment = b"" if lines else b": ping"
+        self.comment = b": ping" if named else b""
         self.broken_line, self.huge_open = (before + api.broken).encode(), (before + api.huge).encode()
         self.deep_open, self.deep_close = (before + api.deep).encode(), b"}"
         self.error_body = self.error(500)
@@ -214,9 +217,12 @@ cdef class Form:
         cdef uint8_t* start
         cdef int i, digits = 0
         while step < end:
-            if s.chunked:                       # in front of it is its size, most likely of that many digits
+            if s.chunked == FRAMED_CHUNKS:      # in front of it is its size, most likely of that many digits
                 digits = hex_digits(step.event_size + size + s.line_ends)
                 out += digits + 2
+            elif s.chunked:
+                digits = message_head(step.event_size + size)
+                out += digits
             start = out
             out = put_step(self, step, out, s, text, size)
             while not step.last:
@@ -226,8 +232,10 @@ cdef class Form:
             s.number[NUMBER_SEQUENCE] += 1
             for i in range(s.line_ends):
                 out = put_line_end(out, s)
-            if s.chunked:
+            if s.chunked == FRAMED_CHUNKS:
                 out = framed(start, out, digits)
+            elif s.chunked:
+                out = message(start, out, digits)
         return out
 
     cdef uint8_t* plain(self, int place, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept:
@@ -343,6 +351,16 @@ cdef inline uint8_t* framed(uint8_t* start, uint8_t* end, int digits) noexcept n
         memmove(start + more, start, size)
     put(put_hex(start - digits - 2, size, digits + more), b"\r\n", 2)
     return put(end + more, b"\r\n", 2)
+
+
+cdef inline uint8_t* message(uint8_t* start, uint8_t* end, int head) noexcept nogil:
+    # The same as a message, in front of which there is room for *head* bytes.
+    cdef size_t size = <size_t>(end - start)
+    cdef int more = message_head(size) - head
+    if more:
+        memmove(start + more, start, size)
+    put_message_head(start - head, size)
+    return end + more
 
 
 cdef uint8_t* put_words(uint8_t* out, Stamp* s, int64_t first, int64_t behind) noexcept nogil:

@@ -37,9 +37,9 @@ cdef bytes inside(str text):
 
 
 cdef list listed(object events, str before):
-    """The texts of a group of events, framed by *before* and the line of a name."""
+    """The texts of a group of events, framed by *before* and the line of a name; without *before*, by nothing."""
     group = events if isinstance(events, tuple) else (events,) if events else ()
-    return [before + each if isinstance(each, str) else f"event: {each.name}\n{before}{each.text}" for each in group]
+    return [before + text_of(each) if isinstance(each, str) or not before else f"event: {each.name}\n{before}{each.text}" for each in group]
 
 
 cdef object ended(object events, str word):

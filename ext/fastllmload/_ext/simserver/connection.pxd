@@ -16,6 +16,9 @@ cdef enum ConnectionState:
     CONNECTION_SILENT = 4       # never answered, on purpose
     CONNECTION_LINGERING = 5    # refused, or its handshake hangs; what still comes in is thrown away
 
+cdef enum:
+    TOLD = 32
+
 cdef enum Filler:               # endless bytes of a hostile reply
     FILLER_NONE = 0
     FILLER_FIELDS = 1           # X-Filler: aaaa...\r\n
@@ -83,6 +86,9 @@ cdef struct Connection:
     uint8_t continued           # 100 Continue was sent
     uint8_t out_timer           # a timer for out_due is set
     uint8_t abrupt              # TLS: it ends without close_notify
+    uint16_t messages           # WebSocket: 1 + number of the API whose messages it carries; 0: it is not upgraded
+    uint8_t told_size           # of *told*
+    char[TOLD] told             # X-Fault of the upgrade, which is that of all its requests
     uint8_t fault               # Fault of its handshake
     uint32_t fault_arg
     Tls* tls                    # owned; NULL: clear text

@@ -139,6 +139,7 @@ cdef class Connections:
         c.out_due = c.drip_ns = 0
         c.filler_left = 0
         c.filler = FILLER_NONE
+        c.messages = 0
         c.want_out = c.chunked_body = c.continued = c.out_timer = False
         c.next_free = self.free_list
         self.free_list = c

@@ -44,12 +44,14 @@ cdef enum Fault:                # the numbers are in the truth log
     FAULT_GOAWAY = 39
     FAULT_LARGE_FRAME = 40
     FAULT_STRAY_FRAME = 41
-    FAULT_NO_HTTP2 = 42         # from here on: of connections
-    FAULT_HANDSHAKE_HANG = 43
-    FAULT_HANDSHAKE_CLOSE = 44
-    FAULT_HANDSHAKE_ALERT = 45
-    FAULT_HANDSHAKE_GARBAGE = 46
-    FAULTS = 47
+    FAULT_CLOSE_FRAME = 42      # WebSocket
+    FAULT_FRAGMENTS = 43
+    FAULT_NO_HTTP2 = 44         # from here on: of connections
+    FAULT_HANDSHAKE_HANG = 45
+    FAULT_HANDSHAKE_CLOSE = 46
+    FAULT_HANDSHAKE_ALERT = 47
+    FAULT_HANDSHAKE_GARBAGE = 48
+    FAULTS = 49
 
 cdef enum:
     MIDDLE = 0xFFFFFFFF         # argument: in the middle of the reply

@@ -51,6 +51,8 @@ CATALOGUE = {
     "handshake_close": (FAULT_HANDSHAKE_CLOSE, 0, "TLS: FIN in place of a handshake"),
     "handshake_alert": (FAULT_HANDSHAKE_ALERT, 40, "TLS: the fatal alert number ARG in place of a handshake"),
     "handshake_garbage": (FAULT_HANDSHAKE_GARBAGE, 0, "TLS: bytes that are not a record in place of a handshake"),
+    "close_frame": (FAULT_CLOSE_FRAME, 1011, "WebSocket: a close frame with code ARG before the middle token, then FIN"),
+    "fragments": (FAULT_FRAGMENTS, 16, "WebSocket: messages in frames of at most ARG bytes, with pings between them"),
     "tool_calls": (FAULT_TOOL_CALLS, 1, "the reply of a chat is ARG tool calls in place of text"),
 }
 TLS_FAULTS = [name for name, (_, _, text) in CATALOGUE.items() if text.startswith("TLS: ")]

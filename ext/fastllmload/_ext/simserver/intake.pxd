@@ -15,6 +15,7 @@ cdef struct Route:                  # the path of one API; pieces are lower case
     Piece tail                      # after the name
     bint named                      # has one
     size_t root                     # bytes of the first part with its slashes: /api/
+    bint socket                     # it is served over WebSocket
     int other                       # number of a later API with the same path; -1: none
 
 cdef struct NullKeys:               # what null mode looks for: quoted names, empty where there is none
@@ -47,6 +48,7 @@ cdef class Intake:
     cdef Piece quoted(self, str path)
     cdef Piece kept(self, bytes text)
     cdef int route(self, Text path) noexcept            # number of the API of a path; -1: none
+    cdef int socket(self, int number) noexcept          # of the APIs of one path, that of WebSocket; -1: none
     cdef str named(self, int number, Text path)
     cdef int spoken(self, int number, const uint8_t* body, size_t size) noexcept       # of the APIs of one path
     cdef int relative(self, Text path) noexcept         # of one whose paths begin as this; 0: none

@@ -9,7 +9,9 @@ from fastllmload._ext.sim.prompt cimport Prompt, prompt_read
 from fastllmload._ext.sim.sequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
 from fastllmload._ext.simbody.form cimport ENDED_LENGTH, ENDED_STOP
 from fastllmload._ext.simbody.template cimport NUMBER_PROMPT, SAYS_COUNTED, SAYS_IDS, SAYS_LOGPROBS, SAYS_USAGE
-from fastllmload._ext.simserver.fault cimport FAULT_NO_HTTP2, FAULT_NONE, FAULT_RESET_STREAM, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE
+from fastllmload._ext.simserver.fault cimport (
+    FAULT_CLOSE_FRAME, FAULT_FRAGMENTS, FAULT_NO_HTTP2, FAULT_NONE, FAULT_RESET_STREAM, FAULT_STRAY_FRAME, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE,
+)
 from fastllmload._ext.simserver.syscall cimport memmem
 
 from fastllmload._ext.simserver.fault import parse
@@ -83,6 +85,7 @@ cdef class Intake:
             self.routes[number].head = self.kept(head.encode())
             self.routes[number].tail = self.kept(tail.encode())
             self.routes[number].named = bool(named)
+            self.routes[number].socket = api.framing == "websocket"
             self.routes[number].root = 1 + head.find("/", 1) or len(head)
             self.form(number, self.model)
 
@@ -118,6 +121,11 @@ cdef class Intake:
         while each >= 0 and value_of(body, size, self.null_keys[each].told_by) == NULL:
             each = self.routes[each].other
         return each if each >= 0 else number
+
+    cdef int socket(self, int number) noexcept:
+        while number >= 0 and not self.routes[number].socket:
+            number = self.routes[number].other
+        return number
 
     cdef str named(self, int number, Text path):
         # The model's name in a path.
@@ -170,12 +178,14 @@ cdef class Intake:
                 return self.refuse(400, "BadRequestError", f"X-Fault: {text} is for connections: use --fault")
             if FAULT_TLS_ALERT <= c.reply.fault <= FAULT_TLS_GARBAGE and not self.secured:
                 return self.refuse(400, "BadRequestError", f"X-Fault: {text} is for TLS: use --tls-cert")
-            if c.reply.fault >= FAULT_RESET_STREAM and c.carrier == NULL:
+            if FAULT_RESET_STREAM <= c.reply.fault <= FAULT_STRAY_FRAME and c.carrier == NULL:
                 return self.refuse(400, "BadRequestError", f"X-Fault: {text} is for HTTP/2")
         else:
             c.reply.fault = self.faults.of(c.sequence.serial, &c.reply.fault_arg)
-            if c.reply.fault >= FAULT_RESET_STREAM and c.carrier == NULL:
+            if FAULT_RESET_STREAM <= c.reply.fault <= FAULT_STRAY_FRAME and c.carrier == NULL:
                 c.reply.fault = FAULT_NONE
+        if FAULT_CLOSE_FRAME <= c.reply.fault <= FAULT_FRAGMENTS and not c.messages:
+            c.reply.fault = FAULT_NONE
         return True
 
     cdef bint read_null(self, Connection* c, int number, const uint8_t* body, size_t size) except? False:

@@ -16,6 +16,7 @@ cdef class Responder(Writer):
     cdef Outcome progress(self, Connection* c, int64_t now) except? LOST
     cdef Outcome give_up(self, Connection* c) except? LOST
     cdef Outcome instead(self, Connection* c) except? LOST
+    cdef Outcome instead_of_all(self, Connection* c) except? LOST
     cdef int frame(self, Connection* c) except -1
     cdef uint8_t* put_head(self, Connection* c, uint8_t* out) except NULL
     cdef uint8_t* put_token(self, Connection* c, Form form, uint8_t* out, int64_t index, uint8_t* kind) except NULL

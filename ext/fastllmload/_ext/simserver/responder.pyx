@@ -14,7 +14,7 @@ from fastllmload._ext.http.frames cimport CODE_INTERNAL, FF_END_HEADERS, FT_CONT
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
 from fastllmload._ext.simserver.connection cimport FILLER_FIELDS, FILLER_LETTERS, SENT_FAILED, Sent, carrier_of
 from fastllmload._ext.simserver.fault cimport (
-    FAULT_ABORT, FAULT_BAD_JSON, FAULT_CLOSE, FAULT_CLOSE_BEFORE_RESPONSE, FAULT_COALESCE, FAULT_COMMENTS,
+    FAULT_ABORT, FAULT_BAD_JSON, FAULT_CLOSE, FAULT_CLOSE_BEFORE_RESPONSE, FAULT_CLOSE_FRAME, FAULT_FRAGMENTS, FAULT_COALESCE, FAULT_COMMENTS,
     FAULT_CONTENT_LENGTH, FAULT_CR, FAULT_CRLF, FAULT_DEEP_JSON, FAULT_DRIP, FAULT_EMPTY, FAULT_EMPTY_TEXT,
     FAULT_ENDLESS_HEAD, FAULT_ERROR_EVENT, FAULT_GZIP, FAULT_HTML, FAULT_HUGE_EVENT, FAULT_HUGE_LINE, FAULT_MULTI_TOKEN,
     FAULT_NEVER, FAULT_NONE, FAULT_NO_BODY, FAULT_NO_DONE, FAULT_NO_USAGE, FAULT_REASONING, FAULT_RESET, FAULT_RESET_STREAM, FAULT_SLOW_HEAD,
@@ -23,8 +23,8 @@ from fastllmload._ext.simserver.fault cimport (
 from fastllmload._ext.simbody.calls cimport CALL_ROOM, put_call
 from fastllmload._ext.simbody.form cimport (
     AT_CALLS, AT_DOCUMENT, AT_DONE, AT_ERROR, AT_FINISH, AT_LAST, AT_OPENING, AT_TOKEN, AT_USAGE, BLOCK_CALL, BLOCK_NONE,
-    BLOCK_REASONING, END_CR, END_CRLF, END_LF, ENDED_ABORT, ENDED_CALLS, EVENT_SLACK, WORD, WORD_LONGEST, WORDS, Form, Piece,
-    Stamp, has, listed_calls, put, put_chunk_size, raw_event, spell,
+    BLOCK_REASONING, FRAMED_CHUNKS, FRAMED_MESSAGES, END_CR, END_CRLF, END_LF, ENDED_ABORT, ENDED_CALLS, EVENT_SLACK, WORD, WORD_LONGEST, WORDS, Form, Piece,
+    Stamp, has, listed_calls, put, put_chunk_size, put_message_head, raw_event, spell,
 )
 from fastllmload._ext.simbody.template cimport (
     NUMBER_CACHED, NUMBER_COMPLETION, NUMBER_EVAL_NS, NUMBER_LOAD_NS, NUMBER_PROMPT_EVAL_NS, NUMBER_TOTAL_NS, SAYS_USAGE,
@@ -32,6 +32,7 @@ from fastllmload._ext.simbody.template cimport (
 from fastllmload._ext.simserver.streams cimport Streams
 from fastllmload._ext.simserver.truth cimport Truth
 from fastllmload._ext.simserver.writer cimport COMPLETE, CUT, GARBAGE, GOING, LEFT_OUT, RESET, SILENT
+from fastllmload._ext.simserver.upgrade cimport close_of
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.tls.session cimport tls_read
 
@@ -98,6 +99,10 @@ cdef class Responder(Writer):
             c.reply.fault_arg = <uint32_t>(c.sequence.output_tokens // 2)
         elif fault == FAULT_SLOW_HEAD:
             c.reply.fault_at = 0
+        elif fault == FAULT_CLOSE_FRAME:
+            c.reply.fault_at = c.sequence.output_tokens // 2
+        elif fault == FAULT_FRAGMENTS:
+            return GOING
         elif fault in (FAULT_RESET, FAULT_CLOSE, FAULT_ERROR_EVENT, FAULT_BAD_JSON) or fault >= FAULT_TLS_ALERT:
             c.reply.fault_at = <int>min(c.reply.fault_arg, <uint32_t>(c.sequence.output_tokens // 2))
         elif fault in (FAULT_STALL, FAULT_HUGE_EVENT, FAULT_DEEP_JSON, FAULT_HUGE_LINE):
@@ -126,10 +131,18 @@ cdef class Responder(Writer):
         if fault == FAULT_UNTIL_CLOSE and c.carrier == NULL or c.reply.stream and c.reply.old_client:
             c.reply.stamp.chunked = False
             c.reply.close_after = True
+        if c.messages:
+            c.reply.stamp.chunked = FRAMED_MESSAGES
+            c.reply.stamp.padded = c.reply.close_after = False
+            c.reply.head_sent = True
         return 0
 
     cdef Outcome instead(self, Connection* c) except? LOST:
         # What is not listed here changes nothing before the first token.
+        cdef Outcome outcome = self.instead_of_all(c)
+        return CUT if outcome == COMPLETE and c.messages and c.reply.fault in (FAULT_NO_BODY, FAULT_HTML, FAULT_GZIP) else outcome
+
+    cdef Outcome instead_of_all(self, Connection* c) except? LOST:
         cdef Form form = <Form>self.forms[c.reply.form]
         cdef uint8_t fault = c.reply.fault
         if fault == FAULT_NEVER:
@@ -279,7 +292,7 @@ cdef class Responder(Writer):
         if has(form, AT_LAST) and index + 1 == c.sequence.output_tokens and c.reply.fault != FAULT_NO_DONE:
             c.reply.stamp.last = 1 + c.reply.ending
         if c.reply.fault == FAULT_COMMENTS:
-            out = raw_event(out, &c.reply.stamp, form.comment, len(form.comment))
+            out = put(out, b"\x89\x00", 2) if c.messages else raw_event(out, &c.reply.stamp, form.comment, len(form.comment))
         elif c.reply.fault == FAULT_WHITESPACE_FIRST and index < c.reply.fault_arg:
             kind[0] = KIND_WHITESPACE
             return form.content(out, &c.reply.stamp, b"\\n\\n", 4)
@@ -326,6 +339,9 @@ cdef class Responder(Writer):
             return RESET
         if fault == FAULT_CLOSE:
             return CUT
+        if fault == FAULT_CLOSE_FRAME:
+            frame = close_of(c.reply.fault_arg)
+            return LOST if self.connections.send(c, frame, <size_t>len(frame)) == SENT_FAILED else CUT
         if FAULT_TLS_ALERT <= fault <= FAULT_TLS_GARBAGE:
             return self.break_records(c)
         if FAULT_RESET_STREAM <= fault <= FAULT_STRAY_FRAME:
@@ -403,8 +419,10 @@ cdef class Responder(Writer):
         cdef uint8_t* out = self.scratch
         cdef int64_t at = 0
         c.filler_left = (<uint64_t>c.reply.fault_arg + 63) // 64 * 64
-        if c.reply.stamp.chunked:
+        if c.reply.stamp.chunked == FRAMED_CHUNKS:
             out = put_chunk_size(out, c.filler_left + <uint64_t>len(opening))
+        elif c.reply.stamp.chunked:
+            out = put_message_head(out, c.filler_left + <uint64_t>len(opening))
         out = put(out, <const char*>opening, len(opening))
         if self.connections.queue(c, self.scratch, <size_t>(out - self.scratch)):
             return LOST
@@ -434,7 +452,7 @@ cdef class Responder(Writer):
         elif c.reply.fault != FAULT_NO_DONE:
             self.count(c, form)
             out = form.finish(out, &c.reply.stamp, ENDED_CALLS if called else c.reply.ending)
-        return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked else out
+        return put(out, b"0\r\n\r\n", 5) if c.reply.stamp.chunked == FRAMED_CHUNKS else out
 
     cdef Outcome finish(self, Connection* c) except? LOST:
         cdef Form form = <Form>self.forms[c.reply.form]
@@ -448,7 +466,7 @@ cdef class Responder(Writer):
         if end > self.scratch and self.write(c, self.scratch, end, &at) == LOST:
             return LOST
         if c.reply.fault == FAULT_NO_DONE:
-            return COMPLETE
+            return CUT if c.messages else COMPLETE
         if c.reply.fault != FAULT_ERROR_EVENT:
             self.log(c, at, KIND_FINISH)
             if has(form, AT_USAGE) and c.reply.stamp.says & SAYS_USAGE:

@@ -42,6 +42,10 @@ cdef class Sessions:
     cdef int consume(self, Connection* c, uint8_t* data, size_t size) except -1
     cdef int ahead(self, Connection* c, uint8_t* data, size_t size) except -1
     cdef size_t take(self, Connection* c, uint8_t* data, size_t size) except? 0
+    # WebSocket: the connection is upgraded; a frame of its client is there, perhaps.
+    cdef int upgrade(self, Connection* c, Request* r, int number) except -1
+    cdef size_t take_frame(self, Connection* c, uint8_t* data, size_t size) except? 0
+    cdef int say(self, Connection* c, bytes frame, bint close) except -1
     cdef size_t headless(self, Connection* c, uint8_t* data, size_t size) except? 0
     cdef size_t incomplete(self, Connection* c, Request* r, size_t head, size_t need) except? 0
     cdef int open_row(self, Connection* c, Request* r) except -1

@@ -10,7 +10,7 @@ closes its side gives up its request, as engines treat it.
 from libc.stdint cimport uint16_t
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from libc.time cimport time
 
 from fastllmload._ext.http.request cimport (
@@ -18,7 +18,7 @@ from fastllmload._ext.http.request cimport (
 )
 from fastllmload._ext.sim.timer cimport timers_free, timers_push
 from fastllmload._ext.simserver.connection cimport (
-    CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_LINGERING, CONNECTION_READING, CONNECTION_SILENT, SENT_FAILED, SENT_QUEUED,
+    CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_LINGERING, CONNECTION_READING, CONNECTION_SILENT, SENT_FAILED, SENT_QUEUED, TOLD,
     Sent, carrier_of, pending,
 )
 from fastllmload._ext.simserver.fault cimport (
@@ -27,6 +27,9 @@ from fastllmload._ext.simserver.fault cimport (
 from fastllmload._ext.simbody.form cimport ENDED_LENGTH, Form
 from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT
 from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED, TRUTH_LENGTH, TRUTH_PREEMPTED, TRUTH_RESUMED, TRUTH_REUSED, TRUTH_STREAM
+from fastllmload._ext.simserver.upgrade cimport (
+    CLIENT_BAD, CLIENT_NEED, ClientFrame, ClientStep, accepted, client_frame, client_names, close_of, frame_of,
+)
 from fastllmload._ext.simserver.writer cimport CUT, GARBAGE, GOING, LOST, RESET, SILENT
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.wire cimport wire_recv
@@ -259,6 +262,8 @@ cdef class Sessions:
     cdef size_t take(self, Connection* c, uint8_t* data, size_t size) except? 0:
         """Serves one request; bytes that it used, or STUCK when it is not complete."""
         cdef Request r
+        if c.messages:
+            return self.take_frame(c, data, size)
         cdef size_t head = c.seen if c.need or c.chunked_body else 0
         cdef int step
         if head == 0 and (data[0] == c'\r' or data[0] == c'\n'):
@@ -288,6 +293,41 @@ cdef class Sessions:
         self.serve(c, &r, data + head, <size_t>r.length)
         return head + <size_t>r.length
 
+    # -- WebSocket ----------------------------------------------------------------------------------------------------
+
+    cdef int upgrade(self, Connection* c, Request* r, int number) except -1:
+        c.messages = <uint16_t>(1 + number)
+        c.told_size = <uint8_t>min(r.fault.size, <size_t>TOLD)
+        memcpy(c.told, r.fault.at, c.told_size)
+        return self.say(c, accepted(r), False)
+
+    cdef int say(self, Connection* c, bytes frame, bint close) except -1:
+        if self.connections.send(c, <const uint8_t*><const char*>frame, <size_t>len(frame)) == SENT_FAILED or close:
+            return self.close(c, False, 0)
+        return 0
+
+    cdef size_t take_frame(self, Connection* c, uint8_t* data, size_t size) except? 0:
+        cdef ClientFrame f
+        cdef Request r
+        cdef ClientStep step = client_frame(&f, data, size)
+        if step == CLIENT_NEED:
+            c.need = f.whole
+            return STUCK
+        if step == CLIENT_BAD:
+            self.say(c, close_of(1002), True)
+            return size
+        if f.opcode == 8:
+            self.say(c, frame_of(8, (<char*>f.at)[: f.size]), True)
+        elif f.opcode == 9:
+            self.say(c, frame_of(10, (<char*>f.at)[: f.size]), False)
+        elif f.opcode == 1:
+            client_names(&r, f.at, f.size)
+            r.fault.at, r.fault.size = <const uint8_t*>c.told, c.told_size
+            self.open_row(c, &r)
+            c.reply.form = <uint16_t>(c.messages - 1)
+            self.generate(c, &r, c.messages - 1, f.at, f.size)
+        return f.whole
+
     cdef size_t headless(self, Connection* c, uint8_t* data, size_t size) except? 0:
         if size > HEAD_LIMIT:
             self.refuse(c, 431, "BadRequestError", f"the request head is above {HEAD_LIMIT} bytes", True)
@@ -309,6 +349,9 @@ cdef class Sessions:
     cdef int serve(self, Connection* c, Request* r, const uint8_t* body, size_t size) except -1:
         cdef int number = self.intake.route(r.target)
         cdef bint post = r.method.size == 4 and same(r.method, b"post", 4)
+        if number >= 0 and r.websocket_key.size and not post and self.intake.socket(number) >= 0 and (
+                self.bearer is None or self.admitted(r)):
+            return self.upgrade(c, r, self.intake.socket(number))
         self.open_row(c, r)
         c.reply.form = <uint16_t>(number if number >= 0 else self.intake.relative(r.target))
         if self.bearer is not None and not self.admitted(r):

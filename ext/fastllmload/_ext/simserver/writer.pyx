@@ -7,9 +7,10 @@ from libc.string cimport memcpy
 from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_SPLIT, draw
 from fastllmload._ext.simserver.connection cimport SENT_FAILED, SENT_QUEUED, Sent
-from fastllmload._ext.simserver.fault cimport FAULT_SLOW_HEAD, FAULT_SPLIT
+from fastllmload._ext.simserver.fault cimport FAULT_FRAGMENTS, FAULT_SLOW_HEAD, FAULT_SPLIT
 from fastllmload._ext.simserver.streams cimport FRONT, Streams
 from fastllmload._ext.simserver.truth cimport TRUTH_QUEUED, truth_event
+from fastllmload._ext.simserver.upgrade cimport frame_of, in_parts
 from fastllmload._ext.system.clock cimport mono_ns
 
 from fastllmload._ext.http.block import response_block
@@ -63,6 +64,10 @@ cdef class Writer:
         cdef bint last = c.reply.last
         if c.reply.fault == FAULT_SPLIT:
             return self.write_split(c, start, end, at)
+        if c.reply.fault == FAULT_FRAGMENTS:
+            parts = in_parts((<char*>start)[: end - start], max(c.reply.fault_arg, <size_t>1))
+            start = <uint8_t*><char*>parts
+            end = start + len(parts)
         if c.reply.fault == FAULT_SLOW_HEAD and c.reply.fault_at == 0 and end - start > 20:
             c.reply.fault_at = -1
             size = 20 if c.carrier == NULL else 0       # the head of a stream is whole or nothing
@@ -128,7 +133,7 @@ cdef class Writer:
         if c.carrier != NULL:
             self.set_head(c, response_block(head), -1)
             head = b""
-        whole = head + body
+        whole = frame_of(1, body) if c.messages else head + body
         self.ensure(len(whole))
         memcpy(self.scratch, <const char*>whole, len(whole))
         cdef int64_t at = 0

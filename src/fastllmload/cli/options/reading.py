@@ -17,7 +17,7 @@ from fastllmload.cli.options.sources import (
     spread_rate,
 )
 from fastllmload.cli.options.table import BY_PARAMETER
-from fastllmload.endpoint import resolve_endpoint
+from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
 from fastllmload.errors import InputError
 from fastllmload.files import read_text
 from fastllmload.redact import (
@@ -104,8 +104,11 @@ def read_settings(
 
 
 def _add_environment(raw_options: RawOptions, environment: Mapping[str, str]) -> None:
+    asked = raw_options["endpoint_type"].texts[0] if "endpoint_type" in raw_options else DEFAULT_ENDPOINT
+    spoken = ENDPOINTS.get(ALIASES.get(asked, asked), ENDPOINTS[DEFAULT_ENDPOINT])
     for name, parameter, rivals in (
         ("OPENAI_BASE_URL", "url", ("unix_socket",)),
+        (spoken.key_variable, "api_key", ("api_key_file",)),
         ("OPENAI_API_KEY", "api_key", ("api_key_file",)),
     ):
         found = environment.get(name, "")

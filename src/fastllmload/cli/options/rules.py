@@ -188,6 +188,16 @@ HTTP2 = (
     OptionRule("option-not-applicable", lambda o: over_http2(o) and o.get("client.timestamps") == "tap",
          "--timestamps tap finds no events of several streams on a connection; leave it out with --http-version 2"),
 )  # fmt: skip
+WEBSOCKET = (
+    OptionRule("option-not-applicable", lambda o: o.endpoint.websocket and over_http2(o),
+         "{protocol} asks HTTP/1.1 for WebSocket; leave --http-version out"),
+    OptionRule("option-not-applicable", lambda o: o.endpoint.websocket and o.get("client.transport") == "asyncio",
+         "{protocol} needs the reactor's own sockets, not --transport asyncio; leave one out"),
+    OptionRule("option-not-applicable", lambda o: o.endpoint.websocket and o.get("client.timestamps") == "tap",
+         "--timestamps tap finds no responses in messages of WebSocket; leave it out with {protocol}"),
+    OptionRule("option-not-applicable", lambda o: o.endpoint.websocket and o.get("workload.streaming") is False,
+         "answers of {protocol} are events; leave --no-stream out"),
+)  # fmt: skip
 TARGET = (
     OptionRule("options-conflict", lambda o: o.has("simulate"),
          "--simulate sets up the simulated engine, but {where} names a target; give one", ("url", "unix_socket")),
@@ -284,7 +294,7 @@ HOSTS = (
          "{where} exists on this host only, and --ray sends from others; leave one out",
          ("unix_socket", "source_address", "simulate")),
 )  # fmt: skip
-RULES = (*LOAD, *USERS, *HTTP2, *TARGET, *WORKLOAD, *TELEMETRY, *HOSTS)
+RULES = (*LOAD, *USERS, *HTTP2, *WEBSOCKET, *TARGET, *WORKLOAD, *TELEMETRY, *HOSTS)
 # Rules for the complete settings of a run's requests, or of those of one class, which may come from the run or the class.
 TRAFFIC = (
     *LOOP,
@@ -333,6 +343,8 @@ CLASS = (
          f"class {{of_class!r}} sends images, which {{protocol}} cannot carry; use endpoint-type={WITH_IMAGES}"),
     OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and o.endpoint.joint.tools is None,
          "class {of_class!r} has tool turns, which need messages; {protocol} has none"),
+    OptionRule("protocol-unsupported", lambda o: o.endpoint.websocket != o.get("run.websocket"),
+         "class {of_class!r} uses {protocol}: either all classes and the run use WebSocket or none; give a run to each"),
     OptionRule("protocol-unsupported",
          lambda o: o.get("class.endpoint_type") is not None and o.get("class.endpoint_path") is None
          and o.get("run.endpoint_path") is not None,
@@ -385,6 +397,7 @@ def validate_class(one: TrafficClass, settings: RunSettings) -> None:
         "class.endpoint_type": one.endpoint_type,
         "class.endpoint_path": one.endpoint_path,
         "run.endpoint_path": settings.target.endpoint_path,
+        "run.websocket": ENDPOINTS[settings.target.endpoint_type].websocket,
         "run.num_requests": settings.load.num_requests,
     }
     chosen = Chosen({}, of_both | fields_of(one), of_class=one.name)

@@ -77,7 +77,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "FILE.json, which describes another one."),
         value("--endpoint", "target.endpoint_path", read.url_path, "PATH", "Overrides the protocol's path."),
         value("--api-key", None, read.text, "KEY",
-              "Bearer token, never shown or stored. Safer: --api-key-file or the environment. [env OPENAI_API_KEY]"),
+              "Bearer token, never shown or stored. Safer: --api-key-file or the environment. [env OPENAI_API_KEY; "
+              "ANTHROPIC_API_KEY before it for anthropic-messages]"),
         value("--api-key-file", None, read.path, "FILE", "Reads the API key from the first line of FILE."),
         several("-H --header", "target.headers", read.header, "'NAME: VALUE'", "Extra request header, repeatable."),
         value("--unix-socket", "target.unix_socket", read.path, "PATH", "Connects to this socket instead of a port."),

@@ -206,6 +206,7 @@ MESSAGES = Endpoint(
     models="models",
     root=api_path,
     prompts=CHAT_PROMPTS,
+    key_variable="ANTHROPIC_API_KEY",
     body=body,
     messages=messages,
     image_message=image_message,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fastllmload._ext.events.dialect import Dialect, FinishReason
@@ -12,9 +13,11 @@ from fastllmload.endpoint.messages import answered_call, calls_of, check_fields,
 from fastllmload.endpoint.protocols.openai import api_path
 from fastllmload.endpoint.simulated import Event, RequestKeys, SimulatedApi
 from fastllmload.endpoint.turns import Part, ToolTurn, TurnTemplate
+from fastllmload.errors import InputError
 from fastllmload.settings import Workload
 
 NAME = "openai-responses"
+OVER_WEBSOCKET = "openai-responses-ws"
 
 
 def body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str, Any]) -> dict[str, Any]:
@@ -223,4 +226,42 @@ RESPONSES = Endpoint(
     image_message=image_message,
     without={"ids": "its input is text; use --endpoint-type openai-completions"},
     simulated=(SIMULATED,),
+)
+
+
+def created(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str, Any]) -> dict[str, Any]:
+    """A message of a client: its type, and the fields of a body but for `stream`. `metadata` has the name of the request."""
+    if not workload.streaming:
+        raise InputError("protocol-unsupported", f"--no-stream: answers of {OVER_WEBSOCKET} are events; leave it out")
+    for name in ("metadata", "type", "stream_id"):
+        if name in extra:
+            raise InputError(
+                "extra-body-reserved", f"--extra-body sets {name!r}, which {OVER_WEBSOCKET} sets; leave it out"
+            )
+    fields = body(model, prompt, workload, extra)
+    return {"type": "response.create"} | {name: value for name, value in fields.items() if name != "stream"}
+
+
+FAILED = '{"type":"error","status":$code,"error":{"code":"$code","message":"$message","param":null,"type":"$type"}'
+
+# Each request has the whole history, as over HTTP, so that any connection takes any turn.
+RESPONSES_WS = replace(
+    RESPONSES,
+    name=OVER_WEBSOCKET,
+    aliases=("responses-ws", "openai_responses_ws"),
+    title="OpenAI Responses over WebSocket",
+    signs=(),
+    framing="websocket",
+    body=created,
+    simulated=(
+        replace(
+            SIMULATED,
+            keys=replace(SIMULATED.keys, stream=""),
+            stream_default=True,
+            framing="websocket",
+            told_by="generate",
+            error=FAILED + "}",
+            error_event=FAILED + SEQUENCE + "}",
+        ),
+    ),
 )

@@ -57,13 +57,13 @@ def parse_base(url: str, socket_path: str | None = None) -> BaseUrl:
         raise InputError(
             "url-invalid", f"--url {url!r} cannot be read: {problem}; write it like http://HOST:8000/v1"
         ) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
         raise InputError("url-invalid", f"--url {url!r} is not an http or https URL; write it like http://HOST:8000/v1")
     authorization = None
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = "Basic " + base64.b64encode(pair.encode()).decode()
-    tls = parts.scheme == "https"
+    tls = parts.scheme in ("https", "wss")
     return BaseUrl(
         url, tls, parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"), socket_path, authorization
     )
@@ -127,6 +127,8 @@ def target_spec(
     headers: Sequence[tuple[str, str]],
     api_key: str | None,
     server_name: str | None,
+    *,
+    method: str = "POST",
 ) -> TargetSpec:
     family, numeric, port = address
     return TargetSpec(
@@ -134,7 +136,7 @@ def target_spec(
         family=family,
         address=numeric,
         port=port,
-        head_prefix=request_head(base, path, headers, api_key),
+        head_prefix=request_head(base, path, headers, api_key, method=method),
         tls=base.tls,
         server_name=server_name or base.host,
     )

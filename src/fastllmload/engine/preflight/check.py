@@ -106,7 +106,10 @@ def check_server(probe: ServerProbe, found: Preflight, wanted: str | None, cold:
             f"{SPOKEN[found.http_version]}, and a run speaks one of them; name in --http-version the one that both do",
         )
     server_name = probe.settings.target.server_name
-    found.targets.append(target_spec(probe.base, address, probe.path, probe.headers, probe.key, server_name))
+    method = probe.endpoint.method
+    found.targets.append(
+        target_spec(probe.base, address, probe.path, probe.headers, probe.key, server_name, method=method)
+    )
     return model
 
 
@@ -165,7 +168,7 @@ def probe_classes(run: RunSettings, probes: Sequence[ServerProbe], found: Prefli
                 probed.add(question)
                 with errors_naming(one):
                     ask(probe, found, probe.model(model))
-            heads[number] = request_head(probe.base, probe.path, probe.headers, probe.key)
+            heads[number] = request_head(probe.base, probe.path, probe.headers, probe.key, method=probe.endpoint.method)
         found.class_heads.append(heads)
         found.class_models.append(model)
 

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from fastllmload.endpoint import resolve_endpoint
-from fastllmload.engine.preflight import http2
+from fastllmload.engine.preflight import http2, websocket
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, request_head
 from fastllmload.engine.preflight.tls import describe, no_protocol, tls_advice, tls_context, trust_advice
+from fastllmload.engine.upgrade import accept_of, new_key, upgrade_fields
 from fastllmload.engine.workers.affinity import reachable_from
 from fastllmload.errors import TargetError
 from fastllmload.host.limits import port_capacity
@@ -220,6 +221,8 @@ class ServerConnection:
             end.start()
             if self.protocol == H2:
                 return self._over_http2(connection, head, body, end)
+            if body is not None and self.endpoint.websocket:
+                return self._over_websocket(connection, path, body, end)
             connection.sendall((head + length + "Connection: close\r\n\r\n").encode("latin-1") + (body or b""))
             response, self.head = final_response(connection, method)
             with contextlib.closing(response):
@@ -270,6 +273,30 @@ class ServerConnection:
         self.answered = True
         self.fields, self.head, self.cut = answer.fields, answer.head, answer.cut
         return answer.status, answer.fields.get("Content-Type", ""), answer.content
+
+    def _over_websocket(
+        self, connection: socket.socket, path: str, body: bytes, end: Deadline
+    ) -> tuple[int, str, bytes]:
+        key = new_key()
+        head = request_head(self.base, path, self.headers, self.key, method=self.endpoint.method)
+        connection.sendall((head + upgrade_fields(key) + "\r\n").encode("latin-1"))
+        response, self.head = final_response(connection, self.endpoint.method)
+        with contextlib.closing(response.fp):
+            self.answered, self.fields = True, response.headers
+            status = response.status
+            if status >= 300:
+                return status, response.headers.get("Content-Type", ""), self._content(response, True)
+            if status != 101 or self.fields.get("Sec-WebSocket-Accept", "") != accept_of(key):
+                raise TargetError(
+                    "websocket-not-spoken",
+                    f"{self.base.public_url} does not upgrade GET {path} to WebSocket but answers {status}"
+                    f"{', with the answer to another key' if status == 101 else ''}; is --endpoint-type right?",
+                )
+            content, self.cut = websocket.ask(connection, response.fp, self.endpoint, body, LARGEST_ANSWER)
+        self.head, self.fields = websocket.HEAD, http.client.HTTPMessage()
+        if end.passed:
+            raise TimeoutError
+        return 200, websocket.LINES, content
 
     def _content(self, response: http.client.HTTPResponse, partly: bool) -> bytes:
         """The body. If the connection ended within it, by FIN or RST: the part received if *partly*, else the exception."""

@@ -142,8 +142,8 @@ class ServerProbe(ServerConnection):
 
     def _refuse_unauthorised(self, status: int) -> None:
         if status in (401, 403):
-            wrong = "the API key was refused; give another in OPENAI_API_KEY or with --api-key"
-            given = wrong if self.key is not None else "it requires an API key; set OPENAI_API_KEY"
+            wrong = f"the API key was refused; give another in {self.endpoint.key_variable} or with --api-key"
+            given = wrong if self.key is not None else f"it requires an API key; set {self.endpoint.key_variable}"
             raise RequestRefused("unauthorized", f"{self.base.public_url} answers {status}: {given}")
 
     def answer(self, model: str, notes: list[str]) -> bool | None:

@@ -24,7 +24,7 @@ from fastllmload.engine.workers.spec import TargetSpec
 from fastllmload.errors import HostLimitError
 from fastllmload.host.probe import is_own
 from fastllmload.records.tap_times import SEGMENTS, Watched, write_watched
-from fastllmload.settings import Client
+from fastllmload.settings import KEY_VARIABLES, Client
 
 PROCESS = (sys.executable, "-m", "fastllmload.engine.recording.tap_reader")
 ENDING_S = 20.0  # for the reader to write what the ring holds
@@ -146,7 +146,7 @@ class TapProcess:
             PROCESS,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             process_group=0, pass_fds=(fd,),
-            env={name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"},
+            env={name: text for name, text in os.environ.items() if name not in KEY_VARIABLES},
         )  # fmt: skip
         spec = {
             "fd": fd,

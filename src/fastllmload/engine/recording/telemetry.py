@@ -24,7 +24,7 @@ from fastllmload.engine.preflight.check import Preflight
 from fastllmload.errors import InputError, TargetError, coded
 from fastllmload.host.probe import is_own
 from fastllmload.redact import Redactor
-from fastllmload.settings import Secret, Target, Telemetry
+from fastllmload.settings import KEY_VARIABLES, Secret, Target, Telemetry
 from fastllmload.telemetry.exposition import looks_like_metrics
 from fastllmload.telemetry.http_page import HttpAnswer, HttpPage, PageSpec
 from fastllmload.telemetry.sensors.sensor import Absent, SensorError
@@ -273,7 +273,7 @@ class TelemetryProcess:
 
     def start(self) -> None:
         """Start it in its own process group, since the supervisor handles SIGINT. The API key is passed on stdin."""
-        environment = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
+        environment = {name: text for name, text in os.environ.items() if name not in KEY_VARIABLES}
         with open(self._stderr, "wb") as errors:
             self._child = subprocess.Popen(
                 PROCESS, stdin=subprocess.PIPE, stdout=errors, stderr=errors, process_group=0, env=environment

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.preflight.check import Preflight
 from fastllmload.engine.recording.folder import Folder
 from fastllmload.engine.run_plans import RunPhase
@@ -84,6 +85,7 @@ def worker_specs(
             transport="asyncio" if client.transport == "asyncio" else "reactor",
             fresh_connections=client.fresh_connections,
             http2_streams=client.streams_per_connection if client.http_version == "2" else 0,
+            websocket=resolve_endpoint(protocols(target.endpoint_type, settings.classes)[0]).websocket,
             spin_budget=client.spin_budget,
             pin_cpu=client.pin[worker % len(client.pin)] if client.pin else None,
             record_text=records_text(settings, found),

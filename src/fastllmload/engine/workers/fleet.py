@@ -28,6 +28,7 @@ from fastllmload.host.cpu import ProcessFigures, process_figures
 from fastllmload.host.interfaces import carriers
 from fastllmload.records.samples import SAMPLE, sample
 from fastllmload.records.shared_memory import SharedWords
+from fastllmload.settings import KEY_VARIABLES
 
 STARTING_S = 60.0
 WORDS = range(k.WORDS)
@@ -109,7 +110,7 @@ def launch(spec: WorkerSpec, life: int) -> LocalMember:
 
 def environment() -> dict[str, str]:
     """The supervisor's environment without the API key: workers get it on stdin, the row writer does not need it."""
-    return {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
+    return {name: text for name, text in os.environ.items() if name not in KEY_VARIABLES}
 
 
 @dataclass(frozen=True)

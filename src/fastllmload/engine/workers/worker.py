@@ -35,6 +35,7 @@ from fastllmload._ext.system.wire import warm_up_kernel_stamps
 from fastllmload._ext.tls.session import TlsContext, settings_of
 from fastllmload.endpoint import resolve_endpoint
 from fastllmload.engine.recording.row_writer import put_texts
+from fastllmload.engine.upgrade import accept_of, new_key, upgrade_fields
 from fastllmload.engine.workers.memory import page_faults, touch, warm_code, warm_heap, warm_objects
 from fastllmload.engine.workers.routing import conversations, partition_size, routed, slot_requests
 from fastllmload.engine.workers.spec import PhaseSpec, TargetSpec, WorkerSpec
@@ -87,12 +88,23 @@ class Worker:
         self.secured = any(target.tls for target in spec.targets)
         if self.secured:
             self.reactor.use_tls(tls_context(spec))
+        key = new_key()
         own = [target.head_prefix for target in spec.targets]
         heads = [[head.encode("latin-1") for head in each] for each in spec.class_heads or [own]]
         for target, head in zip(spec.targets, heads[0], strict=True):
             name = (target.server_name or "").encode("idna") if target.tls else None
+            accept = accept_of(key).encode() if spec.websocket else None
+            asked = head + (upgrade_fields(key).encode() if spec.websocket else b"")
             self.reactor.add_target(
-                target.family, target.address, target.port, head, over_asyncio, target.weight, name, spec.http2_streams
+                target.family,
+                target.address,
+                target.port,
+                asked,
+                over_asyncio,
+                target.weight,
+                name,
+                spec.http2_streams,
+                accept,
             )
         for number, each in enumerate(heads[1:], 1):
             self.reactor.add_class(each, classifier.add(dialects[number]))

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from fastllmload.settings import KEY_VARIABLES
 from fastllmload.telemetry.sensors.sensor import Absent, Key, Reading, SensorError
 
 WATTS = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(mW|W|watts?)?\s*", re.IGNORECASE)
@@ -74,7 +75,7 @@ class Command:
         self._finish()
 
     def _start(self) -> None:
-        environment = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
+        environment = {name: text for name, text in os.environ.items() if name not in KEY_VARIABLES}
         try:
             self._child = subprocess.Popen(
                 self._arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

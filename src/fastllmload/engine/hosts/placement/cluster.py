@@ -31,7 +31,7 @@ import msgspec
 
 from fastllmload.engine.hosts.placement.host_actor import MESSAGE_CHARACTERS, HostFacts, facts_here
 from fastllmload.errors import InputError, coded
-from fastllmload.settings import Hosts
+from fastllmload.settings import KEY_VARIABLES, Hosts
 
 AGENT = ("-m", "fastllmload.engine.hosts.agent")  # arguments of the host's own Python
 RAY_PROCESS = (sys.executable, "-m", "fastllmload.engine.hosts.placement.ray_process")
@@ -302,7 +302,7 @@ def environment(address: str | None) -> dict[str, str]:
     """For the process that uses Ray, and a Ray that it starts: without the API key, with usage statistics off, and, for that
     Ray, with a token that keeps other users of this host out.
     """
-    found = {name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY"}
+    found = {name: text for name, text in os.environ.items() if name not in KEY_VARIABLES}
     found["RAY_USAGE_STATS_ENABLED"] = "0"
     if address == LOCAL:
         found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}

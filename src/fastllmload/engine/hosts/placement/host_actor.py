@@ -22,6 +22,7 @@ import msgspec
 
 from fastllmload import __version__
 from fastllmload.host import probe
+from fastllmload.settings import KEY_VARIABLES
 
 # Ray kills the children of an actor that ends, as when the driver dies. The agent is a child of this shell, and remains.
 KEEPER = ("/bin/sh", "-c", '"$@"; exit $?', "agent")
@@ -107,7 +108,7 @@ class HostActor:
 def agent_environment() -> dict[str, str]:
     """This environment without keys: an agent gets those of the target over its link, and that of Ray it does not need."""
     return {
-        name: text for name, text in os.environ.items() if name != "OPENAI_API_KEY" and not name.startswith("RAY_AUTH")
+        name: text for name, text in os.environ.items() if name not in KEY_VARIABLES and not name.startswith("RAY_AUTH")
     }
 
 
