@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload.endpoint.body import BodyPieces, cut, extra_fields
+from fastllmload.endpoint.call import Call
 from fastllmload.endpoint.simulated import SimulatedApi
 from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.errors import InputError
@@ -30,8 +31,8 @@ def below(base_path: str, resource: str) -> str:
 @dataclass(frozen=True)
 class Endpoint:
     """*name* and *aliases* are values of --endpoint-type; *dialect* is how its events are read, *framing* (sse, ndjson,
-    websocket) how they are separated in a stream. *title* is its name in a sentence; *signs* are patterns of its answers,
-    the surest first.
+    websocket, grpc) how they are separated in a stream. *title* is its name in a sentence; *signs* are patterns of its
+    answers, the surest first.
 
     *resource* is its path below the API's root, which may contain `{model}`; *unstreamed* that of answers that are not
     streamed, if it differs; *models* that of the list of models, if it has one. *root* joins them to the path of a base URL.
@@ -66,6 +67,7 @@ class Endpoint:
     summed: bool = False  # no answer says how many tokens it has; its events do
     engine: tuple[str, str] | None = None  # the one server that speaks it, and the path of the page with its version
     simulated: tuple[SimulatedApi, ...] = ()  # its paths of the simulated engine
+    call: Call | None = None  # of gRPC: bodies are messages, over HTTP/2
 
     def __post_init__(self) -> None:
         """ValueError where a refusal would have nothing to say."""
@@ -90,6 +92,11 @@ class Endpoint:
     def path(self, base_path: str, streaming: bool = True) -> str:
         """Path of a request, from the path of the base URL, which may end in it. `{model}` in it is left to `named`."""
         return self.root(base_path, self.resource if streaming or self.unstreamed is None else self.unstreamed)
+
+    @property
+    def id_tag(self) -> int:
+        """gRPC: tag of the field with a request's id; else 0."""
+        return 0 if self.call is None else self.call.id_tag
 
     def models_path(self, base_path: str) -> str | None:
         return None if self.models is None else self.page(base_path, self.models)
@@ -136,11 +143,15 @@ class Endpoint:
 
     def _pieces(self, model: str, form: str, workload: Workload) -> BodyPieces:
         extra = extra_fields(workload.extra_body, self.prompt_fields)
-        return cut(self.body(model, self.prompts[form], workload, extra))
+        pieces = cut(self.body(model, self.prompts[form], workload, extra))
+        if self.call is not None:
+            self.call.encoded(pieces.encode([0] if form == "ids" else "", 1), self.name)  # refuses fields that it lacks
+        return pieces
 
     def encode_body(self, model: str, workload: Workload, prompt: Any, tokens: int) -> bytes:
-        """One body, for a request outside a plan; the same bytes that the pieces give."""
-        return self.body_pieces(model, workload).encode(prompt, tokens)
+        """One body, for a request outside a plan; the same bytes that the pieces give. A message of gRPC has no id yet."""
+        body = self.body_pieces(model, workload).encode(prompt, tokens)
+        return body if self.call is None else self.call.encoded(body, self.name)
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:
         """Sentences for the report: options of the workload that the protocol cannot express."""

@@ -9,7 +9,7 @@ import errno
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fastllmload._ext.plan.stitch import Stitcher
 from fastllmload.documents.plan import ConversationsDescription
+from fastllmload.endpoint.call import Call
 from fastllmload.errors import HostLimitError
 from fastllmload.workload.content.words import WordTable
 from fastllmload.workload.synthetic import Batch
@@ -72,6 +73,27 @@ def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, fixed: 
         np.concatenate(inputs), np.concatenate(outputs), np.concatenate(ends), hasher.hexdigest(),
         np.concatenate(kinds), np.concatenate(shared),
     )  # fmt: skip
+
+
+def as_messages(path: Path, bodies: Bodies, call: Call) -> Bodies:
+    """The bodies in *path* as messages of gRPC instead of JSON."""
+    hasher, ends = hashlib.sha256(), [np.zeros(1, np.uint64)]
+    written = path.with_name(f"{path.name}.messages")
+    with disk_errors(path), open(path, "rb") as json, open(written, "wb") as file:
+        first = 0
+        while first < len(bodies.input_tokens):
+            begin = bodies.offsets[first]
+            after = max(first + 1, int(np.searchsorted(bodies.offsets, begin + np.uint64(BUFFER))))
+            after = min(after, len(bodies.input_tokens))
+            own = bodies.offsets[first + 1 : after + 1] - begin
+            messages, places = call.message.encode_all(json.read(int(own[-1])), own)
+            hasher.update(messages)
+            file.write(messages)
+            ends.append(np.frombuffer(places, np.uint64) + ends[-1][-1])
+            first = after
+    with disk_errors(path):
+        written.replace(path)
+    return replace(bodies, offsets=np.concatenate(ends), sha256=hasher.hexdigest())
 
 
 class BodyFile:

@@ -30,7 +30,7 @@ from fastllmload.arrivals.process import GrowingSchedule, Recorded
 from fastllmload.documents.plan import ArrivalFacts, PlanDescription, PlanDocument, UserBehaviorDescription
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError, value_code
-from fastllmload.plan.bodies import Bodies, disk_errors
+from fastllmload.plan.bodies import Bodies, as_messages, disk_errors
 from fastllmload.plan.conversations.turns import instants
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
@@ -77,6 +77,8 @@ def build_plan(
         pace = warmup_pace(settings.load, f"{origin}/arrivals", share)
     clear(out_dir)
     bodies = source.write(out_dir / BODIES, pace.quota, endpoint, model, by_starts=measured and not pace.cycles)
+    if endpoint.call is not None:
+        bodies = as_messages(out_dir / BODIES, bodies, endpoint.call)
     requests, turns = len(bodies.input_tokens), bodies.turns
     schedule = pace.schedule(requests if turns is None else int((turns["turn"] == 0).sum()))
     # In a warm-up all users wait: it exists to warm up the server.

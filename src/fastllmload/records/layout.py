@@ -49,7 +49,7 @@ ERROR_NAMES = (
     "event_too_large", "bad_event", "encoded_body", "unexpected_content_type", "no_done", "event", "http_status",
     "deadline", "drain", "body_too_large", "extra_bytes", "client_cancelled", "client_abandoned", "finish_reason",
     "cut_after_end", "not_http2", "bad_frame", "stream_reset", "stream_refused", "goaway", "window_closed", "header_table",
-    "not_upgraded", "close_frame",
+    "not_upgraded", "close_frame", "grpc_status", "no_grpc_status",
 )  # fmt: skip
 FINISH_NAMES = ("none", "stop", "length", "tool_calls", "content_filter", "other", "load", "unload", "failed")
 EVENT_NAMES = (

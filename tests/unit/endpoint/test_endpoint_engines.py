@@ -115,6 +115,7 @@ def test_experiments_are_refused_where_answers_are_not_tokens(
         ("sglang-generate", "/v1/", "/generate", None),
         ("vllm-generate", "/v1", "/inference/v1/generate", "/inference/v1/generate"),
         ("triton-generate", "", "/v2/models/a%2Fb/generate_stream", "/v2/models/a%2Fb/generate"),
+        ("vllm-grpc", "", "/vllm.grpc.engine.VllmEngine/Generate", "/vllm.grpc.engine.VllmEngine/Generate"),
         ("tgi", "/behind/proxy/generate_stream", "/behind/proxy/generate_stream", None),
     ],
 )
@@ -142,6 +143,11 @@ def test_paths(name: str, base: str, streamed: str, whole: str | None) -> None:
         ("triton-tensorrtllm", {"prompt_form": "ids"}, "protocol-unsupported"),
         ("triton-tensorrtllm", {"extra_body": '{"sampling_param_max_tokens":5}'}, "extra-body-reserved"),
         ("sglang-generate", {"extra_body": '{"input_ids":[1]}'}, "extra-body-reserved"),
+        ("vllm-grpc", {"extra_body": '{"sampling_params":{"top":1}}'}, "protocol-unsupported"),
+        ("vllm-grpc", {"extra_body": '{"stop":["a"]}'}, "protocol-unsupported"),
+        ("vllm-grpc", {"extra_body": '{"tokenized":{}}'}, "extra-body-reserved"),
+        ("sglang-grpc", {}, "protocol-unsupported"),
+        ("kserve-grpc", {"prompt_form": "ids"}, "protocol-unsupported"),
         ("sglang-generate", {"extra_body": '{"sampling_params":{"max_new_tokens":5}}'}, "extra-body-reserved"),
     ],
 )

@@ -121,7 +121,8 @@ def test_importing_endpoints_loads_nothing_heavy() -> None:
         "import sys, fastllmload.endpoint\n"
         "print([name for name in sys.modules if name.partition('.')[0] in ('numpy', 'quicktok', 'rich')"
         " or name.startswith('fastllmload._ext.') and name not in"
-        " ('fastllmload._ext._shared', 'fastllmload._ext.events', 'fastllmload._ext.events.dialect')])"
+        " ('fastllmload._ext._shared', 'fastllmload._ext.events', 'fastllmload._ext.events.dialect',"
+        " 'fastllmload._ext.bytes', 'fastllmload._ext.bytes.jsonscan', 'fastllmload._ext.bytes.schema')])"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert run.stdout.strip() == "[]"

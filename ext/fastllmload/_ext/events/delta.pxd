@@ -5,6 +5,7 @@ from libc.string cimport memcmp
 
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
 from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_string, to_special
+from fastllmload._ext.bytes.schema cimport Written
 from fastllmload._ext.events.dialect cimport DURATIONS, Dialect, DialectTable
 from fastllmload._ext.events.facts cimport PLACES_MOST, Facts
 from fastllmload._ext.events.tree cimport EventTree
@@ -44,7 +45,7 @@ cdef struct Meaning:
     int32_t listed_tokens       # length of token_ids, else of logprobs; -1: neither is there
     int64_t[DURATIONS] server_ns    # Ollama's own, at the places of Duration; 0: not said
     # The text's JSON string body, still escaped, valid UTF-8; NULL if none. Of a tool call: its arguments,
-    # else its name. Borrowed from the event, or from the classifier until its next call.
+    # else its name. Of a message without text: the words of an error, or for why the answer ended, as they came. Borrowed from the event, or from the classifier until its next call.
     const unsigned char* text
     uint32_t text_size
 
@@ -53,6 +54,7 @@ cdef struct Recalled:           # what events before this one said, where its me
     int32_t uncached_tokens     # -1: not said
     int32_t cached_tokens
     int32_t written_tokens
+    uint8_t listed              # an event listed TOKEN_IDS
 
 cdef enum:
     TEMPLATE_LONGEST = 1280     # bytes of an event without what differs; longer events are scanned
@@ -164,7 +166,10 @@ cdef class Classifier:
     cdef public uint64_t by_msgspec
     cdef EventTree _tree
     cdef Template _template             # of classify_bytes; the hot path brings its own
+    cdef Written _text                  # of the latest message, where its bytes are not JSON's; owned
     cdef int classify(self, uint8_t dialect, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1
+    # An event that is a protobuf message, of a dialect of those.
+    cdef int classify_message(self, uint8_t dialect, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1
     # A whole non-streaming response body: kind is CONTENT/WHITESPACE/TOOL/REASONING/REFUSAL/OTHER/ERROR/BAD,
     # with finish and usage.
     cdef int classify_body(self, uint8_t dialect, const unsigned char* data, size_t size, Meaning* m) except -1

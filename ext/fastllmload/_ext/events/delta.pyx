@@ -62,10 +62,12 @@ from libc.string cimport memchr, memcpy, memset
 
 from fastllmload._ext.bytes.carry cimport CARRY_KEEP, carry_add, carry_free, carry_reset
 from fastllmload._ext.bytes.jsonscan cimport blank_text, json_blanks, json_number, json_word
+from fastllmload._ext.bytes.schema cimport written_free
 from fastllmload._ext.events.dialect cimport (
     ANSWER_IDS, CALLS_EVENT, COMPLETION_TOKENS, COUNTER, EVENT_TOKENS, FINISH_NONE, REASONING_TOKENS, TOKEN_ID, TOKEN_IDS,
 )
 from fastllmload._ext.events.facts cimport Place, facts_clear, facts_scan
+from fastllmload._ext.events.message cimport message_read
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
 cdef object STRING = msgspec.json.Decoder(str)
@@ -87,6 +89,7 @@ cdef inline void template_forget(Template* t) noexcept nogil:
 cdef inline void recalled_clear(Recalled* r) noexcept nogil:
     r.characters = 0
     r.uncached_tokens = r.cached_tokens = r.written_tokens = -1
+    r.listed = False
 
 
 cdef void template_free(Template* t) noexcept nogil:
@@ -388,6 +391,10 @@ cdef void recall(Recalled* r, Facts* f) noexcept nogil:
         r.characters += characters_of(&f.content)
     if f.special:
         f.content.size = 0
+    if f.whole_ids >= 0 and not r.listed:
+        f.token_ids = f.whole_ids
+        f.answer_ids = True
+    r.listed |= f.token_ids > 0
     if f.uncached_tokens < 0 and f.cached_tokens < 0 and f.written_tokens < 0:
         return
     r.uncached_tokens = f.uncached_tokens if f.uncached_tokens >= 0 else r.uncached_tokens
@@ -521,6 +528,7 @@ cdef class Classifier:
 
     def __dealloc__(self):
         template_free(&self._template)
+        written_free(&self._text)
 
     def add(self, Dialect dialect not None) -> int:
         """The number of *dialect*, which is added unless it is there."""
@@ -554,6 +562,22 @@ cdef class Classifier:
                 template_learn(t, data, size, m, &f)
             return 0
         return self._decode(data, size, dialect, t, m)
+
+    cdef int classify_message(self, uint8_t dialect, Template* t, const unsigned char* data, size_t size, Meaning* m) except -1:
+        cdef Facts f
+        cdef const DialectTable* d = self.tables[dialect]
+        self.by_scan += 1
+        facts_clear(&f, d, False)
+        if not message_read(&f, d, data, size, &self._text):
+            say(m, EVENT_BAD, DECODED_BY_SCAN)
+            return 0
+        if d.recalls:
+            recall(&t.recalled, &f)
+        judge(&f, d, d.calls[0], DECODED_BY_SCAN, m)
+        if m.text == NULL:
+            m.text = f.word.at
+            m.text_size = <uint32_t>f.word.size
+        return 0
 
     cdef int classify_body(self, uint8_t dialect, const unsigned char* data, size_t size, Meaning* m) except -1:
         cdef Facts f
@@ -593,7 +617,10 @@ cdef class Classifier:
     def classify_bytes(self, const unsigned char[::1] data not None):
         """Meaning of one event. The object is one stream: templates are learned from call to call."""
         cdef Meaning m
-        self.classify(0, &self._template, &data[0] if len(data) else NULL, <size_t>len(data), &m)
+        if self.tables[0].message:
+            self.classify_message(0, &self._template, &data[0] if len(data) else NULL, <size_t>len(data), &m)
+        else:
+            self.classify(0, &self._template, &data[0] if len(data) else NULL, <size_t>len(data), &m)
         return as_dict(&m)
 
     def classify_body_bytes(self, const unsigned char[::1] data not None):

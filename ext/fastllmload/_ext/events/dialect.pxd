@@ -47,6 +47,10 @@ cpdef enum Field:               # what the value of a key says; all other values
     LOGPROBS                    # as TOKEN_IDS, which come before them
     SPECIAL                     # true: the text is a name of a token, and none of the answer
     DURATION                    # ns that the server measured, at a place of Facts.server_ns
+    WHOLE_IDS                   # as ANSWER_IDS, where no event before listed any
+    ENTRIES                     # protobuf: a map of messages; its keys are those of the object
+    TENSORS                     # protobuf: KServe's tensors; their names are the keys of the object
+    RAW_TENSORS                 # protobuf: contents of TENSORS, in their order
 
 cpdef enum FinishReason:
     FINISH_NONE = 0
@@ -88,12 +92,15 @@ cdef struct Key:
     uint8_t bit                 # its number in the node
     uint8_t aside               # its value says nothing, or (TYPE) has been read
     uint8_t varies              # its value differs from event to event of a stream
+    uint8_t wire                # protobuf: the WireType of its value
+    uint16_t number             # protobuf: of the field; 0: it is found by its name
 
 cdef struct Node:
     uint16_t first              # its keys
     uint16_t count
     uint16_t of_event           # how many of them say something of the event; the others are of a tool call alone
     const Key* type_key          # its TYPE; NULL: there is none
+    uint8_t zeros               # protobuf: it has counts that are 0 where they are left out
     uint16_t variant            # the first of its variants
     uint16_t variants
 
@@ -128,6 +135,7 @@ cdef struct DialectTable:
     uint8_t sums                # PROMPT_TOKENS are the sum of UNCACHED_TOKENS and others
     uint8_t fragments           # streamed tool calls come in fragments
     uint8_t says_done           # FINISH counts only with DONE
+    uint8_t message             # events are protobuf messages of gRPC
 
 cdef class Dialect:
     cdef DialectTable table
@@ -137,6 +145,7 @@ cdef class Dialect:
     cdef int _node(self, dict tree, dict known) except -1
     cdef int _variants(self, int node, dict variants, dict known) except -1
     cdef int _word(self, str name, int reason) except -1
+    cdef int _number(self, int node, dict tree, dict fields) except -1
 
 cdef uint8_t finish_of(const DialectTable* d, const StringSpan* word) noexcept nogil      # FinishReason
 

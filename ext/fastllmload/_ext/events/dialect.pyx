@@ -3,6 +3,8 @@
 from libc.string cimport memcpy, memset
 from posix.strings cimport strncasecmp
 
+from fastllmload._ext.bytes.protobuf cimport WIRE_SIZED, WIRE_VARINT
+from fastllmload._ext.bytes.schema cimport Schema
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
 # What servers and gateways end with, in any case (Gemini's are upper case): OpenAI, vLLM, SGLang; TGI, llama.cpp; Anthropic;
@@ -19,14 +21,20 @@ cdef dict FINISHES = {
 }
 
 # Fields whose value is an object or a list of objects: they come with keys.
-cdef frozenset NESTED = frozenset((OBJECT, TABLE, CHOICES, PARTS, CALLS))
+cdef frozenset NESTED = frozenset((OBJECT, TABLE, CHOICES, PARTS, CALLS, ENTRIES, TENSORS))
+# What a message of protobuf can have, and whether its value is a number.
+cdef dict OF_MESSAGE = {
+    ANY: False, OBJECT: False, ENTRIES: False, TENSORS: False, RAW_TENSORS: False, CONTENT: False, REASONING: False, FINISH: False,
+    ERROR: False, ROLE: False, TOKEN_IDS: False, ANSWER_IDS: False, WHOLE_IDS: False, PROMPT_TOKENS: True, COMPLETION_TOKENS: True,
+    CACHED_TOKENS: True, REASONING_TOKENS: True, EVENT_TOKENS: True, DONE: True, LAST: True,
+}
 # What is said of a whole event, and so by no item of a list.
 cdef frozenset OF_EVENT = frozenset((
     CHOICES, DONE, LAST, PROMPT_TOKENS, PROMPT_IDS, UNCACHED_TOKENS, CACHE_WRITTEN_TOKENS, COMPLETION_TOKENS, COUNTER,
     CACHED_TOKENS, REASONING_TOKENS, SPECIAL, DURATION,
 ))
 # What is not said by an event alone (delta.pyx, `recall`).
-cdef frozenset RECALLING = frozenset((CONTENT_SO_FAR, SPECIAL, UNCACHED_TOKENS))
+cdef frozenset RECALLING = frozenset((CONTENT_SO_FAR, SPECIAL, UNCACHED_TOKENS, WHOLE_IDS))
 # What differs from event to event of a stream, where the rest stays as it is (delta.pyx, `template_learn`).
 cdef frozenset VARYING = frozenset((
     CONTENT, CONTENT_SO_FAR, REASONING_CONTENT, REASONING, COMPLETION_TOKENS, REASONING_TOKENS, COUNTER, TOKEN_ID, TOKEN_IDS, ANSWER_IDS,
@@ -43,11 +51,12 @@ cdef class Dialect:
 
     *sentinel*: the data of an event that says nothing but the end. *fragments*: streamed tool calls come in fragments; else
     every entry is a call. *ends_with_body*: a stream has no last word but the end of the response. *words*: words for why an
-    answer ended (FinishReason) besides those of FINISHES.
+    answer ended (FinishReason) besides those of FINISHES. *message*: events are messages of gRPC with these fields; an event is
+    one whether streamed or not.
     """
 
     def __init__(self, dict event not None, dict body not None, *, bytes sentinel=b"", bint fragments=False,
-                 bint ends_with_body=False, dict words=None):
+                 bint ends_with_body=False, dict words=None, Schema message=None):
         cdef DialectTable* d = &self.table
         FLL_STATIC_ASSERT(NODES_MOST <= 256)        # Key.child, Variant.node
         FLL_STATIC_ASSERT(KEYS_MOST <= 65536)       # Node.first
@@ -74,6 +83,9 @@ cdef class Dialect:
         d.sums = holds(trees[0], UNCACHED_TOKENS)
         d.says_done = holds(trees[0], DONE)
         d.needs_end[0], d.needs_end[1] = not ends_with_body, d.says_done
+        if message is not None:
+            self._number(d.roots[0], self.trees[0], message.tree)
+            d.message = True
         for reason, names in FINISHES.items():
             for name in names.split():
                 self._word(name, reason)
@@ -135,6 +147,25 @@ cdef class Dialect:
             variant.node = <uint8_t>self._node(keys, known)
             variant.error = field == ERROR
             variant.last = field == LAST
+        return 0
+
+    cdef int _number(self, int node, dict tree, dict fields) except -1:
+        """The numbers of the keys of *node*, which are those of *tree*, in a message of *fields*."""
+        cdef DialectTable* d = &self.table
+        cdef Key* key
+        for place, name in enumerate(sorted(tree, key=lambda name: tree[name][0] in OF_CALL)):
+            field, more = tree[name]
+            key = &d.keys[d.nodes[node].first + place]
+            if field not in OF_MESSAGE or name not in fields:
+                raise ValueError(f"a message has no {name} that is {Field(field).name}")
+            number, kind, inside = fields[name]
+            key.number = <uint16_t>number
+            key.wire = <uint8_t>(WIRE_VARINT if OF_MESSAGE[field] else WIRE_SIZED)
+            d.nodes[node].zeros |= field == CACHED_TOKENS or field == REASONING_TOKENS
+            if field == ENTRIES or field == TENSORS:        # found by name
+                inside = {one: (0, kind, inside) for one in more}
+            if field in NESTED:
+                self._number(key.child, more, inside)
         return 0
 
     cdef int _word(self, str name, int reason) except -1:

@@ -35,6 +35,7 @@ cdef struct Facts:
     int32_t written_tokens
     int32_t token_ids           # how many the event lists, or says that it is; -1: neither
     int32_t logprobs            # of how many tokens; -1: no list
+    int32_t whole_ids           # as *token_ids*, of the whole answer
     int64_t[DURATIONS] server_ns    # 0: not said, as Ollama itself leaves a zero out
     StringSpan content                # size 0: none, empty or null; at is NULL where there is none, or null
     StringSpan reasoning_content
@@ -42,6 +43,7 @@ cdef struct Facts:
     StringSpan refusal
     StringSpan arguments              # the first that is not empty, of any tool call
     StringSpan name                   # likewise
+    StringSpan word                   # protobuf: of an error or of FINISH, as it came
     int place_count             # PLACES_MOST + 1: more than there is room for
     Place[PLACES_MOST] places   # in the order of the event; by the scan alone
 

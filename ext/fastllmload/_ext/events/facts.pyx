@@ -27,7 +27,7 @@ cdef enum:
 cdef void facts_clear(Facts* f, const DialectTable* d, bint whole) noexcept nogil:
     memset(f, 0, sizeof(Facts))
     f.choice = d.single[whole]
-    f.token_ids = f.logprobs = -1
+    f.token_ids = f.logprobs = f.whole_ids = -1
     f.prompt_tokens = f.completion_tokens = f.reasoning_tokens = f.cached_tokens = -1
     f.uncached_tokens = f.written_tokens = -1
 

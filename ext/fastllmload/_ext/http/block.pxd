@@ -12,7 +12,8 @@ cdef enum BlockError:
     BLOCK_TOO_LARGE = 3     # decoded, above 64 KiB
 
 cdef struct BlockSaid:
-    int status
+    int status              # 0: of trailers, which have none
+    int grpc_status         # -1: not said
     uint8_t content         # ContentKind (response.pxd)
     uint8_t encoded         # Content-Encoding other than identity
     int64_t length          # Content-Length; -1: not said
@@ -26,10 +27,11 @@ cdef struct KeptBlock:
 cdef class BlockReader:
     # Of all connections of a worker: without a table of earlier fields a block says the same wherever it comes.
     cdef BlockSaid said                 # of the latest block that read() took
+    cdef bytes message                  # grpc-message of that block
     cdef readonly int64_t by_equality   # blocks that were not decoded
     cdef object decode
     cdef KeptBlock* kept                # owned
     cdef int liked                      # the one that came last
     cdef int next                       # the one that makes room
-    cdef BlockError read(self, const unsigned char* block, size_t size) except *
+    cdef BlockError read(self, const unsigned char* block, size_t size, bint trailers=*) except *
     cdef BlockError _decode(self, const unsigned char* block, size_t size) except *

@@ -7,6 +7,8 @@ mostly equal bytes, and what a block says is found by comparison; a new one is d
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
+from urllib.parse import unquote_to_bytes
+
 from hpack import Decoder, HPACKError, InvalidTableIndexError, InvalidTableSizeError, OversizedHeaderListError
 
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
@@ -69,18 +71,21 @@ cdef class BlockReader:
     def __dealloc__(self):
         free(self.kept)
 
-    cdef BlockError read(self, const unsigned char* block, size_t size) except *:
+    cdef BlockError read(self, const unsigned char* block, size_t size, bint trailers=False) except *:
         cdef int i, at
         cdef BlockError error
+        self.message = b""
         for i in range(BLOCKS_KEPT):
             at = (self.liked + i) % BLOCKS_KEPT
             if self.kept[at].size == size and size > 0 and memcmp(self.kept[at].bytes, block, size) == 0:
                 self.liked = at
                 self.by_equality += 1
                 self.said = self.kept[at].said
-                return BLOCK_OK
+                return BLOCK_OK if trailers == (self.said.status == 0) else BLOCK_MALFORMED
         error = self._decode(block, size)
-        if error == BLOCK_OK and size <= BLOCK_LONGEST:
+        if error == BLOCK_OK and trailers != (self.said.status == 0):
+            error = BLOCK_MALFORMED
+        if error == BLOCK_OK and size <= BLOCK_LONGEST and not self.message:        # few failures are alike
             self.liked = self.next
             self.next = (self.next + 1) % BLOCKS_KEPT
             self.kept[self.liked].size = size
@@ -93,6 +98,7 @@ cdef class BlockReader:
         cdef BlockSaid* said = &self.said
         cdef int64_t length
         said.status = 0
+        said.grpc_status = -1
         said.content = CONTENT_OTHER
         said.encoded = False
         said.length = said.retry_after_ms = -1
@@ -112,7 +118,9 @@ cdef class BlockReader:
                 if not first or left(&v) != 3:
                     return BLOCK_MALFORMED
                 said.status = <int>digits(v, 3)
-            elif first or name in FORBIDDEN or name[:1] == b":" or name != name.lower():
+                if said.status < 100:
+                    return BLOCK_MALFORMED
+            elif name in FORBIDDEN or name[:1] == b":" or name != name.lower():
                 return BLOCK_MALFORMED
             elif name == b"content-type":
                 said.content = content_kind(v)
@@ -125,8 +133,12 @@ cdef class BlockReader:
                 said.encoded = said.encoded or (v.at < v.end and not is_word(v, b"identity"))
             elif name == b"retry-after":
                 said.retry_after_ms = milliseconds(v)
+            elif name == b"grpc-status":
+                said.grpc_status = <int>digits(v, 4)
+            elif name == b"grpc-message":
+                self.message = unquote_to_bytes(value)
             first = False
-        return BLOCK_OK if 100 <= said.status else BLOCK_MALFORMED
+        return BLOCK_OK
 
     def read_bytes(self, const unsigned char[::1] block not None):
         return <int>self.read(&block[0] if len(block) else NULL, len(block))

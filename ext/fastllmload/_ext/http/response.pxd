@@ -102,6 +102,7 @@ cdef enum ContentKind:
     CONTENT_SSE = 1         # text/event-stream
     CONTENT_NDJSON = 2      # application/x-ndjson, application/jsonl, application/json-seq is OTHER
     CONTENT_JSON = 3        # application/json, application/problem+json
+    CONTENT_GRPC = 4        # application/grpc, application/grpc+proto
 
 cdef ContentKind content_kind(Cursor v) noexcept
 cdef int64_t milliseconds(Cursor v) noexcept        # of a Retry-After; -1: it is not a number of seconds

@@ -20,7 +20,7 @@ from httptools import (
 )
 
 FRAMINGS = ("none", "length", "chunked", "close")
-CONTENTS = ("other", "sse", "ndjson", "json")
+CONTENTS = ("other", "sse", "ndjson", "json", "grpc")
 HEAD_ERRORS = ("ok", "malformed", "bad_length", "bad_coding")
 BODY_ERRORS = ("ok", "bad_chunk_size", "bad_chunk_end", "line_too_long", "bad_extension", "bad_trailer")
 
@@ -315,6 +315,8 @@ cdef ContentKind content_kind(Cursor v) noexcept:
         return CONTENT_JSON
     if is_word(kind, b"application/x-ndjson") or is_word(kind, b"application/jsonl"):
         return CONTENT_NDJSON
+    if is_word(kind, b"application/grpc") or is_word(kind, b"application/grpc+proto"):
+        return CONTENT_GRPC
     return CONTENT_OTHER
 
 

@@ -4,6 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.events.calls cimport Calls
 from fastllmload._ext.events.delta cimport Template
+from fastllmload._ext.events.grpc cimport Grpc
 from fastllmload._ext.events.ndjson cimport Ndjson
 from fastllmload._ext.events.sse cimport Arrival, Sse
 from fastllmload._ext.record.recorder cimport RequestRow
@@ -43,6 +44,8 @@ cdef struct Exchange:       # what every read touches comes first
     int32_t completion      # completion_tokens that the events up to now account for
     Sse sse
     Ndjson ndjson
+    Grpc grpc
+    int grpc_status         # of its trailers; -1: not said
     unsigned char* reply    # text of the answer, escaped as it came, while *keep*; owned
     size_t reply_size
     size_t reply_cap

@@ -8,6 +8,7 @@ from libc.string cimport memset
 from fastllmload._ext.bytes.carry cimport CARRY_KEEP, carry_add, carry_free, carry_reset
 from fastllmload._ext.events.calls cimport calls_clear, calls_free
 from fastllmload._ext.events.delta cimport template_free, template_held, template_reset
+from fastllmload._ext.events.grpc cimport grpc_free, grpc_init, grpc_reset
 from fastllmload._ext.events.ndjson cimport ndjson_free, ndjson_init, ndjson_reset
 from fastllmload._ext.events.sse cimport sse_free, sse_init, sse_reset
 from fastllmload._ext.system.life cimport LIFE_REQUEST, life_begins
@@ -33,16 +34,18 @@ cdef void exchange_init(Exchange* x, Arrival* now, size_t max_event) noexcept no
     memset(x, 0, sizeof(Exchange))
     sse_init(&x.sse, max_event)
     ndjson_init(&x.ndjson, max_event)
+    grpc_init(&x.grpc, max_event)
     exchange_on(x, now)
 
 
 cdef void exchange_on(Exchange* x, Arrival* now) noexcept nogil:
-    x.now = x.sse.now = x.ndjson.now = now
+    x.now = x.sse.now = x.ndjson.now = x.grpc.now = now
 
 
 cdef void exchange_free(Exchange* x) noexcept nogil:
     sse_free(&x.sse)
     ndjson_free(&x.ndjson)
+    grpc_free(&x.grpc)
     template_free(&x.template)
     carry_free(&x.held, &x.held_size, &x.held_cap)
     carry_free(&x.reply, &x.reply_size, &x.reply_cap)
@@ -52,6 +55,7 @@ cdef void exchange_free(Exchange* x) noexcept nogil:
 cdef void exchange_open(Exchange* x) noexcept nogil:
     life_begins(LIFE_REQUEST)
     x.content = 0
+    x.grpc_status = -1
     x.bad_events = 0
     x.error_events = 0
     x.refusals = 0
@@ -72,7 +76,7 @@ cdef inline size_t large(size_t cap) noexcept nogil:
 
 cdef size_t exchange_held(Exchange* x) noexcept nogil:
     return (large(x.held_cap) + large(x.reply_cap) + large(x.sse.line_cap) + large(x.sse.data_cap) + large(x.sse.name_cap)
-            + large(x.ndjson.line_cap) + template_held(&x.template))
+            + large(x.ndjson.line_cap) + large(x.grpc.held_cap) + template_held(&x.template))
 
 
 cdef void exchange_give_back(Exchange* x) noexcept nogil:
@@ -83,6 +87,8 @@ cdef void exchange_give_back(Exchange* x) noexcept nogil:
         ndjson_reset(&x.ndjson)
     if template_held(&x.template):
         template_reset(&x.template)
+    if large(x.grpc.held_cap):
+        grpc_reset(&x.grpc)
 
 
 cdef int exchange_hold(Exchange* x, const unsigned char* data, size_t size) except -1:

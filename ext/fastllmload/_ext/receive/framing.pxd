@@ -36,6 +36,7 @@ cdef enum FrameStep:
     FRAME_ERROR = 4         # *error*: nothing that follows on the connection can be read
     FRAME_FAILED = 5        # HTTP/2: *error* has ended *x*, but not the connection. Before FRAME_ERROR each exchange fails
     FRAME_UPGRADED = 6      # HTTP/1.1: *span* is the head of a 101 to the upgrade of a WebSocket
+    FRAME_TRAILERS = 7      # of gRPC: *grpc_status*, and in *span* its words; FRAME_END follows
 
 cdef struct Frame:
     Exchange* x             # whose
@@ -48,6 +49,7 @@ cdef struct Frame:
     uint8_t encoded         # Content-Encoding other than identity
     int64_t retry_after_ms  # -1: not said
     uint32_t size           # HTTP/2: bytes of the exchange that this took
+    int grpc_status         # of FRAME_TRAILERS; -1: not said
     uint32_t code           # what the peer said: HTTP/2, of FRAME_FAILED (Http2Code); WebSocket, of FRAME_ERROR, its close code or 0
 
 cdef class Framing:

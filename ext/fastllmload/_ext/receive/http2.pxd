@@ -3,10 +3,10 @@ cimport cython
 from libc.stdint cimport uint8_t, uint32_t
 
 from fastllmload._ext.bytes.cursor cimport Cursor
-from fastllmload._ext.http.block cimport BlockReader
+from fastllmload._ext.http.block cimport BlockError, BlockReader
 from fastllmload._ext.receive.exchange cimport Exchange
 from fastllmload._ext.receive.framing cimport FRAME_RAISED, Frame, FrameStep, Framing, Incoming
-from fastllmload._ext.receive.multiplex cimport Multiplex
+from fastllmload._ext.receive.multiplex cimport Multiplex, OpenStream
 
 cdef enum:
     FRAME_AGAIN = 64        # private: a frame was read of which the caller need not know
@@ -24,6 +24,8 @@ cdef class Http2(Framing):
     cdef FrameStep _failing(self, Multiplex* m, Frame* frame) noexcept
     cdef FrameStep _began(self, Multiplex* m) except FRAME_RAISED
     cdef FrameStep _data(self, Multiplex* m, Cursor* c, Frame* frame) except FRAME_RAISED
+    cdef FrameStep _trailers(self, OpenStream* s, Frame* frame) except FRAME_RAISED
+    cdef FrameStep _refuse_block(self, Multiplex* m, BlockError error, Frame* frame) except FRAME_RAISED
     cdef FrameStep _ended(self, Multiplex* m, Frame* frame) except FRAME_RAISED
     cdef FrameStep _whole(self, Incoming* n, Cursor* c, Frame* frame) except FRAME_RAISED
     cdef FrameStep _control(self, Multiplex* m, const unsigned char* p, uint32_t size, Frame* frame) except FRAME_RAISED

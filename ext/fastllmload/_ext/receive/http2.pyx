@@ -19,8 +19,9 @@ from fastllmload._ext.http.block cimport BLOCK_OK, BLOCK_TABLE, BLOCK_TOO_LARGE,
 from fastllmload._ext.http.frames cimport (
     SET_ENABLE_PUSH, SET_INITIAL_WINDOW_SIZE, SET_MAX_CONCURRENT_STREAMS, SET_MAX_FRAME_SIZE,
 )
+from fastllmload._ext.http.response cimport CONTENT_GRPC
 from fastllmload._ext.receive.framing cimport (
-    FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, IN_BODY, incoming_free,
+    FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, FRAME_TRAILERS, IN_BODY, incoming_free,
 )
 from fastllmload._ext.receive.multiplex cimport (
     CODE_CALM, CODE_CANCEL, CODE_COMPRESSION, CODE_FLOW_CONTROL, CODE_FRAME_SIZE, CODE_PROTOCOL, CODE_REFUSED_STREAM,
@@ -225,6 +226,7 @@ cdef class Http2(Framing):
                 m.header_size = 0
                 if m.flags & FF_END_STREAM:
                     m.ending = m.stream
+                    m.trailing = False
         s = stream_find(m, m.stream)
         if s != NULL and s.x != NULL and frame.size:
             if not s.headed:
@@ -242,6 +244,10 @@ cdef class Http2(Framing):
         cdef uint32_t id = m.ending
         cdef OpenStream* s = stream_find(m, id)
         cdef bint headed, whole
+        if m.trailing:
+            m.trailing = False
+            if s != NULL and s.x != NULL and s.grpc:
+                return self._trailers(s, frame)
         m.ending = 0
         if s == NULL:
             return <FrameStep>FRAME_AGAIN
@@ -256,6 +262,14 @@ cdef class Http2(Framing):
         frame.reusable = not m.leaving
         stream_close(m, id)
         return FRAME_END
+
+    cdef FrameStep _trailers(self, OpenStream* s, Frame* frame) except FRAME_RAISED:
+        """What the latest block says of how a call ended: it is that of the stream that is over."""
+        frame.x = s.x
+        frame.size = 0
+        frame.grpc_status = self.heads.said.grpc_status
+        over(&frame.span, <const unsigned char*>self.heads.message, len(self.heads.message))
+        return FRAME_TRAILERS
 
     cdef FrameStep _failed(self, Multiplex* m, uint32_t id, uint8_t error, uint32_t code, Frame* frame) except FRAME_RAISED:
         """The stream is closed; its exchange, if it still waits, has failed."""
@@ -419,18 +433,24 @@ cdef class Http2(Framing):
                 put_code(m, FT_RST_STREAM, m.stream, CODE_PROTOCOL)
                 return self._failed(m, m.stream, r.ERROR_BAD_FRAME, 0, frame)
             m.ending = m.stream if m.block_ends else 0
+            if s != NULL and s.x != NULL and s.grpc:
+                error = self.heads.read(block, size, True)
+                if error != BLOCK_OK:
+                    m.ending = 0
+                    return self._refuse_block(m, error, frame)
+                m.trailing = True
             return <FrameStep>FRAME_AGAIN
         error = self.heads.read(block, size)
-        if error == BLOCK_TABLE:
-            return self._refuse(m, r.ERROR_HEADER_TABLE, CODE_COMPRESSION)
-        if error == BLOCK_TOO_LARGE:
-            return self._refuse(m, r.ERROR_HEAD_TOO_LARGE, CODE_CALM)
-        if error != BLOCK_OK or self.heads.said.status == 101 or (self.heads.said.status < 200 and m.block_ends):
+        if error != BLOCK_OK:
+            return self._refuse_block(m, error, frame)
+        if self.heads.said.status == 101 or (self.heads.said.status < 200 and m.block_ends):
             put_code(m, FT_RST_STREAM, m.stream, CODE_PROTOCOL)
             return self._failed(m, m.stream, r.ERROR_BAD_HEAD, 0, frame)
         if self.heads.said.status < 200:
             return <FrameStep>FRAME_AGAIN
         s.headed = True
+        s.grpc = self.heads.said.content == CONTENT_GRPC
+        m.trailing = s.grpc and m.block_ends
         s.length = self.heads.said.length
         m.ending = m.stream if m.block_ends else 0
         frame.x = s.x
@@ -441,6 +461,14 @@ cdef class Http2(Framing):
         frame.encoded = self.heads.said.encoded
         frame.retry_after_ms = self.heads.said.retry_after_ms
         return FRAME_HEAD
+
+    cdef FrameStep _refuse_block(self, Multiplex* m, BlockError error, Frame* frame) except FRAME_RAISED:
+        if error == BLOCK_TABLE:
+            return self._refuse(m, r.ERROR_HEADER_TABLE, CODE_COMPRESSION)
+        if error == BLOCK_TOO_LARGE:
+            return self._refuse(m, r.ERROR_HEAD_TOO_LARGE, CODE_CALM)
+        put_code(m, FT_RST_STREAM, m.stream, CODE_PROTOCOL)
+        return self._failed(m, m.stream, r.ERROR_BAD_HEAD, 0, frame)
 
 
 cdef enum:
@@ -550,6 +578,8 @@ cdef class StreamReader:
                 found.append((number, "head", (frame.status, frame.content, frame.encoded, frame.retry_after_ms)))
             elif step == FRAME_PAYLOAD:
                 found.append((number, "payload", frame.span.at[:left(&frame.span)]))
+            elif step == FRAME_TRAILERS:
+                found.append((number, "trailers", (frame.grpc_status, frame.span.at[:left(&frame.span)])))
             elif step == FRAME_END:
                 found.append((number, "end", frame.reusable))
             else:

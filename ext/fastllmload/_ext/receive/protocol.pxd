@@ -58,4 +58,5 @@ cdef class Protocol:
     cdef int _last_line(self, Exchange* x) except -1
     cdef bint _streams(self, Exchange* x) noexcept
     cdef int _finish(self, Exchange* x, int64_t t, int64_t user_t, bint cut=*) except -1
+    cdef int _call_failed(self, Exchange* x, uint8_t* status, uint8_t* error) except -1
     cdef int _end(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1

@@ -15,18 +15,20 @@ from fastllmload._ext.bytes.carry cimport CARRY_KEEP, carry_total
 from fastllmload._ext.bytes.cursor cimport Cursor, left, over
 from fastllmload._ext.events.calls cimport calls_said
 from fastllmload._ext.events.dialect cimport FINISH_CONTENT_FILTER, FINISH_FAILED, FINISH_NONE, FINISH_OTHER
+from fastllmload._ext.events.grpc cimport GRPC_BROKEN, GRPC_COMPRESSED, GRPC_MESSAGE, GrpcStep, grpc_next, grpc_reset, grpc_rests, status_text
 from fastllmload._ext.events.ndjson cimport ndjson_eof, ndjson_next, ndjson_reset
 from fastllmload._ext.events.sse cimport SSE_EVENT, SSE_TOO_LONG, SseEvent, SseStep, arrived_with, sse_next, sse_reset
-from fastllmload._ext.http.response cimport CONTENT_JSON, CONTENT_NDJSON, CONTENT_OTHER, CONTENT_SSE
+from fastllmload._ext.http.response cimport CONTENT_GRPC, CONTENT_JSON, CONTENT_NDJSON, CONTENT_OTHER, CONTENT_SSE
 from fastllmload._ext.receive.exchange cimport (
     V_CLOSE, V_MORE, V_RAISED, V_REPLY, V_REUSE, End, answers, ended_add, ended_take, exchange_free, exchange_give_back, exchange_held, exchange_hold,
     exchange_init, exchange_open, left_by_user,
 )
 from fastllmload._ext.receive.framing cimport (
-    FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, FRAME_UPGRADED, IN_IDLE, IN_MESSAGES, FrameStep,
-    incoming_free,
+    FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, FRAME_TRAILERS, FRAME_UPGRADED, IN_IDLE,
+    IN_MESSAGES, FrameStep, incoming_free,
 )
 from fastllmload._ext.receive.http1 cimport Http1
+from fastllmload._ext.receive.http2 cimport http2_begin
 from fastllmload._ext.receive.messages cimport has_replies, socket_new
 from fastllmload._ext.receive.multiplex cimport CODE_CANCEL
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
@@ -287,6 +289,11 @@ cdef class Protocol:
             t = max(t, row.t_headers)
             self._last_line(x)
             self._finish(x, t, user_t)
+        elif step == FRAME_TRAILERS:
+            x.grpc_status = frame.grpc_status
+            if left(&frame.span):
+                x.held_size = 0
+                exchange_hold(x, frame.span.at, left(&frame.span))
         else:
             self._cut(x, False, frame.error, max(t, row.t_headers), user_t, <int>frame.code)
         if x.row != NULL and carry_total() > self.max_held and exchange_held(x):
@@ -311,13 +318,18 @@ cdef class Protocol:
             x.row.flags |= FLAG_STREAM
             sse_reset(&x.sse)
             ndjson_reset(&x.ndjson)
+            grpc_reset(&x.grpc)
         return V_MORE
 
     cdef bint _streams(self, Exchange* x) noexcept:
+        if self.classifier.tables[x.dialect].message:
+            return answers(x.row.http_status) and x.content == CONTENT_GRPC
         return answers(x.row.http_status) and (x.content == CONTENT_SSE or x.content == CONTENT_NDJSON)
 
     cdef Verdict _body(self, Exchange* x, Cursor* span, int64_t t, int64_t user_t) except V_RAISED:
-        """Bytes of the body. Nothing behind [DONE] belongs to the stream: with it the request ends, whatever its framing says later."""
+        """Bytes of the body. Nothing behind [DONE] belongs to the stream: with it the request ends, whatever its framing says later;
+        but a call of gRPC ends with its trailers.
+        """
         while x.row != NULL:
             self.timeline.like(x, span)
             if not left(span):
@@ -325,11 +337,13 @@ cdef class Protocol:
             if self._payload(x, span) != 0:
                 if answers(x.row.http_status):
                     self.fail(x, r.STATUS_PROTOCOL_ERROR,
-                              r.ERROR_EVENT_TOO_LARGE if x.row.flags & FLAG_STREAM else r.ERROR_BODY_TOO_LARGE, t, user_t)
+                              r.ERROR_BODY_TOO_LARGE if not x.row.flags & FLAG_STREAM
+                              else r.ERROR_ENCODED_BODY if x.grpc.fault == GRPC_COMPRESSED
+                              else r.ERROR_BAD_EVENT if x.grpc.fault == GRPC_BROKEN else r.ERROR_EVENT_TOO_LARGE, t, user_t)
                 else:
                     self._finish(x, t, user_t)      # its status says why it failed, however long it is
                 return V_CLOSE
-            if x.row.flags & FLAG_DONE:
+            if x.row.flags & FLAG_DONE and x.content != CONTENT_GRPC:
                 self._finish(x, t, user_t)
         return V_MORE
 
@@ -339,6 +353,7 @@ cdef class Protocol:
         """
         cdef SseEvent event
         cdef SseStep step
+        cdef GrpcStep grpc
         cdef size_t limit
         if not x.row.flags & FLAG_STREAM:
             limit = self.max_body if answers(x.row.http_status) else <size_t>MAX_ERROR_BODY
@@ -353,6 +368,11 @@ cdef class Protocol:
             return 0
         if x.content == CONTENT_SSE:
             step = sse_next(&x.sse, span, &event)
+        elif x.content == CONTENT_GRPC:
+            grpc = grpc_next(&x.grpc, span, &event)
+            if grpc == GRPC_MESSAGE:
+                self.timeline.event(x, &event)
+            return x.grpc.fault != 0
         else:
             step = ndjson_next(&x.ndjson, span, &event)
         if step == SSE_EVENT:
@@ -381,6 +401,8 @@ cdef class Protocol:
             status, error = r.STATUS_RATE_LIMITED, r.ERROR_HTTP_STATUS
         elif not answers(row.http_status):
             status, error = r.STATUS_HTTP_ERROR, r.ERROR_HTTP_STATUS
+        elif x.content == CONTENT_GRPC and streamed and (x.grpc_status != 0 or not grpc_rests(&x.grpc)):
+            self._call_failed(x, &status, &error)
         elif x.error_events:
             status, error = r.STATUS_STREAM_ERROR, r.ERROR_EVENT
         elif x.bad_events:
@@ -408,6 +430,22 @@ cdef class Protocol:
             self.error_texts.note_reason(row.http_status, error if status == r.STATUS_STREAM_ERROR else <uint8_t>r.ERROR_NONE,
                                          x.held, x.held_size)
         return self._end(x, status, error, t, user_t)
+
+    cdef int _call_failed(self, Exchange* x, uint8_t* status, uint8_t* error) except -1:
+        """Status and error of a call of gRPC whose trailers do not say that all is well, or which ended inside a message."""
+        cdef bytes text
+        status[0], error[0] = r.STATUS_STREAM_ERROR, r.ERROR_GRPC_STATUS
+        if x.grpc_status < 0:
+            status[0], error[0] = r.STATUS_TRUNCATED, r.ERROR_NO_GRPC_STATUS
+            return 0
+        if x.grpc_status == 0:
+            status[0], error[0] = r.STATUS_PROTOCOL_ERROR, r.ERROR_BAD_EVENT
+            return 0
+        x.row.error_number = x.grpc_status
+        if x.row.phase == r.PHASE_MEASURE:
+            text = status_text(x.grpc_status, x.held[:x.held_size] if x.held_size else b"")
+            self.error_texts.note(x.row.http_status, r.ERROR_GRPC_STATUS, text, <size_t>len(text))
+        return 0
 
     cdef int _end(self, Exchange* x, uint8_t status, uint8_t error, int64_t t, int64_t user_t) except -1:
         cdef RequestRow* row = x.row
@@ -463,20 +501,21 @@ cdef class Protocol:
     cdef int _cut(self, Exchange* x, bint complete, uint8_t error, int64_t t, int64_t user_t, int error_number) except -1:
         """The response was cut off, because of *error* if that says more than where: with HTTP/2 the *error_number* may be a code."""
         cdef RequestRow* row = x.row
+        cdef bint unsaid = row.finish == FINISH_NONE or x.content == CONTENT_GRPC      # whether the answer is there whole
         row.error_number = error_number
-        if not complete and error >= r.ERROR_NOT_HTTP2 and row.finish == FINISH_NONE:
+        if not complete and error >= r.ERROR_NOT_HTTP2 and unsaid:
             return self.fail(x, r.STATUS_CONNECTION_ERROR if error == r.ERROR_GOAWAY or error == r.ERROR_STREAM_REFUSED
                              else r.STATUS_PROTOCOL_ERROR if error != r.ERROR_STREAM_RESET and error != r.ERROR_CLOSE_FRAME
                              else r.STATUS_TRUNCATED if row.t_headers else r.STATUS_CONNECTION_ERROR, error, t, user_t)
         if row.bytes_received == 0 and error != r.ERROR_BAD_HEAD and error != r.ERROR_HEAD_TOO_LARGE:
             return self.fail(x, r.STATUS_CONNECTION_ERROR,
                              r.ERROR_REUSED_CONNECTION_LOST if x.reused else r.ERROR_CLOSED_BEFORE_RESPONSE, t, user_t)
-        if error_number != 0 and row.finish == FINISH_NONE:
+        if error_number != 0 and unsaid:
             return self.fail(x, r.STATUS_CONNECTION_ERROR, r.ERROR_RESET, t, user_t)
         if row.t_headers == 0:
             return self.fail(x, r.STATUS_CONNECTION_ERROR if error == r.ERROR_CLOSED_IN_BODY else r.STATUS_PROTOCOL_ERROR,
                              error, t, user_t)
-        if not complete and row.finish == FINISH_NONE:
+        if not complete and unsaid:
             return self.fail(x, r.STATUS_TRUNCATED, error, t, user_t)
         # Where only the message's own end is missing, the answer is there, with its times and what was said of its usage. It makes
         # no difference by which of the two ways the connection went.
@@ -494,13 +533,15 @@ cdef class Conversation:
     cdef Incoming n
     cdef Protocol protocol
 
-    def __cinit__(self, Protocol protocol not None, bint websocket=False):
+    def __cinit__(self, Protocol protocol not None, bint websocket=False, bint http2=False):
         memset(&self.n, 0, sizeof(self.n))
         if websocket:
             self.n.socket = socket_new()
             self.n.state = IN_MESSAGES
         exchange_init(&self.x, &self.n.now, protocol.max_event)
         self.protocol = protocol
+        if http2:
+            http2_begin(&self.n)
 
     def __dealloc__(self):
         exchange_free(&self.x)
@@ -518,7 +559,9 @@ cdef class Conversation:
         self.x.row.status = r.STATUS_IN_FLIGHT
         self.x.reused = reused
         exchange_open(&self.x)
-        if self.n.state == IN_MESSAGES:
+        if self.n.many != NULL:
+            self.protocol.http2.open(&self.n, &self.x)
+        elif self.n.state == IN_MESSAGES:
             self.protocol.websocket.open(&self.n, &self.x)
         else:
             self.protocol.framing.open(&self.n, &self.x)
@@ -532,7 +575,10 @@ cdef class Conversation:
         """A read: *t* of its newest byte, *low* of its oldest at the earliest; *one_segment*: it came at once."""
         if data.shape[0] == 0:
             return V_MORE
-        verdict = self.protocol.feed(&self.n, &data[0], data.shape[0], t, low, stamp_class, t)
+        if self.n.many == NULL:
+            verdict = self.protocol.feed(&self.n, &data[0], data.shape[0], t, low, stamp_class, t)
+        else:
+            verdict = self.protocol.feed_streams(&self.n, &data[0], data.shape[0], t, low, stamp_class, t)
         if self.protocol.timeline.unsettled:
             self.protocol.timeline.settle(one_segment, low)
         ended_take(&self.protocol.ended)

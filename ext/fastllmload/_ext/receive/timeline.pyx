@@ -24,7 +24,7 @@ from fastllmload._ext.events.delta cimport (
 from fastllmload._ext.events.dialect cimport (
     FINISH_FAILED, FINISH_NONE, FINISH_OTHER, NS_EVAL, NS_LOAD, NS_PROMPT_EVAL, NS_TOTAL,
 )
-from fastllmload._ext.http.response cimport CONTENT_JSON
+from fastllmload._ext.http.response cimport CONTENT_GRPC, CONTENT_JSON
 from fastllmload._ext.receive.exchange cimport answers, exchange_hold
 from fastllmload._ext.record.histogram cimport HDR_WORDS
 from fastllmload._ext.record.recorder cimport FLAG_DONE, FLAG_TOOL, FLAG_USAGE
@@ -57,7 +57,10 @@ cdef class Timeline:
         cdef int64_t t = event.arrival.t if event.arrival.t >= row.t_headers else row.t_headers
         if row.flags & FLAG_DONE:
             return 0                # nothing behind [DONE] belongs to the stream
-        self.classifier.classify(x.dialect, &x.template, event.data, event.size, &m)
+        if x.content == CONTENT_GRPC:
+            self.classifier.classify_message(x.dialect, &x.template, event.data, event.size, &m)
+        else:
+            self.classifier.classify(x.dialect, &x.template, event.data, event.size, &m)
         if event.name_size == 5 and memcmp(event.name, b"error", 5) == 0:
             m.kind = EVENT_ERROR    # whatever its data are: a server's own words, often no JSON
         elif m.kind == EVENT_BAD and event.name_size == 4 and memcmp(event.name, b"ping", 4) == 0:
@@ -81,14 +84,23 @@ cdef class Timeline:
             x.refusals = 1
             self._timed(x, &m, t, m.kind)
         elif m.kind == EVENT_ERROR:
-            self._wrong(x, r.ERROR_EVENT, event.data, event.size)
+            if x.content == CONTENT_GRPC:
+                self._wrong(x, r.ERROR_EVENT, m.text, m.text_size)
+            else:
+                self._wrong(x, r.ERROR_EVENT, event.data, event.size)
         elif m.kind == EVENT_BAD:
-            self._wrong(x, r.ERROR_BAD_EVENT, event.data, event.size)
+            if x.content == CONTENT_GRPC:
+                self._wrong(x, r.ERROR_BAD_EVENT, b"no message of this protocol", 27)
+            else:
+                self._wrong(x, r.ERROR_BAD_EVENT, event.data, event.size)
         elif m.kind == EVENT_DONE:
             row.flags |= FLAG_DONE
         if m.finish == FINISH_OTHER or m.finish == FINISH_FAILED:
             x.held_size = 0         # of a stream nothing else is held: its last words, should these be
-            exchange_hold(x, event.data, event.size)
+            if x.content == CONTENT_GRPC:
+                exchange_hold(x, m.text, m.text_size)
+            else:
+                exchange_hold(x, event.data, event.size)
         if m.calls and x.keep:
             self.calls.read(&x.calls, event.data, event.size, self.classifier.tables[x.dialect], False)
         self._said(row, &m)

@@ -60,6 +60,8 @@ cdef enum ErrorClass:           # why, in one closed list; names in records/layo
     ERROR_HEADER_TABLE = 36             # HTTP/2: the server compressed a head with a table that it may not use
     ERROR_NOT_UPGRADED = 37             # WebSocket: the upgrade was answered with neither a proper 101 nor a failure
     ERROR_CLOSE_FRAME = 38              # WebSocket: the server sent a close frame
+    ERROR_GRPC_STATUS = 39              # gRPC: the call ended with another status than 0, which is in error_number
+    ERROR_NO_GRPC_STATUS = 40           # gRPC: the stream ended without one
     ERROR_CLASSES                       # how many: always the last
 
 cdef enum RowFlag:

@@ -12,6 +12,7 @@ from fastllmload._ext.tls.session cimport Tls, tls_unsent
 
 cdef enum:
     LINES = 128             # bytes of a request's own lines
+    FIELDS = 224            # the same of HTTP/2, with the opening of a message of gRPC
     PIECES = 3              # of a request: head, its own lines, body
 
 cdef enum ConnectionState:
@@ -51,7 +52,8 @@ cdef struct StreamOfMany:   # on a connection of HTTP/2; lives in the pool's mem
     List* places            # which of the two lists; NULL: none
     uint64_t end            # sent whole: it is sent when that many bytes of the connection are
     iovec[PIECES] pieces    # head, own lines and body, which alone may be written in parts
-    char[LINES] lines
+    iovec opening           # of gRPC: the body's first bytes, in *lines*
+    char[FIELDS] lines
     uint8_t headed          # the head is written
     uint8_t waited          # the server's window has held up the body
 
@@ -98,6 +100,7 @@ cdef struct Head:
     char* text              # request head up to the per-request lines; owned
     size_t size
     uint8_t dialect         # of the answers: number in the classifier
+    uint8_t id_tag          # gRPC: tag of the field with the request's id; 0: bodies are not messages
 
 cdef struct TargetState:
     Address address

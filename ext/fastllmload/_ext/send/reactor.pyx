@@ -104,14 +104,15 @@ cdef class Reactor:
         self.transport.use_tls(context)
 
     def add_target(self, str family, address, int port, bytes head, bint over_asyncio, double weight=1.0,
-                   bytes server_name=None, uint32_t http2_streams=0, bytes websocket_accept=None) -> None:
+                   bytes server_name=None, uint32_t http2_streams=0, bytes websocket_accept=None, uint8_t id_tag=0) -> None:
         """*head*: the request head from the request line to the last fixed header, each line ended by CRLF. *weight*: its
         part of the requests, relative to the weights of the others. *server_name*: of the certificate, ASCII; None: no TLS.
         *http2_streams*: HTTP/2 is spoken, with at most that many streams on a connection; 0: HTTP/1.1. *websocket_accept*: each
-        connection begins with *head*, which asks for an upgrade, and this is the answer to its key; None: no WebSocket.
+        connection begins with *head*, which asks for an upgrade, and this is the answer to its key; None: no WebSocket. *id_tag*:
+        bodies are messages of gRPC, and this the tag of the field with the request's id.
         """
         own = b"" if websocket_accept is not None else request_block(head, server_name is not None) if http2_streams else head
-        self.releases.share.add_target(own, 0)
+        self.releases.share.add_target(own, 0, id_tag)
         self.pool.add_target(family, address, port, over_asyncio, weight, server_name)
         if http2_streams:
             self.pool.use_http2(<uint16_t>(self.pool.target_count - 1), http2_streams)
@@ -119,14 +120,14 @@ cdef class Reactor:
             self.pool.use_websocket(<uint16_t>(self.pool.target_count - 1), head + b"\r\n")
             self.transport.protocol.websocket.accept = websocket_accept
 
-    def add_class(self, list heads, uint8_t dialect=0) -> None:
+    def add_class(self, list heads, uint8_t dialect=0, uint8_t id_tag=0) -> None:
         """One more class of requests, numbered from 0 (which the targets' own heads are): a head per target. *dialect*: the
         number of that of its answers in the classifier.
         """
         self.releases.share.add_class(
             [b"" if self.pool.targets[i].upgrade != NULL
              else request_block(head, self.pool.targets[i].tls) if self.pool.targets[i].http2 else head
-             for i, head in enumerate(heads)], dialect)
+             for i, head in enumerate(heads)], dialect, id_tag)
 
     def set_connector(self, connector, call_soon) -> None:
         """*connector(target, number, generation)* begins a connection of the event loop and returns its Stream. *call_soon* is

@@ -30,10 +30,10 @@ cdef class Share:
     cdef Talks talks                    # None: every request stands alone
 
     cdef int begin(self, uint8_t phase, int phase_number) except -1             # a phase
-    cdef int add_target(self, bytes head, uint8_t dialect) except -1            # *head* is empty over WebSocket
-    cdef int add_class(self, list heads, uint8_t dialect) except -1
+    cdef int add_target(self, bytes head, uint8_t dialect, uint8_t id_tag) except -1        # *head* is empty over WebSocket
+    cdef int add_class(self, list heads, uint8_t dialect, uint8_t id_tag) except -1
     cdef uint32_t numbered(self, uint64_t release) noexcept     # the request that this worker's *release*-th one is
     cdef int fill(self, RequestRow* row, uint32_t request) noexcept             # what the plan knows; row.url is its target
     # The pieces of a request: the target's head, the lines that are its own, its body: in the plan, or as its talk has it.
     cdef int compose(self, RequestStream* s) except -1
-    cdef int _set_head(self, Py_ssize_t place, bytes head, uint8_t dialect) except -1
+    cdef int _set_head(self, Py_ssize_t place, bytes head, uint8_t dialect, uint8_t id_tag) except -1

@@ -13,8 +13,9 @@ from libc.string cimport memcpy, memset
 
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.bytes.digits cimport put_number
+from fastllmload._ext.bytes.schema cimport PREFIX
 from fastllmload._ext.receive.messages cimport MASK_KEY, MESSAGE_HEADER, put_text_header
-from fastllmload._ext.send.connection cimport LINES, Head, of_many
+from fastllmload._ext.send.connection cimport FIELDS, LINES, Head, of_many
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 from fastllmload._ext.system.wire cimport iovec
 
@@ -39,7 +40,6 @@ cdef uint8_t* lines_of(Share share, uint8_t* at, uint32_t request, size_t size) 
 cdef uint8_t* fields(Share share, uint8_t* at, uint32_t request, size_t size) noexcept:
     """The same as fields of HTTP/2 that no table takes up (RFC 7541 6.2.2, 6.2.3): names and values with their sizes before them."""
     cdef uint8_t* sized
-    FLL_STATIC_ASSERT(15 + NAME_LONGEST + DIGITS + 3 + DIGITS <= LINES)
     FLL_STATIC_ASSERT(NAME_LONGEST + DIGITS < 127)
     sized = put_text(at, b"\x10\x0cx-request-id", 14)
     at = put_number(put_text(sized + 1, share.name + FIELD_NAME, share.name_size - FIELD_NAME), request)
@@ -63,6 +63,20 @@ cdef uint8_t* envelope(Share share, uint8_t* lines, uint32_t request, size_t siz
     end = put_text(end, b'"},', 3)
     own_size = <size_t>(end - own)
     return put_text(put_text_header(lines, own_size + size - 1), <const char*>own, own_size)
+cdef uint8_t* call_opening(Share share, uint8_t* at, uint32_t request, uint8_t tag, size_t size) noexcept:
+    """What comes before a message of *size* bytes: gRPC's prefix, and the field with the request's id."""
+    cdef uint8_t* field = at + PREFIX
+    cdef uint8_t* end = put_number(put_text(field + 2, share.name + FIELD_NAME, share.name_size - FIELD_NAME), request)
+    FLL_STATIC_ASSERT(15 + 2 * (NAME_LONGEST + DIGITS) + 3 + DIGITS + PREFIX + 2 <= FIELDS)
+    field[0] = tag
+    field[1] = <uint8_t>(end - field - 2)
+    size += <size_t>(end - field)
+    at[0] = 0
+    at[1] = <uint8_t>(size >> 24)
+    at[2] = <uint8_t>(size >> 16)
+    at[3] = <uint8_t>(size >> 8)
+    at[4] = <uint8_t>size
+    return end
 
 
 cdef class Share:
@@ -89,7 +103,7 @@ cdef class Share:
         memcpy(self.name, <const char*>name, self.name_size)
         return 0
 
-    cdef int add_target(self, bytes head, uint8_t dialect) except -1:
+    cdef int add_target(self, bytes head, uint8_t dialect, uint8_t id_tag) except -1:
         cdef Head* grown
         if self.head_classes > 1:
             raise ValueError("targets come before the heads of classes")
@@ -99,9 +113,9 @@ cdef class Share:
         self.heads = grown
         self.heads[self.target_count].text = NULL
         self.target_count += 1
-        return self._set_head(self.target_count - 1, head, dialect)
+        return self._set_head(self.target_count - 1, head, dialect, id_tag)
 
-    cdef int add_class(self, list heads, uint8_t dialect) except -1:
+    cdef int add_class(self, list heads, uint8_t dialect, uint8_t id_tag) except -1:
         cdef Py_ssize_t i, first = self.head_classes * self.target_count
         cdef Head* grown = <Head*>realloc(self.heads, (first + self.target_count) * sizeof(Head))
         if grown == NULL:
@@ -110,12 +124,13 @@ cdef class Share:
         memset(&self.heads[first], 0, self.target_count * sizeof(Head))
         self.head_classes += 1
         for i in range(<Py_ssize_t>self.target_count):
-            self._set_head(first + i, heads[i], dialect)
+            self._set_head(first + i, heads[i], dialect, id_tag)
         return 0
 
-    cdef int _set_head(self, Py_ssize_t place, bytes head, uint8_t dialect) except -1:
+    cdef int _set_head(self, Py_ssize_t place, bytes head, uint8_t dialect, uint8_t id_tag) except -1:
         cdef Head* h = &self.heads[place]
         h.dialect = dialect
+        h.id_tag = id_tag
         h.size = len(head)
         h.text = <char*>malloc(max(h.size, <size_t>1))
         if h.text == NULL:
@@ -163,6 +178,7 @@ cdef class Share:
         cdef uint32_t of_class = self.request_class[planned]
         cdef Head* head
         cdef uint8_t* at_line
+        cdef iovec* opening
         cdef bint stitched = talk != NULL and talk.size > 0
         if of_class >= self.head_classes:
             of_class = 0
@@ -170,12 +186,20 @@ cdef class Share:
         if stitched:
             size = talk.size
         s.x.dialect = head.dialect
+        at_line = <uint8_t*>lines
         if s.many:
-            at_line = fields(self, <uint8_t*>lines, s.request, size)
+            opening = &of_many(s).opening
+            opening.iov_len = 0
+            if head.id_tag:
+                at_line = call_opening(self, at_line, s.request, head.id_tag, size)
+                opening.iov_base = lines
+                opening.iov_len = <size_t>(at_line - <uint8_t*>lines)
+                lines = <char*>at_line
+            at_line = fields(self, at_line, s.request, size + opening.iov_len)
         elif head.size:
-            at_line = lines_of(self, <uint8_t*>lines, s.request, size)
+            at_line = lines_of(self, at_line, s.request, size)
         else:
-            at_line = envelope(self, <uint8_t*>lines, s.request, size)
+            at_line = envelope(self, at_line, s.request, size)
         pieces[0].iov_base = head.text
         pieces[0].iov_len = head.size
         pieces[1].iov_base = lines

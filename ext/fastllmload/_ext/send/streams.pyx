@@ -117,8 +117,12 @@ cdef class Streams:
             row.t_submit_start = now
             row.local_port = c.local_port
             put_head(m, &one.s.x, one.pieces[0].iov_base, one.pieces[0].iov_len, one.pieces[1].iov_base, one.pieces[1].iov_len,
-                     body.iov_len == 0)
-        while body.iov_len:
+                     body.iov_len == 0 and one.opening.iov_len == 0)
+        if one.opening.iov_len:
+            taken = put_body(m, &one.s.x, one.opening.iov_base, one.opening.iov_len, body.iov_len == 0)
+            one.opening.iov_base = <char*>one.opening.iov_base + taken
+            one.opening.iov_len -= <size_t>taken
+        while body.iov_len and one.opening.iov_len == 0:
             size = body.iov_len
             near = self.bodies.near(body.iov_base, &size)
             taken = put_body(m, &one.s.x, near, size, size == body.iov_len)
@@ -127,10 +131,10 @@ cdef class Streams:
             if <size_t>taken < size:
                 break
         row.bytes_sent += m.put - before
-        if body.iov_len and not one.waited and window_closed(m, &one.s.x):
+        if body.iov_len + one.opening.iov_len and not one.waited and window_closed(m, &one.s.x):
             one.waited = True
             self.words[k.W_WINDOW_WAITS] += 1
-        return body.iov_len == 0
+        return body.iov_len + one.opening.iov_len == 0
 
     cdef int _submitted(self, Connection* c) noexcept:
         """The last byte of these requests is with the kernel (IETF B.1.1)."""

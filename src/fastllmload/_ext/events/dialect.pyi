@@ -1,6 +1,8 @@
 from enum import IntEnum
 from typing import Any, final
 
+from fastllmload._ext.bytes.schema import Schema
+
 class Field(IntEnum):
     ANY = 0
     OBJECT = 1
@@ -42,6 +44,10 @@ class Field(IntEnum):
     LOGPROBS = 37
     SPECIAL = 38
     DURATION = 39
+    WHOLE_IDS = 40
+    ENTRIES = 41
+    TENSORS = 42
+    RAW_TENSORS = 43
 
 class FinishReason(IntEnum):
     FINISH_NONE = 0
@@ -72,6 +78,7 @@ class Dialect:
         fragments: bool = False,
         ends_with_body: bool = False,
         words: dict[str, int] | None = None,
+        message: Schema | None = None,
     ) -> None: ...
     @property
     def trees(self) -> tuple[dict[str, Any], dict[str, Any]]: ...

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastllmload.cli.options.classes import replayed_urls, with_classes
 from fastllmload.cli.options.parsers import TRACES
-from fastllmload.cli.options.rules import validate_run, validate_traffic
+from fastllmload.cli.options.rules import choose_http_version, validate_run, validate_traffic
 from fastllmload.cli.options.sources import (
     Fields,
     RawOption,
@@ -79,6 +79,7 @@ def read_settings(
     fields = parse_options(raw_options)
     spread_rate(raw_options, fields, DEFAULT_SECONDS)
     choose_sensor(raw_options, fields)
+    choose_http_version(fields)
     validate_run(raw_options, fields, complete)
     if fields.get("load.arrival") == "trace":  # which is what a trace does anyway
         del fields["load.arrival"]

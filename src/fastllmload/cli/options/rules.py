@@ -181,6 +181,13 @@ USERS = (
          "--slow-readers needs a connection for each of them, and HTTP/2 shares them; use --http-version 1.1"),
 )  # fmt: skip
 HTTP2 = (
+    OptionRule("protocol-unsupported",
+         lambda o: o.endpoint.call is not None and not o.has("url") and not o.has("unix_socket"),
+         "the simulated engine has no gRPC, which {protocol} is; give --url"),
+    OptionRule("option-not-applicable", lambda o: o.endpoint.call is not None and o.get("client.http_version") == "1.1",
+         "{protocol} is gRPC, which needs HTTP/2; leave --http-version out"),
+    OptionRule("option-not-applicable", lambda o: o.endpoint.call is not None and o.has("save_plan"),
+         "--save-plan has no form for the messages of {protocol}; leave it out"),
     OptionRule("option-not-applicable", lambda o: o.has("streams_per_connection") and not over_http2(o),
          "--streams-per-connection belongs to HTTP/2; add --http-version 2"),
     OptionRule("option-not-applicable", lambda o: over_http2(o) and o.get("client.transport") == "asyncio",
@@ -318,6 +325,9 @@ TRAFFIC = (
          "synthetic-uniform, synthetic-skewed, or a data set (sharegpt, custom)"),
     OptionRule("option-not-applicable", lambda o: o.synthetic_turns and o.get("workload.prompt_form") != "words",
          "--turns needs prompts of words, not --prompt-form {form}; leave it out", values=form),
+    OptionRule("protocol-unsupported", lambda o: o.get("workload.turns") is not None and o.endpoint.call is not None,
+         "--turns does not go with {protocol}: {without}; leave it out",
+         values=lambda o: {"without": o.endpoint.without["turns"]}),
     OptionRule("option-not-applicable", lambda o: o.synthetic_turns and o.get("workload.image") is not None,
          "--turns does not go with --image; leave one out"),
     OptionRule("option-not-applicable",
@@ -335,6 +345,8 @@ CLASS = (
     OptionRule("run-without-end", lambda o: o.get("run.num_requests") is not None and o.recorded_instants,
          "--num-requests counts all classes together, but class {of_class!r} replays its own instants; give --duration, or "
          "a rate to the class"),
+    OptionRule("protocol-unsupported", lambda o: o.endpoint.call is not None and not o.get("run.http2"),
+         "class {of_class!r} uses {protocol}, which needs HTTP/2 for the whole run; add --http-version 2"),
     OptionRule("protocol-unsupported",
          lambda o: o.get("workload.prompt_form") == "ids" and not o.endpoint.takes("ids"),
          "class {of_class!r} sends token ids, which {protocol} cannot carry; give it prompt-form=words"),
@@ -355,6 +367,13 @@ CLASS = (
 
 def over_http2(chosen: Chosen) -> bool:
     return bool(chosen.get("client.http_version") == "2")
+
+
+def choose_http_version(fields: Fields) -> None:
+    """gRPC is spoken over HTTP/2 alone."""
+    endpoint = ENDPOINTS[fields.get("target.endpoint_type", DEFAULT_ENDPOINT)]
+    if endpoint.call is not None and fields.get("client.http_version", "auto") == "auto":
+        fields["client.http_version"] = "2"
 
 
 def on_other_hosts(chosen: Chosen) -> bool:
@@ -399,6 +418,7 @@ def validate_class(one: TrafficClass, settings: RunSettings) -> None:
         "run.endpoint_path": settings.target.endpoint_path,
         "run.websocket": ENDPOINTS[settings.target.endpoint_type].websocket,
         "run.num_requests": settings.load.num_requests,
+        "run.http2": settings.client.http_version == "2",
     }
     chosen = Chosen({}, of_both | fields_of(one), of_class=one.name)
     for rule in (*CLASS, *TRAFFIC):

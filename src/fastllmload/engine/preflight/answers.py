@@ -10,6 +10,7 @@ import msgspec
 
 from fastllmload._ext.events.delta import Classifier
 from fastllmload._ext.events.dialect import Dialect
+from fastllmload._ext.events.grpc import GrpcParser
 from fastllmload._ext.events.ndjson import NdjsonParser
 from fastllmload._ext.events.sse import SseParser
 from fastllmload._ext.http.response import CONTENTS, HeadReader, find_head_end, parse_head
@@ -67,7 +68,9 @@ def is_encoded(encoding: str) -> bool:
 
 def unreadable(content_type: str, kinds: Sequence[int], own: str) -> str | None:
     """Why a run would count every such answer as failed; None: it would not. *kinds*: those of its events."""
-    if body_format(content_type) == "other":
+    if body_format(content_type) == "other" or (body_format(content_type) == "grpc") != (
+        ENDPOINTS[own].call is not None
+    ):
         return f"a body of {content_type or 'no Content-Type'}"
     if kinds and all(kind == BAD_KIND for kind in kinds):
         return f"a body that {own} has no form for"
@@ -142,6 +145,10 @@ def parse_answer(content: bytes, content_type: str, dialect: Dialect) -> tuple[l
         lines = NdjsonParser(limit=LARGEST_ANSWER)
         texts = [data for _, data, _, _ in lines.feed(content) + lines.eof()]
         found = [classifier.classify_bytes(data) for data in texts]
+    elif form == "grpc":
+        texts = GrpcParser(limit=LARGEST_ANSWER).feed(content)
+        found = [classifier.classify_bytes(data) for data in texts]
+        texts = [meaning["text"] or b"" if meaning["kind"] == ERROR_KIND else b"a message" for meaning in found]
     else:
         texts = [content]
         found = [classifier.classify_body_bytes(content)]

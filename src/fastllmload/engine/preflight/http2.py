@@ -53,6 +53,8 @@ def ask(connection: socket.socket, head: bytes, body: bytes | None, most: int) -
                 found = answer_of(what[0], reader.block)
             elif number == stream and word == "payload":
                 content += what
+            elif number == stream and word == "trailers" and found is not None:
+                found.fields["grpc-status"], found.fields["grpc-message"] = told(*what)
             elif word != "head":
                 ended = "end" if word == "end" else ERROR_NAMES[what[0] if word == "failed" else what]
                 break
@@ -70,13 +72,18 @@ def read(connection: socket.socket, reader: StreamReader) -> list[tuple[int, str
     return steps
 
 
+def told(status: int, message: bytes) -> tuple[str, str]:
+    """Values of fields. A status that was not said is empty."""
+    return "" if status < 0 else str(status), " ".join(message.decode(errors="replace").split())
+
+
 def answer_of(status: int, block: bytes) -> Http2Answer:
     decoder = hpack.Decoder()
     decoder.header_table_size = decoder.max_allowed_table_size = 0
     fields = http.client.HTTPMessage()
     lines = [b"HTTP/1.1 %d " % status]
     for name, value in decoder.decode(block, raw=True):
-        if not name.startswith(b":"):
+        if not name.startswith((b":", b"grpc-")):
             fields.add_header(name.decode("latin-1"), value.decode("latin-1"))
             lines.append(name + b": " + value)
     return Http2Answer(status, fields, b"\r\n".join(lines) + b"\r\n\r\n", b"", False)

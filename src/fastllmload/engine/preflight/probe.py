@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
+from fastllmload._ext.bytes.schema import with_prefix
+from fastllmload._ext.events.grpc import status_text
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.body import extra_fields
+from fastllmload.endpoint.call import MODEL_NAME, PREFIX, Call, scalars
 from fastllmload.endpoint.endpoint import Endpoint, named
 from fastllmload.engine.preflight import answers
 from fastllmload.engine.preflight.answers import CONTENT_KINDS, ERROR_KIND, NEITHER, TOKEN_IDS, USAGE
@@ -26,10 +30,12 @@ TRIES, PAUSE_S = 5, 0.2  # for a server that fails now and then
 AT_LEAST = re.compile(r"min_(?:\w+_)?tokens")  # fields of --extra-body that max_tokens may not be below
 BUDGET = re.compile(r"(?:\w+_)?budget(?:_tokens)?")  # fields that max_tokens must be above
 Found = TypeVar("Found")
-STREAMS = ("sse", "ndjson")
+STREAMS = ("sse", "ndjson", "grpc")
 PROBE_IDS = (1, 2, 3, 4)  # exist in every vocabulary
 UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
 OPTION = "--continuous-usage"
+UNKNOWN, PERMISSION_DENIED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 2, 7, 12, 13, 14, 16  # of gRPC
+AGAIN = (UNKNOWN, INTERNAL, UNAVAILABLE)
 NO_PAGE = "/fastllmload-asks-for-no-such-page"
 
 
@@ -50,6 +56,8 @@ class ServerProbe(ServerConnection):
     def model(self, wanted: str | None) -> str:
         """The model to request: *wanted* if the server offers it or has no list, the only one offered if none is wanted."""
         path = self.endpoint.models_path(self.base.path)
+        if self.endpoint.call is not None and self.endpoint.call.model_method is not None:
+            return self._model_told(wanted, self.endpoint.call)
         if path is None:
             if wanted is None:
                 raise InputError("model-missing", f"{self.endpoint.name} has no list of models; name one with -m")
@@ -79,6 +87,23 @@ class ServerProbe(ServerConnection):
                 raise InputError("model-not-offered", f"{problem}; {advice}")
             self.unlisted = (coded("model-not-offered", one_line(problem, 400)),)
         return wanted
+
+    def _model_told(self, wanted: str | None, call: Call) -> str:
+        """The model to name: *wanted*, or the one that the server tells of. No request has its name."""
+        path = self.endpoint.page(self.base.path, str(call.model_method))
+        status, _, content = self.exchange("POST", path, with_prefix(b""))
+        told: dict[int, int | bytes] = {}
+        if status == 200 and self.header("grpc-status") == "0":
+            with contextlib.suppress(ValueError):
+                told = scalars(content[PREFIX:])
+        limit, name = told.get(call.context_field), told.get(MODEL_NAME)
+        self.context_limit = limit if isinstance(limit, int) and limit > 0 else None
+        served = name.decode(errors="replace") if isinstance(name, bytes) else ""
+        if wanted is None and not served:
+            raise InputError(
+                "model-missing", f"{self.base.public_url} does not tell its model (POST {path}); name one with -m"
+            )
+        return wanted or served
 
     def _listed(self, path: str) -> tuple[int, bytes]:
         """(status, body) of the list of models; repeated while the server fails, for servers that fail now and then."""
@@ -131,11 +156,35 @@ class ServerProbe(ServerConnection):
         """Send one request outside of any run. TargetError when it is refused."""
         body = self.endpoint.encode_body(model, self.settings.workload, prompt, tokens)
         self.path = named(self.path, model)
-        status, _, content = self.exchange("POST", self.path, body)
+        status, _, content = self._ask(body)
         self._refuse_unauthorised(status)
+        if self.endpoint.call is not None and status == 200:
+            self._refuse_call()
         if status != 200:
             text = excerpt(content, self.redact)
             raise TargetError("request-refused", self._answers(f"with {status}: {text}"))
+
+    def _ask(self, body: bytes) -> tuple[int, str, bytes]:
+        if self.endpoint.call is not None:
+            body = self.endpoint.call.framed(body, f"fastllmload-probe-{uuid.uuid4().hex}".encode())
+        return self.exchange("POST", self.path, body)
+
+    def _refuse_call(self) -> None:
+        """InputError for a call that ended with another status than 0, or with none."""
+        said = self.header("grpc-status")
+        if said == "0":
+            return
+        if not said:
+            missing = "with 200 but without a grpc-status: does it speak gRPC, or does a proxy drop the trailers?"
+            raise TargetError("answer-broken", self._answers(missing))
+        message = self.redact(str(self.fields.get("grpc-message", "")))
+        self._refuse_unauthorised({UNAUTHENTICATED: 401, PERMISSION_DENIED: 403}.get(int(said), 0))
+        words = one_line(status_text(int(said), message.encode()).decode())
+        advice = f"; does it speak {self.endpoint.name}?" if int(said) == UNIMPLEMENTED else ""
+        failed = TargetError if int(said) in AGAIN else RequestRefused
+        raise failed(
+            "server-error" if int(said) in AGAIN else "request-refused", self._answers(f"with {words}{advice}")
+        )
 
     def _answers(self, what: str) -> str:
         return f"{self.base.public_url} answers POST {self.path} {what}"
@@ -208,7 +257,7 @@ class ServerProbe(ServerConnection):
         self.asked_tokens = probe_tokens(workload)
         body = self.endpoint.encode_body(model, workload, prompt, self.asked_tokens)
         begun = time.perf_counter()
-        status, content_type, content = self.exchange("POST", self.path, body)
+        status, content_type, content = self._ask(body)
         self.answer_s = time.perf_counter() - begun
         self._refuse_unauthorised(status)
         if status == 429:
@@ -217,6 +266,8 @@ class ServerProbe(ServerConnection):
             return answers.ProbeAnswer(None)
         if status != 200:
             self._refuse_status(status, content, way)
+        if self.endpoint.call is not None and answers.body_format(content_type) == "grpc":
+            self._refuse_call()
         kinds, texts, answer = answers.parse_answer(content, content_type, self.endpoint.dialect)
         if self.cut and not answer.ended:  # a run counts an answer that had ended
             raise TargetError(

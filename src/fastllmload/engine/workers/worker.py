@@ -63,7 +63,9 @@ class Worker:
         self.words = SharedWords(spec.words_memory).words
         self.words[TOUCHED] += 0  # faults in every page of the histograms before a clock runs
         self.recorder = Recorder(memory=spec.rows_memory, text=spec.record_text)
-        dialects = [resolve_endpoint(name).dialect for name in spec.protocols]
+        endpoints = [resolve_endpoint(name) for name in spec.protocols]
+        dialects = [endpoint.dialect for endpoint in endpoints]
+        tags = [endpoint.id_tag for endpoint in endpoints]
         classifier = Classifier(dialects[0], strict=spec.strict_decode)
         protocol = Protocol(self.recorder, classifier, self.words, spec.max_event_bytes, 4 * spec.max_event_bytes)
         self.error_texts = protocol.error_texts
@@ -105,9 +107,10 @@ class Worker:
                 name,
                 spec.http2_streams,
                 accept,
+                tags[0],
             )
         for number, each in enumerate(heads[1:], 1):
-            self.reactor.add_class(each, classifier.add(dialects[number]))
+            self.reactor.add_class(each, classifier.add(dialects[number]), tags[number])
         self.reactor.set_connector(self.connect, self.loop.call_soon)
         self.connecting: set[asyncio.Task[None]] = set()
         self.sources = itertools.cycle(spec.source_addresses) if spec.source_addresses else None

@@ -1,0 +1,16 @@
+from typing import Self, final
+
+STATUSES: tuple[str, ...]
+
+def status_text(status: int, message: bytes) -> bytes: ...
+
+@final
+class GrpcParser:
+    """Messages of one stream; *limit* bounds one in bytes."""
+
+    def __new__(cls, *, limit: int = 1048576) -> Self: ...
+    @property
+    def fault(self) -> str | None: ...
+    @property
+    def rests(self) -> bool: ...
+    def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]: ...
