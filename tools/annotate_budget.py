@@ -25,11 +25,13 @@ HOT: dict[str, str] = {
     "http/response": "body_begin body_lines body_eof line_byte size_byte trailer_byte broken head_size",
     "events/calls": "text_reset calls_clear calls_free text_is index_said text_said value_span says_call add_call"
     " text_grows object_said value_said list_said choices_said call_of note read_event is_timed",
-    "events/delta": "_scan template_reset template_read template_takes_numbers template_learn recall to_character"
+    "events/delta": "_scan template_reset template_read template_takes_slots template_learn recall to_character"
     " characters_of skip_characters judge judge_text",
     "events/dialect": "finish_of",
     "events/facts": "facts_clear facts_scan members variant_of variant_named value string text first object_value"
     " array_value objects items flag number",
+    "events/grpc": "grpc_reset prefix_taken keep grpc_next deliver",
+    "events/message": "key_numbered is_list zeros number_value ids raw_number character utf8_more",
     "events/ndjson": "ndjson_reset ndjson_next ndjson_eof deliver",
     "events/sse": "sse_reset sse_next skip_bom resume next_line whole_of_parts line_end field skip_space data_line join"
     " own_data other_field end_event keep die",
@@ -38,8 +40,11 @@ HOT: dict[str, str] = {
     "receive/http1": "refused open next _head eof",
     "receive/http2": "number never_opened header_read next _began _data _failing leave",
     "receive/multiplex": "home stream_find stream_close put_sent window_closed",
-    "receive/protocol": "feed feed_streams _step _head _streams _body _payload _last_line _finish _end fail",
-    "receive/timeline": "tokens_of put content like may_be_token event _wrong _said _timed whole settle",
+    "receive/websocket": "header_bytes header_read between open _wrong",
+    "receive/messages": "replies_sent put_text_header",
+    "receive/protocol": "feed feed_streams arrives _feed_messages _messages _message"
+    " _step _head _streams _body _payload _last_line _finish _end fail",
+    "receive/timeline": "tokens_of put content like like_message may_be_token event _wrong _said _timed whole settle",
     "plan/pacer": "_planned due follower_is_next spin woke",
     "send/connection": "list_add list_remove",
     "send/pool": "find stream reuse put tail end_tails failed _left _watch",

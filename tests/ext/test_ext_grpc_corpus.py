@@ -50,7 +50,7 @@ def fed(
     protocol = Protocol(recorder, Classifier(dialect), shared.words, 1 << 20, 4 << 20)
     said = b""
     for number, reads in enumerate(pieces):
-        call = Conversation(protocol, True)
+        call = Conversation(protocol, http2=True)
         call.open(1000 * number + 1, keep=True)
         for place, data in enumerate(reads):
             if call.feed(data, 1000 * number + 2 + place):

@@ -18,6 +18,8 @@ class Pieces:
 class TwoNumbers:
     """An endpoint whose bodies state the output length twice."""
 
+    call = None
+
     def form(self, workload):
         return "ids" if workload.prompt_form == "ids" else "text"
 

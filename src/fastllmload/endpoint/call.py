@@ -23,7 +23,7 @@ PREFIX = 5  # bytes before a message
 
 
 @dataclass(frozen=True)
-class Call:
+class GrpcCall:
     """*message*: that of a request; *id_field*: the number of the field with its id, which differs from request to request.
     *model_method*: what tells the name of the one model, in field MODEL_NAME, and its context in tokens, in *context_field*.
     """

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload.endpoint.body import BodyPieces, cut, extra_fields
-from fastllmload.endpoint.call import Call
+from fastllmload.endpoint.call import GrpcCall
 from fastllmload.endpoint.simulated import SimulatedApi
 from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.errors import InputError
@@ -55,6 +55,7 @@ class Endpoint:
     # Messages of a data set (OpenAI's chat) in the protocol's form, and fields of the body in which it has some of them.
     messages: Callable[[list[Any]], tuple[list[Any], dict[str, Any]]] | None = None  # None: they are in its form
     unstreamed: str | None = None
+    lists_by: str = "GET"  # method of *models*; POST has an empty object as its body
     image_message: Callable[[str, list[str]], dict[str, Any]] | None = None  # a user's text and URLs of images (data:)
     # Sentences on what it lacks: `text` or `ids` as a prompt, with what to use; `ignore_eos`, for the report.
     without: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +68,7 @@ class Endpoint:
     summed: bool = False  # no answer says how many tokens it has; its events do
     engine: tuple[str, str] | None = None  # the one server that speaks it, and the path of the page with its version
     simulated: tuple[SimulatedApi, ...] = ()  # its paths of the simulated engine
-    call: Call | None = None  # of gRPC: bodies are messages, over HTTP/2
+    call: GrpcCall | None = None  # of gRPC: bodies are messages, over HTTP/2
 
     def __post_init__(self) -> None:
         """ValueError where a refusal would have nothing to say."""

@@ -186,7 +186,7 @@ def endpoint(name: str, template: Template) -> Endpoint:
     event, whole = tree(template, template.cumulative), tree(template.whole or template, False)
     try:
         dialect = Dialect(
-            event, whole, sentinel=template.end.encode(), repeats=not template.cumulative,
+            event, whole, sentinel=template.end.encode(),
             ends_with_body=not (template.end or template.finish or template.done),
         )  # fmt: skip
     except (ValueError, OverflowError) as problem:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fastllmload._ext.plan.stitch import Stitcher
 from fastllmload.documents.plan import ConversationsDescription
-from fastllmload.endpoint.call import Call
+from fastllmload.endpoint.call import GrpcCall
 from fastllmload.errors import HostLimitError
 from fastllmload.workload.content.words import WordTable
 from fastllmload.workload.synthetic import Batch
@@ -75,7 +75,7 @@ def write_bodies(path: Path, batches: Iterable[Batch], stitch: Stitcher, fixed: 
     )  # fmt: skip
 
 
-def as_messages(path: Path, bodies: Bodies, call: Call) -> Bodies:
+def as_messages(path: Path, bodies: Bodies, call: GrpcCall) -> Bodies:
     """The bodies in *path* as messages of gRPC instead of JSON."""
     hasher, ends = hashlib.sha256(), [np.zeros(1, np.uint64)]
     written = path.with_name(f"{path.name}.messages")

@@ -45,7 +45,7 @@ def pairs(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tup
 def list_faults(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if not asked:
         return
-    from fastllmload._ext.simserver.fault import CATALOGUE
+    from fastllmload._ext.sim.fault import CATALOGUE
 
     for name, (_number, default, text) in CATALOGUE.items():
         click.echo(f"{name:22} {text}" + (f"  [ARG {default}]" if 0 < default < 0xFFFFFFFF else ""))

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 from fastllmload._ext.sim.cadence import Cadence, Flood, Lockstep, Spread
 from fastllmload._ext.sim.engine import Batching
-from fastllmload._ext.simserver.fault import CONNECTION_FAULTS, Faults
+from fastllmload._ext.sim.fault import CONNECTION_FAULTS, Faults
 from fastllmload._ext.simserver.intake import Intake
 from fastllmload._ext.simserver.responder import Responder
 from fastllmload._ext.simserver.server import Server

@@ -6,7 +6,7 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from fastllmload._ext.simserver.fault import TLS_FAULTS
+from fastllmload._ext.sim.fault import TLS_FAULTS
 from fastllmload._ext.tls.session import TlsContext
 from fastllmload.errors import InputError
 from fastllmload.files import regular

@@ -41,6 +41,35 @@ def responses(url: str, headers: dict[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def over_websocket(url: str, headers: dict[str, str]) -> dict[str, Any]:
+    """Two requests on one connection; what the last event says of the first, and how many deltas the second has."""
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="k", max_retries=0)
+    asked = {**ASKED, "input": [{"role": "user", "content": "hi"}], "max_output_tokens": 12}
+    answers = []
+    with client.responses.connect(extra_headers=headers) as connection:
+        for _ in range(2):
+            connection.send({"type": "response.create", **asked})
+            deltas = []
+            for event in connection:
+                if event.type == "error":
+                    return {"error": event.error.message}
+                if event.type == "response.output_text.delta":
+                    deltas.append(event.delta)
+                if event.type in ("response.completed", "response.incomplete"):
+                    answers.append((deltas, event.response))
+                    break
+    deltas, final = answers[0]
+    return {
+        "text": "".join(deltas),
+        "final": final.output_text,
+        "status": final.status,
+        "usage": [final.usage.input_tokens, final.usage.output_tokens],
+        "second": len(answers[1][0]),
+    }
+
+
 def messages(url: str, headers: dict[str, str]) -> dict[str, Any]:
     import anthropic
 
@@ -169,6 +198,7 @@ def ollama(url: str, headers: dict[str, str], kind: str) -> dict[str, Any]:
 
 READERS = {
     "openai-responses": responses,
+    "openai-responses-ws": over_websocket,
     "anthropic-messages": messages,
     "openai-chat": chat,
     "openai-completions": completions,

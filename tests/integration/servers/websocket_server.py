@@ -1,4 +1,4 @@
-"""A Responses server on the library websockets: `python websocket_server.py FILE` prints its port, and each request to FILE."""
+"""A Responses server on the library websockets: `python websocket_server.py FILE` prints its port; requests go to FILE."""
 
 from __future__ import annotations
 

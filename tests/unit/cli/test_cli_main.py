@@ -225,7 +225,8 @@ import sys
 from fastllmload.cli.main import main
 code = main(sys.argv[1:])
 libraries = ("numpy", "uvloop", "rich", "httptools", "quicktok", "asyncio")
-light = ["fastllmload._ext." + name for name in ("_shared", "events", "events.dialect")]  # tables of the endpoints
+tables = ("_shared", "bytes", "bytes.jsonscan", "bytes.schema", "events", "events.dialect")  # of the endpoints
+light = ["fastllmload._ext." + name for name in tables]
 heavy = [name for name in sys.modules if name.split(".")[0] in libraries
          or name.startswith("fastllmload._ext.") and name not in light]
 print("HEAVY", heavy)

@@ -84,6 +84,8 @@ def test_urls(text):
 
 def test_a_url_loses_its_last_slash():
     assert read.url("http://localhost:8000/v1/") == "http://localhost:8000/v1"
+    assert read.url("wss://localhost:8000/v1") == "https://localhost:8000/v1"
+    assert read.url("ws://localhost:8000") == "http://localhost:8000"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ TEXTS = {
     read.page, read.pair, read.path, read.rate_series, ENDPOINT_TYPE, read.ray_address, read.text, read.url, read.url_path,
 }  # fmt: skip
 # Options of click's own types that take a number which is not a quantity.
-NUMBERS = {"--port", "--processes", "--coalesce", "--seed", "--cpu", "--die-with-parent"}
+NUMBERS = {"--port", "--processes", "--coalesce", "--seed", "--cpu", "--die-with-parent", "--http2-streams"}
 OWN_OPTIONS = (
     *search.OWN,
     *search.GENERAL,
@@ -256,14 +256,14 @@ def test_the_options_of_simulate_take_the_same_quantities(kind: click.ParamType,
     ("endless_head:1:2kB", "endless_head:1:2000"), ("coalesce:1:1k", "coalesce:1:1000"),
 ])  # fmt: skip
 def test_faults_take_the_same_quantities(one: str, other: str) -> None:
-    from fastllmload._ext.simserver.fault import parse_chance
+    from fastllmload._ext.sim.fault import parse_chance
 
     assert parse_chance(one) == parse_chance(other)
 
 
 @pytest.mark.parametrize("text", ["status:1:503s", "coalesce:1:8ms", "stall:1:1kB", "huge_event:1:1s"])
 def test_a_fault_refuses_the_unit_of_another_kind(text: str) -> None:
-    from fastllmload._ext.simserver.fault import parse_chance
+    from fastllmload._ext.sim.fault import parse_chance
 
     with pytest.raises(ValueError, match="argument of fault"):
         parse_chance(text)

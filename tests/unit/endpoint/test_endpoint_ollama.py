@@ -140,3 +140,5 @@ def test_model_lists_of_both_kinds() -> None:
     assert offered_models(tags) == ["a:latest", "b:7b"]
     assert offered_models(b'{"models":[{"name":"x"}],"data":[{"id":"y"}]}') == ["y"]
     assert offered_models(b'{"models":[]}') is None
+    index = b'[{"name":"a","state":"READY"},{"name":"b","state":"UNAVAILABLE"},{"name":"c"}]'  # Triton's
+    assert offered_models(index) == ["a", "c"] and offered_models(b"[1]") is None

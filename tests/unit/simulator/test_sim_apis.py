@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from sim_client import Response, ask, get, request
 
+from fastllmload._ext.sim.fault import Faults
 from fastllmload._ext.simbody.form import Form
 from fastllmload._ext.simbody.template import filled
-from fastllmload._ext.simserver.fault import Faults
 from fastllmload._ext.simserver.intake import Intake
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.simulator.profile import SimulatorOptions, load_profile

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sim_client import Client, Response, ask, request
 
-from fastllmload._ext.simserver.fault import CATALOGUE, parse, parse_chance
+from fastllmload._ext.sim.fault import CATALOGUE, parse, parse_chance
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.truth import load
 
@@ -42,7 +42,10 @@ def tokens(reply: Response) -> list[str]:
 
 def test_every_fault_has_a_test() -> None:
     here = Path(__file__)
-    text = "".join(here.with_name(f"test_sim_{name}.py").read_text() for name in ("faults", "tls", "http2"))
+    files = [here.with_name(f"test_sim_{name}.py") for name in ("faults", "tls", "http2")]
+    text = "".join(
+        file.read_text() for file in (*files, here.parents[2] / "truth" / "wire" / "test_truth_websocket.py")
+    )
     assert [name for name in CATALOGUE if f'"{name}' not in text] == []
 
 

@@ -70,6 +70,23 @@ from fastllmload._ext.events.facts cimport Place, facts_clear, facts_scan
 from fastllmload._ext.events.message cimport message_read
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
+cdef extern from *:
+    """
+    #include <string.h>
+    /* memcmp() == 0, without a call where the pieces are short, as most between two slots are. */
+    static inline int fll_same(const unsigned char *a, const unsigned char *b, size_t size) {
+        unsigned long long first[2], last[2];
+        if (size < 8 || size > 16)
+            return memcmp(a, b, size) == 0;
+        memcpy(&first[0], a, 8);
+        memcpy(&first[1], b, 8);
+        memcpy(&last[0], a + size - 8, 8);
+        memcpy(&last[1], b + size - 8, 8);
+        return first[0] == first[1] && last[0] == last[1];
+    }
+    """
+    bint fll_same(const unsigned char* a, const unsigned char* b, size_t size) noexcept nogil
+
 cdef object STRING = msgspec.json.Decoder(str)
 
 
@@ -144,7 +161,7 @@ cdef bint template_takes_slots(Template* t, Cursor* c, Alike* said) noexcept nog
     said.completion_tokens = said.reasoning_tokens = said.listed_tokens = -1
     for i in range(t.slots.count):
         piece = t.slots.before[i] - <size_t>(literal - t.bytes)
-        if left(&at) < piece or memcmp(at.at, literal, piece) != 0:
+        if left(&at) < piece or not fll_same(at.at, literal, piece):
             return False
         at.at += piece
         literal += piece
@@ -190,7 +207,7 @@ cdef inline bint takes_slot(Template* t, Slot slot, Cursor* c, Alike* said) noex
         c.at = quote
         return True
     if slot == SLOT_NUMBER:
-        return json_number(c)
+        return takes_number(c)
     if slot == SLOT_COMPLETION:
         return takes_count(c, &said.completion_tokens)
     if slot == SLOT_REASONING:
@@ -203,9 +220,20 @@ cdef inline bint takes_slot(Template* t, Slot slot, Cursor* c, Alike* said) noex
     if slot == SLOT_IDS:
         return takes_ids(t, c, said)
     count = 1
-    if not (json_number(c) if slot == SLOT_TOKEN else takes_count(c, &count)):
+    if not (takes_number(c) if slot == SLOT_TOKEN else takes_count(c, &count)):
         return False
     said.listed_tokens = max(said.listed_tokens, count)
+    return True
+
+
+cdef inline bint takes_number(Cursor* c) noexcept nogil:
+    # json_number, without a call where it is a short integer.
+    cdef const unsigned char* at = c.at
+    while at < c.end and c'0' <= at[0] <= c'9':
+        at += 1
+    if at == c.at or at == c.end or c.at[0] == c'0' or at - c.at > 9 or at[0] == c'.' or at[0] | 0x20 == c'e':
+        return json_number(c)
+    c.at = at
     return True
 
 
@@ -241,7 +269,7 @@ cdef inline bint takes_ids(const Template* t, Cursor* c, Alike* said) noexcept n
             if not json_word(c, b",", 1):
                 return False
             c.at += c.at < c.end and c.at[0] == c' '
-        if not json_number(c):
+        if not takes_number(c):
             return False
         said.id_count += 1
     said.ids.size = <size_t>(c.at - said.ids.at)

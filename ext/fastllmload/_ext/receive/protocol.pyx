@@ -49,9 +49,10 @@ cdef extern from "<malloc.h>" nogil:
     int mallopt(int param, int value)
 
 cdef extern from "<string.h>" nogil:
+    size_t strlen(const char* text)
     void* memmem(const void* data, size_t size, const void* needle, size_t needle_size)
 
-cdef bytes LAST_WORD = b"websocket_connection_limit_reached"       # the server takes no more requests on the connection
+cdef const char* LAST_WORD = b"websocket_connection_limit_reached"       # the server takes no more requests on the connection
 
 
 cdef inline int64_t arrives(Protocol self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
@@ -252,6 +253,8 @@ cdef class Protocol:
             row.flags |= FLAG_STREAM
             x.content = CONTENT_OTHER
             sse_reset(&x.sse)
+        elif self.timeline.like_message(x, span, offset):
+            return V_MORE
         event.data = span.at
         event.size = left(span)
         event.name = NULL
@@ -261,7 +264,7 @@ cdef class Protocol:
         self.timeline.event(x, &event)
         if x.error_events:
             self._finish(x, t, user_t)
-            return V_CLOSE if memmem(span.at, left(span), <const char*>LAST_WORD, <size_t>len(LAST_WORD)) != NULL else V_REUSE
+            return V_CLOSE if memmem(span.at, left(span), LAST_WORD, strlen(LAST_WORD)) != NULL else V_REUSE
         if row.flags & FLAG_DONE:
             self._finish(x, t, user_t)
             return V_REUSE

@@ -305,9 +305,8 @@ cdef class Transport:
             row.local_port = c.local_port
         c.state = C_BUSY
         if c.n.socket != NULL and row.bytes_sent == 0 and has_replies(c.n.socket):
-            sent = self._send_replies(c)
-            if sent:
-                return 0 if sent == -EAGAIN else self.broken(c, <int>-sent)
+            if self._reply(c) or has_replies(c.n.socket):
+                return 0
         if c.fd < 0:
             return self._send_by_loop(c)
         if c.tls != NULL:

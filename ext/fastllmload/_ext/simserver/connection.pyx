@@ -7,7 +7,7 @@ from libc.string cimport memcpy, memmove, memset
 from posix.unistd cimport close
 
 from fastllmload._ext.bytes.carry cimport carry_free
-from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT, MSG_NOSIGNAL, send
+from fastllmload._ext.system.syscall cimport MSG_DONTWAIT, MSG_NOSIGNAL, send
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.wire cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, epoll_create1, epoll_ctl, epoll_event, wire_close,

@@ -25,7 +25,7 @@ from fastllmload._ext.simserver.connection cimport (
     CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_LINGERING, CONNECTION_READING, CONNECTION_SILENT, SENT_ALL, SENT_FAILED, Many, Sent,
     pending,
 )
-from fastllmload._ext.simserver.fault cimport FAULT_IDLE_CLOSE, FAULT_NO_HTTP2
+from fastllmload._ext.sim.fault cimport FAULT_IDLE_CLOSE, FAULT_NO_HTTP2
 from fastllmload._ext.simserver.session cimport IDLE_CLOSE, LINGER_END
 from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED
 from fastllmload._ext.simserver.writer cimport COMPLETE, LEFT_OUT, Outcome
@@ -72,7 +72,7 @@ cdef class Http2Sessions(Sessions):
         if c.carrier == NULL:
             return Sessions.settle(self, c, outcome)
         if outcome == LEFT_OUT:
-            c.carrier.many.last_id = c.stream - 2
+            c.carrier.many.last_id = c.stream - 2 if c.stream > 2 else 0
             return self.leave(c.carrier)
         if outcome == COMPLETE and self.connections.end(c) == SENT_FAILED:
             return self.close(c, False, TRUTH_ABORTED)

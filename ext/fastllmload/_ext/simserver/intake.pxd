@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from fastllmload._ext.http.request cimport Request, Text
 from fastllmload._ext.simbody.form cimport Form, Piece
 from fastllmload._ext.simserver.connection cimport Connection
-from fastllmload._ext.simserver.fault cimport Faults
+from fastllmload._ext.sim.fault cimport Faults
 
 cdef enum:
     APIS = 64                       # at most

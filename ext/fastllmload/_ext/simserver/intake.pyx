@@ -9,12 +9,12 @@ from fastllmload._ext.sim.prompt cimport Prompt, prompt_read
 from fastllmload._ext.sim.sequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
 from fastllmload._ext.simbody.form cimport ENDED_LENGTH, ENDED_STOP
 from fastllmload._ext.simbody.template cimport NUMBER_PROMPT, SAYS_COUNTED, SAYS_IDS, SAYS_LOGPROBS, SAYS_USAGE
-from fastllmload._ext.simserver.fault cimport (
+from fastllmload._ext.sim.fault cimport (
     FAULT_CLOSE_FRAME, FAULT_FRAGMENTS, FAULT_NO_HTTP2, FAULT_NONE, FAULT_RESET_STREAM, FAULT_STRAY_FRAME, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE,
 )
-from fastllmload._ext.simserver.syscall cimport memmem
+from fastllmload._ext.system.syscall cimport memmem
 
-from fastllmload._ext.simserver.fault import parse
+from fastllmload._ext.sim.fault import parse
 
 cdef enum:
     MODELS = 1000               # names that --any-model keeps apart

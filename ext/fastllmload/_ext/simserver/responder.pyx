@@ -13,7 +13,7 @@ from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.http.frames cimport CODE_INTERNAL, FF_END_HEADERS, FT_CONTINUATION, FT_RST_STREAM
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
 from fastllmload._ext.simserver.connection cimport FILLER_FIELDS, FILLER_LETTERS, SENT_FAILED, Sent, carrier_of
-from fastllmload._ext.simserver.fault cimport (
+from fastllmload._ext.sim.fault cimport (
     FAULT_ABORT, FAULT_BAD_JSON, FAULT_CLOSE, FAULT_CLOSE_BEFORE_RESPONSE, FAULT_CLOSE_FRAME, FAULT_FRAGMENTS, FAULT_COALESCE, FAULT_COMMENTS,
     FAULT_CONTENT_LENGTH, FAULT_CR, FAULT_CRLF, FAULT_DEEP_JSON, FAULT_DRIP, FAULT_EMPTY, FAULT_EMPTY_TEXT,
     FAULT_ENDLESS_HEAD, FAULT_ERROR_EVENT, FAULT_GZIP, FAULT_HTML, FAULT_HUGE_EVENT, FAULT_HUGE_LINE, FAULT_MULTI_TOKEN,

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from fastllmload._ext.sim.cadence cimport Cadence
 from fastllmload._ext.simserver.connection cimport Connection
-from fastllmload._ext.simserver.fault cimport Faults
+from fastllmload._ext.sim.fault cimport Faults
 from fastllmload._ext.simserver.http2 cimport Http2Sessions
 from fastllmload._ext.simserver.intake cimport Intake
 from fastllmload._ext.simserver.responder cimport Responder

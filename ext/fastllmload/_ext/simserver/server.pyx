@@ -14,7 +14,7 @@ from fastllmload._ext.simserver.connection cimport (
     CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_READING, CONNECTION_SILENT, pending,
 )
 from fastllmload._ext.simserver.session cimport LINGER_END, RESUME_OUT
-from fastllmload._ext.simserver.syscall cimport (
+from fastllmload._ext.system.syscall cimport (
     SIGUSR1, SOCK_CLOEXEC, SOCK_NONBLOCK, TFD_CLOEXEC, TFD_NONBLOCK, arm, fll_accept4, fll_signal_fd, fll_signal_next,
     timerfd_create,
 )

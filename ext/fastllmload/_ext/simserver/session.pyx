@@ -21,11 +21,11 @@ from fastllmload._ext.simserver.connection cimport (
     CONNECTION_BUSY, CONNECTION_DRAINING, CONNECTION_LINGERING, CONNECTION_READING, CONNECTION_SILENT, SENT_FAILED, SENT_QUEUED, TOLD,
     Sent, carrier_of, pending,
 )
-from fastllmload._ext.simserver.fault cimport (
+from fastllmload._ext.sim.fault cimport (
     FAULT_HANDSHAKE_ALERT, FAULT_HANDSHAKE_GARBAGE, FAULT_HANDSHAKE_HANG, FAULT_IDLE_CLOSE,
 )
 from fastllmload._ext.simbody.form cimport ENDED_LENGTH, Form
-from fastllmload._ext.simserver.syscall cimport MSG_DONTWAIT
+from fastllmload._ext.system.syscall cimport MSG_DONTWAIT
 from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED, TRUTH_LENGTH, TRUTH_PREEMPTED, TRUTH_RESUMED, TRUTH_REUSED, TRUTH_STREAM
 from fastllmload._ext.simserver.upgrade cimport (
     CLIENT_BAD, CLIENT_NEED, ClientFrame, ClientStep, accepted, client_frame, client_names, close_of, frame_of,

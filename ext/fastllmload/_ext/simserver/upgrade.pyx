@@ -7,7 +7,7 @@ import struct
 from libc.string cimport memset
 
 from fastllmload._ext.http.request cimport BODY_LIMIT, NO_KEY, Text, request_id
-from fastllmload._ext.simserver.syscall cimport memmem
+from fastllmload._ext.system.syscall cimport memmem
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 

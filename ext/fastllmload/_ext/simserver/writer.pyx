@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_SPLIT, draw
 from fastllmload._ext.simserver.connection cimport SENT_FAILED, SENT_QUEUED, Sent
-from fastllmload._ext.simserver.fault cimport FAULT_FRAGMENTS, FAULT_SLOW_HEAD, FAULT_SPLIT
+from fastllmload._ext.sim.fault cimport FAULT_FRAGMENTS, FAULT_SLOW_HEAD, FAULT_SPLIT
 from fastllmload._ext.simserver.streams cimport FRONT, Streams
 from fastllmload._ext.simserver.truth cimport TRUTH_QUEUED, truth_event
 from fastllmload._ext.simserver.upgrade cimport frame_of, in_parts

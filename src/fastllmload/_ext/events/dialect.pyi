@@ -74,7 +74,6 @@ class Dialect:
         body: dict[str, Any],
         *,
         sentinel: bytes = b"",
-        repeats: bool = False,
         fragments: bool = False,
         ends_with_body: bool = False,
         words: dict[str, int] | None = None,

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from fastllmload._ext.simserver.fault import Faults
+from fastllmload._ext.sim.fault import Faults
 
 class Intake:
     prompt_tokens: int

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 from fastllmload._ext.sim.cadence import Cadence
-from fastllmload._ext.simserver.fault import Faults
+from fastllmload._ext.sim.fault import Faults
 from fastllmload._ext.simserver.http2 import Http2Sessions
 from fastllmload._ext.simserver.intake import Intake
 from fastllmload._ext.simserver.responder import Responder

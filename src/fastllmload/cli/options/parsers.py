@@ -188,7 +188,11 @@ def lengths(text: str) -> str:
     return text
 
 
+SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+
+
 def url(text: str) -> str:
+    """A URL of http or https; ws and wss are other names of theirs, for the same port."""
     if not text.isprintable() or " " in text:
         raise InvalidValue("url-invalid", "has a blank or a control character, which no URL has; write a blank as %20")
     try:
@@ -200,7 +204,8 @@ def url(text: str) -> str:
         raise InvalidValue("url-invalid", f"is a socket, not a port; write --unix-socket {parts.path or 'PATH'}")
     if "://" not in text:
         raise InvalidValue("url-invalid", "has no scheme; write for example http://localhost:8000")
-    if parts.scheme not in ("http", "https"):
+    scheme = SCHEMES.get(parts.scheme)
+    if scheme is None:
         raise InvalidValue("url-invalid", f"has the scheme {parts.scheme!r}, and only http and https are supported")
     if parts.hostname is None or parts.hostname == "" or port == 0:
         raise InvalidValue("url-invalid", "names no host and port; write for example http://localhost:8000")
@@ -212,7 +217,7 @@ def url(text: str) -> str:
         )
     if parts.query != "" or parts.fragment != "":
         raise InvalidValue("url-invalid", "has a query or fragment; write only scheme, host, port and path")
-    return text.rstrip("/")
+    return scheme + text[len(parts.scheme) :].rstrip("/")
 
 
 def page(text: str) -> str:

@@ -371,7 +371,7 @@ def over_http2(chosen: Chosen) -> bool:
 
 def choose_http_version(fields: Fields) -> None:
     """gRPC is spoken over HTTP/2 alone."""
-    endpoint = ENDPOINTS[fields.get("target.endpoint_type", DEFAULT_ENDPOINT)]
+    endpoint = resolve_endpoint(fields.get("target.endpoint_type", DEFAULT_ENDPOINT))
     if endpoint.call is not None and fields.get("client.http_version", "auto") == "auto":
         fields["client.http_version"] = "2"
 
@@ -416,7 +416,7 @@ def validate_class(one: TrafficClass, settings: RunSettings) -> None:
         "class.endpoint_type": one.endpoint_type,
         "class.endpoint_path": one.endpoint_path,
         "run.endpoint_path": settings.target.endpoint_path,
-        "run.websocket": ENDPOINTS[settings.target.endpoint_type].websocket,
+        "run.websocket": resolve_endpoint(settings.target.endpoint_type).websocket,
         "run.num_requests": settings.load.num_requests,
         "run.http2": settings.client.http_version == "2",
     }

@@ -15,7 +15,7 @@ AGAIN = "measure with this version"
 @with_arguments
 def protocol_is(evidence: ComplianceEvidence, name: str) -> RequirementOutcome:
     found = facts.protocol(evidence)
-    remedy = "this version does not support it: note it as a deviation" if name == "grpc" else "stream the answers"
+    remedy = "choose an --endpoint-type over gRPC if the engine has one" if name == "grpc" else "stream the answers"
     return judged(found == name, f"the protocol is {found}, recommended is {name}", remedy)
 
 

@@ -8,7 +8,7 @@ from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect, FinishReason
 from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
-from fastllmload.endpoint.call import HEADERS, Call, call_path
+from fastllmload.endpoint.call import HEADERS, GrpcCall, call_path
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.protocols.triton import packed
 from fastllmload.endpoint.turns import TEXT
@@ -95,5 +95,5 @@ KSERVE_GRPC = Endpoint(
         "turns": "prompts that grow are not made as messages yet; use --endpoint-type triton-generate",
     },
     summed=True,
-    call=Call(REQUEST, id_field=3),
+    call=GrpcCall(REQUEST, id_field=3),
 )

@@ -84,7 +84,14 @@ SIMULATED_VLLM = SimulatedApi(
     missing="Request for unknown model: '$model' is not found",
     broken='{"model_name":"m","text_output":" bro',
     deep='{"text_output":',
-    pages=(SimulatedPage("/v2/health/ready", ""),),
+    pages=(
+        SimulatedPage("/v2/health/ready", ""),
+        SimulatedPage(
+            "/v2/repository/index",
+            '[{"name":"$model","version":"1","state":"READY"},{"name":"other","state":"UNAVAILABLE"}]',
+            method="POST",
+        ),
+    ),
 )  # fmt: skip
 SO_FAR = OPENING + '$whole_text","finish_reason":"'
 SIMULATED_TENSORRT = replace(
@@ -114,7 +121,8 @@ TRITON = Endpoint(
     joint=TEXT,
     resource="v2/models/{model}/generate_stream",
     unstreamed="v2/models/{model}/generate",
-    models=None,
+    models="v2/repository/index",
+    lists_by="POST",
     root=below,
     prompts={"text": {"text_input": PROMPT}},
     body=vllm_body,

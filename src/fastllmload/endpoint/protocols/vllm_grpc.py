@@ -8,7 +8,7 @@ from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
-from fastllmload.endpoint.call import HEADERS, WITHOUT_TURNS, Call, call_path
+from fastllmload.endpoint.call import HEADERS, WITHOUT_TURNS, GrpcCall, call_path
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.turns import TEXT
 from fastllmload.settings import Workload
@@ -69,5 +69,5 @@ VLLM_GRPC = Endpoint(
     headers=HEADERS,
     without={"turns": WITHOUT_TURNS},
     summed=True,
-    call=Call(REQUEST, id_field=1, model_method="vllm.grpc.engine.VllmEngine/GetModelInfo", context_field=3),
+    call=GrpcCall(REQUEST, id_field=1, model_method="vllm.grpc.engine.VllmEngine/GetModelInfo", context_field=3),
 )

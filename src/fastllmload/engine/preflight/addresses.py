@@ -57,13 +57,13 @@ def parse_base(url: str, socket_path: str | None = None) -> BaseUrl:
         raise InputError(
             "url-invalid", f"--url {url!r} cannot be read: {problem}; write it like http://HOST:8000/v1"
         ) from None
-    if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InputError("url-invalid", f"--url {url!r} is not an http or https URL; write it like http://HOST:8000/v1")
     authorization = None
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = "Basic " + base64.b64encode(pair.encode()).decode()
-    tls = parts.scheme in ("https", "wss")
+    tls = parts.scheme == "https"
     return BaseUrl(
         url, tls, parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"), socket_path, authorization
     )

@@ -15,6 +15,7 @@ from fastllmload._ext.events.ndjson import NdjsonParser
 from fastllmload._ext.events.sse import SseParser
 from fastllmload._ext.http.response import CONTENTS, HeadReader, find_head_end, parse_head
 from fastllmload.endpoint import ENDPOINTS
+from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.engine.preflight.client import LARGEST_ANSWER
 
 # Patterns that occur in the answers of one protocol only, and its name: of protocols that no endpoint has as its title.
@@ -66,14 +67,13 @@ def is_encoded(encoding: str) -> bool:
     return encoding.strip().lower() not in ("", "identity")
 
 
-def unreadable(content_type: str, kinds: Sequence[int], own: str) -> str | None:
+def unreadable(content_type: str, kinds: Sequence[int], own: Endpoint) -> str | None:
     """Why a run would count every such answer as failed; None: it would not. *kinds*: those of its events."""
-    if body_format(content_type) == "other" or (body_format(content_type) == "grpc") != (
-        ENDPOINTS[own].call is not None
-    ):
+    form = body_format(content_type)
+    if form == "other" or (form == "grpc") != (own.call is not None):
         return f"a body of {content_type or 'no Content-Type'}"
     if kinds and all(kind == BAD_KIND for kind in kinds):
-        return f"a body that {own} has no form for"
+        return f"a body that {own.name} has no form for"
     return None
 
 
@@ -85,11 +85,13 @@ def offered_models(body: bytes) -> list[str] | None:
 
 
 def model_list(body: bytes) -> tuple[str, list[dict[str, Any]]] | None:
-    """(key of a model's name, the models) of an OpenAI or Ollama list."""
+    """(key of a model's name, the models) of an OpenAI, Ollama or Triton list."""
     try:
         decoded: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    if isinstance(decoded, list):  # Triton's, of which some are not loaded
+        decoded = {"models": [one for one in decoded if isinstance(one, dict) and one.get("state", "READY") == "READY"]}
     if not isinstance(decoded, dict):
         return None
     key, data = ("id", decoded["data"]) if "data" in decoded else ("name", decoded.get("models"))
@@ -98,7 +100,8 @@ def model_list(body: bytes) -> tuple[str, list[dict[str, Any]]] | None:
 
 def context_limit(body: bytes, model: str) -> int | None:
     """`max_model_len` of *model* in an OpenAI model list, as vLLM and others report it."""
-    for item in msgspec.json.decode(body).get("data", ()):
+    listed: Any = msgspec.json.decode(body)
+    for item in listed.get("data", ()) if isinstance(listed, dict) else ():
         limit = item.get("max_model_len") if isinstance(item, dict) and item.get("id") == model else None
         if isinstance(limit, int) and limit > 0:
             return limit

@@ -16,7 +16,7 @@ from fastllmload._ext.bytes.schema import with_prefix
 from fastllmload._ext.events.grpc import status_text
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.body import extra_fields
-from fastllmload.endpoint.call import MODEL_NAME, PREFIX, Call, scalars
+from fastllmload.endpoint.call import MODEL_NAME, PREFIX, GrpcCall, scalars
 from fastllmload.endpoint.endpoint import Endpoint, named
 from fastllmload.engine.preflight import answers
 from fastllmload.engine.preflight.answers import CONTENT_KINDS, ERROR_KIND, NEITHER, TOKEN_IDS, USAGE
@@ -70,7 +70,8 @@ class ServerProbe(ServerConnection):
             if wanted is None:
                 raise InputError(
                     "model-missing",
-                    f"{self.base.public_url} does not list its models (GET {path}: {status}); name one with -m",
+                    f"{self.base.public_url} does not list its models ({self.endpoint.lists_by} {path}: {status}); "
+                    "name one with -m",
                 )
             return wanted
         if wanted is None:
@@ -88,7 +89,7 @@ class ServerProbe(ServerConnection):
             self.unlisted = (coded("model-not-offered", one_line(problem, 400)),)
         return wanted
 
-    def _model_told(self, wanted: str | None, call: Call) -> str:
+    def _model_told(self, wanted: str | None, call: GrpcCall) -> str:
         """The model to name: *wanted*, or the one that the server tells of. No request has its name."""
         path = self.endpoint.page(self.base.path, str(call.model_method))
         status, _, content = self.exchange("POST", path, with_prefix(b""))
@@ -109,15 +110,20 @@ class ServerProbe(ServerConnection):
         """(status, body) of the list of models; repeated while the server fails, for servers that fail now and then."""
 
         def ask() -> tuple[int, bytes]:
-            status, _, body = self.exchange("GET", path, None)
+            status, body = self._list(path)
             if status >= 500:
                 raise ProbeFailed(status, body)
             return status, body
 
         try:
-            return self._retried(ask, f"GET {path}", [])
+            return self._retried(ask, f"{self.endpoint.lists_by} {path}", [])
         except ProbeFailed as problem:  # some servers have no list and answer 500 or 501
             return problem.status, problem.body
+
+    def _list(self, path: str, most_s: float | None = None) -> tuple[int, bytes]:
+        by = self.endpoint.lists_by
+        status, _, body = self.exchange(by, path, b"{}" if by == "POST" else None, most_s)
+        return status, body
 
     def _retried(self, ask: Callable[[], Found], what: str, notes: list[str], tries: int = TRIES) -> Found:
         """The result of *ask*, called up to *tries* times; failures before a success are added to *notes*."""
@@ -142,12 +148,13 @@ class ServerProbe(ServerConnection):
     def status(self, most_s: float) -> int:
         """HTTP status of the model list, or of the root. TargetError without an answer within *most_s*."""
         self.reach([])
-        return self.exchange("GET", self.endpoint.models_path(self.base.path) or "/", None, most_s)[0]
+        path = self.endpoint.models_path(self.base.path)
+        return self.exchange("GET", "/", None, most_s)[0] if path is None else self._list(path, most_s)[0]
 
     def model_entry(self, model: str) -> dict[str, Any]:
         """The entry of *model* in the server's list; empty without a list or entry."""
         path = self.endpoint.models_path(self.base.path)
-        status, _, body = (0, "", b"") if path is None else self.exchange("GET", path, None)
+        status, body = (0, b"") if path is None else self._list(path)
         listed = answers.model_list(body) if status == 200 else None
         names = (model, f"{model}:latest")
         return next((one for one in listed[1] if one.get(listed[0]) in names), {}) if listed is not None else {}
@@ -362,7 +369,7 @@ class ServerProbe(ServerConnection):
         if answers.is_encoded(encoding):
             unasked = f"in Content-Encoding {encoding}, though none was requested; turn compression off there"
             raise TargetError("answer-compressed", self._answers(unasked))
-        wrong = answers.unreadable(content_type, kinds, self.endpoint.name)
+        wrong = answers.unreadable(content_type, kinds, self.endpoint)
         if wrong is not None:
             what = f"{one_line(self.redact(wrong))}: {excerpt(content, self.redact)}"
             answered = self._answers(f"with 200 but {what}; does this URL speak {self.endpoint.name}?")

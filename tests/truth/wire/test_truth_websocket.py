@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from certificates import certificate, needs_openssl
-from truth_bench import Measured, measure
+from truth.truth_bench import Measured, measure
 
 from fastllmload.records.error_texts import message_of
 from fastllmload.records.layout import ERROR_NAMES, FINISH_NAMES, STATUS_NAMES

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from truth_bench import Measured, measure
+from truth.truth_bench import Measured, measure
 
 from fastllmload.records.layout import EVENT_NAMES, STATUS_NAMES
 
@@ -108,7 +108,7 @@ def test_failures_are_the_servers(tmp_path: Path, protocol: str) -> None:
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 def test_the_example_of_the_page(tmp_path: Path, streamed: bool) -> None:
-    page = (Path(__file__).parents[2] / "docs/guides/endpoint-files.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/guides/endpoint-files.md").read_text()
     example = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
     assert example is not None
     (tmp_path / "server.toml").write_text(example[1])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from truth_bench import MEASURE, Measured, measure, until_quiet, within
+from truth.truth_bench import MEASURE, Measured, measure, until_quiet, within
 
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES, STATUS_NAMES
@@ -32,8 +32,8 @@ PROTOCOLS = [
     Protocol("tgi"),
     Protocol("sglang-generate", cached=True), Protocol("sglang-generate", ("--prompt-form", "ids"), cached=True),
     Protocol("vllm-generate", ("--prompt-form", "ids"), cached=True),
-    Protocol("triton-generate", ("-m", "simulated"), counted=False, ends=False),
-    Protocol("triton-tensorrtllm", ("-m", "simulated"), counted=False, listed=False, ends=False),
+    Protocol("triton-generate", counted=False, ends=False),
+    Protocol("triton-tensorrtllm", counted=False, listed=False, ends=False),
 ]  # fmt: skip
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda one: one.name)
 

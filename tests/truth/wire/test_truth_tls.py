@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 from certificates import certificate, needs_openssl
-from truth_bench import Measured, measure, until_quiet
+from truth.truth_bench import Measured, measure, until_quiet
 
-from fastllmload._ext.simserver.fault import NAMES
+from fastllmload._ext.sim.fault import NAMES
 from fastllmload.records.layout import ERROR_NAMES, STATUS_NAMES
 from fastllmload.simulator.truth import FLAGS
 
 pytestmark = needs_openssl
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BENCH = ROOT / "bench"
 KERNEL = 1
 

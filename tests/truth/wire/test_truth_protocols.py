@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from truth_bench import measure, until_quiet, within
+from truth.truth_bench import measure, until_quiet, within
 
 from fastllmload.records.error_texts import message_of
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES, STATUS_NAMES
