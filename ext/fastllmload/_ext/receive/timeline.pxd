@@ -126,20 +126,7 @@ cdef class Timeline:
         return self.tokens_of(x, said.completion_tokens, said.listed_tokens)
 
     # A message over WebSocket that is a like event (see there), whose last byte is the connection's byte *offset*: taken, or not.
-    cdef inline bint like_message(self, Exchange* x, Cursor* c, uint32_t offset) except -1:
-        cdef Cursor at = c[0]
-        cdef Alike said
-        cdef uint16_t tokens = 0
-        if x.row.t_first == 0 or not template_takes(&x.template, &at, &said) or at.at != at.end:
-            return False
-        self.classifier.by_template += 1
-        if x.template.plain:
-            x.uncounted = True
-        else:
-            tokens = self.more_than_text(x, &said)
-        self.put(x, x.now, x.now.t, offset, EVENT_CONTENT, tokens)
-        self.content(x, said.text.at, <uint32_t>said.text.size, x.now.t)
-        return True
+    cdef bint like_message(self, Exchange* x, Cursor* c, uint32_t offset) except -1
 
     # Like events: each is whole in *c*, one line of data, and equals the stream's template in all but text and usage. What this
     # takes, sse_next(), classify() and event() would take in the same way; it stops where one of them has to decide.

@@ -187,6 +187,21 @@ cdef class Timeline:
             self._wrong(x, r.ERROR_BAD_EVENT, x.held, x.held_size)
         return self.put(x, x.now, t, x.now.end, m.kind, 0)
 
+    cdef bint like_message(self, Exchange* x, Cursor* c, uint32_t offset) except -1:
+        cdef Cursor at = c[0]
+        cdef Alike said
+        cdef uint16_t tokens = 0
+        if x.row.t_first == 0 or not template_takes(&x.template, &at, &said) or at.at != at.end:
+            return False
+        self.classifier.by_template += 1
+        if x.template.plain:
+            x.uncounted = True
+        else:
+            tokens = self.more_than_text(x, &said)
+        self.put(x, x.now, x.now.t, offset, EVENT_CONTENT, tokens)
+        self.content(x, said.text.at, <uint32_t>said.text.size, x.now.t)
+        return True
+
     cdef int settle(self, bint one_segment, int64_t low) noexcept:
         cdef EventRow* at = self.mark
         cdef EventRow* end = self.recorder.slot
