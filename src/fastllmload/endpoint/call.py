@@ -8,6 +8,8 @@ from fastllmload._ext.bytes.schema import Schema, text_field, with_prefix
 from fastllmload.errors import InputError
 
 HEADERS = {"Content-Type": "application/grpc", "TE": "trailers", "grpc-accept-encoding": "identity"}
+MODEL_NAME = 6  # number of the field of GetModelInfo's answer, in vLLM's and SGLang's service
+PREFIX = 5  # bytes before a message
 WITHOUT_TURNS = (
     "its answers are token ids, which a text cannot carry on; use an endpoint type over HTTP for conversations"
 )
@@ -16,10 +18,6 @@ WITHOUT_TURNS = (
 def call_path(base_path: str, resource: str) -> str:
     """Path of a method. A base URL has none, or that of a proxy before it."""
     return f"{base_path.rstrip('/').removesuffix('/' + resource).removesuffix('/v1')}/{resource}"
-
-
-MODEL_NAME = 6
-PREFIX = 5  # bytes before a message
 
 
 @dataclass(frozen=True)

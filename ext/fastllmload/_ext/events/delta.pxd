@@ -45,7 +45,8 @@ cdef struct Meaning:
     int32_t listed_tokens       # length of token_ids, else of logprobs; -1: neither is there
     int64_t[DURATIONS] server_ns    # Ollama's own, at the places of Duration; 0: not said
     # The text's JSON string body, still escaped, valid UTF-8; NULL if none. Of a tool call: its arguments,
-    # else its name. Of a message without text: the words of an error, or for why the answer ended, as they came. Borrowed from the event, or from the classifier until its next call.
+    # else its name. Of a message without text: the words of an error, or for why the answer ended, as they came.
+    # Borrowed from the event, or from the classifier until its next call.
     const unsigned char* text
     uint32_t text_size
 

@@ -1,4 +1,4 @@
-"""SGLang's gRPC: token ids or a text in, token ids out; one call for each request."""
+"""SGLang's gRPC: token ids in, token ids out; one call for each request."""
 
 from __future__ import annotations
 
