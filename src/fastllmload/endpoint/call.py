@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastllmload._ext.bytes.schema import Schema, text_field, with_prefix
+from fastllmload._ext.bytes.schema import Kind, Schema, text_field, with_prefix
+from fastllmload.endpoint.simulated import SimulatedPage
 from fastllmload.errors import InputError
 
 HEADERS = {"Content-Type": "application/grpc", "TE": "trailers", "grpc-accept-encoding": "identity"}
 MODEL_NAME = 6  # number of the field of GetModelInfo's answer, in vLLM's and SGLang's service
 PREFIX = 5  # bytes before a message
+# grpc.health.v1: SERVING
+HEALTH = SimulatedPage(
+    "/grpc.health.v1.Health/Check", '{"status":1}', message=Schema({"status": (1, Kind.INTEGER)})
+)
 WITHOUT_TURNS = (
     "its answers are token ids, which a text cannot carry on; use an endpoint type over HTTP for conversations"
 )

@@ -7,11 +7,16 @@ A template is JSON with slots:
   *finish* its content; `$thought`: all reasoning; `$whole_call`: the call's arguments; `$calls`: a call_entry for each call;
 * `$ids`, `$whole_ids`: token ids with commas; `$logprobs`: `logprob` for each token of the event;
 * numbers of tokens: `$prompt`, `$completion`, `$total`, `$cached`, `$uncached` (of the prompt), `$reasoning`;
+* `$request_id`: that of the client; `$last_ids`: the id of the latest token; `$tokens`: how many the event has;
 * durations: `$total_ns`, `$load_ns`, `$prompt_eval_ns`, `$eval_ns`;
 * places from 0: `$sequence` of the event, `$index` of the block, `$call` of the tool call (`$call_hex`: 4 digits);
 * `$finish`: one of `words`, which may have slots; `$padding`; `$tool`: the name of the tool that is called.
 
 `error` has `$code`, `$type`, `$message`; pages have `$model`, `$created`, `$max_model_len`, `$now`, `$later`, `$version`;
+Of gRPC (`framing`), a template has the names of `reply`, a number that is 0 is left out, and there are no conditions;
+`$raw_text`, `$raw_whole_text` have their size before them in four bytes, `$raw_prompt`, `$raw_completion`, `$raw_tokens` are
+numbers of four bytes. `read` gives the JSON of a request's message.
+
 `load_answer` has `$asked` (the model's name or null), `$now`, `$reason`.
 
 `$<condition:text$>` is left out unless all conditions hold: `usage`, `ids`, `logprobs` (asked for), `counted` (usage is
@@ -21,9 +26,10 @@ asked for in every event), `thought` (a stream had reasoning), `silent` (it ends
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from fastllmload._ext.bytes.schema import Schema
 from fastllmload.endpoint.turns import ToolTurn
 
 
@@ -55,6 +61,7 @@ class RequestKeys:
     n: str = ""
     priority: str = ""
     keep_alive: str = ""
+    request_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class SimulatedPage:
     text: str
     method: str = "GET"
     content_type: str = "application/json"
+    message: Schema | None = None  # gRPC: the text is one
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,7 @@ class SimulatedApi:
     path: str  # may contain $model
     keys: RequestKeys
     content: Events
-    document: str
+    document: Events
     error: str | Event
     error_event: Events = ()  # in a stream, if it differs from the body
     error_types: Mapping[int, str] = field(default_factory=dict)  # $type of a status
@@ -103,7 +111,9 @@ class SimulatedApi:
     logprob: str = ""  # of one token, $word
     told_by: str = ""  # a field of its requests that those of other APIs with its path lack; "": that of the prompt
     packed: str = ""  # a field whose text is JSON of its own
-    framing: str = "sse"  # ndjson: a line for each event; websocket: a message
+    framing: str = "sse"  # ndjson: a line for each event; websocket, grpc: a message
+    read: Callable[[bytes], bytes] | None = None
+    reply: Schema | None = None
     padding: str = ""  # a field of $fill that makes content events longer
     messages: bool = False  # the prompt is messages; else a text or token ids
     stream_default: bool = False

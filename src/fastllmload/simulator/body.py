@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from fastllmload._ext.simbody.template import filled
+from fastllmload.endpoint.call import PREFIX
 from fastllmload.endpoint.simulated import SimulatedApi
 from fastllmload.endpoint.turns import Part, ToolTurn
 
@@ -35,6 +36,7 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     "n": NUMBER,
     "priority": (Int32, 0),
     "keep_alive": (str | float | None, None),
+    "request_id": (str | None, None),
 }
 
 
@@ -56,6 +58,8 @@ def decoder(api: SimulatedApi) -> Callable[[bytes], Any]:
     getters = [(name, getter([INNER + path for path in several], FIELDS[name][1])) for name, several in others.items()]
 
     def asked(body: bytes) -> Any:
+        if api.read is not None:
+            body = api.read(message_of(body))
         try:
             said: Any = decode(unpacked(body, api.packed) if api.packed else body)
             if tools is not None and any(sign in bytes(said.prompt) for sign in signs):
@@ -83,6 +87,13 @@ def decoder(api: SimulatedApi) -> Callable[[bytes], Any]:
         return said
 
     return asked
+
+
+def message_of(body: bytes) -> bytes:
+    """The one message of a call of gRPC. ValueError: it is compressed, or there is another number of them."""
+    if body[:1] != b"\0" or int.from_bytes(body[1:PREFIX], "big") != len(body) - PREFIX:
+        raise ValueError("one message that is not compressed is taken")
+    return body[PREFIX:]
 
 
 def unpacked(body: bytes, name: str) -> bytes:

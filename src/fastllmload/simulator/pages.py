@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from fastllmload import __version__
+from fastllmload._ext.bytes.schema import with_prefix
 from fastllmload._ext.simbody.template import filled
 from fastllmload.endpoint.simulated import SimulatedApi, SimulatedPage
 from fastllmload.simulator.body import utc
@@ -80,6 +81,8 @@ class Pages:
         if page is not None:
             now = time.time()
             text = filled(page.text, self.values | {"now": utc(now), "later": utc(now + 300)})
+            if page.message is not None:
+                return "POST", "application/grpc", with_prefix(page.message.encode(text))
             return page.method, page.content_type, text
         if path in ("/health", "/ping"):
             return "GET", "application/json", b'{"status":"ok"}'

@@ -1,6 +1,6 @@
 """Reads the truth log: what the server wrote and when, as numpy arrays.
 
-Version 4, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests), uint32
+Version 5, little-endian: `FLLTRUTH`, uint32 version, uint32 0; then blocks of uint32 kind (1 events, 2 requests), uint32
 count, records. A log cut off by a kill is read up to its last complete record.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastllmload.errors import RunFolderError
 
-VERSION = 4
+VERSION = 5
 NO_KEY = 0xFFFFFFFF
 QUEUED = 0x80
 _EVENT = np.dtype([("t_ns", "<i8"), ("serial", "<u4"), ("index_kind", "<u4"), ("took_ns", "<u4")])
@@ -32,7 +32,7 @@ REQUEST = np.dtype(
         ("t_accept", "<i8"), ("t_recv_first", "<i8"), ("t_recv_first_kernel", "<i8"), ("t_recv_last", "<i8"),
         ("t_recv_last_kernel", "<i8"), ("t_admitted", "<i8"), ("t_first", "<i8"), ("t_end", "<i8"),
         ("total_ns", "<i8"), ("load_ns", "<i8"), ("prompt_eval_ns", "<i8"), ("eval_ns", "<i8"),
-        ("t_tls", "<i8"),
+        ("t_tls", "<i8"), ("call_status", "<i4"),
     ]
 )  # fmt: skip
 FLAGS = {"stream": 1, "aborted": 2, "reused": 4, "preempted": 8, "length": 16, "resumed": 32}

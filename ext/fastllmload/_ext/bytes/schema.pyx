@@ -1,17 +1,22 @@
-"""Protobuf messages from JSON: requests are made as JSON, with names of fields, and written as messages before they are sent.
+"""Protobuf messages from JSON and back: requests are made as JSON, with names of fields, and written as messages before they are sent.
+The simulated engine reads them back.
 
 A message has its size before it, which is known when it is written: it then moves up by as many bytes as its size takes.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
 from libc.stdlib cimport free, realloc, strtod
 from libc.string cimport memcmp, memcpy, memmove
 
 from fastllmload._ext.bytes.cursor cimport left, over
+from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.bytes.jsonscan cimport (
     StringSpan, json_blanks, json_number, json_peek, json_string, json_take, json_word,
 )
-from fastllmload._ext.bytes.protobuf cimport VARINT_LONGEST, WIRE_FIXED32, WIRE_FIXED64, WIRE_SIZED, WIRE_VARINT
+from fastllmload._ext.bytes.protobuf cimport (
+    VARINT_LONGEST, WIRE_FIXED32, WIRE_FIXED64, WIRE_SIZED, WIRE_VARINT, sized_read, tag_read, value_skip, varint,
+)
 
 cdef enum:
     DIGITS_MOST = 40            # bytes of a number
@@ -200,6 +205,16 @@ cdef class Schema:
             begin = ends[i]
         return self.scratch.at[:self.scratch.size] if self.scratch.size else b"", found
 
+    def decode(self, bytes message not None) -> bytes:
+        """*message* as JSON. Fields that are not known and maps are left out; a field that comes again is said again. ValueError: it
+        is no such message."""
+        cdef Cursor c
+        over(&c, <const unsigned char*>message, len(message))
+        self.scratch.size = 0
+        if not members(self, &c, 0, &self.scratch, 0):
+            raise ValueError("it is not a message, or one of another type")
+        return self.scratch.at[:self.scratch.size]
+
 
 def with_prefix(bytes message not None) -> bytes:
     """A message of gRPC."""
@@ -379,3 +394,121 @@ cdef bint entries(Schema s, Cursor* c, const SchemaField* field, Written* out, C
             return True
         if not json_take(c, c','):
             return False
+
+
+# -- from messages to JSON --------------------------------------------------------------------------------------------
+
+
+cdef bint members(Schema s, Cursor* c, int node, Written* out, int depth) except? False:
+    """The fields of a message as a JSON object."""
+    cdef uint32_t number
+    cdef uint8_t wire
+    cdef const SchemaField* field
+    cdef bint more = False
+    put(out, b"{", 1)
+    while c.at < c.end:
+        if not tag_read(c, &number, &wire):
+            return False
+        field = field_numbered(s, node, number)
+        if field == NULL or field.kind == MAP:
+            if not value_skip(c, wire):
+                return False
+            continue
+        put(out, b",\"" if more else b"\"", 1 + more)
+        put(out, field.name, field.size)
+        put(out, b"\":", 2)
+        more = True
+        if not said(s, c, field, wire, out, depth):
+            return False
+    put(out, b"}", 1)
+    return True
+
+
+cdef const SchemaField* field_numbered(Schema s, int node, uint32_t number) noexcept:
+    cdef const SchemaField* field = &s.fields[s.nodes[node].first]
+    cdef const SchemaField* end = field + s.nodes[node].count
+    while field < end:
+        if field.number == number:
+            return field
+        field += 1
+    return NULL
+
+
+cdef bint said(Schema s, Cursor* c, const SchemaField* field, uint8_t wire, Written* out, int depth) except? False:
+    """The value of a field."""
+    cdef Cursor inside
+    cdef bint more = False
+    if wire != WIRE_SIZED:
+        return field.kind <= DOUBLE and one_number(c, field, wire, out)
+    if not sized_read(c, &inside):
+        return False
+    if field.kind == MESSAGE:
+        return depth < SCHEMA_DEPTH and members(s, &inside, field.child, out, depth + 1)
+    if field.kind == TEXT:
+        quoted(&inside, out)
+        return True
+    wire = WIRE_FIXED32 if field.kind == FLOAT else WIRE_FIXED64 if field.kind == DOUBLE else WIRE_VARINT
+    put(out, b"[", 1)
+    while inside.at < inside.end:
+        if more:
+            put(out, b",", 1)
+        more = True
+        if not one_number(&inside, field, wire, out):
+            return False
+    put(out, b"]", 1)
+    return True
+
+
+cdef bint one_number(Cursor* c, const SchemaField* field, uint8_t wire, Written* out) except? False:
+    cdef uint64_t whole
+    cdef float single
+    cdef double real
+    written_grow(out, DIGITS_MOST)
+    if wire == WIRE_VARINT and field.kind <= INTEGER:
+        if not varint(c, &whole):
+            return False
+        if field.kind == BOOL:
+            put(out, b"true" if whole else b"false", 4 if whole else 5)
+        elif <int64_t>whole < 0:
+            put(out, b"-", 1)
+            out.size = <size_t>(put_number(out.at + out.size, <int64_t>(<uint64_t>0 - whole)) - out.at)
+        else:
+            out.size = <size_t>(put_number(out.at + out.size, <int64_t>whole) - out.at)
+        return True
+    if wire == WIRE_FIXED32 and field.kind == FLOAT and left(c) >= 4:
+        memcpy(&single, c.at, 4)
+        real = single
+        c.at += 4
+    elif wire == WIRE_FIXED64 and field.kind == DOUBLE and left(c) >= 8:
+        memcpy(&real, c.at, 8)
+        c.at += 8
+    else:
+        return False
+    if real - real != 0:                # JSON has no such number
+        put(out, b"null", 4)
+        return True
+    out.size += <size_t>snprintf(<char*>out.at + out.size, DIGITS_MOST, b"%.17g", real)
+    return True
+
+
+cdef int quoted(Cursor* text, Written* out) except -1:
+    """A text as JSON; what is not UTF-8 stays as it is."""
+    cdef const unsigned char* plain
+    cdef unsigned char byte
+    put(out, b"\"", 1)
+    while text.at < text.end:
+        plain = text.at
+        while text.at < text.end and text.at[0] >= 0x20 and text.at[0] != c'"' and text.at[0] != c'\\':
+            text.at += 1
+        put(out, plain, <size_t>(text.at - plain))
+        if text.at == text.end:
+            break
+        byte = text.at[0]
+        text.at += 1
+        if byte >= 0x20:
+            put(out, b"\\", 1)
+            put(out, &byte, 1)
+            continue
+        written_grow(out, DIGITS_MOST)
+        out.size += <size_t>snprintf(<char*>out.at + out.size, DIGITS_MOST, b"\\u%04x", <unsigned int>byte)
+    return put(out, b"\"", 1)

@@ -46,12 +46,13 @@ cdef enum Fault:                # the numbers are in the truth log
     FAULT_STRAY_FRAME = 41
     FAULT_CLOSE_FRAME = 42      # WebSocket
     FAULT_FRAGMENTS = 43
-    FAULT_NO_HTTP2 = 44         # from here on: of connections
-    FAULT_HANDSHAKE_HANG = 45
-    FAULT_HANDSHAKE_CLOSE = 46
-    FAULT_HANDSHAKE_ALERT = 47
-    FAULT_HANDSHAKE_GARBAGE = 48
-    FAULTS = 49
+    FAULT_CUT_MESSAGE = 44      # gRPC
+    FAULT_NO_HTTP2 = 45         # from here on: of connections
+    FAULT_HANDSHAKE_HANG = 46
+    FAULT_HANDSHAKE_CLOSE = 47
+    FAULT_HANDSHAKE_ALERT = 48
+    FAULT_HANDSHAKE_GARBAGE = 49
+    FAULTS = 50
 
 cdef enum:
     MIDDLE = 0xFFFFFFFF         # argument: in the middle of the reply

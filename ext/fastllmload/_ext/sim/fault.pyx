@@ -46,6 +46,7 @@ CATALOGUE = {
     "goaway": (FAULT_GOAWAY, _MIDDLE, "HTTP/2: GOAWAY before token ARG (default: the middle), which leaves out this reply and later ones"),
     "large_frame": (FAULT_LARGE_FRAME, _MIDDLE, "HTTP/2: a frame above the client's limit before token ARG (default: the middle), then FIN"),
     "stray_frame": (FAULT_STRAY_FRAME, _MIDDLE, "HTTP/2: CONTINUATION without HEADERS before token ARG (default: the middle), then FIN"),
+    "cut_message": (FAULT_CUT_MESSAGE, _MIDDLE, "gRPC: half of a message before token ARG (default: the middle), then status 0"),
     "no_http2": (FAULT_NO_HTTP2, 0, "the connection speaks HTTP/1.1 only, and answers the preface of HTTP/2 with status 505"),
     "handshake_hang": (FAULT_HANDSHAKE_HANG, 0, "TLS: the handshake is not answered, the connection stays open"),
     "handshake_close": (FAULT_HANDSHAKE_CLOSE, 0, "TLS: FIN in place of a handshake"),

@@ -18,6 +18,7 @@ cdef enum Framed:
     FRAMED_NONE = 0
     FRAMED_CHUNKS = 1
     FRAMED_MESSAGES = 2         # of WebSocket
+    FRAMED_GRPC = 3
 
 cdef enum Block:                # what an event's text belongs to; some protocols say where each begins and ends
     BLOCK_NONE = 0
@@ -47,6 +48,9 @@ cdef enum Place:                # where a Form keeps the program of what it writ
     AT_CALL_ENTRY = 28
     PLACES = 29
 
+cdef enum:
+    ASKED_MOST = 128            # bytes of a request's id that are repeated
+
 cdef struct Stamp:              # what makes one reply's bytes its own
     uint64_t id
     int64_t created             # Unix seconds
@@ -63,6 +67,8 @@ cdef struct Stamp:              # what makes one reply's bytes its own
     uint8_t says                # Says
     uint8_t block               # Block that is open
     uint8_t last                # 1 + Ending: the event is that of the last token
+    uint8_t asked_size
+    uint8_t[ASKED_MOST] asked   # the id that the client gave its request, of gRPC
 
 cdef struct Step:
     Piece piece
@@ -107,6 +113,9 @@ cdef class Form:
     cdef bytes deep_open, deep_close    # around brackets inside each other
     cdef bytes huge_open                # begins a line without an end
     cdef bytes comment                  # a line that says nothing
+    cdef bytes blank                    # text of a token that is white space
+    cdef bint calls                     # of gRPC
+    cdef bint texts                     # ... whose events have text, not token ids
     # Each writes events at *out* and returns the first byte after them. The caller has room.
     cdef uint8_t* events(self, int place, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
     cdef uint8_t* content(self, uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept
@@ -135,6 +144,9 @@ cdef inline uint8_t* put_line_end(uint8_t* out, Stamp* s) noexcept nogil:
 
 cdef void spell(Stamp* s) noexcept nogil
 
+cdef uint8_t* put_words(uint8_t* out, Stamp* s, int64_t first, int64_t behind) noexcept nogil
+cdef int64_t id_of(Stamp* s, int64_t token) noexcept nogil
+
 cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size) noexcept nogil    # text, line ends, framing
 
 cdef inline uint8_t* put(uint8_t* out, const void* data, size_t size) noexcept nogil:
@@ -161,6 +173,15 @@ cdef inline uint8_t* put_hex(uint8_t* out, uint64_t value, int digits) noexcept 
 
 cdef inline uint8_t* put_chunk_size(uint8_t* out, uint64_t size) noexcept nogil:
     return put(put_hex(out, size, hex_digits(size)), b"\r\n", 2)
+
+cdef inline uint8_t* put_prefix(uint8_t* out, uint64_t size) noexcept nogil:
+    # What goes before a message of gRPC.
+    out[0] = 0
+    out[1] = <uint8_t>(size >> 24)
+    out[2] = <uint8_t>(size >> 16)
+    out[3] = <uint8_t>(size >> 8)
+    out[4] = <uint8_t>size
+    return out + 5
 
 cdef inline int message_head(uint64_t size) noexcept nogil:
     return 2 if size < 126 else 4 if size < 65536 else 10

@@ -11,7 +11,7 @@ from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_WORD, draw
 from fastllmload._ext.simbody.template cimport (
     NUMBER_CACHED, NUMBER_CALL, NUMBER_COMPLETION, NUMBER_INDEX, NUMBER_PROMPT, NUMBER_REASONING, NUMBER_SEQUENCE, NUMBERS,
-    SAYS_SILENT, SAYS_THOUGHT, SAYS_USAGE, SLOT_CALL_HEX, SLOT_CALLS, SLOT_IDS, SLOT_LINE_END, SLOT_LOGPROBS, SLOT_NONE, SLOT_TEXT,
+    SAYS_SILENT, SAYS_THOUGHT, SAYS_USAGE, SLOT_CALL_HEX, SLOT_CALLS, SLOT_IDS, SLOT_LINE_END, SLOT_LOGPROBS, SLOT_NONE, SLOT_RAW, SLOT_REQUEST_ID, SLOT_TEXT,
     SLOT_THOUGHT, SLOT_TOTAL, SLOT_UNCACHED, SLOT_WHOLE_CALL, SLOT_WHOLE_IDS, SLOT_WHOLE_TEXT, VARIANTS, conditions, ended, inside,
     listed, parsed, text_of,
 )
@@ -65,6 +65,8 @@ cdef uint8_t* raw_event(uint8_t* out, Stamp* s, const uint8_t* text, size_t size
         end = put_line_end(end, s)
     if s.chunked == FRAMED_CHUNKS:
         out = put_chunk_size(out, size + <size_t>(end - ends))
+    elif s.chunked == FRAMED_GRPC:
+        out = put_prefix(out, size)
     elif s.chunked:
         out = put_message_head(out, size)
     out = put(put(out, text, size), ends, <size_t>(end - ends))
@@ -107,12 +109,16 @@ cdef inline uint64_t word_of(Stamp* s, int64_t token) noexcept nogil:
     return draw(s.id, <uint64_t>token, DRAW_WORD) % WORDS
 
 
+cdef int64_t id_of(Stamp* s, int64_t token) noexcept nogil:
+    return FIRST_ID + <int64_t>word_of(s, token)
+
+
 cdef uint8_t* put_ids(uint8_t* out, Stamp* s, int64_t first) noexcept nogil:
     cdef int64_t token
     for token in range(first, s.number[NUMBER_COMPLETION]):
         if token > first:
             out = put(out, b",", 1)
-        out = put_number(out, FIRST_ID + <int64_t>word_of(s, token))
+        out = put_number(out, id_of(s, token))
     return out
 
 
@@ -127,10 +133,12 @@ cdef class Form:
         self.model = model
         self.keep = []
         self.line_ends = 1 if lines else 2 if named else 0
-        self.stream_type = b"application/x-ndjson" if lines else b"text/event-stream; charset=utf-8"
+        self.stream_type = (b"application/x-ndjson" if lines else b"application/grpc" if api.framing == "grpc"
+                            else b"text/event-stream; charset=utf-8")
         self.stream_head = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: %s\r\n" % self.stream_type
         self.stream_block = response_block(self.stream_head)
         self.comment = b": ping" if named else b""
+        self.blank = b"\\n\\n"
         self.broken_line, self.huge_open = (before + api.broken).encode(), (before + api.huge).encode()
         self.deep_open, self.deep_close = (before + api.deep).encode(), b"}"
         self.error_body = self.error(500)
@@ -197,8 +205,8 @@ cdef class Form:
                 step.piece = self.kept(piece)
                 step.id_at, step.created_at, step.time_at = places
                 step.slot, step.optional, step.last = slot, optional, number == len(event) - 1
-                most += 24 + (self.before_logprob.size + self.after_logprob.size + WORD_LONGEST if slot == SLOT_LOGPROBS else 0)
-                grows += WORD_LONGEST if slot == SLOT_WHOLE_TEXT or slot == SLOT_THOUGHT else 8 if slot == SLOT_WHOLE_IDS else 0
+                most += 24 + (ASKED_MOST if slot == SLOT_REQUEST_ID else 0) + (self.before_logprob.size + self.after_logprob.size + WORD_LONGEST if slot == SLOT_LOGPROBS else 0)
+                grows += WORD_LONGEST if slot in (SLOT_WHOLE_TEXT, SLOT_RAW + SLOT_WHOLE_TEXT, SLOT_THOUGHT) else 8 if slot == SLOT_WHOLE_IDS else 0
                 grows += TOKEN_ROOM if slot == SLOT_WHOLE_CALL else TOKEN_ROOM + <size_t>len(self.api.call_entry) if slot == SLOT_CALLS else 0
                 step += 1
         growth[0] = max(growth[0], grows)

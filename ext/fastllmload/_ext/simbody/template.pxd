@@ -40,6 +40,12 @@ cdef enum Slot:                 # a Number, or
     SLOT_THOUGHT = 21           # all text of reasoning
     SLOT_WHOLE_CALL = 22        # all arguments of the call
     SLOT_CALLS = 23             # all calls of the reply
+    SLOT_TOKENS = 24            # number of the event's tokens
+    SLOT_LAST_IDS = 25          # id of the latest token
+    SLOT_REQUEST_ID = 26        # that the client gave
+    SLOT_OPEN = 27              # of messages: what has its size before it begins, and ends
+    SLOT_CLOSE = 28
+    SLOT_RAW = 32               # + another slot: a number of four bytes, or a text with such a number before it
 
 cdef bytes inside(str text)                                     # a text as JSON has it, without quotes
 cdef list listed(object events, str before)                     # the templates of a group of events

@@ -19,10 +19,17 @@ _NUMBERS = {
 _SLOTS = _NUMBERS | {
     "total": SLOT_TOTAL, "uncached": SLOT_UNCACHED, "text": SLOT_TEXT, "whole_text": SLOT_WHOLE_TEXT, "ids": SLOT_IDS,
     "whole_ids": SLOT_WHOLE_IDS, "logprobs": SLOT_LOGPROBS, "\n": SLOT_LINE_END, "call_hex": SLOT_CALL_HEX,
-    "thought": SLOT_THOUGHT, "whole_call": SLOT_WHOLE_CALL, "calls": SLOT_CALLS,
+    "thought": SLOT_THOUGHT, "whole_call": SLOT_WHOLE_CALL, "calls": SLOT_CALLS, "tokens": SLOT_TOKENS,
+    "last_ids": SLOT_LAST_IDS, "request_id": SLOT_REQUEST_ID,
 }
+_SLOTS |= {f"raw_{name}": SLOT_RAW + _SLOTS[name] for name in ("text", "whole_text", "prompt", "completion", "tokens")}
 # Written over in a piece: as many bytes each time.
 _PATCHES = {"id": b"0" * 16, "created": b"0" * 10, "time": b"0000-00-00T00:00:00.000000000Z"}
+
+
+def slots() -> dict[str, int]:
+    """Numbers of the slots, by their names."""
+    return _SLOTS
 
 
 def filled(template: str, values: Mapping[str, object]) -> bytes:

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastllmload._ext.http.request cimport Unchunk
 from fastllmload._ext.sim.sequence cimport Sequence
-from fastllmload._ext.simbody.form cimport Stamp
+from fastllmload._ext.simbody.form cimport Piece, Stamp
 from fastllmload._ext.simserver.truth cimport TruthRequest
 from fastllmload._ext.tls.session cimport Tls, TlsContext
 
@@ -42,6 +42,8 @@ cdef struct Reply:              # the reply in progress; reset for each request
     int32_t sent                # tokens written
     int32_t coalesce            # tokens per write
     uint32_t events             # events written
+    Piece trailers              # gRPC: the fields that end the call; of size 0: the stream ends without
+    uint8_t call_status         # ... and the status in them
     int64_t load_ns             # from its arrival to its submission to the engine
 
 cdef struct Many:               # HTTP/2: what a carrier has more than other connections

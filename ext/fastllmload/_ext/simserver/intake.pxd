@@ -16,6 +16,7 @@ cdef struct Route:                  # the path of one API; pieces are lower case
     bint named                      # has one
     size_t root                     # bytes of the first part with its slashes: /api/
     bint socket                     # it is served over WebSocket
+    bint calls                      # ... over gRPC
     int other                       # number of a later API with the same path; -1: none
 
 cdef struct NullKeys:               # what null mode looks for: quoted names, empty where there is none

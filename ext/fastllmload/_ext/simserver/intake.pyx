@@ -2,20 +2,29 @@
 
 from libc.math cimport log
 from libc.stdint cimport uint16_t
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from fastllmload._ext.http.request cimport same
 from fastllmload._ext.sim.prompt cimport Prompt, prompt_read
 from fastllmload._ext.sim.sequence cimport DRAW_ID, DRAW_LENGTH, draw, uniform
-from fastllmload._ext.simbody.form cimport ENDED_LENGTH, ENDED_STOP
+from fastllmload._ext.simbody.form cimport ASKED_MOST, ENDED_LENGTH, ENDED_STOP
 from fastllmload._ext.simbody.template cimport NUMBER_PROMPT, SAYS_COUNTED, SAYS_IDS, SAYS_LOGPROBS, SAYS_USAGE
 from fastllmload._ext.sim.fault cimport (
-    FAULT_CLOSE_FRAME, FAULT_FRAGMENTS, FAULT_NO_HTTP2, FAULT_NONE, FAULT_RESET_STREAM, FAULT_STRAY_FRAME, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE,
+    FAULT_CLOSE_FRAME, FAULT_COMMENTS, FAULT_CONTENT_LENGTH, FAULT_CR, FAULT_CRLF, FAULT_CUT_MESSAGE, FAULT_DEEP_JSON, FAULT_EMPTY_TEXT,
+    FAULT_FRAGMENTS, FAULT_HUGE_EVENT, FAULT_NO_HTTP2, FAULT_NONE, FAULT_NO_USAGE, FAULT_REASONING, FAULT_RESET_STREAM, FAULT_STRAY_FRAME, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE,
+    FAULT_TOOL_CALLS, FAULT_UNTIL_CLOSE, FAULT_WHITESPACE_FIRST,
 )
 from fastllmload._ext.system.syscall cimport memmem
 
 from fastllmload._ext.sim.fault import parse
+from fastllmload._ext.simbody.message import MessageForm
 
+# Faults that have no meaning where an event is a message, and where it has no text.
+_NOT_OF_CALLS = frozenset((
+    FAULT_COMMENTS, FAULT_CONTENT_LENGTH, FAULT_CR, FAULT_CRLF, FAULT_DEEP_JSON, FAULT_NO_USAGE, FAULT_REASONING, FAULT_TOOL_CALLS,
+    FAULT_UNTIL_CLOSE,
+))
+_OF_TEXTS = frozenset((FAULT_EMPTY_TEXT, FAULT_HUGE_EVENT, FAULT_WHITESPACE_FIRST))
 cdef enum:
     MODELS = 1000               # names that --any-model keeps apart
 
@@ -86,6 +95,7 @@ cdef class Intake:
             self.routes[number].tail = self.kept(tail.encode())
             self.routes[number].named = bool(named)
             self.routes[number].socket = api.framing == "websocket"
+            self.routes[number].calls = api.framing == "grpc"
             self.routes[number].root = 1 + head.find("/", 1) or len(head)
             self.form(number, self.model)
 
@@ -145,7 +155,7 @@ cdef class Intake:
         found = self.form_numbers.get((number, model))
         if found is None:
             found = len(self.forms)
-            self.forms.append(Form(self.apis[number][0], model, self.chunk_bytes))
+            self.forms.append((MessageForm if self.routes[number].calls else Form)(self.apis[number][0], model, self.chunk_bytes))
             self.form_numbers[number, model] = found
         return found
 
@@ -160,7 +170,7 @@ cdef class Intake:
         c.reply.old_client = r.minor_version == 0
         c.reply.close_after = not r.keep_alive
         c.reply.form = <uint16_t>number
-        if not (self.read_null(c, number, body, size) if self.null else self.read_json(c, r, number, body, size)):
+        if not (self.read_null(c, number, body, size) if self.null and not self.routes[number].calls else self.read_json(c, r, number, body, size)):
             return False
         c.reply.stamp.number[NUMBER_PROMPT] = c.sequence.prompt_tokens
         c.sequence.whole = not c.reply.stream
@@ -185,6 +195,11 @@ cdef class Intake:
             if FAULT_RESET_STREAM <= c.reply.fault <= FAULT_STRAY_FRAME and c.carrier == NULL:
                 c.reply.fault = FAULT_NONE
         if FAULT_CLOSE_FRAME <= c.reply.fault <= FAULT_FRAGMENTS and not c.messages:
+            c.reply.fault = FAULT_NONE
+        form = <Form>self.forms[c.reply.form]
+        if form.calls and (c.reply.fault in _NOT_OF_CALLS or c.reply.fault in _OF_TEXTS and not form.texts):
+            c.reply.fault = FAULT_NONE
+        if c.reply.fault == FAULT_CUT_MESSAGE and not form.calls:
             c.reply.fault = FAULT_NONE
         return True
 
@@ -239,6 +254,10 @@ cdef class Intake:
         if asked.stream:
             c.reply.stamp.says |= ((SAYS_COUNTED if asked.usage and asked.counted else 0) | (SAYS_IDS if asked.ids else 0)
                                    | (SAYS_LOGPROBS if asked.logprobs else 0))
+        if asked.request_id:
+            ident = asked.request_id.encode()[:ASKED_MOST]
+            c.reply.stamp.asked_size = <uint8_t>len(ident)
+            memcpy(c.reply.stamp.asked, <const char*>ident, len(ident))
         c.sequence.priority = r.priority if r.has_priority else asked.priority
         return self.lengths(c, asked)
 

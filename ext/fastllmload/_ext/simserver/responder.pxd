@@ -28,6 +28,7 @@ cdef class Responder(Writer):
     cdef Outcome break_records(self, Connection* c) except? LOST
     cdef Outcome break_frames(self, Connection* c) except? LOST
     cdef Outcome odd_event(self, Connection* c, bytes text, uint8_t kind) except? LOST
+    cdef Outcome cut_message(self, Connection* c) except? LOST
     cdef Outcome huge_event(self, Connection* c) except? LOST
     cdef Outcome huge_line(self, Connection* c) except? LOST
     cdef Outcome finish(self, Connection* c) except? LOST

@@ -18,26 +18,26 @@ from fastllmload._ext.sim.fault cimport (
     FAULT_CONTENT_LENGTH, FAULT_CR, FAULT_CRLF, FAULT_DEEP_JSON, FAULT_DRIP, FAULT_EMPTY, FAULT_EMPTY_TEXT,
     FAULT_ENDLESS_HEAD, FAULT_ERROR_EVENT, FAULT_GZIP, FAULT_HTML, FAULT_HUGE_EVENT, FAULT_HUGE_LINE, FAULT_MULTI_TOKEN,
     FAULT_NEVER, FAULT_NONE, FAULT_NO_BODY, FAULT_NO_DONE, FAULT_NO_USAGE, FAULT_REASONING, FAULT_RESET, FAULT_RESET_STREAM, FAULT_SLOW_HEAD,
-    FAULT_GOAWAY, FAULT_STALL, FAULT_STATUS, FAULT_STRAY_FRAME, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE, FAULT_TOOL_CALLS, FAULT_UNTIL_CLOSE, FAULT_WHITESPACE_FIRST, MIDDLE,
+    FAULT_CUT_MESSAGE, FAULT_GOAWAY, FAULT_STALL, FAULT_STATUS, FAULT_STRAY_FRAME, FAULT_TLS_ALERT, FAULT_TLS_GARBAGE, FAULT_TOOL_CALLS, FAULT_UNTIL_CLOSE, FAULT_WHITESPACE_FIRST, MIDDLE,
 )
 from fastllmload._ext.simbody.calls cimport CALL_ROOM, put_call
 from fastllmload._ext.simbody.form cimport (
     AT_CALLS, AT_DOCUMENT, AT_DONE, AT_ERROR, AT_FINISH, AT_LAST, AT_OPENING, AT_TOKEN, AT_USAGE, BLOCK_CALL, BLOCK_NONE,
-    BLOCK_REASONING, FRAMED_CHUNKS, FRAMED_MESSAGES, END_CR, END_CRLF, END_LF, ENDED_ABORT, ENDED_CALLS, EVENT_SLACK, WORD, WORD_LONGEST, WORDS, Form, Piece,
-    Stamp, has, listed_calls, put, put_chunk_size, put_message_head, raw_event, spell,
+    BLOCK_REASONING, FRAMED_CHUNKS, FRAMED_GRPC, FRAMED_MESSAGES, END_CR, END_CRLF, END_LF, ENDED_ABORT, ENDED_CALLS, EVENT_SLACK, WORD, WORD_LONGEST, WORDS, Form, Piece,
+    Stamp, has, listed_calls, put, put_chunk_size, put_message_head, put_prefix, raw_event, spell,
 )
 from fastllmload._ext.simbody.template cimport (
     NUMBER_CACHED, NUMBER_COMPLETION, NUMBER_EVAL_NS, NUMBER_LOAD_NS, NUMBER_PROMPT_EVAL_NS, NUMBER_TOTAL_NS, SAYS_USAGE,
 )
 from fastllmload._ext.simserver.streams cimport Streams
 from fastllmload._ext.simserver.truth cimport Truth
-from fastllmload._ext.simserver.writer cimport COMPLETE, CUT, GARBAGE, GOING, LEFT_OUT, RESET, SILENT
+from fastllmload._ext.simserver.writer cimport CALL_FAILED, CALL_INTERNAL, CALL_OK, COMPLETE, CUT, GARBAGE, GOING, LEFT_OUT, RESET, SILENT
 from fastllmload._ext.simserver.upgrade cimport close_of
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.tls.session cimport tls_read
 
 from fastllmload._ext.http.block import response_block
-from fastllmload._ext.simserver.writer import page_head
+from fastllmload._ext.simserver.writer import FAILURE, page_head
 
 # EventKind of delta.pxd, of which only the numbers are needed here; a test holds them together.
 KINDS = {"other": 0, "role": 1, "whitespace": 2, "content": 3, "reasoning": 4, "tool": 5, "usage": 7, "finish": 8, "error": 9,
@@ -135,6 +135,12 @@ cdef class Responder(Writer):
             c.reply.stamp.chunked = FRAMED_MESSAGES
             c.reply.stamp.padded = c.reply.close_after = False
             c.reply.head_sent = True
+        if (<Form>self.forms[c.reply.form]).calls:
+            c.reply.stamp.chunked = FRAMED_GRPC
+            if fault == FAULT_ERROR_EVENT and not has(<Form>self.forms[c.reply.form], AT_ERROR):
+                self.set_trailers(c, CALL_FAILED, CALL_INTERNAL)
+            elif fault not in (FAULT_NO_DONE, FAULT_NO_BODY, FAULT_HTML, FAULT_GZIP):
+                self.set_trailers(c, CALL_OK, 0)
         return 0
 
     cdef Outcome instead(self, Connection* c) except? LOST:
@@ -151,6 +157,8 @@ cdef class Responder(Writer):
         if fault == FAULT_CLOSE_BEFORE_RESPONSE:
             c.truth.status = 0
             return CUT
+        if fault == FAULT_STATUS and form.calls:
+            return self.refuse_call(c, c.reply.fault_arg, FAILURE)
         if fault == FAULT_STATUS:
             c.truth.status = <uint16_t>c.reply.fault_arg
             extra = "retry-after: 1\r\n" if c.reply.fault_arg == 429 else ""
@@ -295,7 +303,7 @@ cdef class Responder(Writer):
             out = put(out, b"\x89\x00", 2) if c.messages else raw_event(out, &c.reply.stamp, form.comment, len(form.comment))
         elif c.reply.fault == FAULT_WHITESPACE_FIRST and index < c.reply.fault_arg:
             kind[0] = KIND_WHITESPACE
-            return form.content(out, &c.reply.stamp, b"\\n\\n", 4)
+            return form.content(out, &c.reply.stamp, <const uint8_t*><const char*>form.blank, <size_t>len(form.blank))
         elif c.reply.fault == FAULT_REASONING and index < c.reply.fault_arg and has(form, AT_TOKEN + BLOCK_REASONING):
             kind[0] = KIND_REASONING
             return form.reasoning(out, &c.reply.stamp, text, size)
@@ -346,6 +354,8 @@ cdef class Responder(Writer):
             return self.break_records(c)
         if FAULT_RESET_STREAM <= fault <= FAULT_STRAY_FRAME:
             return self.break_frames(c)
+        if fault == FAULT_CUT_MESSAGE:
+            return self.cut_message(c)
         if fault == FAULT_BAD_JSON:
             return self.odd_event(c, form.broken_line, KIND_BAD)
         if fault == FAULT_DEEP_JSON:
@@ -387,9 +397,9 @@ cdef class Responder(Writer):
         cdef int64_t at = 0
         self.ensure(form.room)
         end = form.events(AT_ERROR, self.scratch, &c.reply.stamp, NULL, 0)
-        if self.write(c, self.scratch, end, &at) == LOST:
+        if end > self.scratch and self.write(c, self.scratch, end, &at) == LOST:
             return LOST
-        self.log(c, at, KIND_ERROR)
+        self.log(c, at if at else mono_ns(), KIND_ERROR)
         return self.finish(c)
 
     cdef Outcome odd_event(self, Connection* c, bytes text, uint8_t kind) except? LOST:
@@ -400,6 +410,17 @@ cdef class Responder(Writer):
             return LOST
         self.log(c, at, kind)
         return GOING
+
+    cdef Outcome cut_message(self, Connection* c) except? LOST:
+        # A message that has less than its prefix says, and the end of the call.
+        cdef bytes half = (<Form>self.forms[c.reply.form]).broken_line
+        cdef int64_t at = 0
+        c.reply.last = True
+        end = put(put_prefix(self.scratch, 2 * <uint64_t>len(half)), <const char*>half, <size_t>len(half))
+        if self.write(c, self.scratch, end, &at) == LOST:
+            return LOST
+        self.log(c, at, KIND_BAD)
+        return COMPLETE
 
     cdef Outcome huge_event(self, Connection* c) except? LOST:
         cdef Form form = <Form>self.forms[c.reply.form]
@@ -421,6 +442,8 @@ cdef class Responder(Writer):
         c.filler_left = (<uint64_t>c.reply.fault_arg + 63) // 64 * 64
         if c.reply.stamp.chunked == FRAMED_CHUNKS:
             out = put_chunk_size(out, c.filler_left + <uint64_t>len(opening))
+        elif c.reply.stamp.chunked == FRAMED_GRPC:
+            out = put_prefix(out, c.filler_left)
         elif c.reply.stamp.chunked:
             out = put_message_head(out, c.filler_left + <uint64_t>len(opening))
         out = put(out, <const char*>opening, len(opening))
@@ -498,7 +521,7 @@ cdef class Responder(Writer):
         if c.reply.fault == FAULT_BAD_JSON:
             end -= 3
         if c.carrier != NULL:
-            self.set_head(c, DOCUMENT_BLOCK, end - body)
+            self.set_head(c, form.stream_block if form.calls else DOCUMENT_BLOCK, -1 if form.calls else end - body)
             return self.send_document(c, body, end, now)
         at = head = self.scratch
         at = put(at, <const char*>DOCUMENT_HEAD, len(DOCUMENT_HEAD))

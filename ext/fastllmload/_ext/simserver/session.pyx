@@ -30,12 +30,12 @@ from fastllmload._ext.simserver.truth cimport TRUTH_ABORTED, TRUTH_LENGTH, TRUTH
 from fastllmload._ext.simserver.upgrade cimport (
     CLIENT_BAD, CLIENT_NEED, ClientFrame, ClientStep, accepted, client_frame, client_names, close_of, frame_of,
 )
-from fastllmload._ext.simserver.writer cimport CUT, GARBAGE, GOING, LOST, RESET, SILENT
+from fastllmload._ext.simserver.writer cimport CALL_OK, CUT, GARBAGE, GOING, LOST, RESET, SILENT
 from fastllmload._ext.system.clock cimport mono_ns
 from fastllmload._ext.system.wire cimport wire_recv
 from fastllmload._ext.tls.session cimport TLS_CLOSED, TLS_FAILED, TLS_HANDSHAKE, TLS_PLAIN, Tls, tls_read
 
-from fastllmload._ext.simserver.writer import page_head
+from fastllmload._ext.simserver.writer import CALL_HEAD, page_head
 
 cdef extern from "<sys/socket.h>" nogil:
     int shutdown(int fd, int how)
@@ -125,7 +125,7 @@ cdef class Sessions:
         cdef Tls* tls
         if c.reply.page:
             return 0
-        finish = 2 if flags & TRUTH_ABORTED else 3 if c.truth.status != 200 else c.reply.ending
+        finish = 2 if flags & TRUTH_ABORTED else 3 if c.truth.status != 200 or c.truth.call_status > 0 else c.reply.ending
         self.finished[finish] += 1
         if not self.truth.on:
             return 0
@@ -358,6 +358,9 @@ cdef class Sessions:
             return self.refuse(c, 401, "AuthenticationError", "the API key is missing or wrong", False)
         if number < 0:
             return self.answer_page(c, r, (<char*>r.target.at)[: r.target.size].decode("latin-1"))
+        if self.intake.routes[number].calls and c.carrier == NULL:
+            c.reply.form = 0
+            return self.refuse(c, 505, "BadRequestError", "gRPC needs HTTP/2", False)
         if not post:
             return self.refuse(c, 405, "MethodNotAllowed", "completions are asked for with POST", False)
         return self.generate(c, r, number, body, size)
@@ -377,6 +380,7 @@ cdef class Sessions:
         self.serial += 1
         memset(&c.truth, 0, sizeof(c.truth))
         c.truth.serial = c.sequence.serial
+        c.truth.call_status = -1
         c.truth.key, c.truth.phase, c.truth.connection = r.key, r.phase, c.number
         c.truth.t_accept, c.truth.t_tls = c.t_accept, c.t_tls
         c.truth.t_recv_first, c.truth.t_recv_first_kernel = c.recv_first, c.recv_first_kernel
@@ -419,11 +423,17 @@ cdef class Sessions:
         c.truth.status = status
         c.state = CONNECTION_BUSY
         c.reply.page = True
+        if content_type == "application/grpc" and c.carrier != NULL:
+            self.responder.set_trailers(c, CALL_OK, 0)
+            return self.settle(c, self.responder.page(c, CALL_HEAD, body))
         return self.settle(c, self.responder.page(c, page_head(status, content_type, len(body)), body))
 
     cdef int refuse(self, Connection* c, int status, str kind, str message, bint close) except -1:
-        body = (<Form>self.intake.forms[c.reply.form]).error(status, kind, message)
         self.refused += 1
+        if (<Form>self.intake.forms[c.reply.form]).calls and c.carrier != NULL:
+            c.state = CONNECTION_BUSY
+            return self.settle(c, self.responder.refuse_call(c, status, message))
+        body = (<Form>self.intake.forms[c.reply.form]).error(status, kind, message)
         if c.state == CONNECTION_READING and close:
             memset(&c.reply, 0, sizeof(c.reply))
         head = page_head(status, "application/json", len(body), "connection: close\r\n" if close else "")

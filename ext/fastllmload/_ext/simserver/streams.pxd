@@ -6,6 +6,7 @@ from fastllmload._ext.simserver.connection cimport SENT_FAILED, Connection, Conn
 
 cdef enum:
     FRONT = 1024                # bytes before what send() is given: of a stream, frame headers and its head are written there
+    BACK = 128                  # ... and behind it: trailers
 
 cdef class Streams(Connections):
     cdef uint32_t most          # streams of a connection
@@ -19,6 +20,7 @@ cdef class Streams(Connections):
     cdef Sent put_code(self, Connection* k, FrameType type, uint32_t id, uint32_t code) except? SENT_FAILED
     cdef Sent put_goaway(self, Connection* k, uint32_t last, uint32_t code) except? SENT_FAILED
     cdef Sent put_head(self, Connection* c) except? SENT_FAILED
+    cdef Sent put_trailers(self, Connection* c) except? SENT_FAILED
     cdef Sent put_large(self, Connection* c) except? SENT_FAILED            # a frame that the client must refuse
     cdef Sent end(self, Connection* c) except? SENT_FAILED                  # nothing more is written to the stream
     cdef size_t allowed(self, Connection* c, size_t size) noexcept

@@ -1,7 +1,7 @@
 """Streams: what is written to one leaves in DATA frames on its carrier, as far as the client's windows let it.
 
-`send` puts the frame's header, and the response's head if it has not left, in front of the bytes where they lie, and hands all to the
-socket in one call. What cannot leave waits in the stream's `out`, and `flush` sends it when a window is opened or the socket takes
+`send` puts the frame's header, and the response's head if it has not left, in front of the bytes where they lie, trailers behind them,
+and hands all to the socket in one call. What cannot leave waits in the stream's `out`, and `flush` sends it when a window is opened or the socket takes
 more. Frames that the socket did not take wait in the carrier's.
 """
 
@@ -135,6 +135,10 @@ cdef class Streams(Connections):
         c.head = NULL
         return self.put(c.carrier, FT_HEADERS, FF_END_HEADERS, c.stream, head, c.head_size)
 
+    cdef Sent put_trailers(self, Connection* c) except? SENT_FAILED:
+        c.truth.call_status = c.reply.call_status
+        return self.put(c.carrier, FT_HEADERS, FF_END_HEADERS | FF_END_STREAM, c.stream, c.reply.trailers.at, c.reply.trailers.size)
+
     cdef Sent put_large(self, Connection* c) except? SENT_FAILED:
         cdef size_t size = c.carrier.many.frame_most + 1
         data = bytearray(FRAME_HEADER + size)
@@ -146,6 +150,8 @@ cdef class Streams(Connections):
         if c.reply.ended or pending(c):
             return SENT_ALL
         c.reply.ended = True
+        if c.reply.trailers.size:
+            return self.put_trailers(c)
         return self.put(c.carrier, FT_DATA, FF_END_STREAM, c.stream, NULL, 0)
 
     cdef size_t allowed(self, Connection* c, size_t size) noexcept:
@@ -156,6 +162,8 @@ cdef class Streams(Connections):
     cdef Sent send(self, Connection* c, const uint8_t* data, size_t size) except? SENT_FAILED:
         cdef Connection* k = c.carrier
         cdef uint8_t* start = <uint8_t*>data
+        cdef uint8_t* end = start + size
+        cdef bint trailing
         cdef Sent sent
         if k == NULL:
             return Connections.send(self, c, data, size)
@@ -164,18 +172,24 @@ cdef class Streams(Connections):
             self.append(c, data, size)
             sent = self.flush(c, mono_ns())
             return SENT_QUEUED if sent == SENT_ALL and pending(k) else sent
+        trailing = c.reply.last and c.reply.trailers.size
         if size or c.head == NULL:
-            start = header_before(start, FT_DATA, FF_END_STREAM if c.reply.last else 0, c.stream, size)
+            start = header_before(start, FT_DATA, FF_END_STREAM if c.reply.last and not trailing else 0, c.stream, size)
         if c.head != NULL:
             start -= c.head_size
             memcpy(start, c.head, c.head_size)
-            start = header_before(start, FT_HEADERS, FF_END_HEADERS | (FF_END_STREAM if size == 0 and c.reply.last else 0), c.stream,
+            start = header_before(start, FT_HEADERS, FF_END_HEADERS | (FF_END_STREAM if size == 0 and c.reply.last and not trailing else 0), c.stream,
                                   c.head_size)
             c.head = NULL
+        if trailing:
+            memcpy(end + FRAME_HEADER, c.reply.trailers.at, c.reply.trailers.size)
+            header_before(end + FRAME_HEADER, FT_HEADERS, FF_END_HEADERS | FF_END_STREAM, c.stream, c.reply.trailers.size)
+            end += FRAME_HEADER + c.reply.trailers.size
+            c.truth.call_status = c.reply.call_status
         c.reply.ended = c.reply.last
         c.window -= size
         k.many.window -= size
-        sent = Connections.send(self, k, start, <size_t>(data - start) + size)
+        sent = Connections.send(self, k, start, <size_t>(end - start))
         if k.tls != NULL:
             c.t_sent = k.t_sent
         return sent
@@ -208,10 +222,12 @@ cdef class Streams(Connections):
                 c.filler_left -= size
             last = c.reply.last and not pending(c)
             c.reply.ended |= last
-            header_before(self.composed + FRAME_HEADER, FT_DATA, FF_END_STREAM if last else 0, c.stream, size)
+            header_before(self.composed + FRAME_HEADER, FT_DATA, FF_END_STREAM if last and not c.reply.trailers.size else 0, c.stream, size)
             c.window -= size
             k.many.window -= size
             if Connections.send(self, k, self.composed, FRAME_HEADER + size) == SENT_FAILED:
+                return SENT_FAILED
+            if last and c.reply.trailers.size and self.put_trailers(c) == SENT_FAILED:
                 return SENT_FAILED
             if c.drip_ns and pending(c):
                 c.out_due = now + c.drip_ns

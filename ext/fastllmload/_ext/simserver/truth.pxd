@@ -6,7 +6,7 @@ cdef enum TruthBlock:               # a file is 16 bytes of head, then blocks: u
     TRUTH_REQUESTS = 2
 
 cdef enum:
-    TRUTH_VERSION = 4               # 3: how long the send() of an event took; 4: TLS handshakes
+    TRUTH_VERSION = 5               # 3: how long the send() of an event took; 4: TLS handshakes; 5: statuses of gRPC
     TRUTH_EVENT_CAP = 65536         # records buffered: 1.25 MiB
     TRUTH_REQUEST_CAP = 8192
 
@@ -19,7 +19,7 @@ cdef packed struct TruthEvent:      # 20 bytes
 cdef enum:
     TRUTH_QUEUED = 0x80             # the socket did not take all of it at t_ns: it left later
 
-cdef packed struct TruthRequest:    # 136 bytes; a time of 0 means that it did not happen
+cdef packed struct TruthRequest:    # 140 bytes; a time of 0 means that it did not happen
     uint32_t serial
     uint32_t key                    # last number of X-Request-Id, 0xFFFFFFFF when absent
     uint32_t phase                  # the number before it
@@ -43,6 +43,7 @@ cdef packed struct TruthRequest:    # 136 bytes; a time of 0 means that it did n
     int64_t prompt_eval_ns
     int64_t eval_ns
     int64_t t_tls                   # the connection's TLS handshake had ended; 0: it is in clear text
+    int32_t call_status             # gRPC: the grpc-status that was sent; -1: none
 
 cdef enum TruthFlag:
     TRUTH_STREAM = 1

@@ -14,6 +14,8 @@ cdef enum Outcome:
     SILENT = 5              # nothing is answered, the connection stays open
     LEFT_OUT = 6            # HTTP/2: GOAWAY that leaves out this stream and later ones
 
+cdef bytes CALL_OK, CALL_FAILED             # gRPC: trailers of a call that succeeded, and of one that failed
+cdef int CALL_INTERNAL                      # its status
 cdef bytes GARBAGE                          # no record of TLS
 
 cdef class Writer:
@@ -32,5 +34,9 @@ cdef class Writer:
     # HTTP/2: the head that goes before the next bytes; *length*: Content-Length, -1: not said.
     cdef int set_head(self, Connection* c, bytes block, int64_t length) except -1
     cdef int log(self, Connection* c, int64_t at, uint8_t kind) except -1
+    # gRPC: how the call ends when its last bytes have left.
+    cdef int set_trailers(self, Connection* c, bytes block, int status) except -1
+    # gRPC: a reply that is nothing but a status.
+    cdef Outcome refuse_call(self, Connection* c, int http_status, str message) except? LOST
     # A whole reply of ready bytes: an error, a page.
     cdef Outcome page(self, Connection* c, bytes head, bytes body) except? LOST

@@ -1,5 +1,7 @@
 """Composed bytes on their way to the socket: stamped, logged, and cut or delayed where a fault asks for it."""
 
+from urllib.parse import quote
+
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -8,12 +10,12 @@ from fastllmload._ext.bytes.digits cimport put_number
 from fastllmload._ext.sim.sequence cimport DRAW_SPLIT, draw
 from fastllmload._ext.simserver.connection cimport SENT_FAILED, SENT_QUEUED, Sent
 from fastllmload._ext.sim.fault cimport FAULT_FRAGMENTS, FAULT_SLOW_HEAD, FAULT_SPLIT
-from fastllmload._ext.simserver.streams cimport FRONT, Streams
+from fastllmload._ext.simserver.streams cimport BACK, FRONT, Streams
 from fastllmload._ext.simserver.truth cimport TRUTH_QUEUED, truth_event
 from fastllmload._ext.simserver.upgrade cimport frame_of, in_parts
 from fastllmload._ext.system.clock cimport mono_ns
 
-from fastllmload._ext.http.block import response_block
+from fastllmload._ext.http.block import response_block, sized
 
 cdef enum:
     MS = 1_000_000
@@ -25,6 +27,30 @@ REASONS = {
     500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
     504: "Gateway Timeout", 505: "HTTP Version Not Supported",
 }
+
+# Statuses of gRPC for those of HTTP (google.rpc.Code); all others are UNKNOWN.
+CALL_STATUS = {
+    400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 409: 10, 413: 8, 429: 8, 499: 1, 500: 13, 501: 12, 502: 14, 503: 14, 504: 4, 505: 12,
+}
+UNKNOWN = 2
+CALL_HEAD = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: application/grpc\r\n"
+FAILURE = "simulated failure"
+MESSAGE_MOST = 250              # characters of a status's message, which may be %-encoded
+
+
+def status_fields(status: int, message: str = "") -> dict[str, str]:
+    """The fields that say how a call ended."""
+    said = quote(message, safe=" !#$&'()*+,/:;=?@[]")[:MESSAGE_MOST]
+    return {"grpc-status": str(status)} | ({"grpc-message": said} if said else {})
+
+
+def trailers(status: int, message: str = "") -> bytes:
+    """The block of them; no table takes them up."""
+    return b"".join(b"\x10" + sized(name.encode()) + sized(text.encode()) for name, text in status_fields(status, message).items())
+
+
+CALL_INTERNAL = CALL_STATUS[500]
+CALL_OK, CALL_FAILED = trailers(0), trailers(CALL_INTERNAL, FAILURE)
 
 
 def page_head(status: int, content_type: str, size: int, extra: str = "") -> bytes:
@@ -50,7 +76,7 @@ cdef class Writer:
     cdef int ensure(self, size_t size) except -1:
         cdef uint8_t* grown
         if size > self.scratch_size:
-            grown = <uint8_t*>realloc(self.memory, FRONT + size)
+            grown = <uint8_t*>realloc(self.memory, FRONT + size + BACK)
             if grown == NULL:
                 raise MemoryError(f"no memory for a reply of {size} bytes")
             self.memory = grown
@@ -120,6 +146,20 @@ cdef class Writer:
         c.head = self.fields
         c.head_size = <size_t>(end - self.fields)
         return 0
+
+    cdef int set_trailers(self, Connection* c, bytes block, int status) except -1:
+        c.reply.trailers.at = <const uint8_t*><const char*>block
+        c.reply.trailers.size = <size_t>len(block)
+        c.reply.call_status = <uint8_t>status
+        return 0
+
+    cdef Outcome refuse_call(self, Connection* c, int http_status, str message) except? LOST:
+        cdef int status = CALL_STATUS.get(http_status, UNKNOWN)
+        c.truth.status = 200
+        c.truth.call_status = status
+        c.reply.trailers.size = 0
+        said = "".join(f"{name}: {text}\r\n" for name, text in status_fields(status, message).items())
+        return self.page(c, CALL_HEAD + said.encode(), b"")
 
     cdef int log(self, Connection* c, int64_t at, uint8_t kind) except -1:
         if self.truth.on:

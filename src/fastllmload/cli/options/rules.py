@@ -181,9 +181,6 @@ USERS = (
          "--slow-readers needs a connection for each of them, and HTTP/2 shares them; use --http-version 1.1"),
 )  # fmt: skip
 HTTP2 = (
-    OptionRule("protocol-unsupported",
-         lambda o: o.endpoint.call is not None and not o.has("url") and not o.has("unix_socket"),
-         "the simulated engine has no gRPC, which {protocol} is; give --url"),
     OptionRule("option-not-applicable", lambda o: o.endpoint.call is not None and o.get("client.http_version") == "1.1",
          "{protocol} is gRPC, which needs HTTP/2; leave --http-version out"),
     OptionRule("option-not-applicable", lambda o: o.endpoint.call is not None and o.has("save_plan"),

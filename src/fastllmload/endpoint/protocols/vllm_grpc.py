@@ -8,8 +8,9 @@ from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
-from fastllmload.endpoint.call import HEADERS, WITHOUT_TURNS, GrpcCall, call_path
+from fastllmload.endpoint.call import HEADERS, HEALTH, WITHOUT_TURNS, GrpcCall, call_path
 from fastllmload.endpoint.endpoint import Endpoint
+from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.turns import TEXT
 from fastllmload.settings import Workload
 
@@ -53,6 +54,43 @@ def body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str
     return {**prompt, "sampling_params": sampling, "stream": workload.streaming, **extra}
 
 
+SERVICE = "vllm.grpc.engine.VllmEngine"
+MODEL_INFO = Schema({
+    "model_path": (1, Kind.TEXT), "is_generation": (2, Kind.BOOL), "max_context_length": (3, Kind.INTEGER),
+    "served_model_name": (6, Kind.TEXT),
+})  # fmt: skip
+SIMULATED = SimulatedApi(
+    path=f"/{SERVICE}/Generate",
+    keys=RequestKeys(
+        prompt=("text", "tokenized.input_ids"), tokens=("sampling_params.max_tokens",), stream="stream",
+        min_tokens="sampling_params.min_tokens", ignore_eos="sampling_params.ignore_eos", n="sampling_params.n",
+        request_id="request_id",
+    ),
+    framing="grpc",
+    read=REQUEST.decode,
+    reply=RESPONSE,
+    content='{"chunk":{"token_ids":[$ids],"prompt_tokens":$prompt,"completion_tokens":$tokens,"cached_tokens":$cached}}',
+    finish='{"complete":{"output_ids":[$last_ids],"finish_reason":"$finish","prompt_tokens":$prompt,'
+    '"completion_tokens":1,"cached_tokens":$cached}}',
+    document='{"complete":{"output_ids":[$whole_ids],"finish_reason":"$finish","prompt_tokens":$prompt,'
+    '"completion_tokens":$completion,"cached_tokens":$cached}}',
+    words=("stop", "length", "abort"),
+    error="",
+    pages=(
+        SimulatedPage(
+            f"/{SERVICE}/GetModelInfo",
+            '{"model_path":"$model","is_generation":true,"max_context_length":$max_model_len,"served_model_name":"$model"}',
+            message=MODEL_INFO,
+        ),
+        SimulatedPage(
+            f"/{SERVICE}/HealthCheck",
+            '{"healthy":true,"message":"Healthy"}',
+            message=Schema({"healthy": (1, Kind.BOOL), "message": (2, Kind.TEXT)}),
+        ),
+        HEALTH,
+    ),
+)  # fmt: skip
+
 VLLM_GRPC = Endpoint(
     name="vllm-grpc",
     aliases=("vllm-engine",),
@@ -61,7 +99,7 @@ VLLM_GRPC = Endpoint(
     dialect=Dialect(EVENT, EVENT, ends_with_body=True, message=RESPONSE),
     framing="grpc",
     joint=TEXT,
-    resource="vllm.grpc.engine.VllmEngine/Generate",
+    resource=f"{SERVICE}/Generate",
     models=None,
     root=call_path,
     prompts={"text": {"text": PROMPT}, "ids": {"tokenized": {"input_ids": PROMPT}}},
@@ -69,5 +107,6 @@ VLLM_GRPC = Endpoint(
     headers=HEADERS,
     without={"turns": WITHOUT_TURNS},
     summed=True,
-    call=GrpcCall(REQUEST, id_field=1, model_method="vllm.grpc.engine.VllmEngine/GetModelInfo", context_field=3),
+    simulated=(SIMULATED,),
+    call=GrpcCall(REQUEST, id_field=1, model_method=f"{SERVICE}/GetModelInfo", context_field=3),
 )
