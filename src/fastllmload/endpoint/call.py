@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from fastllmload._ext.bytes.schema import Kind, Schema, text_field, with_prefix
 from fastllmload.endpoint.simulated import SimulatedPage
@@ -12,9 +13,8 @@ HEADERS = {"Content-Type": "application/grpc", "TE": "trailers", "grpc-accept-en
 MODEL_NAME = 6  # number of the field of GetModelInfo's answer, in vLLM's and SGLang's service
 PREFIX = 5  # bytes before a message
 # grpc.health.v1: SERVING
-HEALTH = SimulatedPage(
-    "/grpc.health.v1.Health/Check", '{"status":1}', message=Schema({"status": (1, Kind.INTEGER)})
-)
+HEALTH = SimulatedPage("/grpc.health.v1.Health/Check", '{"status":1}', message=Schema({"status": (1, Kind.INTEGER)}))
+HEALTHY = Schema({"healthy": (1, Kind.BOOL), "message": (2, Kind.TEXT)})  # of vLLM's and SGLang's HealthCheck
 WITHOUT_TURNS = (
     "its answers are token ids, which a text cannot carry on; use an endpoint type over HTTP for conversations"
 )
@@ -53,7 +53,12 @@ class GrpcCall:
 
 def scalars(message: bytes) -> dict[int, int | bytes]:
     """Numbers and bytes of the fields of a *message*, the last of each. ValueError where it is none."""
-    found: dict[int, int | bytes] = {}
+    return {number: values[-1] for number, values in fields(message).items()}
+
+
+def fields(message: bytes) -> dict[int, list[Any]]:
+    """The same, all of each."""
+    found: dict[int, list[Any]] = {}
     at = 0
 
     def number() -> int:
@@ -72,12 +77,12 @@ def scalars(message: bytes) -> dict[int, int | bytes]:
     while at < len(message):
         tag = number()
         if tag & 7 == 0:
-            found[tag >> 3] = number()
+            found.setdefault(tag >> 3, []).append(number())
             continue
         size = {1: 8, 5: 4}.get(tag & 7) or (number() if tag & 7 == 2 else len(message) + 1)
         if at + size > len(message):
             raise ValueError("a message that is cut off")
-        found[tag >> 3] = message[at : at + size]
+        found.setdefault(tag >> 3, []).append(message[at : at + size])
         at += size
     return found
 

@@ -17,6 +17,7 @@ cdef class Http2Sessions(Sessions):
     cdef int window(self, Connection* k, uint32_t id, uint32_t more) except -1
     cdef int go_on(self, Connection* k) except -1
     cdef int reset_stream(self, Connection* k, uint32_t id, uint32_t code) except -1
+    cdef int end_call(self, Connection* c) except -1
     cdef int end_stream(self, Connection* c, uint8_t flags) except -1
     cdef int end_streams(self, Connection* k, uint32_t above, uint8_t flags) except -1
     cdef int leave(self, Connection* k) except -1

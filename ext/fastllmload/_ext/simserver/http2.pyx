@@ -2,7 +2,8 @@
 
 A connection that begins with the preface of HTTP/2 becomes a carrier. Its frames open, feed and end streams, each of which is a
 Connection of its own: a request is kept in its `read` as in HTTP/1.1, head and body, is served when it is whole, and its reply goes the
-way of every reply. The carrier stays READING; it closes with the client, with an error of the protocol, or with a reply that ends it.
+way of every reply. A call of gRPC is served when its message is whole: its client may go on with another one on the same stream, and
+the call ends when the client has ended. The carrier stays READING; it closes with the client, with an error of the protocol, or with a reply that ends it.
 
 A client that breaks the protocol gets GOAWAY, and what it sends after that is thrown away.
 """
@@ -49,6 +50,16 @@ cdef inline uint32_t number(const uint8_t* at) noexcept nogil:
     return <uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | at[3]
 
 
+cdef inline bint message_whole(const uint8_t* body, size_t size) noexcept nogil:
+    """Whether it is one message of gRPC: JSON does not begin with 0."""
+    return size >= 5 and body[0] == 0 and size == 5 + <size_t>number(body + 1)
+
+
+cdef inline bint kept_open(Connection* c) noexcept nogil:
+    """The client may send another message on the stream."""
+    return c.more and not c.reply.last and not c.reply.ended
+
+
 cdef class Http2Sessions(Sessions):
     def __cinit__(self, *_):
         self.decoders = {}
@@ -74,7 +85,7 @@ cdef class Http2Sessions(Sessions):
         if outcome == LEFT_OUT:
             c.carrier.many.last_id = c.stream - 2 if c.stream > 2 else 0
             return self.leave(c.carrier)
-        if outcome == COMPLETE and self.connections.end(c) == SENT_FAILED:
+        if outcome == COMPLETE and not kept_open(c) and self.connections.end(c) == SENT_FAILED:
             return self.close(c, False, TRUTH_ABORTED)
         return Sessions.settle(self, c, outcome)
 
@@ -87,6 +98,15 @@ cdef class Http2Sessions(Sessions):
         k.many.closing |= c.reply.close_after
         if c.reply.fault == FAULT_IDLE_CLOSE:
             self.set_timer(k, mono_ns() + <int64_t>c.reply.fault_arg * 1_000_000, IDLE_CLOSE)
+        if kept_open(c):
+            c.state = CONNECTION_READING
+            return 0
+        return self.end_call(c)
+
+    cdef int end_call(self, Connection* c) except -1:
+        cdef Connection* k = c.carrier
+        if self.connections.end(c) == SENT_FAILED:
+            return self.close(k, False, TRUTH_ABORTED)
         self.connections.drop(c, False)
         if not pending(k) and (k.many.closing or k.many.leaving and k.many.count == 0):
             return self.close(k, False, 0)
@@ -273,6 +293,10 @@ cdef class Http2Sessions(Sessions):
             if self.connections.put_code(k, FT_WINDOW_UPDATE, 0, k.many.taken) == SENT_FAILED:
                 return self.close(k, False, TRUTH_ABORTED)
             k.many.taken = 0
+        if c != NULL and flags & FF_END_STREAM and c.more:
+            c.more = False
+            if c.state == CONNECTION_READING and size == 0 and c.read_size == c.seen:
+                return self.end_call(c)
         if c == NULL or c.state != CONNECTION_READING:
             return 0                                # what was on its way when the stream was reset
         c.taken += framed
@@ -281,6 +305,9 @@ cdef class Http2Sessions(Sessions):
         self.connections.keep(c, p, size)
         c.recv_last, c.recv_last_kernel = k.recv_last, k.recv_last_kernel
         if flags & FF_END_STREAM:
+            return self.whole(c)
+        if message_whole(c.read + c.seen, c.read_size - c.seen):
+            c.more = True
             return self.whole(c)
         if c.read_size > HEAD_LIMIT + BODY_LIMIT:
             return self.reset_stream(k, id, CODE_CALM)
@@ -379,6 +406,9 @@ cdef class Http2Sessions(Sessions):
         else:
             self.serve(c, &r, c.read + c.seen, c.read_size - c.seen)
         if c.generation == generation:
+            if c.more:
+                c.read_size = c.seen        # its head is that of the next message too
+                return 0
             c.read_size = 0
             return self.connections.keep(c, c.read, 0)
         return 0

@@ -485,7 +485,7 @@ cdef class Responder(Writer):
             return LOST
         self.ensure(self.room(c, form, 1, c.reply.sent))
         end = self.put_tail(c, self.scratch)
-        c.reply.last = True
+        c.reply.last = not c.more or c.reply.fault == FAULT_NO_DONE
         if end > self.scratch and self.write(c, self.scratch, end, &at) == LOST:
             return LOST
         if c.reply.fault == FAULT_NO_DONE:
@@ -543,7 +543,7 @@ cdef class Responder(Writer):
                 return self.strike(c, now)
             c.out_due = mono_ns() + <int64_t>c.reply.fault_arg * MS
             start = middle
-        c.reply.last = True
+        c.reply.last = not c.more
         if self.write(c, start, end, &at) == LOST:
             return LOST
         c.truth.t_first = at

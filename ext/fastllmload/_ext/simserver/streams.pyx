@@ -83,6 +83,8 @@ cdef class Streams(Connections):
         cdef Connection* c = self.fresh()
         c.carrier = k
         c.stream = id
+        c.more = False
+        memset(&c.reply, 0, sizeof(c.reply))
         c.place = k.many.count
         c.window = k.many.window_first
         c.taken = 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect, FinishReason
 from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
-from fastllmload.endpoint.call import HEADERS, GrpcCall, call_path
+from fastllmload.endpoint.call import HEADERS, HEALTH, GrpcCall, call_path, fields
 from fastllmload.endpoint.endpoint import Endpoint
+from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.protocols.triton import packed
 from fastllmload.endpoint.turns import TEXT
 from fastllmload.settings import Workload
@@ -76,6 +78,72 @@ def tensor(name: str, datatype: str, **contents: list[Any]) -> dict[str, Any]:
     return {"name": name, "datatype": datatype, "shape": [1], "contents": contents}
 
 
+def asked(message: bytes) -> bytes:
+    """JSON of a request: its model, its id, and the first element of each tensor."""
+    found = fields(message)
+    raw = found.get(7, [])  # raw_input_contents: texts have four bytes before them
+    said = {name: found[number][-1].decode() for name, number in (("model", 1), ("id", 3)) if number in found}
+    for place, each in enumerate(map(fields, found.get(5, []))):
+        contents = fields(each[5][-1]) if 5 in each else {}
+        if 8 in contents:
+            value: Any = contents[8][0].decode()
+        elif contents:
+            value = bool(next(iter(contents.values()))[0][0])
+        else:
+            value = raw[place][4:].decode() if each[2] == [b"BYTES"] else bool(raw[place][0])
+        said[each[1][0].decode()] = value
+    return json.dumps(said).encode()
+
+
+def read(message: bytes) -> bytes:
+    try:
+        return asked(message)
+    except (LookupError, TypeError, AttributeError):  # a field of another type, or none
+        raise ValueError("it is no ModelInferRequest with the contents of its inputs") from None
+
+
+def raw(text: str) -> str:
+    """A text of raw contents, inside a JSON string."""
+    return json.dumps(len(text).to_bytes(4, "little").decode() + text)[1:-1]
+
+
+SERVICE = "inference.GRPCInferenceService"
+SAID = '{"infer_response":{"model_name":"$model","model_version":"1","id":"$request_id","parameters":'
+OUTPUTS = ",".join(
+    json.dumps({"name": name, "datatype": datatype, "shape": [1]})
+    for name, datatype in (
+        ("text_output", "BYTES"), ("finish_reason", "BYTES"), ("num_input_tokens", "UINT32"), ("num_output_tokens", "UINT32"),
+    )
+)  # fmt: skip
+MORE = SAID + '{"triton_final_response":{"bool_param":false}},"outputs":[' + OUTPUTS + '],"raw_output_contents":["$'
+FINAL = SAID + '{"triton_final_response":{"bool_param":true}}}}'
+READY = Schema({"ready": (1, Kind.BOOL)})  # `live` of ServerLive
+SIMULATED = SimulatedApi(
+    path=f"/{SERVICE}/ModelStreamInfer",
+    keys=RequestKeys(
+        prompt="text_input", tokens=("sampling_parameters.max_tokens",), stream="stream", request_id="id",
+        min_tokens="sampling_parameters.min_tokens", ignore_eos="sampling_parameters.ignore_eos",
+    ),
+    packed="sampling_parameters",
+    framing="grpc",
+    read=read,
+    reply=RESPONSE,
+    content=MORE + 'raw_text","' + raw("None") + '","$raw_prompt","$raw_tokens"]}}',
+    last=MORE + 'raw_text","$finish","$raw_prompt","$raw_tokens"]}}',
+    finish=FINAL,
+    document=(MORE + 'raw_whole_text","$finish","$raw_prompt","$raw_completion"]}}', FINAL),
+    words=(raw("stop"), raw("length"), raw("abort")),
+    error='{"error_message":"$message"}',
+    missing="Request for unknown model: '$model' is not found",
+    pages=(
+        *(
+            SimulatedPage(f"/{SERVICE}/{name}", '{"ready":true}', message=READY)
+            for name in ("ServerLive", "ServerReady", "ModelReady")
+        ),
+        HEALTH,
+    ),
+)  # fmt: skip
+
 KSERVE_GRPC = Endpoint(
     name="kserve-grpc",
     aliases=("triton-grpc",),
@@ -95,5 +163,6 @@ KSERVE_GRPC = Endpoint(
         "turns": "prompts that grow are not made as messages yet; use --endpoint-type triton-generate",
     },
     summed=True,
+    simulated=(SIMULATED,),
     call=GrpcCall(REQUEST, id_field=3),
 )

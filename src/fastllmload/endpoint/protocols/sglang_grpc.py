@@ -8,8 +8,9 @@ from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
-from fastllmload.endpoint.call import HEADERS, WITHOUT_TURNS, GrpcCall, call_path
+from fastllmload.endpoint.call import HEADERS, HEALTH, HEALTHY, WITHOUT_TURNS, GrpcCall, call_path
 from fastllmload.endpoint.endpoint import Endpoint
+from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.turns import TEXT
 from fastllmload.settings import Workload
 
@@ -59,6 +60,38 @@ def body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str
     return {**prompt, "sampling_params": sampling, "stream": workload.streaming, **extra}
 
 
+SERVICE = "sglang.grpc.scheduler.SglangScheduler"
+MODEL_INFO = Schema({
+    "model_path": (1, Kind.TEXT), "is_generation": (3, Kind.BOOL), "served_model_name": (6, Kind.TEXT),
+    "max_context_length": (7, Kind.INTEGER),
+})  # fmt: skip
+COUNTS = '"prompt_tokens":$prompt,"completion_tokens":$completion,"cached_tokens":$cached}}'
+SIMULATED = SimulatedApi(
+    path=f"/{SERVICE}/Generate",
+    keys=RequestKeys(
+        prompt="tokenized.input_ids", tokens=("sampling_params.max_new_tokens",), stream="stream",
+        min_tokens="sampling_params.min_new_tokens", ignore_eos="sampling_params.ignore_eos", n="sampling_params.n",
+        request_id="request_id",
+    ),
+    framing="grpc",
+    read=REQUEST.decode,
+    reply=RESPONSE,
+    content='{"request_id":"$request_id","chunk":{"token_ids":[$ids],' + COUNTS,
+    finish='{"request_id":"$request_id","complete":{"output_ids":[$last_ids],"finish_reason":"$finish",' + COUNTS,
+    document='{"request_id":"$request_id","complete":{"output_ids":[$whole_ids],"finish_reason":"$finish",' + COUNTS,
+    words=("stop", "length", "abort"),
+    error="",
+    pages=(
+        SimulatedPage(
+            f"/{SERVICE}/GetModelInfo",
+            '{"model_path":"$model","is_generation":true,"served_model_name":"$model","max_context_length":$max_model_len}',
+            message=MODEL_INFO,
+        ),
+        SimulatedPage(f"/{SERVICE}/HealthCheck", '{"healthy":true,"message":"Healthy"}', message=HEALTHY),
+        HEALTH,
+    ),
+)  # fmt: skip
+
 SGLANG_GRPC = Endpoint(
     name="sglang-grpc",
     aliases=("sglang-scheduler",),
@@ -67,14 +100,13 @@ SGLANG_GRPC = Endpoint(
     dialect=Dialect(EVENT, EVENT, ends_with_body=True, message=RESPONSE),
     framing="grpc",
     joint=TEXT,
-    resource="sglang.grpc.scheduler.SglangScheduler/Generate",
+    resource=f"{SERVICE}/Generate",
     models=None,
     root=call_path,
     prompts={"ids": {"tokenized": {"input_ids": PROMPT}}},
     body=body,
     headers=HEADERS,
     without={"text": WITHOUT_TEXT, "turns": WITHOUT_TURNS},
-    call=GrpcCall(
-        REQUEST, id_field=1, model_method="sglang.grpc.scheduler.SglangScheduler/GetModelInfo", context_field=7
-    ),
+    simulated=(SIMULATED,),
+    call=GrpcCall(REQUEST, id_field=1, model_method=f"{SERVICE}/GetModelInfo", context_field=7),
 )

@@ -8,7 +8,7 @@ from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
-from fastllmload.endpoint.call import HEADERS, HEALTH, WITHOUT_TURNS, GrpcCall, call_path
+from fastllmload.endpoint.call import HEADERS, HEALTH, HEALTHY, WITHOUT_TURNS, GrpcCall, call_path
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.turns import TEXT
@@ -82,11 +82,7 @@ SIMULATED = SimulatedApi(
             '{"model_path":"$model","is_generation":true,"max_context_length":$max_model_len,"served_model_name":"$model"}',
             message=MODEL_INFO,
         ),
-        SimulatedPage(
-            f"/{SERVICE}/HealthCheck",
-            '{"healthy":true,"message":"Healthy"}',
-            message=Schema({"healthy": (1, Kind.BOOL), "message": (2, Kind.TEXT)}),
-        ),
+        SimulatedPage(f"/{SERVICE}/HealthCheck", '{"healthy":true,"message":"Healthy"}', message=HEALTHY),
         HEALTH,
     ),
 )  # fmt: skip
