@@ -15,7 +15,7 @@ class Kind(IntEnum):
 
 @final
 class Schema:
-    """A protobuf message as data. ``encode`` writes one from JSON, ``decode`` reads it back; ValueError names what the message lacks."""
+    """A protobuf message as data. ``encode`` writes one from JSON, ``decode`` reads it; ValueError names what it lacks."""
 
     def __init__(self, tree: dict[str, Any]) -> None: ...
     @property

@@ -11,8 +11,8 @@ from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
 from fastllmload.endpoint.call import HEADERS, HEALTH, GrpcCall, call_path, fields
 from fastllmload.endpoint.endpoint import Endpoint
-from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.protocols.triton import packed
+from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.turns import TEXT
 from fastllmload.settings import Workload
 
@@ -112,7 +112,8 @@ SAID = '{"infer_response":{"model_name":"$model","model_version":"1","id":"$requ
 OUTPUTS = ",".join(
     json.dumps({"name": name, "datatype": datatype, "shape": [1]})
     for name, datatype in (
-        ("text_output", "BYTES"), ("finish_reason", "BYTES"), ("num_input_tokens", "UINT32"), ("num_output_tokens", "UINT32"),
+        ("text_output", "BYTES"), ("finish_reason", "BYTES"), ("num_input_tokens", "UINT32"),
+        ("num_output_tokens", "UINT32"),
     )
 )  # fmt: skip
 MORE = SAID + '{"triton_final_response":{"bool_param":false}},"outputs":[' + OUTPUTS + '],"raw_output_contents":["$'
