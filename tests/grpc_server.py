@@ -132,18 +132,18 @@ Disturb = Callable[[Asked, int, grpc.ServicerContext], None]
 
 
 class Engine(grpc.GenericRpcHandler):
-    """*gap_s* before each token; *disturb* is called before each token, with its number."""
+    """*gap_s* before each token; *disturb* is called before each token, with its number; *told*: of other methods."""
 
-    def __init__(self, gap_s: float, disturb: Disturb | None) -> None:
-        self.gap_s, self.disturb = gap_s, disturb
+    def __init__(self, gap_s: float, disturb: Disturb | None, told: dict[str, bytes]) -> None:
+        self.gap_s, self.disturb, self.told = gap_s, disturb, told
         self.log: dict[str, Asked] = {}
         self.lock = threading.Lock()
 
     def service(self, call: Any) -> Any:
         path = call.method
         metadata = dict(call.invocation_metadata)
-        if path in MODELS:
-            return grpc.unary_unary_rpc_method_handler(lambda request, context: MODELS[path])
+        if path in self.told:
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: self.told[path])
         if path not in READERS:
             return None
         read, answer = READERS[path]
@@ -179,10 +179,13 @@ class Engine(grpc.GenericRpcHandler):
 
 @contextmanager
 def grpc_server(
-    gap_s: float = 0.005, disturb: Disturb | None = None, credentials: grpc.ServerCredentials | None = None
+    gap_s: float = 0.005,
+    disturb: Disturb | None = None,
+    credentials: grpc.ServerCredentials | None = None,
+    told: dict[str, bytes] = MODELS,
 ) -> Iterator[tuple[int, Engine]]:
-    """Yields its port and what it notes."""
-    engine = Engine(gap_s, disturb)
+    """Yields its port and what it notes. *told*: answers of other methods."""
+    engine = Engine(gap_s, disturb, told)
     server = grpc.server(ThreadPoolExecutor(64), handlers=[engine])
     address = "127.0.0.1:0"
     port = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)

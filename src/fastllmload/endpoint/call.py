@@ -28,11 +28,13 @@ def call_path(base_path: str, resource: str) -> str:
 @dataclass(frozen=True)
 class GrpcCall:
     """*message*: that of a request; *id_field*: the number of the field with its id, which differs from request to request.
+    *health_method*: the service's own, whose answer has 1 in field 1 where it serves.
     *model_method*: what tells the name of the one model, in field MODEL_NAME, and its context in tokens, in *context_field*.
     """
 
     message: Schema
     id_field: int
+    health_method: str
     model_method: str | None = None
     context_field: int = 0
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from fastllmload._ext.events.delta import Classifier, expand_text
 from fastllmload._ext.events.dialect import Dialect, Field, FinishReason
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES
 
 TEMPLATE, SCAN, MSGSPEC = 0, 1, 2
@@ -334,6 +335,22 @@ def test_whitespace_is_what_python_calls_whitespace() -> None:
             assert named(scan.classify_bytes(data)) == kind == named(stream.classify_bytes(data)), hex(point)
     assert stream.by_scan == 1 and scan.by_template == 0
     assert not any(chr(point).isspace() for point in range(0x10000, 0x110000))
+
+
+PADDED = {
+    "openai-chat": '{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%s"}}],"obfuscation":"%s"}',
+    "openai-completions": '{"object":"text_completion","choices":[{"index":0,"text":"%s"}],"obfuscation":"%s"}',
+    "openai-responses": '{"type":"response.output_text.delta","delta":"%s","obfuscation":"%s","sequence_number":4}',
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_padding_of_any_length_is_no_text_and_leaves_the_template(name: str) -> None:
+    stream = Classifier(ENDPOINTS[name].dialect)
+    for size in range(1, 17):
+        found = stream.classify_bytes((PADDED[name] % (f" w{size}", "k3J9"[: size % 4] * 3)).encode())
+        assert (found["kind"], found["text"]) == (3, b" w%d" % size)
+    assert (stream.by_scan, stream.by_template) == (1, 15)
 
 
 def test_the_template_is_used_and_forgotten() -> None:

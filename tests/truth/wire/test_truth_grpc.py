@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +141,28 @@ def test_failures_are_the_servers_own(tmp_path: Path) -> None:
     texts = {one["text"] for one in run.manifest["error_texts"]["texts"]}
     assert any("INTERNAL (13): engine died: 100 % übel" in text for text in texts), (texts, said)
     assert any("RESOURCE_EXHAUSTED (8): queue is full" in text for text in texts)
+
+
+@pytest.mark.parametrize("name", ["vllm-grpc", "sglang-grpc", "kserve-grpc"])
+def test_a_saved_plan_sends_the_same_messages(tmp_path: Path, name: str) -> None:
+    """All but the id of each request."""
+    saved = str(tmp_path / "grpc.plan")
+    with grpc_server(gap_s=0.001) as (port, engine):
+        measured(tmp_path / "drawn", name, port, *TYPES[name], "--save-plan", saved)
+        drawn = sorted(without_id(one) for one in engine.log.values() if "probe" not in one.ident)
+        engine.log.clear()
+        command = [sys.executable, "-m", "fastllmload", "--endpoint-type", name, "--url", f"http://127.0.0.1:{port}",
+                   "-o", str(tmp_path / "replayed"), "--plan", saved, "--warmup", "4", "--ui", "none"]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        replayed = sorted(without_id(one) for one in engine.log.values() if "probe" not in one.ident)
+    first, second = (load(tmp_path / folder).rows for folder in ("drawn", "replayed"))
+    planned = first[first["phase"] == 1], second[second["phase"] == 1]
+    same = Counter(drawn) & Counter(replayed)
+    assert same.total() >= len(planned[0]) == len(planned[1]) > 60
+    assert {STATUS_NAMES[status] for status in planned[1]["status"]} == {"ok"}
+
+
+def without_id(one: Asked) -> bytes:
+    ident = one.ident.encode()
+    return one.body.replace(bytes([len(ident)]) + ident, b"", 1)

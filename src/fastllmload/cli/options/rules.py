@@ -183,8 +183,6 @@ USERS = (
 HTTP2 = (
     OptionRule("option-not-applicable", lambda o: o.endpoint.call is not None and o.get("client.http_version") == "1.1",
          "{protocol} is gRPC, which needs HTTP/2; leave --http-version out"),
-    OptionRule("option-not-applicable", lambda o: o.endpoint.call is not None and o.has("save_plan"),
-         "--save-plan has no form for the messages of {protocol}; leave it out"),
     OptionRule("option-not-applicable", lambda o: o.has("streams_per_connection") and not over_http2(o),
          "--streams-per-connection belongs to HTTP/2; add --http-version 2"),
     OptionRule("option-not-applicable", lambda o: over_http2(o) and o.get("client.transport") == "asyncio",
@@ -219,7 +217,7 @@ TARGET = (
          values=lambda o: {"reason": o.endpoint.without["ids"].partition(";")[0]}),
     OptionRule("protocol-unsupported",
          lambda o: not o.endpoint.takes("text") and o.workload not in DATASETS
-         and o.get("workload.prompt_form", "words") not in ("ids", "native"),
+         and not o.has("plan") and o.get("workload.prompt_form", "words") not in ("ids", "native"),
          "--prompt-form {form} is not supported by {protocol}: {reason}",
          values=lambda o: {"form": o.get("workload.prompt_form", "words"), "reason": o.endpoint.without["text"]}),
     OptionRule("protocol-unsupported", lambda o: not o.endpoint.tokens,

@@ -165,5 +165,5 @@ KSERVE_GRPC = Endpoint(
     },
     summed=True,
     simulated=(SIMULATED,),
-    call=GrpcCall(REQUEST, id_field=3),
+    call=GrpcCall(REQUEST, id_field=3, health_method=f"{SERVICE}/ServerReady"),
 )

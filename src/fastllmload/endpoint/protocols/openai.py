@@ -71,7 +71,7 @@ def keys(text: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "id": F.ANY, "object": F.ERROR_WORD, "choices": (F.CHOICES, {**text, **choice}), "usage": (F.TABLE, USAGE),
-        "error": F.ERROR,
+        "error": F.ERROR, "obfuscation": F.COUNTER,
     }  # fmt: skip
 
 

@@ -108,5 +108,11 @@ SGLANG_GRPC = Endpoint(
     headers=HEADERS,
     without={"text": WITHOUT_TEXT, "turns": WITHOUT_TURNS},
     simulated=(SIMULATED,),
-    call=GrpcCall(REQUEST, id_field=1, model_method=f"{SERVICE}/GetModelInfo", context_field=7),
+    call=GrpcCall(
+        REQUEST,
+        id_field=1,
+        health_method=f"{SERVICE}/HealthCheck",
+        model_method=f"{SERVICE}/GetModelInfo",
+        context_field=7,
+    ),
 )

@@ -104,5 +104,11 @@ VLLM_GRPC = Endpoint(
     without={"turns": WITHOUT_TURNS},
     summed=True,
     simulated=(SIMULATED,),
-    call=GrpcCall(REQUEST, id_field=1, model_method=f"{SERVICE}/GetModelInfo", context_field=3),
+    call=GrpcCall(
+        REQUEST,
+        id_field=1,
+        health_method=f"{SERVICE}/HealthCheck",
+        model_method=f"{SERVICE}/GetModelInfo",
+        context_field=3,
+    ),
 )

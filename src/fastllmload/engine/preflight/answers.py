@@ -25,6 +25,13 @@ OTHERS: tuple[tuple[bytes, str], ...] = (
     (rb'"stop"\s*:\s*(?:true|false).*"(?:id_slot|tokens_predicted|generation_settings)"', "llama.cpp's completion"),
     (rb'"(?:id_slot|tokens_predicted)".*"stop"\s*:\s*(?:true|false)', "llama.cpp's completion"),
 )
+# How servers say that a request lacks a field: FastAPI's list, pydantic's lines, serde, OpenAI's API.
+MISSING = (
+    re.compile(r"""loc["']\s*:\s*[\[(]\s*["']body["'],\s*["'](\w+)["']\s*[\])],\s*["']msg["']\s*:\s*["']field req""", re.I),
+    re.compile(r"(?:\\n|\b)(\w+)(?::|\\n|\s)+field required", re.I),
+    re.compile(r"missing (?:required )?(?:field|parameter|argument)s?:? ?[`'\"\\]+(\w+)", re.I),
+    re.compile(r"[`'\"\\]+(\w+)[`'\"\\]+ (?:is|field is) (?:required|missing)", re.I),
+)  # fmt: skip
 PAGE = re.compile(rb"\s*(?:<!--.*?-->\s*)?<(?:!doctype\s+html|html|head)\b", re.IGNORECASE | re.DOTALL)
 ERROR_KIND, DONE_KIND, BAD_KIND = 9, 10, 11  # delta.EventKind
 USAGE, TOKEN_IDS, NEITHER = "on", "token-ids", "off"  # ways to request token counts in events
@@ -40,6 +47,12 @@ def another_protocol(content: bytes, own: str) -> Iterator[tuple[str, str]]:
     for pattern, name, option in (*surest, *others, *weaker):
         if option != own and re.search(pattern, content, re.DOTALL):
             yield name, option
+
+
+def missing_fields(content: bytes) -> list[str]:
+    """Names of the fields that a refusal says a request lacks."""
+    text = content.decode(errors="replace")
+    return list(dict.fromkeys(name for pattern in MISSING for name in pattern.findall(text)))
 
 
 def body_format(content_type: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastllmload.endpoint.endpoint import named
 from fastllmload.engine.preflight.addresses import parse_base, request_head, target_spec
+from fastllmload.engine.preflight.calls import refuse_unless_serving
 from fastllmload.engine.preflight.client import H2, HTTP1, ReportProgress, no_report
 from fastllmload.engine.preflight.probe import PROBE_TOKENS, ServerProbe, add_notes
 from fastllmload.engine.workers.affinity import check_source_addresses
@@ -85,6 +86,8 @@ def check_server(probe: ServerProbe, found: Preflight, wanted: str | None, cold:
     """Check that the server of *probe* answers, add that to *found*, and return its model. *cold*: only list its models."""
     address = probe.reach([] if found.targets else found.connect_ms)
     found.first = found.first or probe
+    if probe.endpoint.call is not None and not cold:
+        refuse_unless_serving(probe)
     model = probe.model(wanted)
     probe.path = named(probe.path, model)
     if probe.context_limit is not None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from fastllmload.endpoint import resolve_endpoint
+from fastllmload.endpoint import ENDPOINTS, resolve_endpoint
 from fastllmload.engine.preflight import http2, websocket
 from fastllmload.engine.preflight.addresses import BaseUrl, addresses, request_head
 from fastllmload.engine.preflight.tls import describe, no_protocol, tls_advice, tls_context, trust_advice
@@ -192,9 +192,14 @@ class ServerConnection:
             raise self._not_agreed()
         return secured
 
+    def _without_http2(self, otherwise: str = "") -> str:
+        if self.endpoint.call is not None:
+            return f"{self.endpoint.name} needs it: give its port for gRPC, or an --endpoint-type over HTTP"
+        return "leave --http-version out" + (otherwise and f", {otherwise}")
+
     def _not_agreed(self) -> TargetError:
         if self.protocol == H2:
-            code, asked, advice = "http2-not-spoken", "HTTP/2", "leave --http-version out"
+            code, asked, advice = "http2-not-spoken", "HTTP/2", self._without_http2()
         else:
             code, asked, advice = "http2-only", "HTTP/1.1", LEAVE_OUT
         return TargetError(
@@ -266,7 +271,7 @@ class ServerConnection:
             raise TargetError(
                 "http2-not-spoken",
                 f"{self.base.public_url} does not speak HTTP/2{'' if self.base.tls else ' without TLS'}: "
-                f"{one_line(self.redact(str(problem)))}; leave --http-version out, or give the port where it does",
+                f"{one_line(self.redact(str(problem)))}; {self._without_http2('or give the port where it does')}",
             ) from None
         if end.passed:
             raise TimeoutError
@@ -345,6 +350,9 @@ class ServerConnection:
         """What to check when a server accepted a connection and did not answer, or not in HTTP."""
         if self.answered:
             return ""
+        if isinstance(problem, http2.NoHead) and self.endpoint.call is None:
+            types = " or ".join(one.name for one in ENDPOINTS.values() if one.call is not None)
+            return f"; does it speak gRPC only? give --endpoint-type {types}"
         if self.context is not None:
             advice = tls_advice(problem, self.settings.target)
             return "" if advice is None else f"; {advice}"

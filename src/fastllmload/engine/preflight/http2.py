@@ -20,6 +20,10 @@ class NotSpoken(Exception):
     """The server answered the first frames of a client with something else."""
 
 
+class NoHead(http.client.HTTPException):
+    """The stream of a request ended without an answer."""
+
+
 class Http2Answer(NamedTuple):
     status: int
     fields: http.client.HTTPMessage
@@ -59,7 +63,7 @@ def ask(connection: socket.socket, head: bytes, body: bytes | None, most: int) -
                 ended = "end" if word == "end" else ERROR_NAMES[what[0] if word == "failed" else what]
                 break
     if found is None:
-        raise http.client.HTTPException(f"its stream of HTTP/2 ended without an answer ({ended})")
+        raise NoHead(f"its stream of HTTP/2 ended without an answer ({ended})")
     return found._replace(content=bytes(content[:most]), cut=ended not in ("", "end"))
 
 

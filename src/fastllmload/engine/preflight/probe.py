@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 import uuid
@@ -12,14 +11,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fastllmload._ext.bytes.schema import with_prefix
 from fastllmload._ext.events.grpc import status_text
-from fastllmload.endpoint import ENDPOINTS
 from fastllmload.endpoint.body import extra_fields
-from fastllmload.endpoint.call import MODEL_NAME, PREFIX, GrpcCall, scalars
-from fastllmload.endpoint.endpoint import Endpoint, named
-from fastllmload.engine.preflight import answers
+from fastllmload.endpoint.endpoint import named
+from fastllmload.engine.preflight import answers, other_types
 from fastllmload.engine.preflight.answers import CONTENT_KINDS, ERROR_KIND, NEITHER, TOKEN_IDS, USAGE
+from fastllmload.engine.preflight.calls import (
+    INTERNAL,
+    PERMISSION_DENIED,
+    UNAUTHENTICATED,
+    UNAVAILABLE,
+    UNIMPLEMENTED,
+    UNKNOWN,
+    model_told,
+)
 from fastllmload.engine.preflight.client import CUT, NoAnswer, ServerConnection, one_line
 from fastllmload.errors import InputError, TargetError, coded
 from fastllmload.report.terminal.outlet import Redact
@@ -34,9 +39,7 @@ STREAMS = ("sse", "ndjson", "grpc")
 PROBE_IDS = (1, 2, 3, 4)  # exist in every vocabulary
 UNKNOWN_FIELD = (400, 404, 415, 422, 501)  # statuses of servers that refuse a field
 OPTION = "--continuous-usage"
-UNKNOWN, PERMISSION_DENIED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 2, 7, 12, 13, 14, 16  # of gRPC
 AGAIN = (UNKNOWN, INTERNAL, UNAVAILABLE)
-NO_PAGE = "/fastllmload-asks-for-no-such-page"
 
 
 class ServerProbe(ServerConnection):
@@ -56,14 +59,16 @@ class ServerProbe(ServerConnection):
     def model(self, wanted: str | None) -> str:
         """The model to request: *wanted* if the server offers it or has no list, the only one offered if none is wanted."""
         path = self.endpoint.models_path(self.base.path)
-        if self.endpoint.call is not None and self.endpoint.call.model_method is not None:
-            return self._model_told(wanted, self.endpoint.call)
+        call = self.endpoint.call
+        if call is not None and call.model_method is not None:
+            return self._model_told(wanted, call.model_method, call.context_field)
         if path is None:
             if wanted is None:
                 raise InputError("model-missing", f"{self.endpoint.name} has no list of models; name one with -m")
             return wanted
         status, body = self._listed(path)
-        self._refuse_unauthorised(status)
+        if status == 401 or wanted is None:  # a list may be forbidden where requests are not
+            self._refuse_unauthorised(status, body)
         offered = answers.offered_models(body) if status == 200 else None
         self.context_limit = None if offered is None else answers.context_limit(body, wanted or offered[0])
         if offered is None:
@@ -89,20 +94,12 @@ class ServerProbe(ServerConnection):
             self.unlisted = (coded("model-not-offered", one_line(problem, 400)),)
         return wanted
 
-    def _model_told(self, wanted: str | None, call: GrpcCall) -> str:
+    def _model_told(self, wanted: str | None, method: str, context_field: int) -> str:
         """The model to name: *wanted*, or the one that the server tells of. No request has its name."""
-        path = self.endpoint.page(self.base.path, str(call.model_method))
-        status, _, content = self.exchange("POST", path, with_prefix(b""))
-        told: dict[int, int | bytes] = {}
-        if status == 200 and self.header("grpc-status") == "0":
-            with contextlib.suppress(ValueError):
-                told = scalars(content[PREFIX:])
-        limit, name = told.get(call.context_field), told.get(MODEL_NAME)
-        self.context_limit = limit if isinstance(limit, int) and limit > 0 else None
-        served = name.decode(errors="replace") if isinstance(name, bytes) else ""
+        served, self.context_limit = model_told(self, method, context_field)
         if wanted is None and not served:
             raise InputError(
-                "model-missing", f"{self.base.public_url} does not tell its model (POST {path}); name one with -m"
+                "model-missing", f"{self.base.public_url} does not tell its model (POST {method}); name one with -m"
             )
         return wanted or served
 
@@ -164,7 +161,7 @@ class ServerProbe(ServerConnection):
         body = self.endpoint.encode_body(model, self.settings.workload, prompt, tokens)
         self.path = named(self.path, model)
         status, _, content = self._ask(body)
-        self._refuse_unauthorised(status)
+        self._refuse_unauthorised(status, content)
         if self.endpoint.call is not None and status == 200:
             self._refuse_call()
         if status != 200:
@@ -185,9 +182,9 @@ class ServerProbe(ServerConnection):
             missing = "with 200 but without a grpc-status: does it speak gRPC, or does a proxy drop the trailers?"
             raise TargetError("answer-broken", self._answers(missing))
         message = self.redact(str(self.fields.get("grpc-message", "")))
-        self._refuse_unauthorised({UNAUTHENTICATED: 401, PERMISSION_DENIED: 403}.get(int(said), 0))
+        self._refuse_unauthorised({UNAUTHENTICATED: 401, PERMISSION_DENIED: 403}.get(int(said), 0), message.encode())
         words = one_line(status_text(int(said), message.encode()).decode())
-        advice = f"; does it speak {self.endpoint.name}?" if int(said) == UNIMPLEMENTED else ""
+        advice = f"; {other_types.by_method(self)}" if int(said) == UNIMPLEMENTED else ""
         failed = TargetError if int(said) in AGAIN else RequestRefused
         raise failed(
             "server-error" if int(said) in AGAIN else "request-refused", self._answers(f"with {words}{advice}")
@@ -196,11 +193,15 @@ class ServerProbe(ServerConnection):
     def _answers(self, what: str) -> str:
         return f"{self.base.public_url} answers POST {self.path} {what}"
 
-    def _refuse_unauthorised(self, status: int) -> None:
-        if status in (401, 403):
-            wrong = f"the API key was refused; give another in {self.endpoint.key_variable} or with --api-key"
-            given = wrong if self.key is not None else f"it requires an API key; set {self.endpoint.key_variable}"
-            raise RequestRefused("unauthorized", f"{self.base.public_url} answers {status}: {given}")
+    def _refuse_unauthorised(self, status: int, body: bytes) -> None:
+        if status not in (401, 403):
+            return
+        reason = "it requires an API key" if self.key is None else "the API key was refused"
+        if status == 403 and body.strip():  # what is switched off, or too much for a key, has this status too
+            reason = excerpt(body, self.redact)
+        variable = self.endpoint.key_variable
+        remedy = f"set {variable}" if self.key is None else f"give another key in {variable} or with --api-key"
+        raise RequestRefused("unauthorized", f"{self.base.public_url} answers {status}: {reason}; {remedy}")
 
     def answer(self, model: str, notes: list[str]) -> bool | None:
         """Send one short request, without fields that are refused. Whether usage was reported; remarks go to *notes*."""
@@ -266,7 +267,7 @@ class ServerProbe(ServerConnection):
         begun = time.perf_counter()
         status, content_type, content = self._ask(body)
         self.answer_s = time.perf_counter() - begun
-        self._refuse_unauthorised(status)
+        self._refuse_unauthorised(status, content)
         if status == 429:
             limited = f"{self.base.public_url} answered the probe with 429: it may refuse some of the load"
             add_notes(notes, coded("rate-limited", limited))
@@ -306,32 +307,9 @@ class ServerProbe(ServerConnection):
                 "continuous-usage-unsupported", f"{self.base.public_url} does not accept the field of {OPTION} {way}"
             )
         failed = TargetError if status >= 500 else RequestRefused
-        advice = self._other_type(status) or self._status_advice(status)
+        advice = other_types.by_status(self, status, content, self.asked_model) or self._status_advice(status)
         answered = self._answers(f"with {status}: {excerpt(content, self.redact)}; {advice}")
         raise failed(refusal_code(status), answered)
-
-    def _other_type(self, status: int) -> str | None:
-        """What to give if the server has no such path, or not for POST, but has that of other protocols."""
-        if status not in (404, 405):
-            return None
-        with contextlib.suppress(TargetError):
-            own = None if status == 405 else self.exchange("GET", self.path, None)[0]
-            if own in (None, 404) and self.exchange("GET", NO_PAGE, None)[0] == 404:
-                found = [one for one in ENDPOINTS.values() if one.name != self.endpoint.name and self._serves(one)]
-                if found:
-                    names = " or ".join(one.name for one in found)
-                    return f"its paths are those of {found[0].title}: give --endpoint-type {names}"
-        return None
-
-    def _serves(self, other: Endpoint) -> bool:
-        """Whether a server that knows only some paths knows that of *other*: it takes no GET there, or has its page."""
-        path = named(other.path(self.base.path, self.settings.workload.streaming), self.asked_model)
-        if self.exchange("GET", path, None)[0] == 405:
-            return True
-        return (
-            other.engine is not None
-            and self.exchange("GET", other.page(self.base.path, other.engine[1]), None)[0] == 200
-        )
 
     def _refuse_content(self, content: bytes, content_type: str, kinds: list[int], texts: list[bytes]) -> None:
         speaks = f"does this URL speak {self.endpoint.name}?"
@@ -345,7 +323,8 @@ class ServerProbe(ServerConnection):
                 "error-in-answer",
                 f"{self.base.public_url} answers with an error inside a 200: {excerpt(wrong, self.redact)}",
             )
-        if not any(kind in CONTENT_KINDS for kind in kinds):
+        own = any(re.search(sign, content, re.DOTALL) for sign in self.endpoint.signs)
+        if not own and (self.endpoint.signs or not any(kind in CONTENT_KINDS for kind in kinds)):
             self._refuse_another_protocol(content)
         self._refuse_unreadable(content, content_type, kinds)
 

@@ -15,7 +15,7 @@ from refusals import code_of, raises_code, says
 from support.canned_server import canned
 
 from fastllmload.engine.document import target_facts
-from fastllmload.engine.preflight import client, probe
+from fastllmload.engine.preflight import client, other_types, probe
 from fastllmload.engine.preflight import client as progress
 from fastllmload.engine.preflight.check import Preflight, preflight
 from fastllmload.engine.preflight.probe import ServerProbe
@@ -193,11 +193,17 @@ def test_without_a_list_the_model_must_be_named(answer):
         assert check([server.url], model="mine").model == "mine"
 
 
-@pytest.mark.parametrize("status", [401, 403])
-@pytest.mark.parametrize("path", [MODELS, CHAT])
+@pytest.mark.parametrize(("status", "path"), [(401, MODELS), (401, CHAT), (403, CHAT)])
 def test_a_refused_key_is_reported_without_the_key(status, path):
     denied = (status, "application/json", json.dumps({"error": f"bad key {KEY}"}).encode())
     assert says(refused(TargetError, {**GOOD, path: denied}), "unauthorized", f"answers {status}: ", "--api-key")
+
+
+def test_a_list_that_is_forbidden_does_not_forbid_requests():
+    forbidden = (403, "text/plain", b'{"error":"This API is restricted"}')
+    with canned({**GOOD, MODELS: forbidden}) as server:
+        assert check([server.url], model="mine").model == "mine"
+    assert says(refused(TargetError, {**GOOD, MODELS: forbidden}), "unauthorized", "This API is restricted")
 
 
 def test_a_missing_key_is_requested():
@@ -656,7 +662,7 @@ def test_an_answer_of_another_protocol_is_rejected_by_name(answer, words):
         ({"/generate_stream": 405}, "give --endpoint-type tgi"),
         ({"/v1/completions": 405, "/generate": 405}, "give --endpoint-type openai-completions or sglang-generate"),
         ({"/api/version": 200}, "give --endpoint-type ollama-chat"),
-        ({"/generate_stream": 405, probe.NO_PAGE: 405}, "does the server take these fields"),
+        ({"/generate_stream": 405, other_types.NO_PAGE: 405}, "does the server take these fields"),
     ],
 )  # fmt: skip
 def test_a_path_that_the_server_lacks_names_the_protocols_whose_paths_it_has(others, words):
