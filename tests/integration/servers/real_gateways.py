@@ -80,12 +80,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], port: int, folder: Path) -> Iterator[int]:
+def running(
+    command: list[str], port: int, folder: Path, wait_s: float = 60, environment: dict[str, str] | None = None
+) -> Iterator[int]:
     """Start *command*, wait until *port* accepts, yield it, end the process."""
     with open(folder / "output.txt", "w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     try:
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + wait_s
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
