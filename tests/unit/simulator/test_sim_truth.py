@@ -237,7 +237,7 @@ def test_another_file_is_reported_as_not_a_truth_log(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"something else entirely")
     with raises_code("truth-log-damaged", tmp_path / "other", "version 5"):
         load(tmp_path / "other")
-    (tmp_path / "other").write_bytes(b"FLLTRUTH" + (4).to_bytes(8, "little") + (9).to_bytes(8, "little"))
+    (tmp_path / "other").write_bytes(b"FLLTRUTH" + (5).to_bytes(8, "little") + (9).to_bytes(8, "little"))
     with raises_code("truth-log-damaged", "unknown kind 9"):
         load(tmp_path / "other")
 

@@ -136,7 +136,7 @@ cdef inline uint8_t* put_varint(uint8_t* out, uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* sized_before(uint8_t* start, uint8_t* end) noexcept nogil:
-    # The size of what stands behind *start*, where there is room for one byte.
+    # The size of what follows *start*, where there is room for one byte.
     cdef size_t size = <size_t>(end - start) - 1
     cdef int more = 0
     while size >> 7 * (more + 1):
@@ -210,7 +210,7 @@ def fields(tree: dict, said: dict) -> list:
         elif isinstance(value, str):
             found.append((whole_tag, slots()[value[1:]], True))
         elif kind != BOOL and kind != INTEGER:
-            raise ValueError(f"the template has a number in {name}, which is no integer")
+            raise ValueError(f"the template has a number in {name}, which is not an integer")
         elif value:
             found.append(whole_tag + varint(int(value)))
     return found

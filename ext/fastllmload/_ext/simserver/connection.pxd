@@ -74,6 +74,7 @@ cdef struct Connection:
     Many* many                  # of a carrier; owned. NULL: HTTP/1.1, or a stream
     uint32_t stream             # its id
     uint8_t more                # gRPC: the client may send another message
+    uint8_t answered            # ... and has an answer, so the head has left
     uint32_t place              # in its carrier's streams
     int64_t window              # bytes of its body that the client takes now
     uint32_t taken              # bytes of DATA since its own window was opened again

@@ -57,7 +57,7 @@ cdef inline bint message_whole(const uint8_t* body, size_t size) noexcept nogil:
 
 cdef inline bint kept_open(Connection* c) noexcept nogil:
     """The client may send another message on the stream."""
-    return c.more and not c.reply.last and not c.reply.ended
+    return c.more and not (c.reply.last or c.reply.ended or c.reply.close_after)
 
 
 cdef class Http2Sessions(Sessions):
@@ -100,12 +100,14 @@ cdef class Http2Sessions(Sessions):
             self.set_timer(k, mono_ns() + <int64_t>c.reply.fault_arg * 1_000_000, IDLE_CLOSE)
         if kept_open(c):
             c.state = CONNECTION_READING
+            c.answered = True
             return 0
         return self.end_call(c)
 
     cdef int end_call(self, Connection* c) except -1:
         cdef Connection* k = c.carrier
-        if self.connections.end(c) == SENT_FAILED:
+        # What a fault cuts off has no end.
+        if c.reply.trailers.size and not c.reply.close_after and self.connections.end(c) == SENT_FAILED:
             return self.close(k, False, TRUTH_ABORTED)
         self.connections.drop(c, False)
         if not pending(k) and (k.many.closing or k.many.leaving and k.many.count == 0):
@@ -297,6 +299,8 @@ cdef class Http2Sessions(Sessions):
             c.more = False
             if c.state == CONNECTION_READING and size == 0 and c.read_size == c.seen:
                 return self.end_call(c)
+        if c != NULL and c.more and c.state != CONNECTION_READING:
+            return self.reset_stream(k, id, CODE_CALM)          # a message before the answer to the one before
         if c == NULL or c.state != CONNECTION_READING:
             return 0                                # what was on its way when the stream was reset
         c.taken += framed

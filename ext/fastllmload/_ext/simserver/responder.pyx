@@ -137,6 +137,7 @@ cdef class Responder(Writer):
             c.reply.head_sent = True
         if (<Form>self.forms[c.reply.form]).calls:
             c.reply.stamp.chunked = FRAMED_GRPC
+            c.reply.head_sent = c.answered
             if fault == FAULT_ERROR_EVENT and not has(<Form>self.forms[c.reply.form], AT_ERROR):
                 self.set_trailers(c, CALL_FAILED, CALL_INTERNAL)
             elif fault not in (FAULT_NO_DONE, FAULT_NO_BODY, FAULT_HTML, FAULT_GZIP):
@@ -521,7 +522,8 @@ cdef class Responder(Writer):
         if c.reply.fault == FAULT_BAD_JSON:
             end -= 3
         if c.carrier != NULL:
-            self.set_head(c, form.stream_block if form.calls else DOCUMENT_BLOCK, -1 if form.calls else end - body)
+            if not c.answered:
+                self.set_head(c, form.stream_block if form.calls else DOCUMENT_BLOCK, -1 if form.calls else end - body)
             return self.send_document(c, body, end, now)
         at = head = self.scratch
         at = put(at, <const char*>DOCUMENT_HEAD, len(DOCUMENT_HEAD))

@@ -115,7 +115,7 @@ cdef class Sessions:
     cdef int resume(self, Connection* c) except -1:
         # A client that sent ahead: its next request may be complete already.
         cdef size_t size = c.read_size
-        if c.state != CONNECTION_READING or size == 0:
+        if c.state != CONNECTION_READING or size == 0 or c.carrier != NULL:
             return 0
         self.arrival = mono_ns()
         return self.consume(c, c.read, size)

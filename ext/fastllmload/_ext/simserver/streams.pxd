@@ -6,7 +6,7 @@ from fastllmload._ext.simserver.connection cimport SENT_FAILED, Connection, Conn
 
 cdef enum:
     FRONT = 1024                # bytes before what send() is given: of a stream, frame headers and its head are written there
-    BACK = 128                  # ... and behind it: trailers
+    BACK = 128                  # ... and after it: trailers
 
 cdef class Streams(Connections):
     cdef uint32_t most          # streams of a connection

@@ -1,6 +1,6 @@
 """Streams: what is written to one leaves in DATA frames on its carrier, as far as the client's windows let it.
 
-`send` puts the frame's header, and the response's head if it has not left, in front of the bytes where they lie, trailers behind them,
+`send` puts the frame's header, and the response's head if it has not left, in front of the bytes where they lie, trailers after them,
 and hands all to the socket in one call. What cannot leave waits in the stream's `out`, and `flush` sends it when a window is opened or the socket takes
 more. Frames that the socket did not take wait in the carrier's.
 """
@@ -83,7 +83,7 @@ cdef class Streams(Connections):
         cdef Connection* c = self.fresh()
         c.carrier = k
         c.stream = id
-        c.more = False
+        c.more = c.answered = False
         memset(&c.reply, 0, sizeof(c.reply))
         c.place = k.many.count
         c.window = k.many.window_first

@@ -7,6 +7,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from fastllmload._ext.bytes.digits cimport put_number
+from fastllmload._ext.http.frames cimport FF_END_HEADERS, FF_END_STREAM, FT_HEADERS
 from fastllmload._ext.sim.sequence cimport DRAW_SPLIT, draw
 from fastllmload._ext.simserver.connection cimport SENT_FAILED, SENT_QUEUED, Sent
 from fastllmload._ext.sim.fault cimport FAULT_FRAGMENTS, FAULT_SLOW_HEAD, FAULT_SPLIT
@@ -158,6 +159,13 @@ cdef class Writer:
         c.truth.status = 200
         c.truth.call_status = status
         c.reply.trailers.size = 0
+        if c.answered:
+            c.reply.ended = True
+            block = trailers(status, message)
+            if self.connections.put(c.carrier, FT_HEADERS, FF_END_HEADERS | FF_END_STREAM, c.stream, <const char*>block,
+                                    <size_t>len(block)) == SENT_FAILED:
+                return LOST
+            return COMPLETE
         said = "".join(f"{name}: {text}\r\n" for name, text in status_fields(status, message).items())
         return self.page(c, CALL_HEAD + said.encode(), b"")
 

@@ -1,5 +1,6 @@
 from fastllmload._ext.simserver.streams import Streams
 from fastllmload._ext.simserver.truth import Truth
+from fastllmload._ext.simserver.writer import FAILURE as FAILURE
 from fastllmload._ext.simserver.writer import Writer
 
 KINDS: dict[str, int]

@@ -5,6 +5,7 @@ from fastllmload._ext.simserver.intake import Intake
 from fastllmload._ext.simserver.responder import Responder
 from fastllmload._ext.simserver.streams import Streams
 from fastllmload._ext.simserver.truth import Truth
+from fastllmload._ext.simserver.writer import CALL_HEAD as CALL_HEAD
 
 class Sessions:
     requests: int

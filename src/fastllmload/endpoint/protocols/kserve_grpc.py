@@ -99,7 +99,7 @@ def read(message: bytes) -> bytes:
     try:
         return asked(message)
     except (LookupError, TypeError, AttributeError):  # a field of another type, or none
-        raise ValueError("it is no ModelInferRequest with the contents of its inputs") from None
+        raise ValueError("it is not a ModelInferRequest with the contents of its inputs") from None
 
 
 def raw(text: str) -> str:
