@@ -9,6 +9,7 @@ from typing import Any
 
 from fastllmload.documents.run import RunDocument
 from fastllmload.documents.write import values
+from fastllmload.endpoint import told_apart
 from fastllmload.errors import InputError, RunFolderError
 from fastllmload.metrics.run.measure import measure
 from fastllmload.plan.pace import FIXED
@@ -165,7 +166,7 @@ def _entries(document: RunDocument) -> Iterator[tuple[str, str]]:
         for key, text in _flat(section, values(getattr(document, section))):
             own_port = document.target.simulated and key == "target.urls"  # the simulated engine takes any free port
             if not own_port:
-                yield key, text
+                yield key, told_apart(text)
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:

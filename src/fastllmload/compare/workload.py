@@ -11,6 +11,7 @@ import numpy as np
 from fastllmload.arrays import Values
 from fastllmload.compare.side import RunRecord, Side
 from fastllmload.documents.write import plain
+from fastllmload.endpoint import told_apart
 from fastllmload.errors import RunFolderError
 from fastllmload.records.npy import read_array
 
@@ -190,7 +191,7 @@ def _flat(found: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
         else:
-            yield f"{before}{key}", value
+            yield f"{before}{key}", told_apart(value) if isinstance(value, str) else value
 
 
 def _either(values: set[str]) -> str:

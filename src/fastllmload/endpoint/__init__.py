@@ -15,9 +15,9 @@ from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.settings import DEFAULT_ENDPOINT
 
-__all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint", "shown"]
+__all__ = ["ALIASES", "ENDPOINTS", "BodyPieces", "Endpoint", "resolve_endpoint", "shown", "told_apart"]
 
-shown = template.shown
+shown, told_apart = template.shown, template.told_apart
 
 
 def declared() -> list[Endpoint]:

@@ -6,6 +6,7 @@ they have a protocol's name otherwise, so that workers, other hosts and later re
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -76,6 +77,11 @@ def is_text(name: str) -> bool:
 def shown(name: str) -> str:
     """The name of a protocol, or that of the file in a text."""
     return name.partition(" ")[0]
+
+
+def told_apart(name: str) -> str:
+    """As `shown`; with a digest of the text, if it is one."""
+    return f"{shown(name)} ({hashlib.sha256(name.encode()).hexdigest()[:12]})" if is_text(name) else name
 
 
 def read(path: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastllmload.arrays import Mask
+from fastllmload.endpoint import ENDPOINTS
 from fastllmload.metrics.tokens.counts import SOURCES, UNKNOWN, TokenCounts, count_tokens
 from fastllmload.metrics.tokens.timeline import BEARING, on_timeline, stated_tokens, stretches
 from fastllmload.metrics.tokens.times import token_times
@@ -55,6 +56,7 @@ class Source:
     names: RowNames
     tokens: TokenCounts
     complete: Mask
+    answers_have_tokens: bool
 
 
 def plain(name: str) -> Make:
@@ -73,6 +75,13 @@ def counted(name: str, names: Sequence[Any] | None = None) -> Make:
     return lambda rows, source, part: ExportColumn(getattr(source.tokens, name)[part], None, names)
 
 
+def of_answer(name: str) -> Make:
+    """Null where answers have no tokens."""
+    return lambda rows, source, part: ExportColumn(
+        getattr(source.tokens, name)[part], np.full(len(rows), not source.answers_have_tokens)
+    )
+
+
 def numbered(numbers: Values, names: Callable[[int], Sequence[Any]]) -> ExportColumn:
     return ExportColumn(numbers, None, names(int(numbers.max(initial=0))))
 
@@ -80,14 +89,14 @@ def numbered(numbers: Values, names: Callable[[int], Sequence[Any]]) -> ExportCo
 def _timed(rows: Rows, source: Source, part: slice) -> ExportColumn:
     """Tokens on the content timeline, the n of TPOT; null where they cannot be separated from reasoning tokens."""
     timed = source.tokens.timed[part]
-    return ExportColumn(timed, (timed < 0) | ~source.complete[part])
+    return ExportColumn(timed, (timed < 0) | ~source.complete[part] | (not source.answers_have_tokens))
 
 
 def _reasoning(rows: Rows, source: Source, part: slice) -> ExportColumn:
     """Null where reasoning was streamed and the server reports its tokens neither in its usage nor per event."""
     tokens = source.tokens.reasoning[part]
     unreported = (rows["reasoning_events"] > 0) & (rows["reasoning_tokens"] < 0) & (tokens == 0)
-    return ExportColumn(tokens, unreported)
+    return ExportColumn(tokens, unreported | (not source.answers_have_tokens))
 
 
 def _client(rows: Rows, source: Source, part: slice) -> ExportColumn:
@@ -109,7 +118,7 @@ REQUEST_COLUMNS: dict[str, Make] = {  # in output order
     "http_status": unless("http_status", 0),
     "error": named("error", layout.ERROR_NAMES, 0),
     "input_tokens": counted("input"),
-    "output_tokens": counted("output"),
+    "output_tokens": of_answer("output"),
     "reasoning_tokens": _reasoning,
     "cached_tokens": unless("cached_tokens", -1),
     "output_tokens_source": counted("source", SOURCES),
@@ -152,7 +161,8 @@ class Block:
 
 def blocks(run: Run, at_once: int = AT_ONCE, events_at_once: int | None = None) -> Iterator[Block]:
     """All rows by phase and request, in blocks of at most *at_once* rows and about *events_at_once* events."""
-    source = Source(RowNames(run.document), count_tokens(run), run.complete_rows)
+    spoken = ENDPOINTS.get(run.document.target.endpoint_type or "")
+    source = Source(RowNames(run.document), count_tokens(run), run.complete_rows, spoken is None or spoken.tokens)
     spans = [slice(0, len(run.rows))] if events_at_once is None else stretches(run.first_event, events_at_once)
     for begin, end in (
         (at, min(at + at_once, span.stop)) for span in spans for at in range(span.start, span.stop, at_once)

@@ -345,7 +345,7 @@ PADDED = {
 
 
 @pytest.mark.parametrize("name", PADDED)
-def test_padding_of_any_length_is_no_text_and_leaves_the_template(name: str) -> None:
+def test_padding_of_any_length_is_not_a_text_and_leaves_the_template(name: str) -> None:
     stream = Classifier(ENDPOINTS[name].dialect)
     for size in range(1, 17):
         found = stream.classify_bytes((PADDED[name] % (f" w{size}", "k3J9"[: size % 4] * 3)).encode())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,6 +114,12 @@ def test_a_whole_answer_has_the_same_counts(tmp_path: Path, protocol: Protocol) 
         assert list(ours["completion_tokens"]) == list(theirs["output_tokens"])
 
 
+def said(*arguments: object) -> str:
+    command = [sys.executable, "-m", "fastllmload", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return done.stdout + done.stderr
+
+
 WITHOUT_TOKENS = ("openai-embeddings", "pooling", "score", "rerank")
 OF_TOKENS = re.compile(r"token|tok/s|ttft|tpot|\bitl\b", re.IGNORECASE)
 TAGS = re.compile(r"<(script|style|svg).*?</\1>|<[^>]+>", re.DOTALL)
@@ -143,6 +152,11 @@ def test_an_embedding_has_its_times_and_nothing_else(tmp_path: Path, name: str) 
         assert not re.search(
             r"(?i)\bttft(_sched)?\b|time to first|tok/s|tokens/s|per output token|between tokens", page
         )
+        exported = [json.loads(line) for line in said("export", directory / "run", "--format", "jsonl").splitlines()]
+        counts = ("output_tokens", "reasoning_tokens", "output_tokens_source", "timed_tokens")
+        assert exported and all(row[count] is None for row in exported for count in counts)
+        for form in ("blog", "asiai"):
+            assert "[protocol-unsupported]" in said("report", directory / "run", "--as", form)
         errors = (ours["t_last"] - theirs["t_end"])[ok]
         assert errors.min() > -2_000, "nothing is received before it is sent"
         return within(measured, {"e2e": np.percentile(np.abs(errors), [50, 99]) / 1e3}, 200, 2000), str(errors)

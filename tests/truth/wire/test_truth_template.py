@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +159,24 @@ def test_classes_carry_their_files(tmp_path: Path) -> None:
     assert list(ours["completion_tokens"]) == list(theirs["output_tokens"])
     named = {name: one["endpoint_type"] for name, one in measured.document["classes"].items()}
     assert named == {"a": "tgi.json", "b": "sglang-generate.json", "c": "openai-chat"}
+
+
+SWEEP = ("sweep", "--vary", "rate=20,40")
+SEARCH = ("search", "--goodput", "e2el:10000", "--min", "10", "--max", "20", "--max-levels", "2")
+LEVELS = ["-m", "simulated", "--duration", "2", "--isl", "16", "--osl", "4", "--warmup", "2"]
+
+
+@pytest.mark.parametrize("words", [SWEEP, SEARCH])
+def test_experiments_speak_what_a_file_describes(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Each level is a run of its own."""
+    file, folder = tmp_path / "server.json", tmp_path / "levels"
+    file.write_text(json.dumps(FILES["tgi"]))
+    asked = [*words, "--endpoint-type", str(file), *LEVELS, "--output", str(folder)]
+    done = subprocess.run(
+        [sys.executable, "-m", "fastllmload", *asked], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    levels = [json.loads(found.read_text()) for found in folder.rglob("run.json")]
+    assert len(levels) >= 2
+    for level in levels:
+        assert level["target"]["endpoint_type"] == "server.json" and level["metrics"]["e2e"]["n"] > 0

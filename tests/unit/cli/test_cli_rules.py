@@ -75,11 +75,6 @@ def from_python(options: Mapping[str, object], _: Path) -> RawOptions:
             "option-not-applicable",
             "--http-version",
         ),
-        (
-            {"rate": 5, "url": "http://h:1", "endpoint_type": "vllm-grpc", "save_plan": "x"},
-            "option-not-applicable",
-            "--save-plan",
-        ),
         ({"rate": 5, "url": "http://h:1", "streams_per_connection": 7}, "option-not-applicable", "--http-version 2"),
         ({"rate": 5, "url": "http://a", "simulate": "model=b"}, "options-conflict", "url"),
         ({"rate": 5, "image": "8x8", "endpoint_type": "ollama"}, "protocol-unsupported", "--image"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -77,6 +78,15 @@ def test_repetitions_with_seeds_of_their_own_match_pairwise() -> None:
     assert differences(sides) == []
     shorter = Side("b", sides[1].runs[:2])
     assert differences([sides[0], shorter]) != []
+
+
+def test_a_protocol_of_a_file_is_named_by_the_file_and_a_digest() -> None:
+    """Its text is of some hundred characters."""
+    texts = ('server.toml {"text":"a"}', 'server.toml {"text":"b"}')
+    sides = [side(text[-3], [1.0], config=config(target__endpoint_type=text)) for text in texts]
+    digests = [hashlib.sha256(text.encode()).hexdigest()[:12] for text in texts]
+    found = manifest_diff(sides)["config.target.endpoint_type"]
+    assert found == tuple(f"server.toml ({digest})" for digest in digests)
 
 
 def test_the_manifest_diff_leaves_out_what_every_run_has_of_its_own() -> None:

@@ -16,6 +16,7 @@ from fastllmload.report.documents.subject import Subject
 from fastllmload.report.render import markdown, text
 from fastllmload.report.render.terminal import screen_lines
 from fastllmload.report.terminal.summary import summary
+from fastllmload.report.text.tokens import has_tokens
 
 # Of modules of this package, which have `blocks(subject)`.
 RENDERERS = {
@@ -26,6 +27,7 @@ RENDERERS = {
     "asiai": text.render,
 }
 TERMINAL, JSON, HTML = "terminal", "json", "html"
+OF_TOKENS = ("blog", "asiai")
 FORMS = (TERMINAL, *RENDERERS, HTML, JSON)
 
 
@@ -38,6 +40,13 @@ def text_of(subject: Subject, form: str) -> str:
         return encoded(subject.json).decode()
     if form == HTML:
         return html(subject)
+    document = subject.run_document
+    if form in OF_TOKENS and document is not None and not has_tokens(document):
+        raise InputError(
+            "protocol-unsupported",
+            f"--as {form} is about tokens, and answers of {document.target.endpoint_type} are not tokens; "
+            "use --as markdown or html",
+        )
     return RENDERERS[form](importlib.import_module(f"{__package__}.{form}").blocks(subject))
 
 
