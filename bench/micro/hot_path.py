@@ -4,11 +4,11 @@ Run it as ``python bench/micro/hot_path.py``; it needs valgrind. One thread is t
 the client, so that every event is a read of its own and the counts of two runs differ by parts in a thousand at most. Two
 loads with different numbers of events are subtracted: the slope is the cost of an event, what is left that of a request.
 Counted is what happens inside `Reactor.on_ready`; the kernel's part is not, and a clock read counts as one system call
-(valgrind hides the vDSO). ``--profile`` also prints in which functions the last load's are. ``--plain`` counts requests that are
+(valgrind hides the vDSO). ``--profile`` also prints in which functions they are. ``--plain`` counts requests that are
 answered whole, one after the other on kept connections, in place of events. ``--alone`` has each read come as a batch of its
 own, as most do where a worker keeps up: then an event bears the costs of a batch too. ``--endpoint-type`` has the events
 that the simulated engine writes for that protocol in place of those of OpenAI's chat as vLLM writes them; ``all`` compares
-every protocol that streams with OpenAI's chat.
+every protocol that streams with OpenAI's chat, but for gRPC.
 """
 
 from __future__ import annotations
@@ -294,7 +294,11 @@ def main() -> None:
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     several = asked.endpoint_type == "all"
-    names = [each.name for each in ENDPOINTS.values() if each.tokens] if several else [asked.endpoint_type]
+    names = (
+        [each.name for each in ENDPOINTS.values() if each.tokens and each.call is None]
+        if several
+        else [asked.endpoint_type]
+    )
     if asked.inside is not None:
         for name in names:
             for number, events in enumerate((asked.events // 4, asked.events // 4, asked.events)):

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ext.dialects import CHAT, DIALECTS, GENERATE, MESSAGES, RESPONSES, SGLANG, TGI, TRITON_SO_FAR
+from ext.dialects import (
+    CHAT,
+    DIALECTS,
+    GENERATE,
+    MESSAGES,
+    OLLAMA_CHAT,
+    RESPONSES,
+    SGLANG,
+    TGI,
+    TRITON_SO_FAR,
+)
 from ext.dialects import OTHERS as UNREGISTERED
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -265,6 +275,58 @@ def test_events_that_repeat_or_count_are_compared_rightly(
     for one in (compared, parsed, decoded):
         one[0][ALIKE.index("bytes_received")] = 0
     assert compared == parsed == decoded
+
+
+LINE = b'{"model":"m","created_at":"%b","message":{"role":"assistant","%b":"%b"},"done":false}'
+lines = st.builds(
+    lambda when, key, text, end: LINE % (when, key, text) + end,
+    st.sampled_from([b"2026-11-27T06:26:57.920250567Z", b"2026-11-27T06:26:58Z", b"", b"\\u00e9", b'"', b"\xff"]),
+    st.sampled_from([b"content", b"content", b"content", b"thinking"]),
+    st.sampled_from(TEXTS),
+    st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\r\r\n", b" \n", b"\n\n", b"\r", b"x\n", b""]),
+)
+spoken = st.sampled_from(
+    [b"\n", b'{"error":"no"}\n', LINE.replace(b"false", b"true") % (b"2026", b"content", b"") + b"\n"]
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    pieces=st.lists(st.one_of(lines, lines, lines, lines, spoken), min_size=1, max_size=20),
+    cuts=st.lists(st.integers(0, 4000), max_size=6),
+)
+def test_lines_that_are_alike_are_compared_rightly(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], cuts: list[int]
+) -> None:
+    """By comparison, byte by byte, and by msgspec alone; some lines pass the limit."""
+    base = tmp_path_factory.mktemp("lines")
+    whole = framed(b"".join(pieces), [], "close").replace(b"text/event-stream", b"application/x-ndjson")
+    edges = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
+    dialect = DIALECTS[OLLAMA_CHAT]
+    compared = outcome(base / "compared", [whole[a:b] for a, b in itertools.pairwise(edges)], dialect=dialect)
+    parsed = outcome(base / "parsed", [whole[at : at + 1] for at in range(len(whole))], dialect=dialect)
+    decoded = outcome(base / "decoded", [whole], strict=True, dialect=dialect)
+    for one in (compared, parsed, decoded):
+        one[0][ALIKE.index("bytes_received")] = 0
+    assert compared == parsed == decoded
+
+
+def test_lines_are_read_by_comparison(tmp_path: Path) -> None:
+    """All but the first, and one that a read cuts."""
+    recorder, classifier = Recorder(tmp_path), Classifier(DIALECTS[OLLAMA_CHAT])
+    conversation = Conversation(Protocol(recorder, classifier, SharedWords.create().words, 1 << 20, 1 << 22))
+    conversation.open(1)
+    whole = b"".join(LINE % (b"2026-11-27T06:26:%02d.5Z" % n, b"content", b"%d" % n) + b"\n" for n in range(20))
+    head = framed(b"", [], "close").replace(b"text/event-stream", b"application/x-ndjson")
+    conversation.feed(head + whole[:1000], 10)
+    conversation.feed(whole[1000:], 11)
+    assert (classifier.by_scan, classifier.by_template, classifier.by_msgspec) == (1, 19, 0)
+    conversation.eof(13)
+    recorder.close()
+    events = np.load(tmp_path / "tokens.npy")
+    first = whole[:1000].count(b"\n")
+    assert events["t_ns"].tolist() == [10] * first + [11] * (20 - first)
+    assert (events["stamp"] & 3).tolist() == [2] * first + [2] * (19 - first) + [1]  # more came in the first read
 
 
 def test_events_with_usage_are_read_by_comparison(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fastllmload.records.shared_memory import SharedWords
 
 ROOT = Path(__file__).parents[3]
 CORPUS = Path(os.environ.get("FASTLLMLOAD_CORPORA", ROOT.parent / "shared" / "corpora")) / "wire"
-STREAMS = [path for path in sorted(CORPUS.glob("ws-*.ws")) if path.stem != "ws-lanes"]  # lanes are not asked for
+STREAMS = sorted(CORPUS.glob("ws-*.ws"))
 EACH = pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 USAGE = {
     "input": "prompt_tokens",
@@ -176,4 +176,62 @@ def test_a_cut_stream_is_ok_only_when_it_is_whole(tmp_path: Path, path: Path) ->
     data = path.read_bytes()
     rows, _ = fed(tmp_path, [[data[:size]] for size in range(len(data) + 1)])
     ok = [size for size, row in enumerate(rows) if STATUS_NAMES[row["status"]] == "ok"]
-    assert ok == ([len(data)] if path.stem in ("ws-plain", "ws-fragmented") else [])
+    assert ok == ([len(data)] if path.stem in ("ws-plain", "ws-fragmented", "ws-lanes") else [])
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_each_of_two_lanes_has_its_events(tmp_path: Path, strict: bool) -> None:
+    """What has another stream_id than the first event says nothing, an end and usage neither."""
+    paths = [path for path in STREAMS if path.stem == "ws-lanes"]
+    if not paths:
+        pytest.skip("no corpus")
+    expected = json.loads(paths[0].with_suffix(".json").read_text())
+    frames = [w.frame(payload) for _, _, payload in w.frames(paths[0].read_bytes())]
+    for name, first, wanted in (("a", 0, expected), ("b", 1, expected["others"]["b"])):
+        directory = tmp_path / name
+        directory.mkdir()
+        rows, events = fed(directory, [frames[first:]], strict)
+        assert STATUS_NAMES[rows[0]["status"]] == wanted["status"]
+        kinds = [EVENT_NAMES[each["kind"]] for each in events]
+        assert kinds.count("content") == len(wanted["arrivals"]) and set(kinds) <= {"other", "content", "finish"}
+        assert rows[0]["text_bytes"] == sum(len(each["text"]) for each in wanted["arrivals"])
+        assert {name: int(rows[0][field]) for name, field in USAGE.items()} == wanted["usage"]
+
+
+DELTA = b'{"type":"response.output_text.delta","delta":"a","stream_id":"%b","sequence_number":%d}'
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_event_of_another_lane_never_is_ones_own(tmp_path: Path, strict: bool) -> None:
+    """Neither text between like events, nor an error, nor a word with escapes in it."""
+    events = [DELTA % (b"a", 1), DELTA % (b"a", 2), DELTA % (b"b", 3), DELTA % (b"\\u0061", 4), DELTA % (b"a", 5),
+              b'{"type":"error","error":{"message":"no"},"stream_id":"b"}', b'{"type":"response.failed","stream_id":"b"}',
+              b'{"type":"response.completed","response":{"status":"completed"},"stream_id":"a"}']  # fmt: skip
+    rows, _ = fed(tmp_path, [[w.frame(event) for event in events]], strict)
+    assert STATUS_NAMES[rows[0]["status"]] == "ok" and rows[0]["content_events"] == 4
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_reasoning_after_content_is_reasoning(tmp_path: Path, strict: bool) -> None:
+    event = b'{"type":"response.%b_text.delta","delta":"a","sequence_number":%d}'
+    kinds = [b"output"] * 2 + [b"reasoning"] * 4 + [b"output"] * 3
+    _, events = fed(tmp_path, [[w.frame(event % (kind, n)) for n, kind in enumerate(kinds)]], strict)
+    assert [EVENT_NAMES[each["kind"]] for each in events] == ["content"] * 2 + ["reasoning"] * 4 + ["content"] * 3
+
+
+ERROR = b'{"type":"error","error":{"message":"no","code":"server_error"}}'
+
+
+@pytest.mark.parametrize(("before", "verdict"), [([], 1), ([DELTA % (b"a", 1)], 2)])
+def test_a_connection_has_no_request_after_an_error_inside_a_response(
+    tmp_path: Path, before: list[bytes], verdict: int
+) -> None:
+    """Its response.failed may still come, as if it were the next one's; a request that was refused has no other end."""
+    recorder, shared = Recorder(tmp_path), SharedWords.create()
+    protocol = Protocol(recorder, Classifier(ENDPOINTS["openai-responses-ws"].dialect), shared.words, 1 << 20, 4 << 20)
+    conversation = Conversation(protocol, websocket=True)
+    conversation.open(1)
+    assert conversation.feed(b"".join(w.frame(event) for event in [*before, ERROR]), 2) == verdict
+    assert conversation.ended
+    recorder.close()
+    assert STATUS_NAMES[np.load(tmp_path / "requests.npy")[0]["status"]] == "stream_error"

@@ -62,6 +62,16 @@ cdef inline bint json_take(Cursor* c, int byte) noexcept nogil:
     c.at += 1
     return True
 
+cdef inline bint json_short(Cursor* c) noexcept nogil:
+    # An integer of at most nine digits that another byte follows. False: nothing is read.
+    cdef const unsigned char* at = c.at
+    while at < c.end and c'0' <= at[0] <= c'9':
+        at += 1
+    if at == c.at or at == c.end or c.at[0] == c'0' or at - c.at > 9 or at[0] == c'.' or at[0] | 0x20 == c'e':
+        return False
+    c.at = at
+    return True
+
 cdef inline bint json_word(Cursor* c, const char* word, size_t size) noexcept nogil:
     if <size_t>(c.end - c.at) < size or memcmp(c.at, word, size) != 0:
         return False

@@ -51,6 +51,7 @@ cdef struct Meaning:
     uint32_t text_size
 
 cdef struct Recalled:           # what events before this one said, where its meaning depends on them
+    uint64_t lane               # of the stream (`lane_of`); 0: no event said one
     uint32_t characters         # of the content so far
     int32_t uncached_tokens     # -1: not said
     int32_t cached_tokens

@@ -61,7 +61,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcpy, memset
 
 from fastllmload._ext.bytes.carry cimport CARRY_KEEP, carry_add, carry_free, carry_reset
-from fastllmload._ext.bytes.jsonscan cimport blank_text, json_blanks, json_number, json_word
+from fastllmload._ext.bytes.jsonscan cimport blank_text, json_blanks, json_number, json_short, json_word
 from fastllmload._ext.bytes.schema cimport written_free
 from fastllmload._ext.events.dialect cimport (
     ANSWER_IDS, CALLS_EVENT, COMPLETION_TOKENS, COUNTER, EVENT_TOKENS, FINISH_NONE, REASONING_TOKENS, TOKEN_ID, TOKEN_IDS,
@@ -106,6 +106,7 @@ cdef inline void template_forget(Template* t) noexcept nogil:
 cdef inline void recalled_clear(Recalled* r) noexcept nogil:
     r.characters = 0
     r.uncached_tokens = r.cached_tokens = r.written_tokens = -1
+    r.lane = 0
     r.listed = False
 
 
@@ -200,11 +201,14 @@ cdef inline bint takes_slot(Template* t, Slot slot, Cursor* c, Alike* said) noex
         if t.repeats and not (t.slots.text.count == t.recalled.characters and takes_repeated(&t.slots.text, c)):
             return False
         said.text.at = c.at
-        quote = quote_after(c.at, c.end)
-        if quote == NULL:
-            return False
-        said.text.size = <size_t>(quote - c.at)
-        c.at = quote
+        to_special(c)
+        said.text.escaped = c.at == c.end or c.at[0] != c'"' or c.at == said.text.at
+        if said.text.escaped:
+            quote = quote_behind(said.text.at, c.end)
+            if quote == NULL:
+                return False
+            c.at = quote
+        said.text.size = <size_t>(c.at - said.text.at)
         return True
     if slot == SLOT_NUMBER:
         return takes_number(c)
@@ -213,6 +217,11 @@ cdef inline bint takes_slot(Template* t, Slot slot, Cursor* c, Alike* said) noex
     if slot == SLOT_REASONING:
         return takes_count(c, &said.reasoning_tokens)
     if slot == SLOT_WORD:
+        word.at = c.at
+        to_special(c)
+        if c.at < c.end and c.at[0] == c'"':
+            return True
+        c.at = word.at
         if not json_string(c, &word):
             return False
         c.at -= 1
@@ -227,14 +236,7 @@ cdef inline bint takes_slot(Template* t, Slot slot, Cursor* c, Alike* said) noex
 
 
 cdef inline bint takes_number(Cursor* c) noexcept nogil:
-    # json_number, without a call where it is a short integer.
-    cdef const unsigned char* at = c.at
-    while at < c.end and c'0' <= at[0] <= c'9':
-        at += 1
-    if at == c.at or at == c.end or c.at[0] == c'0' or at - c.at > 9 or at[0] == c'.' or at[0] | 0x20 == c'e':
-        return json_number(c)
-    c.at = at
-    return True
+    return json_short(c) or json_number(c)
 
 
 cdef inline bint takes_repeated(const Repeated* known, Cursor* c) noexcept nogil:
@@ -278,7 +280,7 @@ cdef inline bint takes_ids(const Template* t, Cursor* c, Alike* said) noexcept n
 
 
 cdef void template_grows(Template* t, const Alike* said) noexcept nogil:
-    t.recalled.characters += characters_of(&said.text)
+    t.recalled.characters += characters_of(&said.text) if said.text.escaped else <uint32_t>said.text.size
     if not grow(&t.slots.text, &said.text, t.recalled.characters) or not grow(&t.slots.ids, &said.ids, said.id_count):
         template_forget(t)          # without memory the stream is scanned
 
@@ -412,10 +414,20 @@ cdef bint is_sentinel(const DialectTable* d, const unsigned char* data, size_t s
     return c.at == c.end
 
 
-cdef void recall(Recalled* r, Facts* f) noexcept nogil:
-    """What *f* says by itself, of what it says together with the events before it."""
+cdef void recall(Recalled* r, Facts* f, const Slots* known, const DialectTable* d) noexcept nogil:
+    """What *f* says by itself, of what it says together with the events before it. *known*: content of these; NULL: it is not kept."""
+    if f.lane and r.lane and f.lane != r.lane:
+        facts_clear(f, d, False)
+        f.known = True
+        f.choice = False
+        return
+    r.lane = f.lane if r.lane == 0 else r.lane
     if f.so_far and says_all(f.token_ids, f.completion_tokens):
-        skip_characters(&f.content, r.characters)
+        if known != NULL and begins_with(&f.content, &known.text) and known.text.count == r.characters:
+            f.content.at += known.text.size
+            f.content.size -= known.text.size
+        else:
+            skip_characters(&f.content, r.characters)
         r.characters += characters_of(&f.content)
     if f.special:
         f.content.size = 0
@@ -433,14 +445,18 @@ cdef void recall(Recalled* r, Facts* f) noexcept nogil:
                                        <int64_t>0x7FFFFFFF)
 
 
-cdef void recall_in(Template* t, Facts* f) noexcept nogil:
+cdef void recall_in(Template* t, Facts* f, const DialectTable* d) noexcept nogil:
     """*t*: the stream; NULL: the event is a whole body."""
     cdef Recalled none
     if t != NULL:
-        recall(&t.recalled, f)
+        recall(&t.recalled, f, t.slots if t.repeats else NULL, d)
     else:
         recalled_clear(&none)
-        recall(&none, f)
+        recall(&none, f, NULL, d)
+
+
+cdef inline bint begins_with(const StringSpan* body, const Repeated* known) noexcept nogil:
+    return body.size >= known.size and known.size and memcmp(body.at, known.bytes, known.size) == 0
 
 
 cdef inline void to_character(Cursor* c) noexcept nogil:
@@ -600,7 +616,7 @@ cdef class Classifier:
             say(m, EVENT_BAD, DECODED_BY_SCAN)
             return 0
         if d.recalls:
-            recall(&t.recalled, &f)
+            recall_in(t, &f, d)
         judge(&f, d, d.calls[0], DECODED_BY_SCAN, m)
         if m.text == NULL:
             m.text = f.word.at
@@ -624,7 +640,7 @@ cdef class Classifier:
             return False
         self.by_scan += 1
         if d.recalls:
-            recall_in(t, f)
+            recall_in(t, f, d)
         judge(f, d, d.calls[whole], DECODED_BY_SCAN, m)
         return True
 
@@ -638,7 +654,7 @@ cdef class Classifier:
             say(m, EVENT_BAD, DECODED_BY_MSGSPEC)
             return 0
         if d.recalls:
-            recall_in(t, &f)
+            recall_in(t, &f, d)
         judge(&f, d, d.calls[whole], DECODED_BY_MSGSPEC, m)
         return 0
 

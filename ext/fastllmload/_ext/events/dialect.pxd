@@ -1,6 +1,6 @@
 # A dialect: how the events of one protocol are read, as data. Its tables are made once, from the description in the protocol's
 # file (fastllmload/endpoint), and are only read afterwards.
-from libc.stdint cimport uint8_t, uint16_t
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
 from libc.string cimport memcmp
 
 from fastllmload._ext.bytes.jsonscan cimport StringSpan
@@ -51,6 +51,8 @@ cpdef enum Field:               # what the value of a key says; all other values
     ENTRIES                     # protobuf: a map of messages; its keys are those of the object
     TENSORS                     # protobuf: KServe's tensors; their names are the keys of the object
     RAW_TENSORS                 # protobuf: contents of TENSORS, in their order
+    LANE                        # whose the event is, where answers share a connection: one of another than the stream's first
+                                # says nothing
 
 cpdef enum FinishReason:
     FINISH_NONE = 0
@@ -148,6 +150,7 @@ cdef class Dialect:
     cdef int _number(self, int node, dict tree, dict fields) except -1
 
 cdef uint8_t finish_of(const DialectTable* d, const StringSpan* word) noexcept nogil      # FinishReason
+cdef uint64_t lane_of(const StringSpan* word) noexcept nogil             # a number for each word; 0: it is empty
 
 # Among the first *count* keys of a node; NULL: it is none of them.
 cdef inline const Key* key_of(const Key* key, int count, const StringSpan* name) noexcept nogil:

@@ -31,10 +31,10 @@ cdef dict OF_MESSAGE = {
 # What is said of a whole event, and so by no item of a list.
 cdef frozenset OF_EVENT = frozenset((
     CHOICES, DONE, LAST, PROMPT_TOKENS, PROMPT_IDS, UNCACHED_TOKENS, CACHE_WRITTEN_TOKENS, COMPLETION_TOKENS, COUNTER,
-    CACHED_TOKENS, REASONING_TOKENS, SPECIAL, DURATION,
+    CACHED_TOKENS, REASONING_TOKENS, SPECIAL, DURATION, LANE,
 ))
 # What is not said by an event alone (delta.pyx, `recall`).
-cdef frozenset RECALLING = frozenset((CONTENT_SO_FAR, SPECIAL, UNCACHED_TOKENS, WHOLE_IDS))
+cdef frozenset RECALLING = frozenset((CONTENT_SO_FAR, SPECIAL, UNCACHED_TOKENS, WHOLE_IDS, LANE))
 # What differs from event to event of a stream, where the rest stays as it is (delta.pyx, `template_learn`).
 cdef frozenset VARYING = frozenset((
     CONTENT, CONTENT_SO_FAR, REASONING_CONTENT, REASONING, COMPLETION_TOKENS, REASONING_TOKENS, COUNTER, TOKEN_ID, TOKEN_IDS, ANSWER_IDS,
@@ -194,7 +194,7 @@ cdef int check(dict keys, frozenset outside=frozenset(), bint top=True, bint cho
         field, more = parted(what)
         if field not in Field.__members__.values():
             raise ValueError(f"the key {name} cannot be {field!r}, which is not a Field")
-        if field in outside or (field in (ERROR, ERROR_WORD) and not top) or (field == INDEX and not choice):
+        if field in outside or (field in (ERROR, ERROR_WORD, LANE) and not top) or (field == INDEX and not choice):
             raise ValueError(f"the key {name} cannot be {Field(field).name} where it stands")
         if not isinstance(more, dict if field == TYPE or field in NESTED else int if field == DURATION else type(None)):
             raise ValueError(f"the key {name} cannot be {Field(field).name} with {more!r}")
@@ -265,3 +265,14 @@ cdef uint8_t finish_of(const DialectTable* d, const StringSpan* word) noexcept n
         if d.words[i].size == word.size and strncasecmp(<char*>d.words[i].name, <char*>word.at, word.size) == 0:
             return d.words[i].reason
     return FINISH_OTHER
+
+
+cdef uint64_t lane_of(const StringSpan* word) noexcept nogil:
+    # FNV-1a of 64 bits.
+    cdef uint64_t number = 0xCBF29CE484222325
+    cdef size_t i
+    if word.size == 0:
+        return 0
+    for i in range(word.size):
+        number = (number ^ word.at[i]) * <uint64_t>0x100000001B3
+    return number

@@ -1,5 +1,5 @@
 # What one event says, before it is judged: filled by the C scan below or by msgspec (tree.pyx), judged in one place (delta.pyx).
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from fastllmload._ext.bytes.cursor cimport Cursor
 from fastllmload._ext.bytes.jsonscan cimport StringSpan
@@ -36,6 +36,7 @@ cdef struct Facts:
     int32_t token_ids           # how many the event lists, or says that it is; -1: neither
     int32_t logprobs            # of how many tokens; -1: no list
     int32_t whole_ids           # as *token_ids*, of the whole answer
+    uint64_t lane               # `lane_of` LANE
     int64_t[DURATIONS] server_ns    # 0: not said, as Ollama itself leaves a zero out
     StringSpan content                # size 0: none, empty or null; at is NULL where there is none, or null
     StringSpan reasoning_content

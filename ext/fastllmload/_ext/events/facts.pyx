@@ -10,13 +10,14 @@ from libc.string cimport memcmp, memset
 
 from fastllmload._ext.bytes.cursor cimport over
 from fastllmload._ext.bytes.jsonscan cimport (
-    JSON_DEPTH, json_count, json_digits, json_number, json_peek, json_skip, json_string, json_take, json_word,
+    JSON_DEPTH, json_count, json_digits, json_number, json_peek, json_short, json_skip, json_string, json_take, json_word,
 )
 from fastllmload._ext.events.dialect cimport (
     ANSWER_IDS, ARGUMENTS, CACHE_WRITTEN_TOKENS, CACHED_TOKENS, CALLS, CHOICES, COMPLETION_TOKENS, CONTENT, CONTENT_SO_FAR,
-    COUNTER, DONE, DURATION, ERROR, ERROR_WORD, EVENT_TOKENS, FINISH, FINISH_DETAIL, INDEX, LAST, LOGPROBS, NAME, NODE_KEYS_MOST,
+    COUNTER, DONE, DURATION, ERROR, ERROR_WORD, EVENT_TOKENS, FINISH, FINISH_DETAIL, INDEX, LANE, LAST, LOGPROBS, NAME,
+    NODE_KEYS_MOST,
     OBJECT, PARTS, PROMPT_IDS, PROMPT_TOKENS, REASONING, REASONING_CONTENT, REASONING_TOKENS, REFUSAL, ROLE, SPECIAL, TABLE,
-    TOKEN_ID, TOKEN_IDS, UNCACHED_TOKENS, Key, finish_of, key_of,
+    TOKEN_ID, TOKEN_IDS, UNCACHED_TOKENS, Key, finish_of, key_of, lane_of,
 )
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
@@ -172,6 +173,9 @@ cdef bint string(Facts* f, const DialectTable* d, Cursor* c, uint8_t field) noex
         return not body.escaped
     elif field == LAST:
         f.done = True
+    elif field == LANE:
+        f.lane = lane_of(&body)
+        return not body.escaped
     elif field == CONTENT_SO_FAR:
         f.so_far = True
         return text(&f.content, &body)
@@ -245,7 +249,7 @@ cdef bint items(Cursor* c, int depth, int32_t* count) noexcept nogil:
     c.at += 1
     if not json_take(c, c']'):
         while True:
-            if not json_skip(c, depth + 1):
+            if not json_short(c) and not json_skip(c, depth + 1):
                 return False
             n += 1
             if json_take(c, c']'):

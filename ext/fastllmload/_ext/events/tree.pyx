@@ -4,14 +4,14 @@ import re
 
 import msgspec
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from fastllmload._ext.events.dialect cimport (
     ANSWER_IDS, ARGUMENTS, CACHE_WRITTEN_TOKENS, CACHED_TOKENS, CALL_ID, CALL_INDEX, CALL_KEY, CALLS, CHOICES,
     COMPLETION_TOKENS, CONTENT, CONTENT_SO_FAR, COUNTER, DONE, DURATION, ERROR, ERROR_WORD, EVENT_TOKENS, FINISH,
-    FINISH_DETAIL, INDEX, LAST, LOGPROBS, NAME, OBJECT, PARTS, PROMPT_IDS, PROMPT_TOKENS, REASONING,
+    FINISH_DETAIL, INDEX, LANE, LAST, LOGPROBS, NAME, OBJECT, PARTS, PROMPT_IDS, PROMPT_TOKENS, REASONING,
     REASONING_CONTENT, REASONING_TOKENS, REFUSAL, ROLE, SPECIAL, TABLE, TOKEN_ID, TOKEN_IDS, TYPE, UNCACHED_TOKENS,
-    finish_of,
+    finish_of, lane_of,
 )
 
 cdef int32_t COUNT_HIGHEST = 0x7FFFFFFF
@@ -68,6 +68,8 @@ cdef class EventTree:
             if what is not None:
                 f.known = f.known or what[0] not in (CALL_ID, CALL_INDEX, CALL_KEY, COUNTER)
                 f.error = f.error or is_error(what[0], event[name])
+                if what[0] == LANE and isinstance(event[name], str):
+                    f.lane = lane(event[name].encode())
         if f.error:
             return 0                # nothing else is looked at
         return self._object((), event, keys, d, f)
@@ -115,6 +117,8 @@ cdef class EventTree:
             f.finish = reason_of(need(str, value).encode(), d)
         elif field == FINISH_DETAIL:
             f.detail = reason_of(need(str, value).encode(), d)
+        elif field == LANE:
+            need(str, value)        # read already
         elif field == DONE:
             f.done = need(bool, value)
         elif field == LAST:
@@ -231,6 +235,13 @@ cdef uint8_t reason_of(bytes word, const DialectTable* d) except? 255:
     name.at = word
     name.size = <size_t>len(word)
     return finish_of(d, &name)
+
+
+cdef uint64_t lane(bytes word) except? 0xFFFF:
+    cdef StringSpan name
+    name.at = word
+    name.size = <size_t>len(word)
+    return lane_of(&name)
 
 
 cdef int32_t tokens(count) except? -2:

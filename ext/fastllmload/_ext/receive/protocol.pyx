@@ -72,13 +72,18 @@ cdef inline int64_t arrives(Protocol self, Incoming* n, const unsigned char* dat
         low = max(low, floor if n.now.stamp_class == r.STAMP_KERNEL or n.now.t == 0 else floor - READ_NS)
         x.row.reads += 1
         x.row.bytes_received += size
+    stamped(self, n, data, size, t, low, stamp_class)
+    return t
+
+
+cdef inline void stamped(Protocol self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
+                         uint8_t stamp_class) noexcept:
     n.now.t = t
     n.now.low = low
     n.now.read = self.reads
     n.now.origin = n.now.end - <uint32_t><size_t>data
     n.now.end += <uint32_t>size
     n.now.stamp_class = stamp_class
-    return t
 
 
 cdef class Protocol:
@@ -167,12 +172,7 @@ cdef class Protocol:
         if n.now.t:
             t = max(t, n.now.t)
             low = max(low, n.now.t if n.now.stamp_class == r.STAMP_KERNEL else n.now.t - READ_NS)
-        n.now.t = t
-        n.now.low = low
-        n.now.read = self.reads
-        n.now.origin = n.now.end - <uint32_t><size_t>data
-        n.now.end += <uint32_t>size
-        n.now.stamp_class = stamp_class
+        stamped(self, n, data, size, t, low, stamp_class)
         while True:
             step = self.http2.next(n, &c, &frame)
             if step == FRAME_MORE:
@@ -243,10 +243,13 @@ cdef class Protocol:
         return V_REPLY if verdict == V_MORE and has_replies(n.socket) else verdict
 
     cdef Verdict _message(self, Incoming* n, Cursor* span, uint32_t offset, int64_t t, int64_t user_t) except V_RAISED:
-        """A message is an event. The protocol's last one, or an error, ends the request."""
+        """A message is an event. The protocol's last one, or an error, ends the request. After an error inside a response the
+        protocol's last one may still come, which is none of the next request: the connection has no other.
+        """
         cdef SseEvent event
         cdef Exchange* x = n.x
         cdef RequestRow* row = x.row
+        cdef bint inside
         if row.t_headers == 0:
             row.t_headers = t
             row.http_status = 200           # a response over WebSocket has no status of its own
@@ -263,8 +266,9 @@ cdef class Protocol:
         event.offset = offset
         self.timeline.event(x, &event)
         if x.error_events:
+            inside = row.events > 1
             self._finish(x, t, user_t)
-            return V_CLOSE if memmem(span.at, left(span), LAST_WORD, strlen(LAST_WORD)) != NULL else V_REUSE
+            return V_CLOSE if inside or memmem(span.at, left(span), LAST_WORD, strlen(LAST_WORD)) != NULL else V_REUSE
         if row.flags & FLAG_DONE:
             self._finish(x, t, user_t)
             return V_REUSE
@@ -377,6 +381,9 @@ cdef class Protocol:
                 self.timeline.event(x, &event)
             return x.grpc.fault != 0
         else:
+            self.timeline.like_lines(x, span)
+            if not left(span):
+                return 0
             step = ndjson_next(&x.ndjson, span, &event)
         if step == SSE_EVENT:
             self.timeline.event(x, &event)

@@ -125,8 +125,22 @@ cdef class Timeline:
             row_usage(x.row, x.template.prompt_tokens, said.completion_tokens, said.reasoning_tokens, x.template.cached_tokens)
         return self.tokens_of(x, said.completion_tokens, said.listed_tokens)
 
-    # A message over WebSocket that is a like event (see there), whose last byte is the connection's byte *offset*: taken, or not.
+    # A like event (see there) that was read from *c*.
+    cdef inline int alike(self, Exchange* x, const Alike* said, int64_t t, uint32_t offset) except -1:
+        cdef uint16_t tokens = 0
+        self.classifier.by_template += 1
+        if x.template.plain:
+            x.uncounted = True
+        else:
+            tokens = self.more_than_text(x, said)
+        self.put(x, x.now, t, offset, EVENT_CONTENT, tokens)
+        return self.content(x, said.text.at, <uint32_t>said.text.size, t)
+
+    # A message over WebSocket that is a like event, whose last byte is the connection's byte *offset*: taken, or not.
     cdef bint like_message(self, Exchange* x, Cursor* c, uint32_t offset) except -1
+
+    # The same of NDJSON: as many lines of *c* as are whole and like events.
+    cdef int like_lines(self, Exchange* x, Cursor* c) except -1
 
     # Like events: each is whole in *c*, one line of data, and equals the stream's template in all but text and usage. What this
     # takes, sse_next(), classify() and event() would take in the same way; it stops where one of them has to decide.
@@ -136,7 +150,6 @@ cdef class Timeline:
         cdef const unsigned char* newline
         cdef Cursor at
         cdef Alike said
-        cdef uint16_t tokens
         if x.content != CONTENT_SSE or row.t_first == 0 or not x.template.one_line or not sse_rests(&x.sse):
             return 0
         t = x.now.t if x.now.t >= row.t_headers else row.t_headers
@@ -148,11 +161,4 @@ cdef class Timeline:
             if <size_t>(at.at - c.at) > x.sse.limit or not sse_takes_end(&at):
                 return 0
             c.at = at.at
-            self.classifier.by_template += 1
-            tokens = 0
-            if x.template.plain:
-                x.uncounted = True
-            else:
-                tokens = self.more_than_text(x, &said)
-            self.put(x, x.now, t, arrived_with(x.now, newline + (2 if newline[0] == c'\r' else 1)), EVENT_CONTENT, tokens)
-            self.content(x, said.text.at, <uint32_t>said.text.size, t)
+            self.alike(x, &said, t, arrived_with(x.now, newline + (2 if newline[0] == c'\r' else 1)))

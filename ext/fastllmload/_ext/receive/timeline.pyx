@@ -190,17 +190,27 @@ cdef class Timeline:
     cdef bint like_message(self, Exchange* x, Cursor* c, uint32_t offset) except -1:
         cdef Cursor at = c[0]
         cdef Alike said
-        cdef uint16_t tokens = 0
-        if x.row.t_first == 0 or not template_takes(&x.template, &at, &said) or at.at != at.end:
+        if x.row.t_first == 0 or not x.template.one_line or not template_takes(&x.template, &at, &said) or at.at != at.end:
             return False
-        self.classifier.by_template += 1
-        if x.template.plain:
-            x.uncounted = True
-        else:
-            tokens = self.more_than_text(x, &said)
-        self.put(x, x.now, x.now.t, offset, EVENT_CONTENT, tokens)
-        self.content(x, said.text.at, <uint32_t>said.text.size, x.now.t)
+        self.alike(x, &said, x.now.t, offset)
         return True
+
+    cdef int like_lines(self, Exchange* x, Cursor* c) except -1:
+        cdef RequestRow* row = x.row
+        cdef Cursor at
+        cdef Alike said
+        if row.t_first == 0 or not x.template.one_line or x.ndjson.line_size or x.ndjson.dead:
+            return 0
+        while left(c):
+            at = c[0]
+            if not template_takes(&x.template, &at, &said):
+                return 0
+            at.at += left(&at) > 0 and at.at[0] == c'\r'
+            if <size_t>(at.at - c.at) > x.ndjson.limit or left(&at) == 0 or at.at[0] != c'\n':
+                return 0
+            c.at = at.at + 1
+            self.alike(x, &said, max(x.now.t, row.t_headers), arrived_with(x.now, c.at))
+        return 0
 
     cdef int settle(self, bint one_segment, int64_t low) noexcept:
         cdef EventRow* at = self.mark

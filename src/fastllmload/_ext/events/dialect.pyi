@@ -48,6 +48,7 @@ class Field(IntEnum):
     ENTRIES = 41
     TENSORS = 42
     RAW_TENSORS = 43
+    LANE = 44
 
 class FinishReason(IntEnum):
     FINISH_NONE = 0

@@ -79,7 +79,7 @@ OUTPUT = {
     "function_call": {"call_id": F.CALL_ID, "name": F.NAME, "arguments": F.ARGUMENTS},
 }  # fmt: skip
 DIALECT = Dialect(
-    {"error": F.ERROR, "sequence_number": F.COUNTER, "obfuscation": F.COUNTER, "type": (F.TYPE, {
+    {"error": F.ERROR, "sequence_number": F.COUNTER, "obfuscation": F.COUNTER, "stream_id": F.LANE, "type": (F.TYPE, {
         "response.output_text.delta": {"delta": F.CONTENT},
         "response.reasoning_text.delta": {"delta": F.REASONING},
         "response.reasoning_summary_text.delta": {"delta": F.REASONING},
