@@ -13,18 +13,39 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from integration.servers.real_gateways import conserved, free_port, run, running
 
 BUILD = Path(__file__).parents[3] / "build"
-LOAD = ("--concurrency", "2", "--num-requests", "12", "--isl", "40", "--osl", "16", "--warmup", "0")
+LOAD = ("--concurrency", "2", "--num-requests", "12", "--isl", "40", "--warmup", "0")
+TOKENS = 16
 SERVE = ("--load-format", "dummy", "--served-model-name", "tiny", "--max-model-len", "2048", "--enforce-eager")
 QUIET = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": "1"}
 
 
+# vLLM listens for gRPC before it has warmed up, and says so in its health check.
+SERVING = """
+import sys, grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+channel = grpc.insecure_channel("127.0.0.1:" + sys.argv[1])
+said = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+sys.exit(said.status != health_pb2.HealthCheckResponse.SERVING)
+"""
+
+
+def answers(port: int) -> bool:
+    try:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
-def vllm(folder: Path, *options: str, grpc: bool = False) -> Iterator[str]:
+def vllm(folder: Path, *options: str, grpc: bool = False) -> Iterator[tuple[str, str]]:
+    """vLLM's URL, and the folder of its model."""
     environment = BUILD / "vllm-venv"
     if not (environment / ".done").exists():
         pytest.skip("vLLM is not installed: tools/integration-setup vllm installs it (3 GB)")
@@ -35,36 +56,33 @@ def vllm(folder: Path, *options: str, grpc: bool = False) -> Iterator[str]:
     command = [str(environment / "bin" / "vllm"), "serve", str(model), *SERVE, "--port", str(port), *options]
     variables = os.environ | QUIET | {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     with running(command, port, folder, wait_s=400, environment=variables):
-        give_up = time.monotonic() + 60
-        while not grpc:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5).close()
-                break
-            except OSError:
-                assert time.monotonic() < give_up, (folder / "output.txt").read_text()[-2000:]
-                time.sleep(0.5)
-        yield f"http://127.0.0.1:{port}"
+        asked = [str(environment / "bin" / "python"), "-c", SERVING, str(port)] if grpc else None
+        give_up = time.monotonic() + 120
+        while not (answers(port) if asked is None else subprocess.run(asked, capture_output=True).returncode == 0):
+            assert time.monotonic() < give_up, (folder / "output.txt").read_text()[-2000:]
+            time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}", str(model)
 
 
 @pytest.fixture(scope="module")
-def generating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with vllm(tmp_path_factory.mktemp("vllm"), "--enable-scale-out") as url:
-        yield url
+def generating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    with vllm(tmp_path_factory.mktemp("vllm"), "--enable-scale-out") as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
-def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with vllm(tmp_path_factory.mktemp("vllm-grpc"), "--grpc", grpc=True) as url:
-        yield url
+def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    with vllm(tmp_path_factory.mktemp("vllm-grpc"), "--grpc", grpc=True) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
-def pooling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with vllm(tmp_path_factory.mktemp("vllm-pooling"), "--runner", "pooling", "--convert", "embed") as url:
-        yield url
+def pooling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    with vllm(tmp_path_factory.mktemp("vllm-pooling"), "--runner", "pooling", "--convert", "embed") as served:
+        yield served
 
 
-def answered(url: str, folder: Path, endpoint: str, *options: str) -> dict[str, object]:
+def answered(url: str, folder: Path, endpoint: str, *options: str) -> dict[str, Any]:
     code, said, document = run(url, folder, *LOAD, "--endpoint-type", endpoint, *options)
     assert code == 0, said
     assert conserved(document)
@@ -72,13 +90,15 @@ def answered(url: str, folder: Path, endpoint: str, *options: str) -> dict[str, 
     return document
 
 
-def counted(document: dict[str, object], tokens: int = 16) -> None:
+def counted(url: str, folder: Path, endpoint: str, *options: str) -> dict[str, Any]:
     """As many tokens as were asked for, from the server's own count, with times between them."""
+    document = answered(url, folder, endpoint, "--osl", str(TOKENS), *options)
     counts, metrics = document["counts"], document["metrics"]
-    assert counts["output_tokens"] == tokens * counts["ok"]
+    assert counts["output_tokens"] == TOKENS * counts["ok"]
     assert counts["output_tokens_source"]["usage"] == counts["ok"]
     assert 0 < metrics["ttft"]["p50"] < metrics["e2e"]["p50"]
-    assert metrics["itl"]["n"] > 0
+    assert metrics["itl"]["n"] + metrics["tbc"]["n"] > 0
+    return document
 
 
 @pytest.mark.parametrize(
@@ -93,32 +113,33 @@ def counted(document: dict[str, object], tokens: int = 16) -> None:
     ],
     ids=["chat", "completions", "ids", "responses", "messages", "generate"],
 )
-def test_vllm_answers_each_of_its_protocols(tmp_path: Path, generating: str, options: list[str]) -> None:
-    counted(answered(generating, tmp_path / "run", *options))
+def test_vllm_answers_each_of_its_protocols(tmp_path: Path, generating: tuple[str, str], options: list[str]) -> None:
+    url, model = generating
+    counted(url, tmp_path / "run", *options, "--tokenizer", model)
 
 
 @pytest.mark.parametrize("endpoint", ["openai-chat", "openai-completions", "openai-responses", "anthropic-messages"])
-def test_vllm_continues_conversations(tmp_path: Path, generating: str, endpoint: str) -> None:
-    document = answered(generating, tmp_path / "run", endpoint, "--turns", "3", "--num-requests", "4")
-    assert document["counts"]["ok"] == 12
+def test_vllm_continues_conversations(tmp_path: Path, generating: tuple[str, str], endpoint: str) -> None:
+    options = ("--turns", "3", "--num-requests", "4", "--osl", str(TOKENS))
+    assert answered(generating[0], tmp_path / "run", endpoint, *options)["counts"]["ok"] == 12
 
 
-def test_vllm_says_what_it_has_not(tmp_path: Path, generating: str) -> None:
-    code, said, _ = run(generating, tmp_path / "run", *LOAD, "--endpoint-type", "tgi")
+def test_vllm_says_what_it_has_not(tmp_path: Path, generating: tuple[str, str]) -> None:
+    code, said, _ = run(generating[0], tmp_path / "run", *LOAD, "--endpoint-type", "tgi")
     assert code == 3
     assert "--endpoint-type openai-chat" in said
 
 
 @pytest.mark.parametrize("options", [(), ("--prompt-form", "ids")], ids=["text", "ids"])
-def test_vllm_answers_grpc(tmp_path: Path, calling: str, options: tuple[str, ...]) -> None:
-    document = answered(calling, tmp_path / "run", "vllm-grpc", *options)
-    counted(document)
+def test_vllm_answers_grpc(tmp_path: Path, calling: tuple[str, str], options: tuple[str, ...]) -> None:
+    url, model = calling
+    document = counted(url, tmp_path / "run", "vllm-grpc", "--tokenizer", model, *options)
     assert document["target"]["http_version"] == "2"
 
 
 @pytest.mark.parametrize("endpoint", ["openai-embeddings", "pooling", "score", "rerank"])
-def test_vllm_answers_without_tokens(tmp_path: Path, pooling: str, endpoint: str) -> None:
-    assert "ttft" not in answered(pooling, tmp_path / "run", endpoint)["metrics"]
+def test_vllm_answers_without_tokens(tmp_path: Path, pooling: tuple[str, str], endpoint: str) -> None:
+    assert "ttft" not in answered(pooling[0], tmp_path / "run", endpoint)["metrics"]
 
 
 @pytest.fixture(scope="module")
@@ -140,11 +161,11 @@ def triton(tmp_path_factory: pytest.TempPathFactory, real_servers: Path) -> Iter
 
 
 def test_triton_answers_http(tmp_path: Path, triton: tuple[str, str]) -> None:
-    counted(answered(triton[0], tmp_path / "run", "triton-generate", "-m", "tiny"))
+    counted(triton[0], tmp_path / "run", "triton-generate", "-m", "tiny")
 
 
 def test_triton_answers_grpc(tmp_path: Path, triton: tuple[str, str]) -> None:
-    counted(answered(triton[1], tmp_path / "run", "kserve-grpc", "-m", "tiny"))
+    counted(triton[1], tmp_path / "run", "kserve-grpc", "-m", "tiny")
 
 
 def test_triton_says_that_it_has_no_such_model(tmp_path: Path, triton: tuple[str, str]) -> None:

@@ -1,6 +1,6 @@
 """Make a llama model with random weights for vLLM: `python vllm_model.py FOLDER`, to be served with --load-format dummy.
 
-Its vocabulary is larger than the range of random token ids. Runs in the environment of vLLM (tokenizers).
+Runs in the environment of vLLM (tokenizers).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+VOCABULARY = 4096
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
-    "vocab_size": 131_072,
+    "vocab_size": VOCABULARY,
     "hidden_size": 64,
     "intermediate_size": 128,
     "num_hidden_layers": 2,
@@ -44,7 +45,9 @@ def main(folder: Path) -> None:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     made.train(
         texts,
-        trainers.BpeTrainer(vocab_size=4096, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False),
+        trainers.BpeTrainer(
+            vocab_size=VOCABULARY, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+        ),
     )
     made.save(str(folder / "tokenizer.json"))
     names = {

@@ -69,7 +69,6 @@ def from_python(options: Mapping[str, object], _: Path) -> RawOptions:
             "option-not-applicable",
             "1.1",
         ),
-        ({"rate": 5, "endpoint_type": "vllm-grpc"}, "protocol-unsupported", "simulated engine"),
         (
             {"rate": 5, "url": "http://h:1", "endpoint_type": "kserve-grpc", "http_version": "1.1"},
             "option-not-applicable",
