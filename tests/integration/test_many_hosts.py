@@ -36,6 +36,7 @@ from fastllmload.certificate.judge import judged
 from fastllmload.certificate.monitor import join_watches
 from fastllmload.documents.fields import without
 from fastllmload.documents.write import encoded
+from fastllmload.endpoint import template
 from fastllmload.engine.hosts.fleet import HostFleet
 from fastllmload.engine.hosts.link.messages import AgentConfig
 from fastllmload.engine.hosts.placement.local import AGENT, LocalHandle, LocalPlacement
@@ -145,6 +146,30 @@ def test_two_hosts_send_a_plan_once_and_leave_the_folder_of_one_host(
     assert views[0].document["certificate"]["verdict"] in ("valid", "suspect", "invalid")
     assert (tmp_path / "many" / "report.html").exists() and not list(scratch.iterdir())
     assert one.rows.dtype == many.rows.dtype
+
+
+def test_hosts_need_no_file_of_a_protocol(tmp_path: Path, server: SimulatorProcess, scratch: Path) -> None:
+    """What the file says travels in the settings: the file is gone before the agents start."""
+    file = tmp_path / "server.toml"
+    file.write_text(
+        'path = "/generate_stream"\nbody = { inputs = "{prompt}", parameters = { max_new_tokens = "{max_tokens}", '
+        'details = true } }\ntext = "token.text"\nfinish = "details.finish_reason"\n'
+        'completion_tokens = "details.generated_tokens"\n'
+    )
+    settings = asked(tmp_path / "run", server.url, rate=40.0, num_requests=40)
+    target = replace(settings.target, endpoint_type=template.read(str(file)), model="simulated")
+    file.unlink()
+    view = Watching()
+    assert execute(replace(settings, target=target), None, view, placement=LocalPlacement(2)) == 0
+    server.stop()
+    rows = load(tmp_path / "run").rows
+    measured = np.sort(rows[rows["phase"] == layout.MEASURE], order="request")
+    assert (measured["status"] == layout.OK).all() and set(measured["worker"]) == {0, 1, 2, 3}
+    received = truth.load(str(tmp_path / "truth.log")).requests
+    received = np.sort(received[received["phase"] == 1], order="key")
+    assert list(measured["request"]) == list(received["key"]) == list(range(40))
+    assert list(measured["completion_tokens"]) == list(received["output_tokens"])
+    assert view.document["target"]["endpoint_type"] == "server.toml"
 
 
 def test_a_cap_below_the_number_of_hosts_holds_for_all_together(

@@ -11,6 +11,9 @@ from truth.truth_bench import Measured, measure
 
 from fastllmload.records.error_texts import message_of
 from fastllmload.records.layout import ERROR_NAMES, FINISH_NAMES, STATUS_NAMES
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.simulator.truth import load as load_truth
 
 TYPE = ("--endpoint-type", "openai-responses-ws")
 LOAD = ("--rate", "60", "--num-requests", "60", "--isl", "32", "--warmup", "4")
@@ -56,6 +59,20 @@ def test_turns_of_a_conversation_repeat_the_history(tmp_path: Path) -> None:
     for session in set(ours["session"]):
         of_one = ours[ours["session"] == session]
         assert (np.diff(of_one["prompt_tokens"][np.argsort(of_one["turn"])]) > 0).all()
+
+
+def test_classes_with_servers_of_their_own(tmp_path: Path) -> None:
+    """The connections of each server are upgraded, also where the first class has none there."""
+    other = SimulatorOptions(ttft_ms=4.0, itl_ms=1.0, truth=str(tmp_path / "other.bin"))
+    with SimulatorProcess(other) as server:
+        classes = ("--class", "a share=0.5", "--class", f"b share=0.5 url={server.url}")
+        measured = run(tmp_path, "--osl", "4", *classes, ttft_ms=4.0, itl_ms=1.0)
+    assert measured.exit_code == 0, measured.said
+    rows = measured.run.rows[measured.run.rows["phase"] == 1]
+    assert set(statuses(rows)) == {"ok none"} and len(rows) == 60
+    for number, log in enumerate((measured.truth.requests, load_truth(other.truth).requests)):
+        of_class = rows["request"][rows["request_class"] == number]
+        assert len(of_class) and sorted(log["key"][log["phase"] == 1]) == sorted(of_class)
 
 
 def test_failures_are_the_servers(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fastllmload.errors import InputError
 from fastllmload.redact import Redactor
 from fastllmload.settings import Load, RunSettings, Workload
 
+WEBSOCKET = {"url": "http://h:1", "endpoint_type": "openai-responses-ws"}
 Source = Callable[[Mapping[str, object], Path], RawOptions]
 
 
@@ -74,6 +75,11 @@ def from_python(options: Mapping[str, object], _: Path) -> RawOptions:
             "option-not-applicable",
             "--http-version",
         ),
+        (
+            {"rate": 5, "url": "http://h:1", "endpoint_type": "kserve-grpc", "turns": 3},
+            "protocol-unsupported",
+            "use triton-generate",
+        ),
         ({"rate": 5, "url": "http://h:1", "streams_per_connection": 7}, "option-not-applicable", "--http-version 2"),
         ({"rate": 5, "url": "http://a", "simulate": "model=b"}, "options-conflict", "url"),
         ({"rate": 5, "image": "8x8", "endpoint_type": "ollama"}, "protocol-unsupported", "--image"),
@@ -116,6 +122,25 @@ def test_a_refusal_is_the_same_from_each_source(
     assert caught.value.code == code and value in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "remedy"),
+    [
+        ({"http_version": "2"}, "option-not-applicable", "leave --http-version out"),
+        ({"streams_per_connection": 7}, "option-not-applicable", "leave it out"),
+        ({"transport": "asyncio"}, "option-not-applicable", "not --transport asyncio; leave one out"),
+        ({"timestamps": "tap"}, "option-not-applicable", "--timestamps tap finds no responses"),
+        ({"no_stream": True}, "option-not-applicable", "leave --no-stream out"),
+        ({"prompt_form": "ids"}, "protocol-unsupported", "needs --endpoint-type openai-completions"),
+    ],
+)
+def test_what_websocket_lacks_is_refused_in_one_sentence(options: dict[str, object], code: str, remedy: str) -> None:
+    with raises_code(code, remedy) as caught:
+        read_settings(from_table({"rate": 5, **WEBSOCKET, **options}, "", ""), {}, Redactor([]))
+    (name,) = options
+    assert ". " not in caught.value.message and "\n" not in caught.value.message
+    assert name.replace("no_", "").replace("_", "-") in caught.value.message
+
+
 def test_rules_name_options_of_a_run() -> None:
     assert {each for rule in RULES for each in rule.options} <= BY_PARAMETER.keys()
 
@@ -129,6 +154,11 @@ def test_rules_name_options_of_a_run() -> None:
         ({"endpoint": "/x", "class": ["a rate=1 endpoint_type=vllm"]}, "protocol-unsupported", "/x"),
         ({"arrival": "constant", "class": ["a rate=1 burstiness=2"]}, "option-not-applicable", "constant"),
         ({"class": ["a rate=1 workload=csv"]}, "option-missing", "csv"),
+        ({**WEBSOCKET, "class": ["a rate=1", "b rate=1 endpoint_type=vllm"]}, "protocol-unsupported", "'b'"),
+        ({"class": ["a rate=1", "b rate=1 endpoint_type=responses-ws"]}, "protocol-unsupported", "'b'"),
+        ({**WEBSOCKET, "class": ["a rate=1 prompt_form=ids"]}, "protocol-unsupported", "'a'"),
+        ({**WEBSOCKET, "class": ["a rate=1", "b rate=1 header=X-A:1"]}, "protocol-unsupported", "'b' has a header"),
+        ({**WEBSOCKET, "class": ["a rate=1 endpoint=/x"]}, "protocol-unsupported", "'a' has a header or endpoint"),
         ({"tokenizer": "none", "class": ["a rate=1 prompt_form=native"]}, "option-not-applicable", "native"),
     ],
 )

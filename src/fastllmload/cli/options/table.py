@@ -215,7 +215,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--transport", "client.transport", read.one_of("auto", "reactor", "asyncio"), "NAME",
               "reactor (own epoll loop), asyncio (event loop, no TLS), auto (default): reactor."),
         value("--decode", "client.decode", read.one_of("fast", "strict"), "MODE",
-              "Parsing of events: fast (default), or strict: a complete JSON decoder for every event."),
+              "Parsing of events: fast (default), or strict: a complete JSON decoder for every event. gRPC's "
+              "messages are always read completely."),
         switch("--fresh-connections", "client.fresh_connections",
                "A new connection for every request, or reuse of idle ones (default).",
                no="--connection-reuse"),

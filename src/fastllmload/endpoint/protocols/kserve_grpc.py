@@ -161,7 +161,7 @@ KSERVE_GRPC = Endpoint(
     headers=HEADERS,
     without={
         "ids": "KServe's text_input takes text only; use --prompt-form words or text",
-        "turns": "prompts that grow are not made as messages yet; use --endpoint-type triton-generate",
+        "turns": "its messages are made before the run, without replies; use triton-generate for conversations",
     },
     summed=True,
     simulated=(SIMULATED,),

@@ -55,7 +55,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     transport: str = "reactor"
     fresh_connections: bool = False
     http2_streams: int = 0  # most on a connection; 0: HTTP/1.1
-    websocket: bool = False  # connections are upgraded: head_prefix asks for that, and classes have none of their own
+    websocket: bool = False  # connections are upgraded, all those of a target alike
     spin_budget: float = 0.15
     pin_cpu: int | None = None
     record_text: bool = False

@@ -93,10 +93,12 @@ class Worker:
         key = new_key()
         own = [target.head_prefix for target in spec.targets]
         heads = [[head.encode("latin-1") for head in each] for each in spec.class_heads or [own]]
-        for target, head in zip(spec.targets, heads[0], strict=True):
+        for target, *of_classes in zip(spec.targets, *heads, strict=True):
             name = (target.server_name or "").encode("idna") if target.tls else None
             accept = accept_of(key).encode() if spec.websocket else None
-            asked = head + (upgrade_fields(key).encode() if spec.websocket else b"")
+            asked = of_classes[0]
+            if spec.websocket:  # with the head of any class that the target serves
+                asked = next(filter(None, of_classes)) + upgrade_fields(key).encode()
             self.reactor.add_target(
                 target.family,
                 target.address,
