@@ -40,7 +40,7 @@ HOT: dict[str, str] = {
     "receive/http1": "refused open next _head eof",
     "receive/http2": "number never_opened header_read next _began _data _failing leave",
     "receive/multiplex": "home stream_find stream_close put_sent window_closed",
-    "receive/websocket": "header_bytes header_read between open _wrong",
+    "receive/websocket": "header_bytes header_read between open wrong",
     "receive/messages": "replies_sent put_text_header",
     "receive/protocol": "feed feed_streams arrives _feed_messages _messages _message"
     " _step _head _streams _body _payload _last_line _finish _end fail",

@@ -20,6 +20,7 @@ from fastllmload._ext.http.frames cimport (
     SET_ENABLE_PUSH, SET_INITIAL_WINDOW_SIZE, SET_MAX_CONCURRENT_STREAMS, SET_MAX_FRAME_SIZE,
 )
 from fastllmload._ext.http.response cimport CONTENT_GRPC
+from fastllmload._ext.receive.exchange cimport exchange_fetch
 from fastllmload._ext.receive.framing cimport (
     FRAME_END, FRAME_ERROR, FRAME_FAILED, FRAME_HEAD, FRAME_MORE, FRAME_PAYLOAD, FRAME_TRAILERS, IN_BODY, incoming_free,
 )
@@ -193,6 +194,8 @@ cdef class Http2(Framing):
             m.taken = 0
         s = stream_find(m, m.stream)
         if s != NULL:
+            if s.x != NULL:
+                exchange_fetch(s.x)
             s.taken += m.left
             if s.taken >= TOP_UP:
                 put_code(m, FT_WINDOW_UPDATE, m.stream, s.taken)

@@ -226,6 +226,8 @@ cdef class Protocol:
                 break
             if step == FRAME_PAYLOAD and x.row != NULL and x.row.t_submit_start:
                 verdict = self._message(n, &frame.span, arrived_with(&n.now, c.at), t, user_t)
+                if not left(c):
+                    break
                 continue
             if step == FRAME_PAYLOAD:           # it was not asked for
                 frame.error, frame.code = r.ERROR_EXTRA_BYTES, 0

@@ -14,6 +14,5 @@ cdef class WebSocket(Framing):
     cdef bytes accept               # that a server has to answer to the key of all upgrades
     cdef bint accepts(self, const Cursor* head) except -1       # the head of a 101
     cdef bint between(self, const Socket* s) noexcept           # no message has begun
-    cdef uint8_t _wrong(self, Socket* s) noexcept
     cdef FrameStep _control(self, Socket* s, Frame* frame) except FRAME_RAISED
     cdef FrameStep _refuse(self, Socket* s, Frame* frame, uint8_t error, CloseCode code) except FRAME_RAISED

@@ -5,7 +5,7 @@ A message that comes in one frame and one read is handed on where it lies in the
 protocol ends the connection, as its close frame does; a close frame answers both.
 """
 
-from libc.stdint cimport uint16_t
+from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
 cimport fastllmload._ext.record.recorder as r
@@ -51,11 +51,24 @@ cdef bint header_read(Socket* s, Cursor* c) noexcept nogil:
     s.opcode = at[0] & 0x0F
     s.final = at[0] >> 7
     s.left = at[1] & 0x7F
-    if size > 2:
+    if size == 4:
+        s.left = <uint64_t>at[2] << 8 | at[3]
+    elif size > 4:
         s.left = 0
         for i in range(2, size):
             s.left = s.left << 8 | at[i]
     return True
+
+
+cdef inline uint8_t wrong(const Socket* s, size_t limit) noexcept nogil:
+    """The error of a frame by its header; *limit*: bytes of a message."""
+    if s.header[0] & RESERVED or s.header[1] & MASKED:
+        return r.ERROR_BAD_FRAME
+    if s.opcode >= OP_CLOSE:
+        return r.ERROR_NONE if s.opcode <= OP_PONG and s.final and s.left <= CONTROL_MOST else r.ERROR_BAD_FRAME
+    if s.opcode > OP_BINARY or (s.opcode == OP_CONTINUATION) != s.continues:
+        return r.ERROR_BAD_FRAME
+    return r.ERROR_EVENT_TOO_LARGE if s.left > limit - s.message_size else r.ERROR_NONE
 
 
 cdef class WebSocket(Framing):
@@ -92,7 +105,7 @@ cdef class WebSocket(Framing):
             if not s.in_payload:
                 if not header_read(s, c):
                     return FRAME_MORE
-                error = self._wrong(s)
+                error = wrong(s, self.limit)
                 if error:
                     return self._refuse(s, frame, error, CLOSE_TOO_BIG if error == r.ERROR_EVENT_TOO_LARGE else CLOSE_PROTOCOL)
                 s.in_payload = True
@@ -125,16 +138,6 @@ cdef class WebSocket(Framing):
                 over(&frame.span, s.message, s.message_size)
                 s.message_size = 0          # it stays where it is until the next frame
                 return FRAME_PAYLOAD
-
-    cdef uint8_t _wrong(self, Socket* s) noexcept:
-        """The error of a frame by its header."""
-        if s.header[0] & RESERVED or s.header[1] & MASKED:
-            return r.ERROR_BAD_FRAME
-        if s.opcode >= OP_CLOSE:
-            return r.ERROR_NONE if s.opcode <= OP_PONG and s.final and s.left <= CONTROL_MOST else r.ERROR_BAD_FRAME
-        if s.opcode > OP_BINARY or (s.opcode == OP_CONTINUATION) != s.continues:
-            return r.ERROR_BAD_FRAME
-        return r.ERROR_EVENT_TOO_LARGE if s.left > self.limit - s.message_size else r.ERROR_NONE
 
     cdef FrameStep _control(self, Socket* s, Frame* frame) except FRAME_RAISED:
         cdef uint16_t code = CLOSE_NONE

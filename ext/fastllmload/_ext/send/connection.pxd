@@ -2,11 +2,9 @@
 # socket call in here.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastllmload._ext.events.delta cimport Template
 from fastllmload._ext.plan.talk cimport Talk
-from fastllmload._ext.receive.exchange cimport Exchange
+from fastllmload._ext.receive.exchange cimport LINE, Exchange, exchange_fetch_far, fll_fetch
 from fastllmload._ext.receive.framing cimport Incoming
-from fastllmload._ext.record.recorder cimport RequestRow
 from fastllmload._ext.system.wire cimport Address, iovec
 from fastllmload._ext.tls.session cimport Tls, tls_unsent
 
@@ -119,20 +117,12 @@ cdef struct TargetState:
     int64_t retry_at        # no pre-connect before this instant: the last one failed
 
 cdef enum:
-    LINE = 64               # bytes that a processor fetches at once
     HOT_LINES = 5           # of a Connection: what every read touches (asserted in pool.pyx)
-    TEMPLATE_LINES = 8      # most of a template that are fetched
 
 cdef extern from * nogil:
     """
-    /* The empty assembly keeps it: a function that does nothing else has no effect for the compiler, and its calls would go. */
-    static inline void fll_fetch(const void *at) {
-        __builtin_prefetch(at, 1);
-        __asm__ volatile("" : : "r"(at));
-    }
     #define FLL_READ_TOUCHES(c) __builtin_offsetof(__typeof__(*(c)), stream.x.sse.line)
     """
-    void fll_fetch(const void* at) noexcept
     size_t FLL_READ_TOUCHES(Connection* c) noexcept     # bytes from the beginning on
 
 # What the kernel says with each event of a connection's socket: where the struct is, which takes 48 bits, and the end of its
@@ -151,24 +141,16 @@ cdef inline Connection* connection_tagged(uint64_t tag) noexcept nogil:
     cdef Connection* c = connection_placed(tag)
     return c if c.generation & 0xFFFF == tag >> PLACE_BITS else NULL
 
-# With thousands of streams none of their memory is in a near cache when an event comes, and waiting for it would be most of
-# what an event costs in user space. So it is asked for while something else is done, which changes nothing but the time: of
-# the connections that come next in a batch two lines, and before a read the rest and what these point at.
+# As exchange_fetch: of the connections that come next in a batch two lines, and before a read the rest and what these point at.
 cdef inline void connection_fetch(uint64_t tag) noexcept nogil:       # of a timer: nothing lies there, and nothing is fetched
     fll_fetch(connection_placed(tag))
     fll_fetch(&connection_placed(tag).stream.x.row)
 
 cdef inline void connection_fetch_rest(Connection* c) noexcept nogil:
     cdef int i
-    cdef Template* t = &c.stream.x.template
     for i in range(1, HOT_LINES):
         fll_fetch(<char*>c + i * LINE)
-    if c.stream.x.row == NULL:
-        return
-    for i in range(<int>sizeof(RequestRow) // LINE):
-        fll_fetch(<char*>c.stream.x.row + i * LINE)
-    for i in range(min((t.prefix + t.suffix + LINE - 1) // LINE, TEMPLATE_LINES)):
-        fll_fetch(t.bytes + i * LINE)
+    exchange_fetch_far(&c.stream.x)
 
 # The socket has all of the request.
 cdef inline bint sent_whole(const Connection* c) noexcept nogil:

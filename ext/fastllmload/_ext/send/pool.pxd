@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastllmload._ext.send.connection cimport Connection, List, RequestStream, TargetState
+from fastllmload._ext.send.connection cimport Connection, List, RequestStream, StreamOfMany, TargetState
 from fastllmload._ext.system.wire cimport Address
 from fastllmload._ext.tls.session cimport TlsContext
 
@@ -41,7 +41,9 @@ cdef class Pool:
 
     cdef int add_target(self, str family, address, int port, bint over_asyncio, double weight, bytes name) except -1
     cdef Connection* make(self, uint16_t target) except NULL    # not connected yet
+    cdef uint8_t* _memory(self, size_t* size) except NULL
     cdef Connection* _new(self) except NULL
+    cdef StreamOfMany* _new_of_many(self) except NULL
     cdef RequestStream* reuse(self, uint16_t target) except? NULL       # on the connection that is idle longest, or NULL
     cdef RequestStream* begin(self, uint16_t target) except NULL        # on a new connection
     # The stream of connection *number* whose row has the number *row*; NULL: it has ended.

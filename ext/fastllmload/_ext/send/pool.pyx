@@ -22,13 +22,13 @@ cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.events.delta cimport TEMPLATE_LONGEST
 from fastllmload._ext.plan.talk cimport talk_free
-from fastllmload._ext.receive.exchange cimport exchange_free, exchange_init, exchange_on
+from fastllmload._ext.receive.exchange cimport LINE, exchange_free, exchange_init, exchange_on
 from fastllmload._ext.receive.framing cimport IN_IDLE, IN_MESSAGES, incoming_free
 from fastllmload._ext.receive.http2 cimport http2_begin
 from fastllmload._ext.receive.messages cimport CLOSE_NORMAL, put_close, socket_new
 from fastllmload._ext.receive.multiplex cimport CODE_NO_ERROR, carries, has_room, put_goaway
 from fastllmload._ext.send.connection cimport (
-    C_CONNECTING, C_FREE, C_IDLE, C_SECURING, C_TAIL, C_UPGRADING, FLL_READ_TOUCHES, HOT_LINES, LINE, PIECES, Link, StreamOfMany,
+    C_CONNECTING, C_FREE, C_IDLE, C_SECURING, C_TAIL, C_UPGRADING, FLL_READ_TOUCHES, HOT_LINES, PIECES, Link, StreamOfMany,
     connection_placed, connection_tag, list_add, list_remove, of_many,
 )
 from fastllmload._ext.system.clock cimport mono_ns
@@ -112,7 +112,6 @@ cdef class Pool:
             list_remove(&self.streams, self.streams.oldest)
             of_many_free.s.x.template.bytes = NULL          # it lies next to the stream
             exchange_free(&of_many_free.s.x)
-            free(of_many_free)
         while self.block != NULL:
             before = <void**>self.block[0]
             munmap(self.block, BLOCK)
@@ -186,13 +185,13 @@ cdef class Pool:
             c.n.socket = socket_new()
         return c
 
-    cdef Connection* _new(self) except NULL:
-        """Memory for one more connection and the template of its events."""
-        cdef size_t own = (sizeof(Connection) + LINE - 1) // LINE * LINE
-        cdef size_t size = own + (TEMPLATE_LONGEST + LINE - 1) // LINE * LINE
+    cdef uint8_t* _memory(self, size_t* size) except NULL:
+        """*size* bytes of zeros, in lines of their own, then room for the template of a stream's events."""
+        cdef size_t own = (size[0] + LINE - 1) // LINE * LINE
+        cdef size_t all_of = own + (TEMPLATE_LONGEST + LINE - 1) // LINE * LINE
         cdef void** block
-        cdef Connection* c
-        if self.room_left < size:
+        cdef uint8_t* at
+        if self.room_left < all_of:
             block = new_block(self.words[k.W_STATE] != k.RUNNING)   # the kernel may take long to find a huge page
             if block == NULL:
                 raise MemoryError("connections")
@@ -203,16 +202,31 @@ cdef class Pool:
             if connection_placed(<uint64_t>self.room + self.room_left) != <Connection*>(self.room + self.room_left):
                 self.room_left = 0
                 raise MemoryError("connections: addresses of this machine do not fit into 48 bits")
-        c = <Connection*>self.room
-        memset(c, 0, size)                                  # its pages are there from now on
+        at = self.room
+        memset(at, 0, all_of)                               # its pages are there from now on
+        self.room += all_of
+        self.room_left -= all_of
+        size[0] = own
+        return at
+
+    cdef Connection* _new(self) except NULL:
+        cdef size_t size = sizeof(Connection)
+        cdef Connection* c = <Connection*>self._memory(&size)
         exchange_init(&c.stream.x, &c.n.now, self.max_event)
-        c.stream.x.template.bytes = self.room + own
+        c.stream.x.template.bytes = <uint8_t*>c + size
         c.stream.connection = c
         c.stream.link.item = &c.stream
         c.link.item = c
-        self.room += size
-        self.room_left -= size
         return c
+
+    cdef StreamOfMany* _new_of_many(self) except NULL:
+        cdef size_t size = sizeof(StreamOfMany)
+        cdef StreamOfMany* one = <StreamOfMany*>self._memory(&size)
+        exchange_init(&one.s.x, NULL, self.max_event)
+        one.s.x.template.bytes = <uint8_t*>one + size
+        one.s.many = True
+        one.s.link.item = one.place.item = one
+        return one
 
     cdef RequestStream* reuse(self, uint16_t target) except? NULL:
         cdef Link* oldest = self.targets[target].idle.oldest
@@ -245,18 +259,12 @@ cdef class Pool:
 
     cdef RequestStream* stream_on(self, Connection* c) except NULL:
         cdef StreamOfMany* one
-        if self.streams.oldest != NULL:
+        if self.streams.oldest == NULL:
+            one = self._new_of_many()
+        else:
             one = <StreamOfMany*>self.streams.oldest.item
             list_remove(&self.streams, &one.s.link)
-            exchange_on(&one.s.x, &c.n.now)
-        else:
-            one = <StreamOfMany*>calloc(1, sizeof(StreamOfMany) + TEMPLATE_LONGEST)
-            if one == NULL:
-                raise MemoryError("streams")
-            exchange_init(&one.s.x, &c.n.now, self.max_event)
-            one.s.x.template.bytes = <unsigned char*>(one + 1)
-            one.s.many = True
-            one.s.link.item = one.place.item = one
+        exchange_on(&one.s.x, &c.n.now)
         one.s.connection = c
         one.places = NULL
         one.headed = one.waited = False
@@ -486,7 +494,7 @@ cdef class Pool:
 
     cdef int open_ahead(self, uint32_t count, uint32_t at_once) except -1:
         cdef int64_t now = mono_ns()
-        cdef uint32_t share, begun = 0
+        cdef uint32_t share, begun = 0, streams = 0
         cdef TargetState* t
         cdef Connection* c
         cdef int error_number
@@ -506,6 +514,9 @@ cdef class Pool:
                     self.drop(c, False)
                 elif t.http2:
                     self.look(c)
+            streams += share if t.http2 else 0
+        while self.streams.count + self.in_use < streams:       # in huge pages, while there is time to find them
+            list_add(&self.streams, &self._new_of_many().s.link)
         return 0
 
     cdef uint32_t idle(self) noexcept:

@@ -29,14 +29,14 @@ from libc.string cimport memcpy, memset
 cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.events.dialect cimport FINISH_NONE
-from fastllmload._ext.receive.exchange cimport V_CLOSE, V_MORE, V_REPLY, V_REUSE, Exchange, exchange_open
+from fastllmload._ext.receive.exchange cimport V_CLOSE, V_MORE, V_REPLY, V_REUSE, Exchange, exchange_open, fll_fetch
 from fastllmload._ext.receive.framing cimport IN_MESSAGES
 from fastllmload._ext.receive.messages cimport Socket, has_replies, put_bytes, replies_sent
 from fastllmload._ext.receive.multiplex cimport window_closed
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_place, hdr_record
 from fastllmload._ext.record.recorder cimport FLAG_REUSED, RequestRow
 from fastllmload._ext.send.connection cimport (
-    C_BUSY, C_CONNECTING, C_IDLE, C_SECURING, C_TAIL, C_UPGRADING, PIECES, TargetState, connection_fetch_rest, connection_tagged, fll_fetch, sent_whole,
+    C_BUSY, C_CONNECTING, C_IDLE, C_SECURING, C_TAIL, C_UPGRADING, PIECES, TargetState, connection_fetch_rest, connection_tagged, sent_whole,
 )
 from fastllmload._ext.system.clock cimport mono_ns, real_minus_mono, real_ns, thread_cpu_ns
 from fastllmload._ext.system.wire cimport (
