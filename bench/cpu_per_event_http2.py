@@ -2,7 +2,7 @@
 connection.
 
 Target: at most 1.25 x. The simulated engine is behind nginx, which speaks HTTP/2 and sends each event as it comes. Needs
-nginx and libnghttp2 with its header files (Debian: nginx, libnghttp2-dev). `--grpc 1`: calls of vLLM's gRPC instead of
+nginx and libnghttp2 with its header files (Debian: nginx, libnghttp2-dev). `--grpc`: calls of vLLM's gRPC instead of
 chats, from the simulated engine itself; at most 1.3 x.
 """
 
@@ -63,13 +63,13 @@ def served(engine: int, gateway: bool) -> Iterator[int]:
 
 
 def main() -> None:
-    asked = arguments(__doc__, streams=500, tokens=400, itl_ms=20.0, per_connection=100, rounds=5, grpc=0)
+    asked = arguments(__doc__, streams=500, tokens=400, itl_ms=20.0, per_connection=100, rounds=5, grpc=False)
     built(not asked.grpc)
     protocol = ("--endpoint-type", "vllm-grpc", "--prompt-form", "ids") if asked.grpc else ("--http-version", "2")
     words = ("-c", str(asked.streams), "-n", str(asked.streams), "--osl", str(asked.tokens), *protocol,
              "--streams-per-connection", str(asked.per_connection))  # fmt: skip
     options = {"itl_ms": asked.itl_ms, "ttft_ms": 2 * asked.itl_ms, "phase": "spread"}
-    command = [str(CLIENT), "--streams", str(asked.streams), "--tokens", str(asked.tokens), "--grpc", str(asked.grpc),
+    command = [str(CLIENT), "--streams", str(asked.streams), "--tokens", str(asked.tokens), "--grpc", str(int(asked.grpc)),
                "--connections", str(-(-asked.streams // asked.per_connection))]  # fmt: skip
     with server(**options) as engine, served(engine.port, not asked.grpc) as port:
         a, b = alternate(

@@ -200,11 +200,12 @@ def finish(name: str, figures: dict[str, Any], met: bool) -> None:
 
 
 def arguments(text: str | None, **defaults: Any) -> argparse.Namespace:
-    """Options with defaults of the same type."""
+    """Options with defaults of the same type; a truth value is a flag."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     for name, value in defaults.items():
         flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=type(value), default=value, help=" ")
+        kind: dict[str, Any] = {"action": "store_true"} if isinstance(value, bool) else {"type": type(value)}
+        parser.add_argument(flag, default=value, help=" ", **kind)
     return parser.parse_args()
 
 

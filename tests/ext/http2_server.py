@@ -13,6 +13,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 from ext.reactor_drive import Secured, scripted
+from openssl_side import UpdatingSide
 
 from fastllmload._ext.tls.session import TlsContext
 
@@ -23,7 +24,11 @@ class Http2Peer:
     """One connection of a client. `requests()` yields the numbers of streams whose request is there whole."""
 
     def __init__(
-        self, connection: socket.socket, settings: Settings, opens_windows: bool = True, tls: TlsContext | None = None
+        self,
+        connection: socket.socket,
+        settings: Settings,
+        opens_windows: bool = True,
+        tls: TlsContext | UpdatingSide | None = None,
     ) -> None:
         self.socket = connection if tls is None else Secured(connection, tls)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -94,7 +99,7 @@ Answer = Callable[[Http2Peer, int], None]
 
 @contextmanager
 def http2_server(
-    answer: Answer, opens_windows: bool = True, tls: TlsContext | None = None, **settings: int
+    answer: Answer, opens_windows: bool = True, tls: TlsContext | UpdatingSide | None = None, **settings: int
 ) -> Iterator[tuple[Any, list[Http2Peer]]]:
     """Yields its address and the peers. *answer* is called with each request; *settings*: names of h2's SettingCodes.
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import uvloop
+from openssl_side import UpdatingSide
 
 from fastllmload._ext.events.delta import Classifier
 from fastllmload._ext.plan.pacer import Pacer
@@ -42,9 +43,9 @@ Script = Callable[[socket.socket, int], None]  # one connection, its number
 class Secured:
     """A server's socket with TLS: what it sends at once is one record."""
 
-    def __init__(self, connection: socket.socket, context: TlsContext) -> None:
+    def __init__(self, connection: socket.socket, side: TlsContext | UpdatingSide) -> None:
         self.connection = connection
-        self.channel = Channel(context)
+        self.channel = Channel(side) if isinstance(side, TlsContext) else side
         self.plain = b""
         while self.channel.state == TlsState.TLS_HANDSHAKE:
             self.recv_record()

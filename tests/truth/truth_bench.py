@@ -134,6 +134,20 @@ def within(
     return None if measured.document["certificate"]["host"]["hiccup_p99_us"] >= QUIET_US else False
 
 
+def times_within(
+    measured: Measured, p50_us: float, p99_us: float, **more_ns: npt.NDArray[np.int64]
+) -> tuple[bool | None, str]:
+    """The same of how far the times of all tokens, ttft and *more_ns* are from the server's, and what was found."""
+    ours, theirs = measured.joined()
+    tokens, _, _ = measured.content_errors_ns()
+    assert np.percentile(tokens, 0.1) > -2_000, "nothing is received before it is sent"
+    ttft = (ours["t_first"] - ours["t_submit"]) - (theirs["t_first"] - theirs["t_recv_last_kernel"])
+    errors = {"token": tokens, "ttft": ttft, **more_ns}
+    found = {name: np.percentile(np.abs(each), [50, 99]) / 1e3 for name, each in errors.items()}
+    told = str({name: figures.round(1).tolist() for name, figures in found.items()})
+    return within(measured, found, p50_us, p99_us), told
+
+
 def wait_for_phase(folder: Path, name: str = MEASURE, after_s: float = 0.0) -> dict[str, Any]:
     """Block until the run's *name* phase has begun (and *after_s* more); returns run.json."""
     give_up = time.monotonic() + 60

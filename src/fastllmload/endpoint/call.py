@@ -14,7 +14,6 @@ MODEL_NAME = 6  # number of the field of GetModelInfo's answer, in vLLM's and SG
 PREFIX = 5  # bytes before a message
 # grpc.health.v1: SERVING
 HEALTH = SimulatedPage("/grpc.health.v1.Health/Check", '{"status":1}', message=Schema({"status": (1, Kind.INTEGER)}))
-HEALTHY = Schema({"healthy": (1, Kind.BOOL), "message": (2, Kind.TEXT)})  # of vLLM's and SGLang's HealthCheck
 WITHOUT_TURNS = (
     "its answers are token ids, which a text cannot carry on; use an endpoint type over HTTP for conversations"
 )
@@ -23,6 +22,19 @@ WITHOUT_TURNS = (
 def call_path(base_path: str, resource: str) -> str:
     """Path of a method. A base URL has none, or that of a proxy before it."""
     return f"{base_path.rstrip('/').removesuffix('/' + resource).removesuffix('/v1')}/{resource}"
+
+
+def engine_pages(service: str, model_info: Schema) -> tuple[SimulatedPage, ...]:
+    """What vLLM's and SGLang's service tell of themselves."""
+    model = (
+        '{"model_path":"$model","is_generation":true,"served_model_name":"$model","max_context_length":$max_model_len}'
+    )
+    healthy = Schema({"healthy": (1, Kind.BOOL), "message": (2, Kind.TEXT)})
+    return (
+        SimulatedPage(f"/{service}/GetModelInfo", model, message=model_info),
+        SimulatedPage(f"/{service}/HealthCheck", '{"healthy":true,"message":"Healthy"}', message=healthy),
+        HEALTH,
+    )
 
 
 @dataclass(frozen=True)

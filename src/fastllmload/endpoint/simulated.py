@@ -5,14 +5,17 @@ A template is JSON with slots:
 * `$model`; `$id`: 16 hex digits; `$created`: Unix seconds; `$time`: RFC 3339, of the event;
 * `$text`: of the event, without quotes; of a tool call a JSON value; `$whole_text`: of the block or reply so far, in
   *finish* its content; `$thought`: all reasoning; `$whole_call`: the call's arguments; `$calls`: a call_entry for each call;
-* `$ids`, `$whole_ids`: token ids with commas; `$logprobs`: `logprob` for each token of the event;
+* token ids with commas: `$ids` of the event, in *finish* of the last one; `$whole_ids`; `$tokens`: the number of `$ids`;
+* `$logprobs`: `logprob` for each token of the event;
 * numbers of tokens: `$prompt`, `$completion`, `$total`, `$cached`, `$uncached` (of the prompt), `$reasoning`;
-* `$request_id`: that of the client; `$last_ids`: the id of the latest token; `$tokens`: how many the event has;
+* `$request_id`: that of the client;
 * durations: `$total_ns`, `$load_ns`, `$prompt_eval_ns`, `$eval_ns`;
 * places from 0: `$sequence` of the event, `$index` of the block, `$call` of the tool call (`$call_hex`: 4 digits);
 * `$finish`: one of `words`, which may have slots; `$padding`; `$tool`: the name of the tool that is called.
 
-`error` has `$code`, `$type`, `$message`; pages have `$model`, `$created`, `$max_model_len`, `$now`, `$later`, `$version`;
+`error` has `$code`, `$type`, `$message`; pages have `$model`, `$created`, `$max_model_len`, `$now`, `$later`, `$version`,
+and over gRPC `$served`: whether field 1 of the request names a model that is served.
+
 Of gRPC (`framing`), a template has the names of `reply`, a number that is 0 is left out, and there are no conditions;
 `$raw_text`, `$raw_whole_text` have their size before them in four bytes, `$raw_prompt`, `$raw_completion`, `$raw_tokens` are
 numbers of four bytes. `read` gives the JSON of a request's message.

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from fastllmload import __version__
 from fastllmload._ext.bytes.schema import with_prefix
 from fastllmload._ext.simbody.template import filled
+from fastllmload.endpoint.call import scalars
 from fastllmload.endpoint.simulated import SimulatedApi, SimulatedPage
-from fastllmload.simulator.body import utc
+from fastllmload.simulator.body import message_of, utc
 
 Served = tuple[str, str, bytes]  # method, content type, body
 
@@ -61,11 +62,22 @@ def label_value(text: str) -> str:
     return escaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-class Pages:
-    """Called by the server as `(path, counters)`; None means that there is no such page."""
+def names(body: bytes, model: str) -> bool:
+    """Whether field 1 of the message in *body* is *model*."""
+    try:
+        return scalars(message_of(body)).get(1) == model.encode()
+    except ValueError:
+        return False
 
-    def __init__(self, apis: Iterable[SimulatedApi], model: str, max_model_len: int, created: int) -> None:
+
+class Pages:
+    """Called by the server as `(path, counters, body)`; None means that there is no such page. *any_model*: is served."""
+
+    def __init__(
+        self, apis: Iterable[SimulatedApi], model: str, max_model_len: int, created: int, any_model: bool = False
+    ) -> None:
         self.model = model
+        self.any_model = any_model
         self.values = {
             "model": model,
             "created": created,
@@ -76,11 +88,12 @@ class Pages:
         for page in (page for api in apis for page in api.pages):
             self.pages.setdefault(page.path, page)
 
-    def __call__(self, path: str, counters: Callable[[], dict[str, float]]) -> Served | None:
+    def __call__(self, path: str, counters: Callable[[], dict[str, float]], body: bytes) -> Served | None:
         page = self.pages.get(path)
         if page is not None:
             now = time.time()
-            text = filled(page.text, self.values | {"now": utc(now), "later": utc(now + 300)})
+            served = "true" if self.any_model or names(body, self.model) else "false"
+            text = filled(page.text, self.values | {"now": utc(now), "later": utc(now + 300), "served": served})
             if page.message is not None:
                 return "POST", "application/grpc", with_prefix(page.message.encode(text))
             return page.method, page.content_type, text

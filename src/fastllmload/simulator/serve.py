@@ -94,7 +94,7 @@ def build(
     intake = Intake(intake_settings(options, profile), faults, [(api, decoder(api)) for api in apis], forms)
     connections = Streams(context, options.http2_streams, options.http2_window)
     responder = Responder(connections, truth, forms, options.coalesce, options.early_head)
-    pages = Pages(apis, options.model, profile.max_model_len, int(time.time()))
+    pages = Pages(apis, options.model, profile.max_model_len, int(time.time()), options.any_model)
     cadence = cadence_of(options, profile)
     return Server(
         listener.fileno(), cadence, truth, intake, responder, connections, pages, options.api_key, connection_faults

@@ -192,6 +192,12 @@ def test_an_upgrade_that_is_refused(tmp_path: Path, wire: Wire, answer: str, pre
 ENDS = {
     "close": (w.close(1011, b"oops"), ("truncated", "close_frame"), 1011),
     "no code": (w.close(), ("truncated", "close_frame"), 1005),
+    **{
+        str(code): (w.close(code, b"why"), ("truncated", "close_frame"), code)
+        for code in (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1012, 1013, 1014, 3000, 4999)
+    },
+    "half a code": (w.frame(b"\x03", w.CLOSE), ("protocol_error", "bad_frame"), 0),
+    "a code of nothing": (w.close(0), ("truncated", "close_frame"), 0),
     "cut": (b"", ("truncated", "closed_in_body"), 0),
     "masked": (w.frame(b"{}", key=b"abcd"), ("protocol_error", "bad_frame"), 0),
     "reserved": (w.frame(b"{}", first=0xC0), ("protocol_error", "bad_frame"), 0),

@@ -16,6 +16,7 @@ from certificates import certificate, needs_openssl
 from ext.http2_server import Answer, Http2Peer, http2_server
 from ext.reactor_drive import ANSWER, Outcome, Secured, drive, scripted
 from ext.reference import http2_frames as f
+from openssl_side import UpdatingSide, needs_libssl
 
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.tls.session import TlsContext
@@ -364,6 +365,30 @@ def test_thousands_of_requests_over_few_connections(tmp_path: Path, wire: Wire) 
 
 
 @needs_openssl
+@needs_libssl
+@pytest.mark.parametrize("asked", [False, True])
+def test_keys_that_the_server_changes_between_events(tmp_path: Path, asked: bool) -> None:
+    """Of requests that share a connection; what the client sends has new keys, too, where they were asked for."""
+    cert, key = (str(file) for file in certificate(tmp_path, "server"))
+    side = UpdatingSide(cert, key, http2=True)
+
+    def changing(peer: Http2Peer, stream: int) -> None:
+        assert isinstance(peer.socket, Secured)
+        peer.head(stream)
+        for word in "abcde":
+            side.update(asked)
+            peer.socket.flush()
+            peer.data(stream, event(word))
+        peer.data(stream, LAST + DONE, end=True)
+
+    with http2_server(changing, tls=side) as (address, _):
+        client = TlsContext(cacert=cert, protocols=("h2",))
+        found = drive(tmp_path, address, gaps_ms=[], slots=3, limit=12, http2=10, tls=client)
+    assert found.statuses() == {("ok", "none"): 12} and (found.rows["content_events"] == 5).all()
+    assert (found.rows["t_submit"] < found.rows["t_first"]).all() and (side.peers > 0) is asked
+
+
+@needs_openssl
 def test_a_server_that_does_not_agree_to_it_and_one_that_fails_midway(tmp_path: Path) -> None:
     """Without ALPN nothing is sent; garbage in place of a record fails what is in flight."""
     cert, key = (str(file) for file in certificate(tmp_path, "server"))
@@ -378,7 +403,7 @@ def test_a_server_that_does_not_agree_to_it_and_one_that_fails_midway(tmp_path: 
     def garbage(peer: Http2Peer, stream: int) -> None:
         peer.head(stream)
         peer.data(stream, event("a"))
-        if len(peer.open) == 3:
+        if stream == 5:  # the third, and the last to be answered
             assert isinstance(peer.socket, Secured)
             peer.socket.connection.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from certificates import certificate, needs_openssl
 from ext.reactor_drive import RESPONSE, Outcome, Secured, drive, read_request, scripted
+from openssl_side import UpdatingSide, needs_libssl
 
 from fastllmload._ext.record import counters as k
 from fastllmload._ext.tls.session import TlsContext
@@ -126,6 +127,34 @@ def test_records_that_come_byte_by_byte(tmp_path: Path) -> None:
 
     outcome = run(tmp_path, drop_by_drop)
     assert outcome.statuses() == {("ok", "none"): REQUESTS}
+
+
+@needs_libssl
+@pytest.mark.parametrize("asked", [False, True])
+def test_keys_that_the_server_changes_in_a_stream(tmp_path: Path, asked: bool) -> None:
+    """Before each event, and once while the client waits: all events are read, and requests follow on the connection."""
+    sides: list[UpdatingSide] = []
+
+    def changing(connection: socket.socket, number: int) -> None:
+        updating = UpdatingSide(*made(tmp_path))
+        sides.append(updating)
+        side = Secured(connection, updating)
+        while read_request(side):
+            side.sendall(HEAD)
+            for place in range(5):
+                updating.update(asked)
+                side.flush()
+                time.sleep(0.02 * (place == 2))
+                side.sendall(chunk(EVENT))
+            side.sendall(chunk(FINISH) + b"0\r\n\r\n")
+
+    cert, _ = made(tmp_path)
+    with scripted(changing) as address:
+        outcome = driven(tmp_path, address, TlsContext(cacert=cert), gaps_ms=[], slots=1, limit=REQUESTS)
+    assert outcome.statuses() == {("ok", "none"): REQUESTS} and len(sides) == 1
+    assert (outcome.rows["content_events"] == 5).all()
+    assert (outcome.rows["t_submit"] < outcome.rows["t_first"]).all(), "the request was sent before its own new keys"
+    assert (sum(side.peers for side in sides) > 0) is asked
 
 
 FAILS = ("connection_error", "tls")

@@ -11,6 +11,7 @@ import pytest
 from certificates import certificate, needs_openssl
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openssl_side import UpdatingSide, needs_libssl
 
 from fastllmload._ext.tls.session import Channel, TlsContext, TlsState, is_address, settings_of, tls_library
 
@@ -55,13 +56,13 @@ class Twin:
         return self.out.read()
 
 
-def shake(client: Channel | Twin, server: Channel | Twin) -> None:
+def shake(client: Channel | Twin, server: Channel | Twin | UpdatingSide) -> None:
     """Until neither has anything to say."""
     sides = (client, server)
     client.feed(b"")
     for _ in range(6):
         for side, other in (sides, sides[::-1]):
-            said = side.taken() if isinstance(side, Channel) else side.out.read()
+            said = side.out.read() if isinstance(side, Twin) else side.taken()
             if said:
                 other.feed(said)
 
@@ -114,6 +115,26 @@ def test_records_split_anywhere_say_the_same(
     back = b"".join(texts)
     ours.write(back)
     assert twin.feed(ours.taken()) == back
+
+
+@needs_libssl
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.binary(min_size=1, max_size=RECORD) | st.booleans(), min_size=1, max_size=12),
+    cuts=st.lists(st.integers(0, 1 << 17), max_size=12),
+)
+def test_keys_that_the_server_changes(files: tuple[str, str], steps: list[bytes | bool], cuts: list[int]) -> None:
+    """Texts and changes of keys, which ask for ours as well (True) or do not: all texts are read, and ours after them."""
+    ours, side = Channel(TlsContext(cacert=files[0]), "localhost"), UpdatingSide(*files)
+    shake(ours, side)
+    for step in steps:
+        side.update(step) if isinstance(step, bool) else side.write(step)
+    sealed = side.taken()
+    places = [0, *sorted(cut % (len(sealed) + 1) for cut in cuts), len(sealed)]
+    found = b"".join(ours.feed(sealed[begin:end]) for begin, end in itertools.pairwise(places) if begin < end)
+    assert found == b"".join(step for step in steps if isinstance(step, bytes)) and ours.complete and not ours.problem
+    ours.write(b"an answer")
+    assert side.feed(ours.taken()) == b"an answer" and (side.peers > 0) == (True in steps)
 
 
 def twin_of(texts: list[bytes], sealed: bytes, end: int) -> bytes:

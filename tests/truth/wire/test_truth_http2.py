@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from truth.truth_bench import Measured, measure, until_quiet, within
+from truth.truth_bench import Measured, measure, times_within, until_quiet
 
 from fastllmload._ext.sim.fault import NAMES
 from fastllmload.endpoint import ENDPOINTS
@@ -36,15 +36,7 @@ def test_times_are_the_servers(tmp_path: Path, tls: bool) -> None:
         assert measured.exit_code == 0, measured.said
         ours, theirs = measured.joined()
         assert len(set(theirs["connection"])) < 10 < len(ours)
-        errors, _, _ = measured.content_errors_ns()
-        assert np.percentile(errors, 0.1) > -2_000, "nothing is received before it is sent"
-        ttft = (ours["t_first"] - ours["t_submit"]) - (theirs["t_first"] - theirs["t_recv_last_kernel"])
-        found = {
-            "token": np.percentile(np.abs(errors), [50, 99]) / 1e3,
-            "ttft": np.percentile(np.abs(ttft), [50, 99]) / 1e3,
-        }
-        passed = within(measured, found, 100 if tls else 40, 600)
-        return passed, str({name: figures.round(1).tolist() for name, figures in found.items()})
+        return times_within(measured, 100 if tls else 40, 600)
 
     until_quiet(tmp_path, check)
 
@@ -95,13 +87,14 @@ def test_events_have_the_servers_kinds(tmp_path: Path, tls: bool) -> None:
         assert list(mine[np.isin(mine, said)]) == list(theirs[np.isin(theirs, said)])
 
 
-EXPECTED = {"reset_stream": "truncated", "status": "http_error", "error_event": "stream_error", "split": "ok"}
+EXPECTED = {"reset_stream": "truncated", "status": "http_error", "error_event": "stream_error", "split": "ok",
+            "html": "protocol_error"}  # fmt: skip
 
 
 @TRANSPORTS
 def test_failures_of_streams(tmp_path: Path, tls: bool) -> None:
     """Each reply's outcome follows from its own fault: others on the connection are not touched."""
-    faults = tuple(f"{name}:0.2" for name in EXPECTED)
+    faults = tuple(f"{name}:0.17" for name in EXPECTED)
     measured = over_http2(tmp_path / "run", tls, ["--rate", "80", "-n", "80", "--osl", "8"], faults=faults)
     ours, theirs = measured.joined()
     named = [NAMES.get(fault) for fault in theirs["fault"]]
@@ -116,10 +109,12 @@ def test_failures_of_streams(tmp_path: Path, tls: bool) -> None:
 @pytest.mark.parametrize(
     ("fault", "error"),
     [("goaway", "goaway"), ("large_frame", "bad_frame"), ("stray_frame", "bad_frame"), ("endless_head", "head_too_large"),
-     ("close", "closed_in_body"), ("reset", "reset")],
+     ("close", "closed_in_body"), ("reset", "reset"), ("tls_alert", "tls"), ("tls_garbage", "tls")],
 )  # fmt: skip
 def test_failures_of_connections(tmp_path: Path, tls: bool, fault: str, error: str) -> None:
     """The connection's streams fail together, whichever had the fault; what came of them is kept, and others are opened."""
+    if fault.startswith("tls") and not tls:
+        pytest.skip("it is a fault of TLS")
     options = ["--rate", "80", "-n", "80", "--osl", "8", "--streams-per-connection", "4"]
     measured = over_http2(tmp_path / "run", tls, options, faults=(f"{fault}:0.1",))
     number = measured.run.manifest["phases"][-1]["number"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from truth.truth_bench import measure, until_quiet, within
+from truth.truth_bench import measure, times_within, until_quiet
 
 from fastllmload.records.error_texts import message_of
 from fastllmload.records.layout import EVENT_NAMES, FINISH_NAMES, STATUS_NAMES
@@ -41,16 +41,7 @@ def test_figures_are_the_servers_own(tmp_path: Path, endpoint: str) -> None:
             assert (theirs["total_ns"] >= theirs["prompt_eval_ns"] + theirs["eval_ns"]).all()
             server = measured.document["metrics"]["server_eval_duration"]
             assert server["n"] == measured.document["counts"]["latency_population"]
-        errors, _, _ = measured.content_errors_ns()
-        ttft = (ours["t_first"] - ours["t_submit"]) - (theirs["t_first"] - theirs["t_recv_last_kernel"])
-        found = {
-            "token": np.percentile(np.abs(errors), [50, 99]) / 1e3,
-            "ttft": np.percentile(np.abs(ttft), [50, 99]) / 1e3,
-        }
-        assert np.percentile(errors, 0.1) > -2_000, "nothing is received before it is sent"
-        return within(measured, found, 40, 600), str(
-            {name: figures.round(1).tolist() for name, figures in found.items()}
-        )
+        return times_within(measured, 40, 600)
 
     until_quiet(tmp_path, check)
 

@@ -23,6 +23,7 @@ cdef struct Request:
     uint8_t chunked
     uint8_t keep_alive
     uint8_t expects             # Expect: 100-continue
+    uint8_t calls               # Content-Type: application/grpc, with a suffix or not
     uint8_t has_length
     uint8_t has_priority
     int32_t priority            # X-Priority

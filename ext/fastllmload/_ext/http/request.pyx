@@ -121,6 +121,8 @@ cdef bint meaning(Request* r, Text name, Text value) noexcept nogil:
         r.api_key = value
     elif name.size == 17 and same(name, b"sec-websocket-key", 17):
         r.websocket_key = value
+    elif name.size == 12 and same(name, b"content-type", 12):
+        r.calls = value.size >= 16 and same(Text(value.at, 16), b"application/grpc", 16)
     elif name.size == 6 and same(name, b"expect", 6):
         r.expects = same(value, b"100-continue", 12)
     elif name.size == 10 and same(name, b"x-priority", 10):

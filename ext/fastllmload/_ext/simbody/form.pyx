@@ -316,8 +316,10 @@ cdef class Form:
         return out
 
     cdef uint8_t* finish(self, uint8_t* out, Stamp* s, int ending) noexcept:
+        cdef int64_t tokens = s.tokens
         s.tokens = 0
         out = self.enter(out, s, BLOCK_NONE)
+        s.tokens = tokens
         s.first = max(s.spoken - 1, <int64_t>0)
         s.says |= 0 if s.spoken else SAYS_SILENT
         out = self.events(AT_FINISH + ending, out, s, NULL, 0)

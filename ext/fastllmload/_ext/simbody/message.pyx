@@ -16,7 +16,7 @@ from fastllmload._ext.bytes.protobuf cimport WIRE_SIZED, WIRE_VARINT
 from fastllmload._ext.bytes.schema cimport BOOL, INTEGER, MAP, MESSAGE, PREFIX, SCHEMA_DEPTH, TEXT
 from fastllmload._ext.simbody.form cimport AT_DOCUMENT, AT_FINISH, AT_USAGE, Stamp, Step, id_of, put, put_prefix, put_words
 from fastllmload._ext.simbody.template cimport (
-    NOWHERE, NUMBER_CACHED, NUMBER_COMPLETION, NUMBER_PROMPT, NUMBER_SEQUENCE, NUMBERS, SLOT_CLOSE, SLOT_IDS, SLOT_LAST_IDS,
+    NOWHERE, NUMBER_CACHED, NUMBER_COMPLETION, NUMBER_PROMPT, NUMBER_SEQUENCE, NUMBERS, SLOT_CLOSE, SLOT_IDS,
     SLOT_NONE, SLOT_OPEN, SLOT_RAW, SLOT_REQUEST_ID, SLOT_TEXT, SLOT_TOKENS, SLOT_TOTAL, SLOT_UNCACHED, SLOT_WHOLE_IDS,
     SLOT_WHOLE_TEXT, VARIANTS,
 )
@@ -159,8 +159,6 @@ cdef uint8_t* put_slot(int slot, uint8_t* out, Stamp* s, const uint8_t* text, si
     cdef uint32_t number
     if slot == SLOT_IDS:
         return put_ids(out, s, s.number[NUMBER_COMPLETION] - s.tokens)
-    if slot == SLOT_LAST_IDS:
-        return put_ids(out, s, s.number[NUMBER_COMPLETION] - 1)
     if slot == SLOT_WHOLE_IDS:
         return put_ids(out, s, s.first)
     if slot == SLOT_REQUEST_ID:

@@ -31,7 +31,7 @@ cdef enum Slot:                 # a Number, or
     SLOT_NONE = 12
     SLOT_TEXT = 13              # of the event
     SLOT_WHOLE_TEXT = 14        # of the block or reply so far; at the end of a stream its content
-    SLOT_IDS = 15               # of the event's tokens
+    SLOT_IDS = 15               # of the event's tokens, at the end of a stream of the last event's
     SLOT_WHOLE_IDS = 16
     SLOT_LOGPROBS = 17          # one of the form's templates for each of the event's tokens
     SLOT_LINE_END = 18
@@ -40,11 +40,10 @@ cdef enum Slot:                 # a Number, or
     SLOT_THOUGHT = 21           # all text of reasoning
     SLOT_WHOLE_CALL = 22        # all arguments of the call
     SLOT_CALLS = 23             # all calls of the reply
-    SLOT_TOKENS = 24            # number of the event's tokens
-    SLOT_LAST_IDS = 25          # id of the latest token
-    SLOT_REQUEST_ID = 26        # that the client gave
-    SLOT_OPEN = 27              # of messages: what has its size before it begins, and ends
-    SLOT_CLOSE = 28
+    SLOT_TOKENS = 24            # number of these
+    SLOT_REQUEST_ID = 25        # that the client gave
+    SLOT_OPEN = 26              # of messages: what has its size before it begins, and ends
+    SLOT_CLOSE = 27
     SLOT_RAW = 32               # + another slot: a number of four bytes, or a text with such a number before it
 
 cdef bytes inside(str text)                                     # a text as JSON has it, without quotes

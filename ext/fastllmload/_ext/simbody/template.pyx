@@ -20,7 +20,7 @@ _SLOTS = _NUMBERS | {
     "total": SLOT_TOTAL, "uncached": SLOT_UNCACHED, "text": SLOT_TEXT, "whole_text": SLOT_WHOLE_TEXT, "ids": SLOT_IDS,
     "whole_ids": SLOT_WHOLE_IDS, "logprobs": SLOT_LOGPROBS, "\n": SLOT_LINE_END, "call_hex": SLOT_CALL_HEX,
     "thought": SLOT_THOUGHT, "whole_call": SLOT_WHOLE_CALL, "calls": SLOT_CALLS, "tokens": SLOT_TOKENS,
-    "last_ids": SLOT_LAST_IDS, "request_id": SLOT_REQUEST_ID,
+    "request_id": SLOT_REQUEST_ID,
 }
 _SLOTS |= {f"raw_{name}": SLOT_RAW + _SLOTS[name] for name in ("text", "whole_text", "prompt", "completion", "tokens")}
 # Written over in a piece: as many bytes each time.

@@ -52,7 +52,7 @@ cdef class Intake:
     cdef int socket(self, int number) noexcept          # of the APIs of one path, that of WebSocket; -1: none
     cdef str named(self, int number, Text path)
     cdef int spoken(self, int number, const uint8_t* body, size_t size) noexcept       # of the APIs of one path
-    cdef int relative(self, Text path) noexcept         # of one whose paths begin as this; 0: none
+    cdef int relative(self, Request* r) noexcept        # of one whose paths begin as this, or over gRPC as this; 0: none
     # Fills c.sequence and c.reply. False: the request is refused.
     cdef bint read(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except? False
     cdef bint read_null(self, Connection* c, int number, const uint8_t* body, size_t size) except? False

@@ -142,12 +142,12 @@ cdef class Intake:
         cdef Route* route = &self.routes[number]
         return (<char*>path.at)[route.head.size: path.size - route.tail.size].decode("latin-1")
 
-    cdef int relative(self, Text path) noexcept:
+    cdef int relative(self, Request* r) noexcept:
         cdef Route* route
         cdef size_t i
         for i in range(self.count):
             route = &self.routes[i]
-            if path.size > route.root and memcmp(path.at, route.head.at, route.root) == 0:
+            if r.calls and route.calls or r.target.size > route.root and memcmp(r.target.at, route.head.at, route.root) == 0:
                 return <int>i
         return 0
 

@@ -484,7 +484,7 @@ cdef class Responder(Writer):
         cdef uint8_t* end
         if not c.reply.opened and self.opening(c) == LOST:
             return LOST
-        self.ensure(self.room(c, form, 1, c.reply.sent))
+        self.ensure(self.room(c, form, 1 + c.reply.stamp.tokens, c.reply.sent))       # it may have the ids of the last event
         end = self.put_tail(c, self.scratch)
         c.reply.last = not c.more or c.reply.fault == FAULT_NO_DONE
         if end > self.scratch and self.write(c, self.scratch, end, &at) == LOST:

@@ -52,7 +52,7 @@ cdef class Sessions:
     cdef bint admitted(self, Request* r) except? False
     cdef int serve(self, Connection* c, Request* r, const uint8_t* body, size_t size) except -1
     cdef int generate(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except -1
-    cdef int answer_page(self, Connection* c, Request* r, str path) except -1
+    cdef int answer_page(self, Connection* c, Request* r, str path, bytes body) except -1
     cdef int give_page(self, Connection* c, int status, str content_type, bytes body) except -1
     cdef int refuse(self, Connection* c, int status, str kind, str message, bint close) except -1
     cdef int settle(self, Connection* c, Outcome outcome) except -1

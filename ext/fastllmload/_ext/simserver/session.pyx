@@ -51,8 +51,8 @@ cdef enum:
 
 
 cdef class Sessions:
-    """*pages*: `(path, counters) -> (method, content type, body) or None`, for everything but completions. *api_key*: asked
-    for when it is not None."""
+    """*pages*: `(path, counters, body) -> (method, content type, body) or None`, for everything but completions. *api_key*:
+    asked for when it is not None."""
 
     def __init__(self, cadence: Cadence, truth: Truth, intake: Intake, responder: Responder, connections: Streams,
                  pages: object, api_key: str | None):
@@ -353,11 +353,11 @@ cdef class Sessions:
                 self.bearer is None or self.admitted(r)):
             return self.upgrade(c, r, self.intake.socket(number))
         self.open_row(c, r)
-        c.reply.form = <uint16_t>(number if number >= 0 else self.intake.relative(r.target))
+        c.reply.form = <uint16_t>(number if number >= 0 else self.intake.relative(r))
         if self.bearer is not None and not self.admitted(r):
             return self.refuse(c, 401, "AuthenticationError", "the API key is missing or wrong", False)
         if number < 0:
-            return self.answer_page(c, r, (<char*>r.target.at)[: r.target.size].decode("latin-1"))
+            return self.answer_page(c, r, (<char*>r.target.at)[: r.target.size].decode("latin-1"), (<char*>body)[:size])
         if self.intake.routes[number].calls and c.carrier == NULL:
             c.reply.form = 0
             return self.refuse(c, 505, "BadRequestError", "gRPC needs HTTP/2", False)
@@ -410,10 +410,11 @@ cdef class Sessions:
         c.reply.load_ns = mono_ns() - c.sequence.t_arrival
         return self.cadence.submit(&c.sequence, self.arrival)
 
-    cdef int answer_page(self, Connection* c, Request* r, str path) except -1:
-        page = self.pages(path, self.counters)
+    cdef int answer_page(self, Connection* c, Request* r, str path, bytes body) except -1:
+        page = self.pages(path, self.counters, body)
         if page is None:
-            return self.refuse(c, 404, "NotFoundError", f"there is no {path} here", False)
+            called = (<Form>self.intake.forms[c.reply.form]).calls and c.carrier != NULL
+            return self.refuse(c, 501 if called else 404, "NotFoundError", f"there is no {path} here", False)
         method, content_type, text = page
         if not (same(r.method, b"post", 4) if method == "POST" else same(r.method, b"get", 3)):
             return self.refuse(c, 405, "MethodNotAllowed", f"{path} is asked for with {method}", False)

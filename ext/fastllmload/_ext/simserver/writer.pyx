@@ -36,12 +36,14 @@ CALL_STATUS = {
 UNKNOWN = 2
 CALL_HEAD = b"HTTP/1.1 200 OK\r\nserver: fastllmload-simulator\r\ncontent-type: application/grpc\r\n"
 FAILURE = "simulated failure"
-MESSAGE_MOST = 250              # characters of a status's message, which may be %-encoded
+MESSAGE_MOST = 250              # bytes of a status's message, %-encoded
 
 
 def status_fields(status: int, message: str = "") -> dict[str, str]:
-    """The fields that say how a call ended."""
-    said = quote(message, safe=" !#$&'()*+,/:;=?@[]")[:MESSAGE_MOST]
+    """The fields that say how a call ended; of a long message its first characters."""
+    message = message[:MESSAGE_MOST]
+    while len(said := quote(message, safe=" !#$&'()*+,/:;=?@[]")) > MESSAGE_MOST:
+        message = message[:-1]
     return {"grpc-status": str(status)} | ({"grpc-message": said} if said else {})
 
 

@@ -17,7 +17,7 @@ class Sessions:
         intake: Intake,
         responder: Responder,
         connections: Streams,
-        pages: Callable[[str, Callable[[], dict[str, float]]], tuple[str, str, bytes] | None],
+        pages: Callable[[str, Callable[[], dict[str, float]], bytes], tuple[str, str, bytes] | None],
         api_key: str | None,
     ) -> None: ...
     def counters(self) -> dict[str, float]: ...

@@ -137,10 +137,9 @@ SIMULATED = SimulatedApi(
     error='{"error_message":"$message"}',
     missing="Request for unknown model: '$model' is not found",
     pages=(
-        *(
-            SimulatedPage(f"/{SERVICE}/{name}", '{"ready":true}', message=READY)
-            for name in ("ServerLive", "ServerReady", "ModelReady")
-        ),
+        SimulatedPage(f"/{SERVICE}/ServerLive", '{"ready":true}', message=READY),
+        SimulatedPage(f"/{SERVICE}/ServerReady", '{"ready":true}', message=READY),
+        SimulatedPage(f"/{SERVICE}/ModelReady", '{"ready":$served}', message=READY),
         HEALTH,
     ),
 )  # fmt: skip

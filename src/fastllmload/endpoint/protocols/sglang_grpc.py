@@ -8,9 +8,9 @@ from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
-from fastllmload.endpoint.call import HEADERS, HEALTH, HEALTHY, WITHOUT_TURNS, GrpcCall, call_path
+from fastllmload.endpoint.call import HEADERS, WITHOUT_TURNS, GrpcCall, call_path, engine_pages
 from fastllmload.endpoint.endpoint import Endpoint
-from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
+from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi
 from fastllmload.endpoint.turns import TEXT
 from fastllmload.settings import Workload
 
@@ -77,19 +77,11 @@ SIMULATED = SimulatedApi(
     read=REQUEST.decode,
     reply=RESPONSE,
     content='{"request_id":"$request_id","chunk":{"token_ids":[$ids],' + COUNTS,
-    finish='{"request_id":"$request_id","complete":{"output_ids":[$last_ids],"finish_reason":"$finish",' + COUNTS,
+    finish='{"request_id":"$request_id","complete":{"output_ids":[$ids],"finish_reason":"$finish",' + COUNTS,
     document='{"request_id":"$request_id","complete":{"output_ids":[$whole_ids],"finish_reason":"$finish",' + COUNTS,
     words=("stop", "length", "abort"),
     error="",
-    pages=(
-        SimulatedPage(
-            f"/{SERVICE}/GetModelInfo",
-            '{"model_path":"$model","is_generation":true,"served_model_name":"$model","max_context_length":$max_model_len}',
-            message=MODEL_INFO,
-        ),
-        SimulatedPage(f"/{SERVICE}/HealthCheck", '{"healthy":true,"message":"Healthy"}', message=HEALTHY),
-        HEALTH,
-    ),
+    pages=engine_pages(SERVICE, MODEL_INFO),
 )  # fmt: skip
 
 SGLANG_GRPC = Endpoint(

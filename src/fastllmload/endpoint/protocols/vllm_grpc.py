@@ -8,9 +8,9 @@ from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
 from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
-from fastllmload.endpoint.call import HEADERS, HEALTH, HEALTHY, WITHOUT_TURNS, GrpcCall, call_path
+from fastllmload.endpoint.call import HEADERS, WITHOUT_TURNS, GrpcCall, call_path, engine_pages
 from fastllmload.endpoint.endpoint import Endpoint
-from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
+from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi
 from fastllmload.endpoint.turns import TEXT
 from fastllmload.settings import Workload
 
@@ -27,7 +27,7 @@ REQUEST = Schema({
     "stream": (5, Kind.BOOL),
     "data_parallel_rank": (9, Kind.INTEGER),
 })  # fmt: skip
-# A stream's last message, `complete`, repeats the ids of the last chunk; without a stream it has all of them.
+# A stream's last message, `complete`, repeats the ids of the last chunk and their number; without a stream it has all.
 RESPONSE = Schema({
     "chunk": (1, {
         "token_ids": (1, Kind.INTEGER), "prompt_tokens": (2, Kind.INTEGER), "completion_tokens": (3, Kind.INTEGER),
@@ -70,21 +70,13 @@ SIMULATED = SimulatedApi(
     read=REQUEST.decode,
     reply=RESPONSE,
     content='{"chunk":{"token_ids":[$ids],"prompt_tokens":$prompt,"completion_tokens":$tokens,"cached_tokens":$cached}}',
-    finish='{"complete":{"output_ids":[$last_ids],"finish_reason":"$finish","prompt_tokens":$prompt,'
-    '"completion_tokens":1,"cached_tokens":$cached}}',
+    finish='{"complete":{"output_ids":[$ids],"finish_reason":"$finish","prompt_tokens":$prompt,'
+    '"completion_tokens":$tokens,"cached_tokens":$cached}}',
     document='{"complete":{"output_ids":[$whole_ids],"finish_reason":"$finish","prompt_tokens":$prompt,'
     '"completion_tokens":$completion,"cached_tokens":$cached}}',
     words=("stop", "length", "abort"),
     error="",
-    pages=(
-        SimulatedPage(
-            f"/{SERVICE}/GetModelInfo",
-            '{"model_path":"$model","is_generation":true,"max_context_length":$max_model_len,"served_model_name":"$model"}',
-            message=MODEL_INFO,
-        ),
-        SimulatedPage(f"/{SERVICE}/HealthCheck", '{"healthy":true,"message":"Healthy"}', message=HEALTHY),
-        HEALTH,
-    ),
+    pages=engine_pages(SERVICE, MODEL_INFO),
 )  # fmt: skip
 
 VLLM_GRPC = Endpoint(
