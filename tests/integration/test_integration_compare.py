@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import command
 
 LOAD = ["--rate", "60", "--duration", "4", "--warmup", "5", "--osl", "8", "--workers", "1", "--ui", "none"]
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    run = [sys.executable, "-m", "fastllmload", *arguments]
-    return subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture(scope="module")

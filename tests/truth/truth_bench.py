@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from commands import command
 
 from fastllmload.records.layout import EVENT_NAMES
 from fastllmload.records.run import Run, load
@@ -91,16 +92,21 @@ def measure(
     given = SimulatorOptions(truth=str(truth), cpu=cores[0], **simulator)
     with SimulatorProcess(given) as server:
         pin = [] if len(cores) < 2 else ["--pin", str(cores[-1])]
-        command = [
-            sys.executable, "-m", "fastllmload", "--url", server.url, "--ui", "plain", "-o", str(folder), *pin, *options
-        ]  # fmt: skip
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if during is not None:
+        words = ["--url", server.url, "--ui", "plain", "-o", str(folder), *pin, *options]
+        if during is None:
+            done = command(*words)
+            code, said = done.returncode, done.stdout + done.stderr
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "fastllmload", *words],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
             during(folder)
-        said, _ = process.communicate(timeout=120)
+            said, _ = process.communicate(timeout=120)
+            code = process.returncode
     assert (folder / "run.json").exists(), said
     document = json.loads((folder / "run.json").read_text())
-    return Measured(load(folder), load_truth(truth), document, process.returncode, said)
+    return Measured(load(folder), load_truth(truth), document, code, said)
 
 
 def until_quiet(directory: Path, check: Callable[[Path], tuple[bool | None, str]]) -> None:

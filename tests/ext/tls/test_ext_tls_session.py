@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from certificates import certificate, needs_openssl
+from certificates import RSA, certificate, needs_openssl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openssl_side import UpdatingSide, needs_libssl
@@ -21,7 +21,7 @@ RECORD = 16384
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    cert, key = certificate(tmp_path_factory.mktemp("tls"), "server")
+    cert, key = certificate(tmp_path_factory.mktemp("tls"), "server", kind=RSA)
     return str(cert), str(key)
 
 

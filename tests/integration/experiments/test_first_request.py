@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import command
 
 KEY = "sk-first-request-abcdef"
 WORDS = {
@@ -90,11 +90,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 def procedure(server: Server, *more: str) -> subprocess.CompletedProcess[str]:
     words = [word for key, value in WORDS.items() for word in ("--declare", f"{key}={value}")]
-    command = [
-        sys.executable, "-m", "fastllmload", "procedure", "ttft", "--url", server.url, "--rate", "20", "-n", "20",
-        "--isl", "16", "--osl", "2", "--api-key", KEY, "--no-telemetry", "-o", str(server.folder), *words, *more,
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return command(
+        "procedure", "ttft", "--url", server.url, "--rate", "20", "-n", "20", "--isl", "16", "--osl", "2",
+        "--api-key", KEY, "--no-telemetry", "-o", server.folder, *words, *more,
+    )  # fmt: skip
 
 
 def test_the_declarations_are_on_the_disk_before_the_first_request(server: Server) -> None:

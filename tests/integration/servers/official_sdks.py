@@ -1,4 +1,6 @@
-"""What a vendor's own SDK reads of a server's answers: `python official_sdks.py ENDPOINT URL CASE` prints it as JSON."""
+"""What vendors' own SDKs read of a server's answers: `python official_sdks.py URL` prints it as JSON, for each line
+`ENDPOINT CASE` of its input.
+"""
 
 from __future__ import annotations
 
@@ -208,6 +210,14 @@ READERS = {
     "ollama-generate": partial(ollama, kind="generate"),
 }
 
+
+def answer(url: str, name: str, case: str) -> dict[str, Any]:
+    try:
+        return READERS[name](url, {"X-Fault": FAULTS[case]} if FAULTS[case] else {})
+    except ImportError as problem:
+        return {"missing": problem.name}
+
+
 if __name__ == "__main__":
-    name, address, case = sys.argv[1:]
-    print(json.dumps(READERS[name](address, {"X-Fault": FAULTS[case]} if FAULTS[case] else {})))
+    for line in sys.stdin:
+        print(json.dumps(answer(sys.argv[1], *line.split())), flush=True)

@@ -1,22 +1,28 @@
-"""nginx, HAProxy, Envoy, Caddy and vLLM's router: each in a folder of its own, on a free port, stopped by pid."""
+"""nginx, HAProxy, Envoy, Caddy, routers of vLLM and SGLang: each in a folder of its own, on a free port, stopped by pid."""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import quicktok
+from commands import command
 
 from fastllmload.records import layout
 
+ONWARD = """proxy_pass http://engine; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+      proxy_read_timeout 60s; proxy_next_upstream off;"""
 NGINX = """
 daemon off; user root; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 4096; }}
@@ -30,10 +36,7 @@ http {{
     client_header_timeout {idle}; client_max_body_size 16m;
     location /empty/ {{ default_type application/json; return 200 ""; }}
     location /page/ {{ default_type text/html; return 200 "<html>hello</html>"; }}
-    location / {{
-      proxy_pass http://engine; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
-      proxy_read_timeout 60s; proxy_next_upstream off;
-    }}
+    location / {{ {onward} }}
   }}
 }}
 """
@@ -81,11 +84,16 @@ def free_port() -> int:
 
 @contextmanager
 def running(
-    command: list[str], port: int, folder: Path, wait_s: float = 60, environment: dict[str, str] | None = None
+    command: list[str],
+    port: int,
+    folder: Path,
+    wait_s: float = 60,
+    environment: dict[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> Iterator[int]:
     """Start *command*, wait until *port* accepts, yield it, end the process."""
     with open(folder / "output.txt", "w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, cwd=cwd)
     try:
         give_up = time.monotonic() + wait_s
         while True:
@@ -110,15 +118,22 @@ def running(
 
 @contextmanager
 def nginx(
-    folder: Path, upstream: int, idle: str = "60s", http2: bool = False, tls: tuple[Path, Path] | None = None
+    folder: Path,
+    upstream: int,
+    idle: str = "60s",
+    http2: bool = False,
+    tls: tuple[Path, Path] | None = None,
+    onward: str = ONWARD,
 ) -> Iterator[int]:
-    """*tls*: its certificate and key."""
+    """*tls*: its certificate and key. With *http2* and without TLS it has no HTTP/1.1."""
     folder.mkdir(parents=True)
     port = free_port()
     protocols = " ssl" * (tls is not None) + " http2" * http2
     files = "" if tls is None else f"ssl_certificate {tls[0]}; ssl_certificate_key {tls[1]};"
     (folder / "nginx.conf").write_text(
-        NGINX.format(folder=folder, upstream=upstream, port=port, idle=idle, protocols=protocols, tls=files)
+        NGINX.format(
+            folder=folder, upstream=upstream, port=port, idle=idle, protocols=protocols, tls=files, onward=onward
+        )
     )
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     with running(
@@ -170,6 +185,52 @@ def vllm_router(folder: Path, upstream: int, environment: Path, *options: str) -
 
 
 @contextmanager
+def sglang_router(folder: Path, workers: Sequence[str], environment: Path) -> Iterator[int]:
+    """SGLang's router over *workers* (`http://` or `grpc://`) in turn; skips where it is not installed.
+
+    With workers of gRPC it splits text itself, by a tokenizer of the model's name in its folder, and needs OpenAI's
+    vocabulary, which it would download.
+    """
+    program = environment / "bin" / "smg"
+    if not program.exists():
+        pytest.skip("sglang-router is not installed (tools/integration-setup asks pip for it)")
+    folder.mkdir(parents=True)
+    (folder / "simulated").mkdir()
+    (folder / "simulated" / "tokenizer.json").write_text(json.dumps(WORDS))
+    (folder / "simulated" / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    encoding = quicktok.get_encoding("o200k_base")
+    lines = (base64.b64encode(encoding.decode_single_token_bytes(k)) + b" %d\n" % k for k in range(O200K))
+    (folder / "o200k_base.tiktoken").write_bytes(b"".join(lines))
+    port = free_port()
+    command = [str(program), "launch", "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(free_port()),
+               "--log-level", "warn", "--policy", "round_robin", "--tokenizer-path", "simulated",
+               "--worker-startup-check-interval", "1", "--worker-urls", *workers]  # fmt: skip
+    variables = {**os.environ, "TIKTOKEN_ENCODINGS_BASE": str(folder)}
+    with running(command, port, folder, environment=variables, cwd=folder):
+        give_up = time.monotonic() + 60
+        while ready(port) < len(workers):
+            assert time.monotonic() < give_up, (folder / "output.txt").read_text()[-2000:]
+            time.sleep(0.1)
+        yield port
+
+
+def ready(port: int) -> int:
+    """Workers that the router asks."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/workers", timeout=10) as page:
+        return sum(worker["is_healthy"] for worker in json.load(page)["workers"])
+
+
+# Ids of the simulated engine's words begin with 1000.
+WORDS = {
+    "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+    "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
+    "model": {"type": "WordLevel", "vocab": {f"w{k}": k for k in range(4000)}, "unk_token": "w0"},
+}  # fmt: skip
+TEMPLATE = "{% for message in messages %}{{ message.role }} {{ message.content }} {% endfor %}"
+O200K = 199_998  # ordinary tokens of o200k_base
+
+
+@contextmanager
 def envoy(folder: Path, upstream: int, environment: Path) -> Iterator[int]:
     folder.mkdir(parents=True)
     port = free_port()
@@ -218,13 +279,13 @@ def llama(folder: Path, environment: Path) -> Iterator[int]:
         yield port
 
 
-def command_line(url: str, folder: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "fastllmload", "--url", url, "-o", str(folder), "--ui", "plain", *options]
+def words_of(url: str, folder: Path, *options: str) -> list[str]:
+    return ["--url", url, "-o", str(folder), "--ui", "plain", *options]
 
 
 def run(url: str, folder: Path, *options: str) -> tuple[int, str, dict[str, Any]]:
     """Exit code, all output, and run.json ({} when the run was refused)."""
-    done = subprocess.run(command_line(url, folder, *options), capture_output=True, text=True, timeout=120)
+    done = command(*words_of(url, folder, *options))
     path = folder / "run.json"
     return done.returncode, done.stdout + done.stderr, json.loads(path.read_text()) if path.exists() else {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from certificates import certificate, needs_openssl
-from integration.servers.real_gateways import caddy, command_line, conserved, envoy, haproxy, nginx, run
+from integration.servers.real_gateways import caddy, conserved, envoy, haproxy, nginx, run, words_of
 from truth.truth_bench import until_quiet, wait_for_phase
 
 from fastllmload.records import layout
@@ -154,7 +155,7 @@ def test_an_upstream_that_dies_is_a_failure_with_its_status(tmp_path: Path, real
     ):
         folder = tmp_path / "run"
         process = subprocess.Popen(
-            command_line(f"http://127.0.0.1:{port}/v1", folder, *LOAD),
+            [sys.executable, "-m", "fastllmload", *words_of(f"http://127.0.0.1:{port}/v1", folder, *LOAD)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

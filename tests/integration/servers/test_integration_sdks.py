@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +17,34 @@ SCRIPT = Path(__file__).with_name("official_sdks.py")
 EACH = pytest.mark.parametrize("endpoint", ["openai-responses", "anthropic-messages"])
 
 
+Read = Callable[[str, str], dict[str, Any]]
+
+
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with SimulatorProcess(SimulatorOptions(ttft_ms=2, itl_ms=1)) as server:
-        yield server.url
+def read(real_servers: Path) -> Iterator[Read]:
+    """`read(endpoint, case)`: what the SDK of the endpoint read; one process imports each SDK once."""
+    engine = SimulatorProcess(SimulatorOptions(ttft_ms=2, itl_ms=1))
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with engine as server, subprocess.Popen([real_servers / "bin" / "python", SCRIPT, server.url], **pipes) as reader:
+        assert reader.stdin is not None and reader.stdout is not None
+        asking, answers = reader.stdin, reader.stdout
 
+        def asked(endpoint: str, case: str) -> dict[str, Any]:
+            print(endpoint, case, file=asking, flush=True)
+            found: dict[str, Any] = json.loads(answers.readline() or '{"error": "the process has ended"}')
+            if "missing" in found:
+                pytest.skip(f"{found['missing']} is not installed (tools/integration-setup asks pip for it)")
+            return found
 
-def read(environment: Path, endpoint: str, url: str, case: str) -> dict[str, Any]:
-    python = environment / "bin" / "python"
-    package = "huggingface_hub" if endpoint == "tgi" else endpoint.partition("-")[0]
-    if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode:
-        pytest.skip(f"the package {package} is not installed (tools/integration-setup asks pip for it)")
-    done = subprocess.run([python, SCRIPT, endpoint, url, case], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+        yield asked
+        asking.close()
 
 
 @EACH
 @pytest.mark.parametrize("case", ["text", "thought", "calls"])
-def test_an_sdk_reads_all_of_an_answer(real_servers: Path, url: str, endpoint: str, case: str) -> None:
+def test_an_sdk_reads_all_of_an_answer(read: Read, endpoint: str, case: str) -> None:
     """What the deltas say is what the SDK's final object says; twelve tokens, a few of them thought where that is asked."""
-    found = read(real_servers, endpoint, url, case)
+    found = read(endpoint, case)
     text, thought = found["text"]
     assert found["final"] == found["text"] and found["usage"] == [[5, 12]] * 2
     words, calls = {"text": (12, 0), "thought": (9, 0), "calls": (0, 2)}[case]
@@ -55,20 +61,20 @@ def test_an_sdk_reads_all_of_an_answer(real_servers: Path, url: str, endpoint: s
 
 @EACH
 @pytest.mark.parametrize("case", ["error", "busy"])
-def test_an_sdk_raises_what_the_engine_says(real_servers: Path, url: str, endpoint: str, case: str) -> None:
-    assert "simulated failure" in read(real_servers, endpoint, url, case)["error"]
+def test_an_sdk_raises_what_the_engine_says(read: Read, endpoint: str, case: str) -> None:
+    assert "simulated failure" in read(endpoint, case)["error"]
 
 
 @pytest.mark.parametrize("case", ["text", "thought", "calls"])
 @pytest.mark.parametrize("endpoint", ["openai-chat", "openai-completions", "tgi", "ollama-chat", "ollama-generate"])
-def test_an_sdk_reads_a_stream_to_its_end(real_servers: Path, url: str, endpoint: str, case: str) -> None:
+def test_an_sdk_reads_a_stream_to_its_end(read: Read, endpoint: str, case: str) -> None:
     """Twelve tokens, streamed and whole; thoughts and calls where the protocol has them."""
     if (case != "text" and endpoint in ("openai-completions", "tgi")) or (case, endpoint) == (
         "calls",
         "ollama-generate",
     ):
         pytest.skip("the protocol has none")
-    found = read(real_servers, endpoint, url, case)
+    found = read(endpoint, case)
     assert "error" not in found, found
     words = {"text": 12, "thought": 9, "calls": 0 if endpoint == "openai-chat" else 10}[case]  # Ollama says text, too
     assert len(found["text"].split()) == words and found.get("final", found["text"]) == found["text"]
@@ -80,11 +86,11 @@ def test_an_sdk_reads_a_stream_to_its_end(real_servers: Path, url: str, endpoint
         assert found["finish"] == "length"
 
 
-def test_an_sdk_reads_an_embedding(real_servers: Path, url: str) -> None:
-    found = read(real_servers, "openai-embeddings", url, "text")
+def test_an_sdk_reads_an_embedding(read: Read) -> None:
+    found = read("openai-embeddings", "text")
     assert found["vector"] == [0.25, -0.5] and found["usage"][0] == found["usage"][1] > 0
 
 
 @pytest.mark.parametrize("endpoint", ["openai-chat", "openai-completions", "tgi", "ollama-chat", "ollama-generate"])
-def test_an_sdk_raises_an_error_inside_a_stream(real_servers: Path, url: str, endpoint: str) -> None:
-    assert "simulated failure" in read(real_servers, endpoint, url, "error")["error"]
+def test_an_sdk_raises_an_error_inside_a_stream(read: Read, endpoint: str) -> None:
+    assert "simulated failure" in read(endpoint, "error")["error"]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from certificates import needs_openssl
+from commands import command
 from integration.servers.test_integration_tls import front
 from truth.truth_bench import CONTENT, until_quiet
 
@@ -28,8 +29,7 @@ pytestmark = pytest.mark.skipif(not permitted(), reason="CAP_NET_RAW is missing"
 
 
 def run(folder: Path, *options: str) -> tuple[dict[str, Any], Run]:
-    command = [sys.executable, "-m", "fastllmload", "-o", str(folder / "run"), *LOAD, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = command("-o", folder / "run", *LOAD, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((folder / "run" / "run.json").read_text()), load(folder / "run")
 

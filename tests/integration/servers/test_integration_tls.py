@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from certificates import certificate, needs_openssl
+from certificates import RSA, certificate, needs_openssl
+from commands import command
 from integration.turning_server import Quiet, turning
 from truth.truth_bench import until_quiet
 
@@ -37,7 +38,7 @@ class Front:
 
 def front(directory: Path, upstream: int, *options: str) -> Front:
     """*options* as tls_relay.py has them."""
-    ca, key = certificate(directory, "server")
+    ca, key = certificate(directory, "server", kind=RSA)
     command = [sys.executable, str(Path(__file__).with_name("tls_relay.py")), str(upstream), str(ca), str(key)]
     process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
@@ -62,10 +63,7 @@ def secured(tmp_path: Path, upstream: int) -> Iterator[Front]:
 
 
 def run(folder: Path, url: str, *options: str) -> tuple[int, str, dict[str, Any] | None]:
-    done = subprocess.run(
-        [sys.executable, "-m", "fastllmload", "--url", url, "-o", str(folder), *LOAD, *options],
-        capture_output=True, text=True, timeout=90,
-    )  # fmt: skip
+    done = command("--url", url, "-o", folder, *LOAD, *options)
     path = folder / "run.json"
     return done.returncode, done.stdout + done.stderr, json.loads(path.read_text()) if path.exists() else None
 

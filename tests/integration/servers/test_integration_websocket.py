@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import command
 
 from fastllmload.records.layout import STATUS_NAMES
 from fastllmload.records.run import load
@@ -31,8 +31,8 @@ def python(real_servers: Path) -> Path:
 def test_the_sdk_reads_two_answers_on_a_connection(python: Path, fault: str, expected: str) -> None:
     """Deltas, final object and usage agree; an error is raised with its words."""
     with SimulatorProcess(SimulatorOptions(ttft_ms=2, itl_ms=1)) as server:
-        script = [python, HERE / "official_sdks.py", "openai-responses-ws", server.url, fault]
-        done = subprocess.run(script, capture_output=True, text=True, timeout=120)
+        script, asked = [python, HERE / "official_sdks.py", server.url], f"openai-responses-ws {fault}\n"
+        done = subprocess.run(script, input=asked, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     if expected:
@@ -52,18 +52,8 @@ def test_a_server_on_another_library_reads_our_requests(python: Path, tmp_path: 
         try:
             url = f"ws://127.0.0.1:{server.stdout.readline().strip()}"
             load_of = ["--rate", "40", "--num-requests", "30", "--isl", "16", "--osl", "3", "--warmup", "0"]
-            target = [
-                "--url",
-                url,
-                "-m",
-                "m",
-                "--endpoint-type",
-                "openai-responses-ws",
-                "--output",
-                str(tmp_path / "run"),
-            ]
-            command = [sys.executable, "-m", "fastllmload", *target, *load_of]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            target = ("--url", url, "-m", "m", "--endpoint-type", "openai-responses-ws", "--output", tmp_path / "run")
+            done = command(*target, *load_of)
         finally:
             server.terminate()
     run = load(tmp_path / "run")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import command
 from truth.recomputation.recomputed import Recomputed
 from truth.recomputation.recomputed_blocks import Blocks, blocks_of, listed, stated_causes
 from truth.recomputation.recomputed_numbers import compared
@@ -64,8 +65,7 @@ def odd() -> Iterator[str]:
 @pytest.mark.parametrize("name", RUNS)
 def test_the_same_numbers_from_the_export(tmp_path: Path, odd: str, name: str) -> None:
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "fastllmload", "--url", odd, "--ui", "none", "--warmup", "3", "-o", str(folder)]
-    done = subprocess.run([*command, "--isl", "16", *RUNS[name]], capture_output=True, text=True, timeout=120)
+    done = command("--url", odd, "--ui", "none", "--warmup", "3", "-o", folder, "--isl", "16", *RUNS[name])
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((folder / "run.json").read_text())
     again = Recomputed(exported(folder), document)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 pytest.importorskip("grpc", reason="needs grpcio")
 
 from certificates import certificate
+from commands import command
 from grpc_server import Asked, grpc_server
 
 from fastllmload.metrics.tokens.counts import count_tokens
@@ -33,9 +32,8 @@ CONTENT = 3  # delta.EventKind
 
 
 def measured(folder: Path, name: str, port: int, *more: str, scheme: str = "http") -> tuple[Run, str]:
-    command = [sys.executable, "-m", "fastllmload", "--endpoint-type", name, "--url", f"{scheme}://127.0.0.1:{port}",
-               "-o", str(folder), *LOAD, *more]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    url = f"{scheme}://127.0.0.1:{port}"
+    done = command("--endpoint-type", name, "--url", url, "-o", folder, *LOAD, *more)
     assert done.returncode in (0, 1), done.stderr
     return load(folder), done.stdout + done.stderr
 
@@ -110,9 +108,7 @@ def test_the_probe_says_what_the_server_said(tmp_path: Path) -> None:
 
 
 def refused(folder: Path, name: str, port: int, *more: str) -> str:
-    command = [sys.executable, "-m", "fastllmload", "--endpoint-type", name, "--url", f"http://127.0.0.1:{port}",
-               "-o", str(folder), *LOAD, *more]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = command("--endpoint-type", name, "--url", f"http://127.0.0.1:{port}", "-o", folder, *LOAD, *more)
     assert done.returncode not in (0, 1)
     return " ".join(done.stderr.split())
 
@@ -151,9 +147,8 @@ def test_a_saved_plan_sends_the_same_messages(tmp_path: Path, name: str) -> None
         measured(tmp_path / "drawn", name, port, *TYPES[name], "--save-plan", saved)
         drawn = sorted(without_id(one) for one in engine.log.values() if "probe" not in one.ident)
         engine.log.clear()
-        command = [sys.executable, "-m", "fastllmload", "--endpoint-type", name, "--url", f"http://127.0.0.1:{port}",
-                   "-o", str(tmp_path / "replayed"), "--plan", saved, "--warmup", "4", "--ui", "none"]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        target = ("--endpoint-type", name, "--url", f"http://127.0.0.1:{port}", "-o", tmp_path / "replayed")
+        done = command(*target, "--plan", saved, "--warmup", "4", "--ui", "none")
         assert done.returncode in (0, 1), done.stderr
         replayed = sorted(without_id(one) for one in engine.log.values() if "probe" not in one.ident)
     first, second = (load(tmp_path / folder).rows for folder in ("drawn", "replayed"))

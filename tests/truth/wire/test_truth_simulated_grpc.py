@@ -16,7 +16,6 @@ from fastllmload.records.layout import ERROR_NAMES, EVENT_NAMES, FINISH_NAMES, S
 
 TRANSPORTS = pytest.mark.parametrize("tls", [False, True], ids=["clear", "tls"])
 PROTOCOLS = pytest.mark.parametrize("endpoint", [name for name, each in ENDPOINTS.items() if each.call is not None])
-STREAMED = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 SPOKEN = [EVENT_NAMES.index(name) for name in ("whitespace", "content")]
 
 
@@ -42,11 +41,10 @@ def test_times_are_the_servers(tmp_path: Path, endpoint: str, tls: bool) -> None
     until_quiet(tmp_path, check)
 
 
-@TRANSPORTS
-@STREAMED
+@pytest.mark.parametrize(("streamed", "tls"), [(True, False), (False, True)], ids=["streamed clear", "whole tls"])
 @PROTOCOLS
 def test_figures_are_the_servers(tmp_path: Path, endpoint: str, streamed: bool, tls: bool) -> None:
-    """Statuses, ends, usage, cached tokens, output tokens, and the kind of each event."""
+    """Statuses, ends, usage, cached tokens, output tokens, and the kind of each event; TLS hands on the same bytes."""
     options = ["--rate", "40", "-n", "30", "--osl", "uniform:3,9", "--prefix-len", "64", "--num-prefixes", "2"]
     steps = {"ttft_ms": None, "itl_ms": None, "phase": None, "overrides": (("step_ms", "1"),)}
     measured = over_grpc(tmp_path / "run", endpoint, tls, [*options, *([] if streamed else ["--no-stream"])], **steps)

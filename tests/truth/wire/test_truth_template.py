@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from commands import command
 from truth.truth_bench import Measured, measure
 
 from fastllmload.records.layout import EVENT_NAMES, STATUS_NAMES
@@ -172,9 +171,7 @@ def test_experiments_speak_what_a_file_describes(tmp_path: Path, words: tuple[st
     file, folder = tmp_path / "server.json", tmp_path / "levels"
     file.write_text(json.dumps(FILES["tgi"]))
     asked = [*words, "--endpoint-type", str(file), *LEVELS, "--output", str(folder)]
-    done = subprocess.run(
-        [sys.executable, "-m", "fastllmload", *asked], capture_output=True, text=True, timeout=200, check=False
-    )
+    done = command(*asked)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     levels = [json.loads(found.read_text()) for found in folder.rglob("run.json")]
     assert len(levels) >= 2

@@ -131,7 +131,7 @@ def test_a_locked_key_is_rejected_without_a_prompt_for_its_phrase(tmp_path: Path
     mine, key = files["mine"]
     locked = tmp_path / "locked.key"
     subprocess.run(
-        ["openssl", "rsa", "-in", key, "-aes128", "-passout", "pass:word", "-out", locked],
+        ["openssl", "pkey", "-in", key, "-aes128", "-passout", "pass:word", "-out", locked],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
     with raises_code("tls-key-locked", locked, "unlock a copy"):
