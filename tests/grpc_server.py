@@ -119,6 +119,11 @@ def kserve(one: Asked) -> Iterator[tuple[int, bytes]]:
     yield 0, tensors(True)
 
 
+def listed(*models: tuple[bytes, bytes]) -> bytes:
+    """Names and states, as Triton lists its models."""
+    return b"".join(sized(1, sized(1, name) + sized(2, b"1") + sized(3, state)) for name, state in models)
+
+
 READERS: dict[str, tuple[Callable[[bytes, dict[str, str]], Asked], Callable[[Asked], Iterator[tuple[int, bytes]]]]] = {
     VLLM + "Generate": (asked_vllm, vllm),
     SGLANG + "Generate": (asked_sglang, sglang),
@@ -127,6 +132,7 @@ READERS: dict[str, tuple[Callable[[bytes, dict[str, str]], Asked], Callable[[Ask
 MODELS = {
     VLLM + "GetModelInfo": sized(6, b"model") + whole(3, 4096),
     SGLANG + "GetModelInfo": sized(6, b"model") + whole(7, 4096),
+    KSERVE + "RepositoryIndex": listed((b"model", b"READY"), (b"other", b"UNAVAILABLE")),
 }
 Disturb = Callable[[Asked, int, grpc.ServicerContext], None]
 

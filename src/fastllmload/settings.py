@@ -90,7 +90,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     image: tuple[int, int, int] | None = None  # width, height and number of synthetic images in each prompt
     turns: str | None = None  # conversations with this number of turns: "4", "uniform:3,8"; "all" of a data set's
     think_time: str = "0"  # seconds between a reply and the next turn: "2", "uniform:1,5", "exponential:3"
-    history: str = "real"  # which earlier answers later turns contain: real (as received) or planned
+    history: str = "real"  # earlier answers in later turns: real (as received), planned, or stored (by the server)
     tool_turns: float = 0.0  # share of later turns that contain a tool's result
     least_output: int = 0  # smaller output lengths are raised to it (IETF 5.4.2 needs 50 gaps)
     stream: str = ""  # another random stream of the seed, whose requests share nothing with the run's own

@@ -24,6 +24,7 @@ class Relay(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     recorded: Recorded
     target: str
+    change: tuple[bytes, bytes]
 
     def do_GET(self) -> None:
         self.hand_on(b"")
@@ -34,7 +35,8 @@ class Relay(http.server.BaseHTTPRequestHandler):
     def hand_on(self, body: bytes) -> None:
         behind = http.client.HTTPConnection(self.target, timeout=60)
         kept = {name: text for name, text in self.headers.items() if name.lower() not in ("host", "connection")}
-        behind.request(self.command, self.path, body, kept)
+        sent = body.replace(*self.change)
+        behind.request(self.command, self.path, sent, kept | {"Content-Length": str(len(sent))} if body else kept)
         answer = behind.getresponse()
         said = answer.read()
         behind.close()
@@ -58,10 +60,10 @@ class Quiet(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def relayed(target: str) -> Iterator[Recorded]:
-    """A relay in front of the server at URL *target*."""
+def relayed(target: str, change: tuple[bytes, bytes] = (b"\0", b"")) -> Iterator[Recorded]:
+    """A relay in front of the server at URL *target*, which gets the bodies of requests with this *change*."""
     recorded = Recorded()
-    handler = type("Handler", (Relay,), {"recorded": recorded, "target": urlsplit(target).netloc})
+    handler = type("Handler", (Relay,), {"recorded": recorded, "target": urlsplit(target).netloc, "change": change})
     server = Quiet(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from recording_relay import Recorded, relayed
 
 import fastllmload
 from fastllmload.endpoint import ENDPOINTS
-from fastllmload.records.layout import FLAG_TOOL, MEASURE, OK
+from fastllmload.records.layout import FLAG_TOOL, HTTP_ERROR, MEASURE, OK
 from fastllmload.records.run import Run
 from fastllmload.simulator.process import SimulatorProcess
 from fastllmload.simulator.profile import SimulatorOptions
@@ -59,7 +60,7 @@ def sent_as_responses(events: list[dict[str, Any]]) -> tuple[str, list[dict[str,
     return text, [{name: item[name] for name in names} for item in output if item["type"] == "function_call"]
 
 
-def sent_as_messages(events: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+def blocks_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Arguments are streamed as a text, and repeated as the object that it says."""
     blocks: list[dict[str, Any]] = events[0].get("content", [])
     pieces: dict[int, str] = {}
@@ -70,10 +71,13 @@ def sent_as_messages(events: list[dict[str, Any]]) -> tuple[str, list[dict[str, 
             blocks[said["index"]]["text"] += said["delta"]["text"]
         elif said["type"] == "content_block_delta" and said["delta"]["type"] == "input_json_delta":
             pieces[said["index"]] = pieces.get(said["index"], "") + said["delta"]["partial_json"]
+        elif said["type"] == "content_block_delta" and said["delta"]["type"] == "thinking_delta":
+            blocks[said["index"]]["thinking"] += said["delta"]["thinking"]
+        elif said["type"] == "content_block_delta" and said["delta"]["type"] == "signature_delta":
+            blocks[said["index"]]["signature"] = said["delta"]["signature"]
     for index, text in pieces.items():
         blocks[index]["input"] = json.loads(text)
-    text = "".join(block["text"] for block in blocks if block["type"] == "text")
-    return text, [block for block in blocks if block["type"] == "tool_use"]
+    return blocks
 
 
 def sent(answer: bytes, endpoint: str, streamed: bool) -> tuple[str, list[dict[str, Any]]]:
@@ -82,7 +86,9 @@ def sent(answer: bytes, endpoint: str, streamed: bool) -> tuple[str, list[dict[s
     if endpoint == "openai-responses":
         return sent_as_responses(events)
     if endpoint == "anthropic-messages":
-        return sent_as_messages(events)
+        blocks = blocks_of(events)
+        text = "".join(block["text"] for block in blocks if block["type"] == "text")
+        return text, [block for block in blocks if block["type"] == "tool_use"]
     return sent_as_chat(events, "message" if endpoint == "ollama-chat" or not streamed else "delta")
 
 
@@ -167,6 +173,111 @@ def test_what_was_called_comes_back(
     assert run.manifest["conversations"]["tool_call_replies"] == brought
     called = (rows["flags"] & FLAG_TOOL) > 0
     assert brought == (called & (rows["turn"] < 3)).sum()
+
+
+@pytest.mark.parametrize("tool_turns", [0.0, 0.5])
+def test_thoughts_come_back_as_the_server_signed_them(tmp_path: Path, tool_turns: float) -> None:
+    """The blocks of a reply are the next turn's history, in their order; the engine refuses thoughts that were changed."""
+    faults = ("reasoning:0.4:9", "reasoning:0.2:17", "tool_calls:0.3:2")
+    with (
+        SimulatorProcess(SimulatorOptions(seed=5, faults=faults, overrides=(("step_ms", "1"),))) as server,
+        relayed(server.url) as recorded,
+    ):
+        run = fastllmload.run(
+            url=recorded.url, endpoint_type="anthropic-messages", rate=40, num_requests=12, turns=4, isl=12, osl=17,
+            tool_turns=tool_turns, warmup=0, ignore_eos=True, output=str(tmp_path / "run"), seed=2,
+        )  # fmt: skip
+    rows = run.rows[run.rows["phase"] == MEASURE]
+    assert (rows["status"] == OK).all() and len(rows) == 48
+    requests = {(int(row["session"]), int(row["turn"])): int(row["request"]) for row in rows}
+    number = run.manifest["phases"][-1]["number"]
+    signed = alone = 0
+    for (session, turn), request in requests.items():
+        if not turn:
+            continue
+        asked, answer = recorded.said[number, requests[session, turn - 1]]
+        blocks = blocks_of(events_of(answer, True))
+        own = json.loads(recorded.said[number, request][0])["messages"][len(json.loads(asked)["messages"])]["content"]
+        thoughts = [block for block in blocks if block["type"] == "thinking"]
+        signed += bool(thoughts)
+        alone += thoughts == blocks
+        if thoughts:
+            assert own[: len(blocks)] == blocks and all(block["signature"] for block in thoughts)
+        else:
+            assert all(block["type"] != "thinking" for block in own if isinstance(block, dict))
+    assert signed > 10 and alone > 2
+
+
+def stored_run(path: Path, url: str, history: str, endpoint: str, tool_turns: float) -> Run:
+    return fastllmload.run(
+        url=url, endpoint_type=endpoint, rate=40, num_requests=10, turns=4, isl=12, osl=17, tool_turns=tool_turns,
+        warmup=0, ignore_eos=True, history=history, output=str(path / history), seed=2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("endpoint", ["openai-responses", "openai-responses-ws"])
+def test_the_prompt_of_a_stored_conversation_is_all_of_it(tmp_path: Path, endpoint: str) -> None:
+    """What the engine counts as prompt is what it counts where the history is sent again; less is sent."""
+    found = {}
+    with SimulatorProcess(SimulatorOptions(seed=5, overrides=(("step_ms", "1"),))) as server:
+        for history in ("real", "stored"):
+            run = stored_run(tmp_path, server.url, history, endpoint, 0.0)
+            rows = run.rows[run.rows["phase"] == MEASURE]
+            assert (rows["status"] == OK).all() and len(rows) == 40
+            found[history] = np.sort(rows, order=["session", "turn"])
+            assert run.manifest["plan"]["description"]["conversations"]["history"] == history
+    real, stored = found["real"], found["stored"]
+    assert (real["prompt_tokens"] == stored["prompt_tokens"]).all()
+    assert (stored["prompt_tokens"][1:] - stored["prompt_tokens"][:-1])[stored["turn"][1:] > 0].min() > 17
+    assert stored["bytes_sent"][stored["turn"] == 3].max() < real["bytes_sent"][real["turn"] == 3].min()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("tool_turns", [0.0, 0.5])
+def test_a_turn_names_the_stored_reply(tmp_path: Path, tool_turns: float, streaming: bool) -> None:
+    """Its items are its own, and answers to the calls that the reply made; the engine refuses others."""
+    faults = ("tool_calls:0.6:2",)
+    with (
+        SimulatorProcess(SimulatorOptions(seed=5, faults=faults, overrides=(("step_ms", "1"),))) as server,
+        relayed(server.url) as recorded,
+    ):
+        run = fastllmload.run(
+            url=recorded.url, endpoint_type="openai-responses", rate=40, num_requests=10, turns=4, isl=12, osl=17,
+            tool_turns=tool_turns, warmup=0, history="stored", stream=streaming, output=str(tmp_path / "run"), seed=2,
+        )  # fmt: skip
+    rows = run.rows[run.rows["phase"] == MEASURE]
+    assert (rows["status"] == OK).all() and len(rows) == 40
+    requests = {(int(row["session"]), int(row["turn"])): int(row["request"]) for row in rows}
+    number = run.manifest["phases"][-1]["number"]
+    called = 0
+    for (session, turn), request in requests.items():
+        asked = json.loads(recorded.said[number, request][0])
+        assert asked["store"] is True and ("previous_response_id" in asked) == (turn > 0)
+        if not turn:
+            continue
+        events = events_of(recorded.said[number, requests[session, turn - 1]][1], streaming)
+        reply = events[-1]["response"] if streaming else events[0]
+        assert asked["previous_response_id"] == reply["id"]
+        calls = [item["call_id"] for item in reply["output"] if item["type"] == "function_call"]
+        answers = [item["call_id"] for item in asked["input"] if item.get("type") == "function_call_output"]
+        own = [item for item in asked["input"] if item.get("type") == "function_call"]
+        assert all(item.get("role") != "assistant" for item in asked["input"])
+        assert answers == calls if calls else len(answers) == len(own)
+        called += bool(calls)
+    assert 5 < called < 30
+
+
+def test_an_unknown_reply_is_refused(tmp_path: Path) -> None:
+    """A server that stores nothing: the later turns fail, and the report says why."""
+    change = b'"store":true', b'"store":false'
+    with (
+        SimulatorProcess(SimulatorOptions(overrides=(("step_ms", "1"),))) as server,
+        relayed(server.url, change) as recorded,
+    ):
+        run = stored_run(tmp_path, recorded.url, "stored", "openai-responses", 0.0)
+    rows = run.rows[run.rows["phase"] == MEASURE]
+    assert (rows["status"] == np.where(rows["turn"] == 0, OK, HTTP_ERROR)).all() and rows["turn"].max() == 1
+    assert "previous_response_not_found" in json.dumps(run.manifest["error_texts"])
 
 
 @pytest.mark.parametrize("endpoint", ["openai-chat", "openai-responses", "anthropic-messages"])

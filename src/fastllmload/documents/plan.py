@@ -214,7 +214,7 @@ class ConversationsDescription(Document, frozen=True, kw_only=True):
     turns_max: Annotated[Number, field("turns")] = None  # of a conversation
     think_time: str | None = None  # from a reply to the next turn, as given by `--think-time`
     think_time_mean_s: Seconds = None  # of the turns that follow a reply
-    history: str | None = None  # earlier answers that turns contain: real, planned
+    history: str | None = None  # earlier answers that turns contain: real, planned; stored: the server has them
     tool_turns: Ratio = None  # of the later turns, that bring a tool's result
 
 

@@ -42,6 +42,7 @@ class GrpcCall:
     """*message*: that of a request; *id_field*: the number of the field with its id, which differs from request to request.
     *health_method*: the service's own, whose answer has 1 in field 1 where it serves.
     *model_method*: what tells the name of the one model, in field MODEL_NAME, and its context in tokens, in *context_field*.
+    *list_method*: what lists models, in field 1: each has its name in field 1 and its state in field 3.
     """
 
     message: Schema
@@ -49,6 +50,7 @@ class GrpcCall:
     health_method: str
     model_method: str | None = None
     context_field: int = 0
+    list_method: str | None = None
 
     @property
     def id_tag(self) -> int:

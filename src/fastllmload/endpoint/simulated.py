@@ -65,6 +65,8 @@ class RequestKeys:
     priority: str = ""
     keep_alive: str = ""
     request_id: str = ""
+    previous: str = ""  # the id of the reply that it continues
+    store: str = ""  # whether the reply can be continued
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ class SimulatedApi:
     output_tokens: int = 0  # of every reply; 0: as the request says
     unlimited: bool = False  # an output length below 1 means no limit
     answered_calls: ToolTurn | None = None  # refuses messages with such calls that are not answered
+    signs_thoughts: bool = False  # as `$id-$reasoning`, and refuses blocks of thinking that it has not signed so
+    not_stored: str = ""  # the error for a reply that cannot be continued
     model_tag: str = ""  # a model's name may end in it
     missing: str = "The model `$model` does not exist."
     load_answer: str = ""  # to a request without a prompt, which loads the model

@@ -33,6 +33,11 @@ class Part(NamedTuple):
 class ToolTurn(NamedTuple):
     """A turn with calls: its JSON with $said, $calls and $answers. *said* carries a reply's $text; *silent* takes its
     place where there is none.
+
+    Where a later request repeats thoughts, each is a *thought*, with its $text and $signature, or *sealed*, with the $text
+    that only the server can read. They are in front of what was said; *alone* is the turn with $said without calls.
+
+    *stored*: the end of a body, with the id of the reply before as $text, where a server keeps what was said.
     """
 
     json: str
@@ -40,6 +45,10 @@ class ToolTurn(NamedTuple):
     silent: str
     call: Part
     answer: Part
+    alone: str = ""
+    thought: str = ""
+    sealed: str = ""
+    stored: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,11 @@ class TurnTemplate:
     user: str
     reply: str
     tools: ToolTurn | None = None
+
+    @property
+    def stores(self) -> bool:
+        """Whether a turn can name the reply before it, which the server has."""
+        return self.tools is not None and bool(self.tools.stored)
 
     def described(self) -> tuple[str, str, str]:
         """What is before and after a reply's text, and between turns without one."""

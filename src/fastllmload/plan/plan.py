@@ -66,7 +66,7 @@ BODIES = "bodies.bin"
 SCHEDULE = "t_sched.npy"
 TURNS, CLIENT, PREFIX = "turns.npy", "client.npy", "prefix_tokens.npy"
 FOLLOWS = -1  # t_sched of a later turn, which is due a think time after the end of the reply
-LAST_TURN, STITCHED, REAL_REPLY = 1, 2, 4  # flags of a turn
+LAST_TURN, STITCHED, REAL_REPLY, STORED = 1, 2, 4, 8  # flags of a turn
 # Layouts: `Turn` of ext/fastllmload/_ext/plan/talk.pxd, which documents the fields, and `Leaving` of leaving.pxd.
 TURN = np.dtype(
     [("think_ns", "<i8"), ("skip", "<u4"), ("reply_at", "<u4"), ("tail", "<u4"), ("session", "<u4"),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 
+from fastllmload._ext.simbody.form import beginning
 from fastllmload._ext.simbody.template import filled
 from fastllmload.endpoint.call import PREFIX
 from fastllmload.endpoint.simulated import SimulatedApi
 from fastllmload.endpoint.turns import Part, ToolTurn
+from fastllmload.simulator.stored import StoredReplies, items_of
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 # A prompt stays raw JSON: it is counted and hashed by compiled code, never built.
@@ -21,6 +25,8 @@ FLAG = (bool | None, None)
 NUMBER = (Int32 | None, None)
 ABSENT = (None, PROMPT[1])
 INNER = "in_"
+REPLY = re.compile("[0-9a-f]{16}", re.ASCII)
+TOKEN_DIGITS = 8
 FIELDS: dict[str, tuple[Any, Any]] = {
     "model": (str | None, None),
     "prompt": PROMPT,
@@ -37,6 +43,8 @@ FIELDS: dict[str, tuple[Any, Any]] = {
     "priority": (Int32, 0),
     "keep_alive": (str | float | None, None),
     "request_id": (str | None, None),
+    "previous": (str | None, None),
+    "store": FLAG,
 }
 
 
@@ -46,7 +54,8 @@ _messages = msgspec.json.Decoder(list[dict[str, Any]]).decode
 def decoder(api: SimulatedApi) -> Callable[[bytes], Any]:
     """Of the bodies of *api*: a struct of FIELDS, whatever the API calls them. `loads` is an answer without generated text.
 
-    ValueError: not JSON, not UTF-8, nested too deep, a field of another type, tool calls that are not answered.
+    ValueError: not JSON, not UTF-8, nested too deep, a field of another type, tool calls without an answer, thoughts that
+    were changed. LookupError: it continues a reply that is not kept.
     """
     named = {name: getattr(api.keys, name, name) for name in FIELDS}
     paths = {name: [path for path in ([one] if isinstance(one, str) else one) if path] for name, one in named.items()}
@@ -55,6 +64,7 @@ def decoder(api: SimulatedApi) -> Callable[[bytes], Any]:
     decode = msgspec.json.Decoder(body_struct(direct, others)).decode
     tools = api.answered_calls
     signs = [] if tools is None else [(tools.call.mark or (tools.call.inside,))[-1].encode(), tools.answer.id.encode()]
+    stored = StoredReplies()
     getters = [(name, getter([INNER + path for path in several], FIELDS[name][1])) for name, several in others.items()]
 
     def asked(body: bytes) -> Any:
@@ -62,8 +72,12 @@ def decoder(api: SimulatedApi) -> Callable[[bytes], Any]:
             body = api.read(message_of(body))
         try:
             said: Any = decode(unpacked(body, api.packed) if api.packed else body)
+            if api.keys.store:
+                with_history(said, stored)
             if tools is not None and any(sign in bytes(said.prompt) for sign in signs):
                 check_calls(_messages(said.prompt), tools)
+            if api.signs_thoughts and b'"thinking"' in bytes(said.prompt):
+                check_thoughts(_messages(said.prompt))
         except msgspec.MsgspecError as error:
             raise ValueError(str(error)) from None
         except RecursionError:
@@ -89,6 +103,17 @@ def decoder(api: SimulatedApi) -> Callable[[bytes], Any]:
     return asked
 
 
+def with_history(said: Any, stored: StoredReplies) -> None:
+    """*said* with what was said before, and `keep` where its reply is kept."""
+    if not bytes(said.prompt):
+        return  # it will be refused
+    own = items_of(bytes(said.prompt))
+    if said.previous is not None:
+        said.prompt = msgspec.Raw(b"[%b]" % b",".join([*stored.history(said.previous), own]))
+    if said.store is not False:
+        said.keep = partial(stored.keep, said.previous, own)
+
+
 def message_of(body: bytes) -> bytes:
     """The one message of a call of gRPC. ValueError: it is compressed, or there is another number of them."""
     if body[:1] != b"\0" or int.from_bytes(body[1:PREFIX], "big") != len(body) - PREFIX:
@@ -107,7 +132,7 @@ def unpacked(body: bytes, name: str) -> bytes:
 def body_struct(direct: dict[str, str], others: dict[str, list[str]]) -> type[msgspec.Struct]:
     """A struct whose FIELDS are read from the keys of *direct*; the *others* are in fields that begin with INNER."""
     inner = struct_fields({path: FIELDS[name] for name, several in others.items() for path in several})
-    fields = [(name, *field) for name, field in FIELDS.items()] + [("loads", str, "")]
+    fields = [(name, *field) for name, field in FIELDS.items()] + [("loads", str, ""), ("keep", Any, None)]
     # What is not read from a key of its own has a name that no request uses.
     keys = {name: direct.get(name, f"/{name}") for name, *_ in fields} | {INNER + name: name for name, *_ in inner}
     fields += [(INNER + name, *field) for name, *field in inner]
@@ -165,6 +190,22 @@ def check_calls(messages: list[dict[str, Any]], tools: ToolTurn) -> None:
                 raise ValueError(f"the tool's answer for {answer!r} answers no call before it")
             due.remove(answer)
         due += calls
+
+
+def check_thoughts(messages: list[dict[str, Any]]) -> None:
+    """Each is signed as the reply that it was the beginning of, and is in front of what that said."""
+    for message in messages:
+        found = message.get("content")
+        blocks = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        thoughts = [one for one in blocks if one.get("type") == "thinking"]
+        if blocks[: len(thoughts)] != thoughts:
+            raise ValueError("blocks of thinking are in front of all others")
+        for one in thoughts:
+            reply, _, tokens = str(one.get("signature")).partition("-")
+            if not (REPLY.fullmatch(reply) and tokens.isdecimal() and len(tokens) < TOKEN_DIGITS):
+                raise ValueError("a block of thinking has no signature of this server")
+            if one.get("thinking") != beginning(int(reply, 16), int(tokens)):
+                raise ValueError("the signature of a block of thinking is not that of its text")
 
 
 def parts(message: dict[str, Any], part: Part) -> list[str]:

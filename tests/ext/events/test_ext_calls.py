@@ -182,7 +182,7 @@ def second_turn(
             body, at, takes = place_reply(body, skip, one, endpoint.joint)
         parts.append(TurnPart(body, skip, pieces.closing(5), 1, 5, b"", at, takes))
     path = tmp_path / "bodies"
-    found, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    found, _ = write_conversations(path, [parts], endpoint.joint, "real")
     table = found.turns
     joint = tuple(part.encode() for part in endpoint.joint.described())
     raw, tools = np.frombuffer(path.read_bytes(), np.uint8), ToolTurns(*endpoint.joint.tools)
@@ -328,7 +328,7 @@ def test_synthetic_tool_turns_bring_the_result_of_the_first_call(tmp_path_factor
     later, at = tool_turn(body, skip, tail, escaped(text), 1, endpoint.joint)
     parts = [TurnPart(body, skip, tail, 1, 9), TurnPart(later, skip, tail, 1, 9, b"", at)]
     path = Path(tmp_path_factory.mktemp("calls")) / "bodies"
-    found, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    found, _ = write_conversations(path, [parts], endpoint.joint, "real")
     table = found.turns
     joint = tuple(part.encode() for part in endpoint.joint.described())
     raw, tools = np.frombuffer(path.read_bytes(), np.uint8), ToolTurns(*endpoint.joint.tools)

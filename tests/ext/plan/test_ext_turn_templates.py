@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ext.dialects import CHAT, DIALECTS
+from ext.dialects import CHAT, DIALECTS, OTHERS
+from ext.dialects import MESSAGES as OF_MESSAGES
+from ext.dialects import RESPONSES as OF_RESPONSES
 from hypothesis import given
 from hypothesis import strategies as st
 from support.plan_builder import asked
@@ -45,16 +47,19 @@ def call_list(calls: list[tuple[str, str, dict[str, Any]]]) -> CallList:
     return found
 
 
-def second(path: Path, joint: TurnTemplate, body: bytes, reply_at: int, reply: str, calls: CallList | None) -> Any:
-    """Items after the first of the request with *body*, stitched after *reply* and *calls*."""
+def second(
+    path: Path, joint: TurnTemplate, body: bytes, reply_at: int, reply: str, calls: CallList | None, kind: str = "real"
+) -> Any:
+    """Items after the first of the request with *body*, stitched after *reply* and *calls*; the body, if that is stored."""
     first = PIECES.encode([{"role": "user", "content": "Hi"}], 5)
     parts = [TurnPart(each, PIECES.skip, TAIL, 1, 5, b"", at) for each, at in ((first, 0), (body, reply_at))]
-    found, _ = write_conversations(path, [parts], joint, real=True)
+    found, _ = write_conversations(path, [parts], joint, kind)
     joints = [tuple(text.encode() for text in joint.described())]
     assert joint.tools is not None
     tools = [ToolTurns(*joint.tools)]
     talks = Talks(found.turns, found.offsets, np.frombuffer(path.read_bytes(), np.uint8), joints, 1, tools=tools)
-    return json.loads(talks.joined(0, [escaped(reply)], [calls])[1])["input"][1:]
+    later = json.loads(talks.joined(0, [escaped(reply)], [calls])[1])
+    return later if kind == "stored" else later["input"][1:]
 
 
 def in_messages(said: str, calls: list[Any], answers: list[tuple[str, str]]) -> list[Any]:
@@ -125,6 +130,109 @@ def test_a_turn_in_another_form_carries_the_text_alone(tmp_path, cut):
         tmp_path / "b", MESSAGES, body[:reply_at] + body[reply_at + 1 :], reply_at, "So", call_list([("r", "f", {})])
     )
     assert "So" in json.dumps(found) and '"r"' not in json.dumps(found)
+
+
+def streamed(blocks: list[dict[str, Any]], pieces: int) -> list[dict[str, Any]]:
+    """Events of *blocks* as Anthropic's API sends them, each text in *pieces*."""
+    events = []
+    for index, block in enumerate(blocks):
+        empty = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}
+        begun = block | empty.get(block["type"], {})
+        events.append({"type": "content_block_start", "index": index, "content_block": begun})
+        name, text = {
+            "thinking": ("thinking", block.get("thinking")), "text": ("text", block.get("text")),
+            "tool_use": ("partial_json", json.dumps(block.get("input"))), "redacted_thinking": ("", ""),
+        }[block["type"]]  # fmt: skip
+        size = len(text) // pieces + 1
+        of_delta = "input_json" if name == "partial_json" else name
+        deltas = [{"type": f"{of_delta}_delta", name: text[at : at + size]} for at in range(0, len(text), size) if name]
+        if block["type"] == "thinking":
+            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    return events
+
+
+THOUGHT = st.builds(
+    lambda text, signature: {"type": "thinking", "thinking": text, "signature": signature}, TEXT, TEXT.filter(bool)
+)
+REDACTED = st.builds(lambda data: {"type": "redacted_thinking", "data": data}, TEXT)
+
+
+@given(
+    st.lists(st.one_of(THOUGHT, REDACTED), min_size=1, max_size=4), TEXT, st.one_of(st.just([]), CALLS),
+    st.integers(1, 3), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_thoughts_come_back_as_they_were_sent(tmp_path_factory, thoughts, said, calls, pieces, whole, tool):
+    """In front of text and calls, with their signatures; after a reply with and without calls, streamed and whole, in a
+    user's turn and in one with a tool's answer.
+    """
+    text = [{"type": "text", "text": said}] if said else []
+    uses = [{"type": "tool_use", "id": ident, "name": name, "input": more} for ident, name, more in calls]
+    blocks = [*thoughts, *text, *uses]
+    found = CallList(OTHERS[OF_MESSAGES], whole)
+    for event in [{"type": "message", "content": blocks}] if whole else streamed(blocks, pieces):
+        found.read(json.dumps(event).encode())
+    question = {"role": "user", "content": "And?"}
+    body, reply_at = PIECES.encode([question], 5), 0
+    if tool:
+        body, reply_at = tool_turn(body, PIECES.skip, TAIL, escaped("Sun"), 1, MESSAGES)
+    path = Path(tmp_path_factory.mktemp("turns")) / "bodies"
+    answered = in_messages("", calls, [(ident, "") for ident, _, _ in calls])[1:] if calls else []
+    later = [{"role": "assistant", "content": blocks}, *answered, question]
+    if tool:
+        uses = uses or [{"type": "tool_use", "id": "call00001", "name": "lookup", "input": {}}]
+        results = [("" if place else "Sun", one["id"]) for place, one in enumerate(uses)]
+        blocks = [*thoughts, *text, *uses]
+        answers = [{"type": "tool_result", "tool_use_id": ident, "content": text} for text, ident in results]
+        later = [{"role": "assistant", "content": blocks}, {"role": "user", "content": answers}]
+    assert second(path, MESSAGES, body, reply_at, said, found) == later
+
+
+@given(TEXT, st.one_of(st.just([]), CALLS), TEXT, st.booleans(), st.booleans())
+def test_a_stored_reply_is_named(tmp_path_factory, said, calls, ident, whole, tool):
+    """A turn has its own items alone, answers to the calls of the reply, and the reply's id."""
+    found = CallList(OTHERS[OF_RESPONSES], whole)
+    output = [
+        {"type": "function_call", "id": f"fc_{each}", "call_id": each, "name": name, "arguments": json.dumps(more)}
+        for each, name, more in calls
+    ]
+    response = {"object": "response", "id": ident, "status": "completed", "output": output}
+    events = [{"type": "response.output_item.added", "item": item} for item in output]
+    events.append({"type": "response.completed", "response": response})
+    for event in [response] if whole else events:
+        found.read(json.dumps(event).encode())
+    question = {"role": "user", "content": "And?"}
+    body, reply_at = PIECES.encode([question], 5), 0
+    expected = [{"type": "function_call_output", "call_id": each, "output": ""} for each, _, _ in calls]
+    if tool:
+        body, reply_at = tool_turn(body, PIECES.skip, TAIL, escaped("Sun"), 1, RESPONSES)
+        if calls:
+            expected[0]["output"] = "Sun"
+        else:
+            expected = in_responses("", [("call00001", "lookup", {})], [("call00001", "Sun")])
+    else:
+        expected.append(question)
+    path = Path(tmp_path_factory.mktemp("turns")) / "bodies"
+    sent = second(path, RESPONSES, body, reply_at, said, found, "stored")
+    assert sent == json.loads(PIECES.encode([], 5)) | {"input": expected, "previous_response_id": ident}
+
+
+def test_a_stored_reply_with_more_planned_calls(tmp_path):
+    """Those that the reply did not make are sent with their answers."""
+    planned, more = (
+        in_responses("#", [("p1", "x", {}), ("p2", "y", {})], [("p2", "two"), ("p1", "one")]),
+        {"role": "user"},
+    )
+    body = PIECES.encode([*planned, more], 5)
+    reply_at = body.index(b"#")
+    body = body[:reply_at] + body[reply_at + 1 :]
+    real = [("r1", "f", {"a": 1}), ("r2", "g", {})]
+    found = second(tmp_path / "bodies", RESPONSES, body, reply_at, "", call_list(real), "stored")
+    assert found["input"] == [*in_responses("", [], [("r2", "two"), ("r1", "one")]), more]
+    found = second(tmp_path / "bodies", RESPONSES, body, reply_at, "So", call_list(real[:1]), "stored")
+    assert found["input"] == [*in_responses("", [("p2", "y", {})], [("p2", "two"), ("r1", "one")]), more]
+    assert found["previous_response_id"] == ""  # a server that gave no id refuses this
 
 
 @pytest.mark.parametrize("joint", [MESSAGES, RESPONSES])

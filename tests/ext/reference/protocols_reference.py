@@ -87,7 +87,8 @@ def responses(event: dict[str, Any], stream: Stream) -> dict[str, Any]:
         name = is_a(str, item.get("name")) if item.get("type") in ("function_call", "custom_tool_call") else ""
         return judged(tool=name or None, calls=bool(name))
     if kind in ("response.completed", "response.incomplete"):
-        return judged(done=True, **response_end(is_a(dict, event.get("response"))))
+        response = is_a(dict, event.get("response"))
+        return judged(done=True, calls=isinstance(response.get("id"), str), **response_end(response))
     return judged()
 
 
@@ -115,6 +116,8 @@ def messages(event: dict[str, Any], stream: Stream) -> dict[str, Any]:
         return meaning("bad")
     if kind == "content_block_delta":
         delta = is_a(dict, event.get("delta"))
+        if delta.get("type") == "signature_delta":
+            return judged(calls=isinstance(delta.get("signature"), str))
         field = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}.get(
             delta.get("type") if isinstance(delta.get("type"), str) else ""
         )
@@ -125,6 +128,8 @@ def messages(event: dict[str, Any], stream: Stream) -> dict[str, Any]:
         return judged(**{"content" if field == "text" else "reasoning": text(value)})
     if kind == "content_block_start":
         block = is_a(dict, event.get("content_block"))
+        if repeated_thought(block):
+            return judged(calls=True)
         name = is_a(str, block.get("name")) if block.get("type") == "tool_use" else ""
         return judged(tool=name or None, calls=bool(name))
     if kind == "message_start":
@@ -301,7 +306,7 @@ def responses_body(body: dict[str, Any]) -> dict[str, Any]:
                 texts["reasoning"].append(text(is_a(dict, part).get("text")))
         elif kind == "function_call":
             calls.append(call(item.get("name"), item.get("arguments")))
-    said = tool_said(calls)
+    said = {"calls": isinstance(body.get("id"), str), **tool_said(calls)}
     return judged(**{name: joined(each) for name, each in texts.items()}, **said, **response_end(body))
 
 
@@ -315,6 +320,7 @@ def messages_body(body: dict[str, Any]) -> dict[str, Any]:
     contents: list[str | None] = []
     thoughts: list[str | None] = []
     calls: list[tuple[str, str]] = []
+    repeated = False
     for block in is_a(list, body.get("content")):
         kind = is_a(dict, block).get("type") if block is not None else None
         if kind == "text":
@@ -323,9 +329,17 @@ def messages_body(body: dict[str, Any]) -> dict[str, Any]:
             thoughts.append(text(block.get("thinking")))
         elif kind == "tool_use":
             calls.append(call(block.get("name"), block.get("input")))
+        repeated |= block is not None and repeated_thought(block)
     counts = messages_usage(body.get("usage"), Stream())
     finish = reason(body.get("stop_reason"))
-    return judged(joined(contents), reasoning=joined(thoughts), finish=finish, counts=counts, **tool_said(calls))
+    said = {"calls": repeated, **tool_said(calls)}
+    return judged(joined(contents), reasoning=joined(thoughts), finish=finish, counts=counts, **said)
+
+
+def repeated_thought(block: dict[str, Any]) -> bool:
+    """Whether a later request repeats what it says besides the text."""
+    field = {"thinking": "signature", "redacted_thinking": "data"}.get(str(block.get("type")))
+    return field is not None and isinstance(block.get(field), str)
 
 
 def call(name: Any, arguments: Any) -> tuple[str, str, bool]:

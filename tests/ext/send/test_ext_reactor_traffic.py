@@ -60,7 +60,7 @@ def talk_of(turns: list[str], think_ms: float, directory: Path) -> dict[str, Any
              think_ns=round(think_ms * 1e6) if number else 0)
         for number, text in enumerate(turns)
     ]  # fmt: skip
-    bodies, _ = write_conversations(directory / "bodies", [parts], CHAT.joint, real=True)
+    bodies, _ = write_conversations(directory / "bodies", [parts], CHAT.joint, "real")
     table = bodies.turns
     raw = np.frombuffer((directory / "bodies").read_bytes(), np.uint8)
     joint = tuple(text.encode() for text in CHAT.joint.described())

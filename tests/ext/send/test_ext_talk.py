@@ -66,9 +66,9 @@ def test_a_stitched_body_is_the_planned_one(tmp_path_factory, turns, name):
     endpoint = ENDPOINTS[name]
     parts = parts_of(endpoint, turns)
     path = Path(tmp_path_factory.mktemp("talk")) / "bodies"
-    whole, _ = write_conversations(path, [parts], endpoint.joint, real=False)
+    whole, _ = write_conversations(path, [parts], endpoint.joint, "planned")
     planned = path.read_bytes()
-    real, _ = write_conversations(path, [parts], endpoint.joint, real=True)
+    real, _ = write_conversations(path, [parts], endpoint.joint, "real")
     table = real.turns
     alone = np.frombuffer(path.read_bytes(), np.uint8)
     joint = tuple(text.encode() for text in endpoint.joint.described())

@@ -13,7 +13,7 @@ pytest.importorskip("grpc", reason="needs grpcio")
 
 from certificates import certificate
 from commands import command
-from grpc_server import Asked, grpc_server
+from grpc_server import KSERVE, Asked, grpc_server, listed
 
 from fastllmload.metrics.tokens.counts import count_tokens
 from fastllmload.records.layout import ERROR_NAMES, FINISH_NAMES, STATUS_NAMES
@@ -26,7 +26,7 @@ TYPES = {
     "vllm-grpc text": (),
     "vllm-grpc whole": ("--no-stream", "--prompt-form", "ids"),
     "sglang-grpc": ("--prompt-form", "ids"),
-    "kserve-grpc": ("-m", "model"),
+    "kserve-grpc": (),
 }
 CONTENT = 3  # delta.EventKind
 
@@ -156,6 +156,26 @@ def test_a_saved_plan_sends_the_same_messages(tmp_path: Path, name: str) -> None
     same = Counter(drawn) & Counter(replayed)
     assert same.total() >= len(planned[0]) == len(planned[1]) > 60
     assert {STATUS_NAMES[status] for status in planned[1]["status"]} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "code"),
+    [
+        (None, (), "model-missing"), (b"\x0f", (), "model-missing"), ((), (), "model-missing"),
+        (((b"a", b"UNAVAILABLE"),), (), "model-missing"), (((b"a", b"READY"), (b"b", b"READY")), (), "model-ambiguous"),
+        (((b"a", b"READY"),), ("-m", "b"), "model-not-offered"),
+    ],
+)  # fmt: skip
+def test_models_that_triton_does_not_list(models: Any, options: tuple[str, ...], code: str) -> None:
+    """Without a list that can be read, -m is needed; else its name must be in the list."""
+    told = (
+        {} if models is None else {KSERVE + "RepositoryIndex": models if isinstance(models, bytes) else listed(*models)}
+    )
+    with grpc_server(told=told) as (port, _):
+        done = command(
+            "--endpoint-type", "kserve-grpc", "--url", f"http://127.0.0.1:{port}", "--rate", "5", "-n", "3", *options
+        )  # fmt: skip
+    assert done.returncode == 2 and f"[{code}]" in done.stderr, done.stderr
 
 
 def without_id(one: Asked) -> bytes:

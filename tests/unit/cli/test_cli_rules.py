@@ -83,6 +83,7 @@ def from_python(options: Mapping[str, object], _: Path) -> RawOptions:
         ({"rate": 5, "url": "http://h:1", "streams_per_connection": 7}, "option-not-applicable", "--http-version 2"),
         ({"rate": 5, "url": "http://a", "simulate": "model=b"}, "options-conflict", "url"),
         ({"rate": 5, "image": "8x8", "endpoint_type": "ollama"}, "protocol-unsupported", "--image"),
+        ({"rate": 5, "turns": "2", "history": "stored"}, "protocol-unsupported", "--history stored"),
         ({"rate": 5, "workload": "csv"}, "option-missing", "csv"),
         ({"rate": 5, "num_prefixes": 3}, "option-missing", "--prefix-len"),
         ({"rate": 5, "power": "rapl", "power_command": "x"}, "option-not-applicable", "rapl"),

@@ -132,6 +132,7 @@ def test_paths(name: str, base: str, streamed: str, whole: str | None) -> None:
         ("tgi", {"prompt_form": "ids"}, "protocol-unsupported"),
         ("tgi", {"extra_body": '{"max_tokens":"{output_tokens}"}'}, "protocol-unsupported"),
         ("tgi", {"extra_body": '{"parameters":{"max_new_tokens":5}}'}, "extra-body-reserved"),
+        ("openai-responses", {"history": "stored", "extra_body": '{"store":false}'}, "extra-body-reserved"),
         ("tgi", {"extra_body": '{"parameters":[]}'}, "extra-body-invalid"),
         ("tgi", {"extra_body": '{"inputs":"x"}'}, "extra-body-reserved"),
         ("vllm-generate", {}, "protocol-unsupported"),

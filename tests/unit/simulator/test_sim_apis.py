@@ -146,6 +146,53 @@ def test_unanswered_calls_are_refused(port: int) -> None:
         assert "must be followed" in found[1].body.decode() and "answers no call" in found[2].body.decode()
 
 
+def test_changed_thoughts_are_refused(port: int) -> None:
+    """As Anthropic does: the signature is that of the text."""
+    events = named(messages(port, "reasoning:3", stream=True))
+    text = "".join(one["delta"].get("thinking", "") for kind, one in events if kind == "content_block_delta")
+    signature = next(one["delta"]["signature"] for _, one in events if "signature" in one.get("delta", {}))
+    block = {"type": "thinking", "thinking": text, "signature": signature}
+    said = {"type": "text", "text": "So."}
+
+    def status(*blocks: dict[str, Any]) -> int:
+        told = [SAY["messages"][0], {"role": "assistant", "content": list(blocks)}, SAY["messages"][0]]
+        return ask(port, post("/v1/messages", {"messages": told, "max_tokens": 1})).status
+
+    assert status(block, said) == status(block) == status(said) == 200
+    changed = [{"thinking": text + "."}, {"thinking": text[:-1]}, {"signature": ""}, {"signature": "1-1"}]
+    changed += [{"signature": f"{signature}0"}, {"signature": None}, {"thinking": 1}]
+    assert [status(block | one, said) for one in changed] == [400] * len(changed)
+    assert status(said, block) == 400
+
+
+def test_a_stored_reply_is_continued(port: int) -> None:
+    """The prompt is all that was said; a reply that is not stored, or not known, is refused with OpenAI's own error."""
+    first = json.loads(ask(port, post("/v1/responses", {"input": "a b", "max_output_tokens": 3})).body)
+    asked = {"input": [SAY["messages"][0]], "max_output_tokens": 2, "previous_response_id": first["id"], "store": False}
+    text = first["output"][0]["content"][0]["text"]
+    history = [{"role": "user", "content": "a b"}, {"role": "assistant", "content": text}, SAY["messages"][0]]
+    second, whole = (
+        json.loads(ask(port, post("/v1/responses", one)).body)
+        for one in (asked, asked | {"previous_response_id": None, "input": history})
+    )
+    assert second["usage"]["input_tokens"] == whole["usage"]["input_tokens"] > first["usage"]["input_tokens"] + 3
+    for ident in (second["id"], "resp_0", ""):
+        reply = ask(port, post("/v1/responses", asked | {"previous_response_id": ident}))
+        error = json.loads(reply.body)["error"]
+        assert (reply.status, error["code"], error["param"]) == (
+            400,
+            "previous_response_not_found",
+            "previous_response_id",
+        )
+    called = json.loads(ask(port, post("/v1/responses", {"input": "a", "max_output_tokens": 9}, "tool_calls:2")).body)
+    answers = [{"type": "function_call_output", "call_id": one["call_id"], "output": "x"} for one in called["output"]]
+    more = asked | {"previous_response_id": called["id"]}
+    assert [ask(port, post("/v1/responses", more | {"input": one})).status for one in (answers, answers[:1])] == [
+        200,
+        400,
+    ]
+
+
 def test_responses(port: int) -> None:
     """Events are numbered; the text comes again when its block ends, and in the last event."""
     reply = ask(port, post("/v1/responses", {"input": "hi", "max_output_tokens": 300, "stream": True}))

@@ -1,14 +1,16 @@
-"""Tool calls of one reply.
+"""Tool calls and thoughts of one reply.
 
 A streamed call comes in fragments: the first has its id and name, all of them pieces of its arguments, and an index or a key
 says whose they are. A fragment is an item of the dialect's list of calls; where it has no such list, the event itself, and
 each item of a list of parts. Rules for what servers also do: a fragment without an index continues the latest call unless it
 has an id of its own or a name; another id under the same index is another call; an id or a name that is said again is not
 added twice; every call of a whole message, and each of Ollama's, is one of its own. What was streamed is the inside of JSON
-strings, so pieces are joined as they came. How they go back is the request's form (plan/toolturn.pyx).
+strings, so pieces are joined as they came. How they go back is the request's form (plan/toolturn.pyx). Thoughts, where the
+dialect says that a later request repeats them (SIGNATURE), come in the same way and are a list of their own. The id of the
+reply is kept where a later request may name it.
 
 What the C walk below cannot read (an escape in a name, half a surrogate pair) is read by msgspec, written again and walked
-again. Only events that say something of calls come here, and only of replies that another turn repeats.
+again. Only events that say something of these come here, and only of replies that another turn repeats.
 """
 
 from libc.stdint cimport uint64_t
@@ -21,7 +23,7 @@ from fastllmload._ext.bytes.jsonfind cimport json_member
 from fastllmload._ext.bytes.jsonscan cimport StringSpan, json_blanks, json_count, json_peek, json_skip, json_string, json_take
 from fastllmload._ext.events.dialect cimport (
     ARGUMENTS, CALL_ID, CALL_INDEX, CALL_KEY, CALLS, CALLS_EVENT, CALLS_NONE, CHOICES, INDEX, NAME, NODE_KEYS_MOST, OBJECT, PARTS,
-    TABLE, Key, Variant, key_of,
+    REASONING, RESPONSE_ID, SEALED, SIGNATURE, TABLE, Key, Variant, key_of,
 )
 from fastllmload._ext.events.facts cimport variant_of
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
@@ -33,7 +35,10 @@ cdef struct Fragment:           # what a piece of a call says; sizes are 0 for w
     StringSpan id
     StringSpan name
     StringSpan arguments
+    StringSpan signature
     bint value                  # *arguments* is a JSON value
+    bint thought                # a piece of a thought
+    bint sealed
 
 cdef struct Walk:               # through one event
     const DialectTable* d
@@ -54,8 +59,12 @@ cdef void calls_clear(Calls* calls) noexcept nogil:
         text_reset(&calls.items[i].id)
         text_reset(&calls.items[i].name)
         text_reset(&calls.items[i].arguments)
-        calls.items[i].value = 0
+        text_reset(&calls.items[i].signature)
+        calls.items[i].value = calls.items[i].sealed = 0
     calls.count = 0
+    text_reset(&calls.response)
+    if calls.thoughts != NULL:
+        calls_clear(calls.thoughts)
 
 
 cdef void calls_free(Calls* calls) noexcept nogil:
@@ -67,6 +76,9 @@ cdef void calls_free(Calls* calls) noexcept nogil:
         text_free(&calls.items[i].id)
         text_free(&calls.items[i].name)
         text_free(&calls.items[i].arguments)
+        text_free(&calls.items[i].signature)
+    calls_free(calls.thoughts)
+    text_free(&calls.response)
     free(calls.items)
     free(calls)
 
@@ -128,7 +140,12 @@ cdef inline bint text_grows(Text* t, StringSpan* body) noexcept nogil:
 
 cdef bint note(Calls* calls, Fragment* f, bint alone) noexcept nogil:
     """False: no memory."""
-    cdef Call* call = call_of(calls, f, alone)
+    cdef Call* call
+    if f.thought and calls.thoughts == NULL:
+        calls.thoughts = <Calls*>calloc(1, sizeof(Calls))
+        if calls.thoughts == NULL:
+            return False
+    call = call_of(calls.thoughts if f.thought else calls, f, alone)
     if call == NULL:
         return False
     if not call.key.size and not text_grows(&call.key, &f.key):
@@ -137,6 +154,11 @@ cdef bint note(Calls* calls, Fragment* f, bint alone) noexcept nogil:
         return False
     if not text_is(&call.name, &f.name) and not text_grows(&call.name, &f.name):
         return False
+    if f.signature.size:
+        text_reset(&call.signature)     # the last one counts
+        if not text_grows(&call.signature, &f.signature):
+            return False
+    call.sealed |= f.sealed
     call.value |= f.value and f.arguments.size > 0
     return text_grows(&call.arguments, &f.arguments)
 
@@ -190,8 +212,17 @@ cdef bint value_said(Walk* w, Cursor* c, const Key* key, int depth, Fragment* f)
         return text_said(c, depth, &f.key)
     if key.field == CALL_ID:
         return text_said(c, depth, &f.id)
+    if key.field == SIGNATURE:
+        f.thought = True
+        return text_said(c, depth, &f.signature)
+    if key.field == SEALED or (key.field == REASONING and w.d.thoughts):
+        f.thought = True
+        f.sealed = key.field == SEALED
+        return text_said(c, depth, &f.arguments)
     if key.field == NAME:
         return text_said(c, depth, &f.name)
+    if key.field == RESPONSE_ID:
+        return response_said(w, c, depth)
     if key.field == ARGUMENTS:
         f.value = json_peek(c) != c'"' and json_peek(c) != c'n'
         return value_span(c, depth, &f.arguments) if f.value else text_said(c, depth, &f.arguments)
@@ -202,6 +233,16 @@ cdef bint index_said(Cursor* c, int depth, Fragment* f) noexcept nogil:
     cdef Cursor at = c[0]
     f.has_index = json_count(&at, &f.index)
     return json_skip(c, depth)
+
+
+cdef bint response_said(Walk* w, Cursor* c, int depth) noexcept nogil:
+    cdef StringSpan id = StringSpan(NULL, 0, False)
+    if not text_said(c, depth, &id):
+        return False
+    if w.calls != NULL and id.size:
+        text_reset(&w.calls.response)
+        w.no_memory |= not text_grows(&w.calls.response, &id)
+    return True
 
 
 cdef bint text_said(Cursor* c, int depth, StringSpan* body) noexcept nogil:
@@ -240,7 +281,7 @@ cdef bint list_said(Walk* w, Cursor* c, const Key* key, int depth) noexcept nogi
 
 
 cdef inline bint says_call(Fragment* f) noexcept nogil:
-    return f.name.size > 0 or f.arguments.size > 0
+    return f.name.size > 0 or f.arguments.size > 0 or f.thought
 
 
 cdef bint choices_said(Walk* w, Cursor* c, const Key* key, int depth, Fragment* f) noexcept nogil:
@@ -282,7 +323,7 @@ cdef bint is_timed(const DialectTable* d, Cursor* choice, int node) noexcept nog
 
 
 cdef class CallReader:
-    """Reads events for the tool calls in them."""
+    """Reads events for the tool calls and thoughts in them."""
 
     def __cinit__(self):
         self._tree = EventTree()

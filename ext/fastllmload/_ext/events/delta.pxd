@@ -37,7 +37,7 @@ cdef struct Meaning:
     uint8_t decoder             # Decoder
     uint8_t has_usage
     uint8_t done                # this event ends the stream
-    uint8_t calls               # it says something of tool calls, if only an id; may accompany text
+    uint8_t calls               # it says something of tool calls, if only an id, of thoughts, or the answer's id; may accompany text
     int32_t prompt_tokens       # -1: not in this event
     int32_t completion_tokens
     int32_t reasoning_tokens

@@ -53,6 +53,9 @@ cpdef enum Field:               # what the value of a key says; all other values
     RAW_TENSORS                 # protobuf: contents of TENSORS, in their order
     LANE                        # whose the event is, where answers share a connection: one of another than the stream's first
                                 # says nothing
+    SIGNATURE                   # of a thought, whose text is REASONING: a later request repeats both
+    SEALED                      # a thought that only the server can read, which a later request repeats
+    RESPONSE_ID                 # by which a later request names the answer
 
 cpdef enum FinishReason:
     FINISH_NONE = 0
@@ -137,6 +140,7 @@ cdef struct DialectTable:
     uint8_t sums                # PROMPT_TOKENS are the sum of UNCACHED_TOKENS and others
     uint8_t fragments           # streamed tool calls come in fragments
     uint8_t says_done           # FINISH counts only with DONE
+    uint8_t thoughts            # a later request repeats them
     uint8_t message             # events are protobuf messages of gRPC
 
 cdef class Dialect:

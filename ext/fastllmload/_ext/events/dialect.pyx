@@ -82,6 +82,7 @@ cdef class Dialect:
         d.fragments = fragments
         d.sums = holds(trees[0], UNCACHED_TOKENS)
         d.says_done = holds(trees[0], DONE)
+        d.thoughts = holds(trees[0], SIGNATURE)
         d.needs_end[0], d.needs_end[1] = not ends_with_body, d.says_done
         if message is not None:
             self._number(d.roots[0], self.trees[0], message.tree)

@@ -18,7 +18,7 @@ cdef struct Facts:
     uint8_t error
     uint8_t role                # a role that is not empty
     uint8_t tool                # a tool call with a name or arguments
-    uint8_t calls               # something of tool calls, if only an id
+    uint8_t calls               # something of tool calls, if only an id, of thoughts besides their text, or the answer's id
     uint8_t finish              # FinishReason, of FINISH
     uint8_t detail              # likewise, of FINISH_DETAIL
     uint8_t done                # the stream ends with this event

@@ -16,8 +16,8 @@ from fastllmload._ext.events.dialect cimport (
     ANSWER_IDS, ARGUMENTS, CACHE_WRITTEN_TOKENS, CACHED_TOKENS, CALLS, CHOICES, COMPLETION_TOKENS, CONTENT, CONTENT_SO_FAR,
     COUNTER, DONE, DURATION, ERROR, ERROR_WORD, EVENT_TOKENS, FINISH, FINISH_DETAIL, INDEX, LANE, LAST, LOGPROBS, NAME,
     NODE_KEYS_MOST,
-    OBJECT, PARTS, PROMPT_IDS, PROMPT_TOKENS, REASONING, REASONING_CONTENT, REASONING_TOKENS, REFUSAL, ROLE, SPECIAL, TABLE,
-    TOKEN_ID, TOKEN_IDS, UNCACHED_TOKENS, Key, finish_of, key_of, lane_of,
+    OBJECT, PARTS, PROMPT_IDS, PROMPT_TOKENS, REASONING, REASONING_CONTENT, REASONING_TOKENS, REFUSAL, RESPONSE_ID, ROLE, SEALED,
+    SIGNATURE, SPECIAL, TABLE, TOKEN_ID, TOKEN_IDS, UNCACHED_TOKENS, Key, finish_of, key_of, lane_of,
 )
 from fastllmload._ext.system.static_assert cimport FLL_STATIC_ASSERT
 
@@ -65,7 +65,7 @@ cdef bint members(Facts* f, const DialectTable* d, Cursor* c, int node, int dept
         else:
             if seen >> key.bit & 1 or not value(f, d, c, key, depth):
                 return False
-            f.known |= depth == 1 and key.field != COUNTER
+            f.known |= depth == 1 and key.field != COUNTER and key.field != RESPONSE_ID
             seen |= <uint64_t>1 << key.bit
         if json_take(c, c'}'):
             return True
@@ -179,6 +179,8 @@ cdef bint string(Facts* f, const DialectTable* d, Cursor* c, uint8_t field) noex
     elif field == CONTENT_SO_FAR:
         f.so_far = True
         return text(&f.content, &body)
+    elif field == SIGNATURE or field == SEALED or field == RESPONSE_ID:
+        f.calls = True
     else:
         return field == COUNTER
     return True

@@ -10,8 +10,8 @@ from fastllmload._ext.events.dialect cimport (
     ANSWER_IDS, ARGUMENTS, CACHE_WRITTEN_TOKENS, CACHED_TOKENS, CALL_ID, CALL_INDEX, CALL_KEY, CALLS, CHOICES,
     COMPLETION_TOKENS, CONTENT, CONTENT_SO_FAR, COUNTER, DONE, DURATION, ERROR, ERROR_WORD, EVENT_TOKENS, FINISH,
     FINISH_DETAIL, INDEX, LANE, LAST, LOGPROBS, NAME, OBJECT, PARTS, PROMPT_IDS, PROMPT_TOKENS, REASONING,
-    REASONING_CONTENT, REASONING_TOKENS, REFUSAL, ROLE, SPECIAL, TABLE, TOKEN_ID, TOKEN_IDS, TYPE, UNCACHED_TOKENS,
-    finish_of, lane_of,
+    REASONING_CONTENT, REASONING_TOKENS, REFUSAL, RESPONSE_ID, ROLE, SEALED, SIGNATURE, SPECIAL, TABLE, TOKEN_ID,
+    TOKEN_IDS, TYPE, UNCACHED_TOKENS, finish_of, lane_of,
 )
 
 cdef int32_t COUNT_HIGHEST = 0x7FFFFFFF
@@ -66,7 +66,7 @@ cdef class EventTree:
         for name in event:
             what = keys.get(name)
             if what is not None:
-                f.known = f.known or what[0] not in (CALL_ID, CALL_INDEX, CALL_KEY, COUNTER)
+                f.known = f.known or what[0] not in (CALL_ID, CALL_INDEX, CALL_KEY, COUNTER, RESPONSE_ID)
                 f.error = f.error or is_error(what[0], event[name])
                 if what[0] == LANE and isinstance(event[name], str):
                     f.lane = lane(event[name].encode())
@@ -113,6 +113,8 @@ cdef class EventTree:
         elif field == ARGUMENTS:        # a string; an object on some servers, which has no body
             text = "" if isinstance(value, dict) else need(str, value)
             self._of_call(path, name, text, bool(value), &f.arguments, f)
+        elif field == SIGNATURE or field == SEALED or field == RESPONSE_ID:
+            f.calls = f.calls or isinstance(value, str)
         elif field == FINISH:
             f.finish = reason_of(need(str, value).encode(), d)
         elif field == FINISH_DETAIL:

@@ -9,6 +9,7 @@ cdef enum TurnFlag:
     TURN_LAST = 1           # nothing follows in this conversation
     TURN_STITCHED = 2       # its body is the body so far and its own messages; else it is whole in the plan
     TURN_REPLY = 4          # with the reply to the turn before, as it came
+    TURN_STORED = 8         # the server has all before it, and its body has the reply's id
 
 cdef packed struct Turn:    # an item of turns.npy
     int64_t think_ns        # from the end of the reply before it
@@ -48,10 +49,12 @@ cdef class Talks:
     cdef int64_t think_ns(self, uint32_t planned) noexcept          # before the turn after this one
     cdef Talk* begin(self, int32_t slot) except NULL
     cdef void end(self, Talk* talk) noexcept
-    # The body of the turn after *planned*, whose reply is *reply*, the inside of a JSON string, and *calls*, NULL for none.
+    # The body of the turn after *planned*, whose reply is *reply*, the inside of a JSON string, and *calls* with its
+    # thoughts, NULL for none.
     cdef int stitch(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size, Calls* calls) except -1
     cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
                             Calls* calls) except? False
+    cdef int _stitch_stored(self, Talk* talk, uint32_t planned, Calls* calls) except -1
     cdef Py_ssize_t _class(self, uint32_t planned) noexcept
     cdef int _add_planned(self, Talk* talk, uint64_t at, size_t size) except -1       # bytes of the plan's bodies
     cdef int _add(self, Talk* talk, const unsigned char* data, size_t size) except -1

@@ -9,7 +9,7 @@ inside of JSON strings already, so nothing is decoded or encoded. A body only gr
 from libc.stdlib cimport calloc, realloc
 from libc.string cimport memcpy, memset
 
-from fastllmload._ext.events.calls cimport text_free
+from fastllmload._ext.events.calls cimport text_add, text_free
 from fastllmload._ext.plan.dues cimport Dues, dues_first, dues_free, dues_pop, dues_push
 from fastllmload._ext.plan.leaving cimport Leaving
 from fastllmload._ext.plan.toolturn cimport ToolTurns
@@ -41,6 +41,11 @@ def in_order(list instants) -> list:
         found.append((dues_first(&dues), dues_pop(&dues)))
     dues_free(&dues)
     return found
+
+
+cdef inline bint has_more(const Calls* calls) noexcept nogil:
+    # Than text.
+    return calls != NULL and (calls.count or (calls.thoughts != NULL and calls.thoughts.count))
 
 
 cdef class Talks:
@@ -98,13 +103,15 @@ cdef class Talks:
         if not after.flags & TURN_STITCHED:
             talk.size = 0
             return 0
+        if after.flags & TURN_STORED and self.tools[self._class(planned)] is not None:
+            return self._stitch_stored(talk, planned, calls)
         if talk.size:
             talk.size -= self.turns[planned].tail
         else:
             self._add_planned(talk, at, end - at - self.turns[planned].tail)
         at, end = end, self.body_offset[planned + 2]
         before, behind, between = self.joints[self._class(planned)]
-        if calls != NULL and calls.count and after.flags & TURN_REPLY and self._stitch_calls(talk, planned, reply, size, calls):
+        if after.flags & TURN_REPLY and has_more(calls) and self._stitch_calls(talk, planned, reply, size, calls):
             return 0
         if not after.flags & TURN_REPLY or after.reply_at:
             self._add(talk, between, len(between))
@@ -120,7 +127,7 @@ cdef class Talks:
 
     cdef bint _stitch_calls(self, Talk* talk, uint32_t planned, const unsigned char* reply, size_t size,
                             Calls* calls) except? False:
-        """The same with *calls*; False: the turn's own messages are such that the text alone can be carried."""
+        """The same with *calls* and thoughts; False: the turn's own messages are such that the text alone can be carried."""
         cdef const Turn* after = &self.turns[planned + 1]
         cdef uint64_t own = self.body_offset[planned + 1] + after.skip
         cdef size_t own_size = <size_t>(self.body_offset[planned + 2] - own)
@@ -140,6 +147,19 @@ cdef class Talks:
             self._add(talk, between, len(between))
             self._add_planned(talk, own, own_size)
         return True
+
+    cdef int _stitch_stored(self, Talk* talk, uint32_t planned, Calls* calls) except -1:
+        """The turn's own body, without what is in the reply, and the reply's id."""
+        cdef const Turn* after = &self.turns[planned + 1]
+        cdef uint64_t at = self.body_offset[planned + 1]
+        cdef size_t size = <size_t>(self.body_offset[planned + 2] - at)
+        cdef const unsigned char* body = self.near.whole(at, size)
+        cdef ToolTurns tools = self.tools[self._class(planned)]
+        talk.size = self.scratch.size = 0
+        text_add(&self.scratch, body, after.skip)
+        tools.add_stored(&self.scratch, body + after.skip, size - after.skip, after.reply_at - after.skip if after.reply_at else 0,
+                         calls, after.turn)
+        return self._add(talk, self.scratch.at, self.scratch.size)
 
     cdef int _add_planned(self, Talk* talk, uint64_t at, size_t size) except -1:
         return self._add(talk, self.near.whole(at, size), size) if size else 0

@@ -1,4 +1,5 @@
-# A turn of a conversation after a reply that called tools: the calls go into the history, and what answers them names them.
+# A turn of a conversation after a reply that called tools or had thoughts: these go into the history, and what answers a call
+# names it.
 from libc.stdint cimport uint32_t, uint8_t
 
 from fastllmload._ext.bytes.cursor cimport Cursor
@@ -15,6 +16,7 @@ cdef enum Slot:             # what is written between the fixed bytes of a templ
     SLOT_ARGUMENTS          # as the inside of a string
     SLOT_OBJECT             # the same as an object
     SLOT_ANSWER             # as the inside of a string
+    SLOT_SIGNATURE          # likewise, of a thought
 
 cdef enum:
     PIECES_MOST = 6         # of a template
@@ -52,17 +54,23 @@ cdef class ToolTurns:
     cdef Template turn
     cdef Template said
     cdef Fixed silent
+    cdef Template alone         # the turn of a reply without calls
+    cdef Template thought
+    cdef Template sealed
+    cdef Template stored        # the end of a body that names the reply before
     cdef Part call
     cdef Part answer
-    # A turn of *reply* and *calls*, each with an answer without content.
+    # A turn of *reply* and *calls*, with their thoughts, each call with an answer without content.
     cdef int add_reply(self, Text* out, const unsigned char* reply, size_t size, Calls* calls, uint32_t turn) except -1
     # *own*, messages of a turn that begins with the assistant's own, in which the reply's text goes to *hole*. True: they are
-    # in *out*, with the calls that were made; False: they call no tool in a way that can be read.
+    # in *out*, with the calls that were made and the thoughts; False: they call no tool in a way that can be read.
     cdef bint add_turn(self, Text* out, const unsigned char* own, size_t own_size, size_t hole, const unsigned char* reply,
-                       size_t size, Calls* calls, uint32_t turn) except? False
+                       size_t size, Calls* calls, uint32_t turn, bint stored=*) except? False
+    # *own*, to the end of its body, of a turn after a reply that the server has: answers to its calls, and its id.
+    cdef int add_stored(self, Text* out, const unsigned char* own, size_t own_size, size_t hole, Calls* calls, uint32_t turn) except -1
     cdef bint _find(self, const unsigned char* own, size_t own_size, size_t hole, Walk* planned, Cursor* span,
                     Walk* answers) noexcept nogil
-    cdef int _add_said(self, Text* out, const unsigned char* reply, size_t size) except -1
+    cdef int _add_said(self, Text* out, const unsigned char* reply, size_t size, const Calls* thoughts) except -1
     cdef bint _has_hole(self, const unsigned char* own, size_t own_size, size_t hole) noexcept nogil
     cdef int _fixed(self, Fixed* fixed, str text) except -1
     cdef int _template(self, Template* t, str text) except -1

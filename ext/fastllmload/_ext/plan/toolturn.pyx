@@ -4,7 +4,7 @@ A history with calls that nothing answers is refused by servers, and so is an an
 plan holds for the turn is fitted to what was really called. The planned calls are replaced by the real ones, the first by the
 first and so on; a planned answer answers the real call in the place of the planned one whose id it has. Planned calls beyond
 the real ones stay, as their answers do. Real calls that nothing in the turn answers get an answer without content, after the
-turn's own.
+turn's own. Thoughts are in front of what was said, in their order.
 """
 
 import re
@@ -22,7 +22,7 @@ import msgspec
 
 cdef dict SLOTS = {
     "text": SLOT_TEXT, "said": SLOT_SAID, "calls": SLOT_CALLS, "answers": SLOT_ANSWERS, "id": SLOT_ID, "name": SLOT_NAME,
-    "arguments": SLOT_ARGUMENTS, "object": SLOT_OBJECT, "answer": SLOT_ANSWER,
+    "arguments": SLOT_ARGUMENTS, "object": SLOT_OBJECT, "answer": SLOT_ANSWER, "signature": SLOT_SIGNATURE,
 }
 
 
@@ -101,6 +101,17 @@ cdef int add_parts(Text* out, const Part* part, Calls* calls, uint32_t turn) exc
         if i:
             text_add(out, b",", 1)
         add_part(out, part, calls, i, turn)
+    return 0
+
+
+cdef int add_thought(Text* out, const Template* t, const Call* thought) except -1:
+    cdef const Text* text
+    cdef int i
+    for i in range(t.count):
+        add_fixed(out, &t.pieces[i].fixed)
+        if t.pieces[i].slot != SLOT_END:
+            text = &thought.signature if t.pieces[i].slot == SLOT_SIGNATURE else &thought.arguments
+            text_add(out, text.at, text.size)
     return 0
 
 
@@ -217,11 +228,16 @@ cdef class ToolTurns:
     """Templates of a protocol's tool turns: the fields of `ToolTurn` in endpoint/turns.py. ValueError for an unknown slot.
     """
 
-    def __init__(self, str turn not None, str said not None, str silent not None, call, answer):
+    def __init__(self, str turn not None, str said not None, str silent not None, call, answer, str alone="", str thought="",
+                 str sealed="", str stored=""):
         self.keep = []
         self._template(&self.turn, turn)
         self._template(&self.said, said)
         self._fixed(&self.silent, silent)
+        self._template(&self.alone, alone)
+        self._template(&self.thought, thought)
+        self._template(&self.sealed, sealed)
+        self._template(&self.stored, stored)
         if self.said.count != 2 or self.said.pieces[0].slot != SLOT_TEXT:
             raise ValueError(f"{said!r} must have one slot, $text")
         self._part(&self.call, call)
@@ -263,7 +279,10 @@ cdef class ToolTurns:
             self._fixed(&part.mark[1], f'"{mark[1]}"')
         return 0
 
-    cdef int _add_said(self, Text* out, const unsigned char* reply, size_t size) except -1:
+    cdef int _add_said(self, Text* out, const unsigned char* reply, size_t size, const Calls* thoughts) except -1:
+        cdef uint32_t i
+        for i in range(thoughts.count if thoughts != NULL else 0):
+            add_thought(out, &self.sealed if thoughts.items[i].sealed else &self.thought, &thoughts.items[i])
         if size == 0:
             return add_fixed(out, &self.silent)
         add_fixed(out, &self.said.pieces[0].fixed)
@@ -271,14 +290,16 @@ cdef class ToolTurns:
         return add_fixed(out, &self.said.pieces[1].fixed)
 
     cdef int add_reply(self, Text* out, const unsigned char* reply, size_t size, Calls* calls, uint32_t turn) except -1:
+        cdef const Template* t = &self.turn if calls.count else &self.alone
         cdef int i
-        for i in range(self.turn.count):
-            add_fixed(out, &self.turn.pieces[i].fixed)
-            if self.turn.pieces[i].slot == SLOT_SAID:
-                self._add_said(out, reply, size)
-            elif self.turn.pieces[i].slot == SLOT_CALLS:
+        for i in range(t.count):
+            add_fixed(out, &t.pieces[i].fixed)
+            if t.pieces[i].slot == SLOT_SAID:
+                self._add_said(out, reply, size, calls.thoughts)
+                out.size -= calls.count == 0            # the comma: nothing follows
+            elif t.pieces[i].slot == SLOT_CALLS:
                 add_parts(out, &self.call, calls, turn)
-            elif self.turn.pieces[i].slot == SLOT_ANSWERS:
+            elif t.pieces[i].slot == SLOT_ANSWERS:
                 add_parts(out, &self.answer, calls, turn)
         return 0
 
@@ -321,19 +342,24 @@ cdef class ToolTurns:
         return True
 
     cdef bint add_turn(self, Text* out, const unsigned char* own, size_t own_size, size_t hole, const unsigned char* reply,
-                       size_t size, Calls* calls, uint32_t turn) except? False:
+                       size_t size, Calls* calls, uint32_t turn, bint stored=False) except? False:
         cdef Walk planned, answers
         cdef Cursor span, item, id
         cdef const unsigned char* from_ = own
+        cdef size_t begin = out.size
         cdef int32_t place, ordinal = 0
         cdef uint32_t i
-        if not self._find(own, own_size, hole, &planned, &span, &answers):
+        if not (self._find(own, own_size, hole, &planned, &span, &answers) if calls.count else self._has_hole(own, own_size, hole)):
             return False
-        upto(out, &from_, own + hole - self.said.pieces[0].fixed.size)
-        self._add_said(out, reply, size)
-        from_ = own + hole + self.said.pieces[1].fixed.size
-        upto(out, &from_, span.at)
-        add_parts(out, &self.call, calls, turn)
+        if not stored:
+            upto(out, &from_, own + hole - self.said.pieces[0].fixed.size)
+            self._add_said(out, reply, size, calls.thoughts)
+            from_ = own + hole + self.said.pieces[1].fixed.size
+            if calls.count == 0:
+                upto(out, &from_, own + own_size)
+                return True
+            upto(out, &from_, span.at)
+            add_parts(out, &self.call, calls, turn)
         add_surplus(out, planned, calls.count)
         from_ = span.end
         upto(out, &from_, answers.at.at)
@@ -349,7 +375,24 @@ cdef class ToolTurns:
                 text_add(out, b",", 1)
                 add_part(out, &self.answer, calls, i, turn)
         text_add(out, from_, <size_t>(own + own_size - from_))
+        if stored:
+            out.at[begin] = c' '        # the comma: nothing is before it
         return True
+
+    cdef int add_stored(self, Text* out, const unsigned char* own, size_t own_size, size_t hole, Calls* calls, uint32_t turn) except -1:
+        cdef bint called = calls != NULL and calls.count
+        cdef size_t after
+        if not (hole and called and self.add_turn(out, own, own_size, hole, NULL, 0, calls, turn, True)):
+            if called:
+                add_parts(out, &self.answer, calls, turn)
+                text_add(out, b",", 1)
+            after = hole + self.said.pieces[1].fixed.size if hole and self._has_hole(own, own_size, hole) else 0
+            text_add(out, own + after, own_size - after)
+        out.size -= 1                   # the brace at the end, which the template has
+        add_fixed(out, &self.stored.pieces[0].fixed)
+        if calls != NULL:
+            text_add(out, calls.response.at, calls.response.size)
+        return add_fixed(out, &self.stored.pieces[1].fixed)
 
     def written(self, CallList calls not None, uint32_t turn=0) -> bytes:
         """*calls* as the history repeats them, as items of an array: for tests and previews."""

@@ -50,7 +50,7 @@ cdef struct Exchange:       # what every read touches comes first
     unsigned char* reply    # text of the answer, escaped as it came, while *keep*; owned
     size_t reply_size
     size_t reply_cap
-    Calls* calls            # tool calls of the answer, while *keep*; owned, NULL until there was one
+    Calls* calls            # tool calls, thoughts and id of the answer, while *keep*; owned, NULL until there was one
     unsigned char* held     # a non-streaming body, or the last words of a stream; owned
     size_t held_size
     size_t held_cap

@@ -48,12 +48,6 @@ cdef extern from "<malloc.h>" nogil:
     int M_MMAP_THRESHOLD
     int mallopt(int param, int value)
 
-cdef extern from "<string.h>" nogil:
-    size_t strlen(const char* text)
-    void* memmem(const void* data, size_t size, const void* needle, size_t needle_size)
-
-cdef const char* LAST_WORD = b"websocket_connection_limit_reached"       # the server takes no more requests on the connection
-
 
 cdef inline int64_t arrives(Protocol self, Incoming* n, const unsigned char* data, size_t size, int64_t t, int64_t low,
                             uint8_t stamp_class) noexcept:
@@ -245,13 +239,12 @@ cdef class Protocol:
         return V_REPLY if verdict == V_MORE and has_replies(n.socket) else verdict
 
     cdef Verdict _message(self, Incoming* n, Cursor* span, uint32_t offset, int64_t t, int64_t user_t) except V_RAISED:
-        """A message is an event. The protocol's last one, or an error, ends the request. After an error inside a response the
-        protocol's last one may still come, which is none of the next request: the connection has no other.
+        """A message is an event. The protocol's last one, or an error, ends the request. After an error the protocol's last one may
+        still come (`response.failed`), which is none of the next request: the connection has no other.
         """
         cdef SseEvent event
         cdef Exchange* x = n.x
         cdef RequestRow* row = x.row
-        cdef bint inside
         if row.t_headers == 0:
             row.t_headers = t
             row.http_status = 200           # a response over WebSocket has no status of its own
@@ -268,9 +261,8 @@ cdef class Protocol:
         event.offset = offset
         self.timeline.event(x, &event)
         if x.error_events:
-            inside = row.events > 1
             self._finish(x, t, user_t)
-            return V_CLOSE if inside or memmem(span.at, left(span), LAST_WORD, strlen(LAST_WORD)) != NULL else V_REUSE
+            return V_CLOSE
         if row.flags & FLAG_DONE:
             self._finish(x, t, user_t)
             return V_REUSE

@@ -101,7 +101,7 @@ cdef class Timeline:
                 exchange_hold(x, m.text, m.text_size)
             else:
                 exchange_hold(x, event.data, event.size)
-        if m.calls and x.keep:
+        if x.keep and (m.calls or (m.kind == EVENT_REASONING and self.classifier.tables[x.dialect].thoughts)):
             self.calls.read(&x.calls, event.data, event.size, self.classifier.tables[x.dialect], False)
         self._said(row, &m)
         return 0

@@ -34,6 +34,7 @@ assert len(_WORDS) == WORDS, len(_WORDS)
 _KEPT = [b" " + word.encode() for word in _WORDS]
 TOOL = "lookup"                 # the tool that replies call
 _FAILURE = "simulated failure"
+NOT_STORED = "previous_response_not_found"
 cdef enum:
     FIRST_ID = 1000             # of the words' ids
     NUMBER_BYTES = 20           # of a padded number, with blanks in front
@@ -151,7 +152,8 @@ cdef class Form:
     def error(self, status: int, kind: str = "InternalServerError", message: str = _FAILURE) -> bytes:
         """The body of an error; *kind*: for a status that the API has no type for."""
         kind = self.api.error_types.get(status, kind)
-        return filled(text_of(self.api.error), {"code": status, "type": kind, "message": message})
+        template = self.api.not_stored if kind == NOT_STORED else self.api.error
+        return filled(text_of(template), {"code": status, "type": kind, "message": message})
 
     def compile_all(self, before: str, chunk_bytes: int) -> None:
         api = self.api
@@ -429,6 +431,11 @@ def pieces(reply: int, number: int, count: int) -> list[str]:
 cdef str word(uint64_t reply, uint64_t place):
     cdef Piece piece = WORD[draw(reply, place, DRAW_WORD) % WORDS]
     return (<const char*>piece.at)[:piece.size].decode()
+
+
+def beginning(reply: int, count: int) -> str:
+    """The first *count* tokens of a reply."""
+    return "".join([word(reply, token) for token in range(count)])[1:]
 
 
 def arguments(reply: int, number: int, count: int) -> str:

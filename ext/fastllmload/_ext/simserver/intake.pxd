@@ -44,6 +44,7 @@ cdef class Intake:
     cdef list keep                  # owns the bytes of the routes
     cdef dict form_numbers          # (number of the API, model) -> number
     cdef list forms                 # of Form; the first are those of the default model, in the order of the APIs
+    cdef object store               # (id, output tokens, tool calls) of the request that is read, or None
     cdef readonly uint64_t prompt_tokens
     cdef readonly object refusal    # (status, type, message) when read() returned False; status 200: a page of that type
     cdef Piece quoted(self, str path)

@@ -17,6 +17,7 @@ from fastllmload._ext.sim.fault cimport (
 from fastllmload._ext.system.syscall cimport memmem
 
 from fastllmload._ext.sim.fault import parse
+from fastllmload._ext.simbody.form import NOT_STORED as _NOT_STORED
 from fastllmload._ext.simbody.message import MessageForm
 
 # Faults that have no meaning where an event is a message, and where it has no text.
@@ -166,6 +167,7 @@ cdef class Intake:
     cdef bint read(self, Connection* c, Request* r, int number, const uint8_t* body, size_t size) except? False:
         memset(&c.reply, 0, sizeof(c.reply))
         number = self.spoken(number, body, size)
+        self.store = None
         c.reply.stamp.id = draw(self.seed, c.sequence.serial, DRAW_ID)
         c.reply.old_client = r.minor_version == 0
         c.reply.close_after = not r.keep_alive
@@ -175,7 +177,11 @@ cdef class Intake:
         c.reply.stamp.number[NUMBER_PROMPT] = c.sequence.prompt_tokens
         c.sequence.whole = not c.reply.stream
         self.prompt_tokens += <uint64_t>c.sequence.prompt_tokens
-        return self.fault_of(c, r)
+        if not self.fault_of(c, r):
+            return False
+        if self.store is not None:
+            self.store(c.reply.stamp.id, c.sequence.output_tokens, c.reply.fault_arg if c.reply.fault == FAULT_TOOL_CALLS else 0)
+        return True
 
     cdef bint fault_of(self, Connection* c, Request* r) except? False:
         if r.fault.size:
@@ -229,6 +235,8 @@ cdef class Intake:
         api, decode = self.apis[number]
         try:
             asked = decode((<char*>body)[:size])
+        except LookupError as error:
+            return self.refuse(400, _NOT_STORED, error.args[0])
         except ValueError as error:
             return self.refuse(400, "BadRequestError", f"the body cannot be read: {error}")
         name = self.named(number, r.target) if self.routes[number].named else asked.model
@@ -259,6 +267,7 @@ cdef class Intake:
             c.reply.stamp.asked_size = <uint8_t>len(ident)
             memcpy(c.reply.stamp.asked, <const char*>ident, len(ident))
         c.sequence.priority = r.priority if r.has_priority else asked.priority
+        self.store = asked.keep
         return self.lengths(c, asked)
 
     cdef bint lengths(self, Connection* c, object asked) except? False:

@@ -49,6 +49,9 @@ class Field(IntEnum):
     TENSORS = 42
     RAW_TENSORS = 43
     LANE = 44
+    SIGNATURE = 45
+    SEALED = 46
+    RESPONSE_ID = 47
 
 class FinishReason(IntEnum):
     FINISH_NONE = 0

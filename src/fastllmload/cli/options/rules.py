@@ -124,6 +124,7 @@ def other_objectives(chosen: Chosen) -> list[str]:
 
 
 WITH_IDS = named(tuple(each.name for each in ENDPOINTS.values() if each.takes("ids")))
+WITH_STORES = named(tuple(each.name for each in ENDPOINTS.values() if each.joint.stores))
 WITH_IMAGES = named(tuple(each.name for each in ENDPOINTS.values() if each.image_message is not None))
 # Rules for what was parsed, whatever was given.
 LOOP = (
@@ -168,6 +169,8 @@ USERS = (
          "--tool-turns works with synthetic-uniform and synthetic-skewed only; leave it out"),
     OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and o.endpoint.joint.tools is None,
          "--tool-turns needs messages, which {protocol} does not have; use a chat endpoint"),
+    OptionRule("protocol-unsupported", lambda o: o.get("workload.history") == "stored" and not o.endpoint.joint.stores,
+         f"--history stored needs --endpoint-type {WITH_STORES}: servers of {{protocol}} keep no conversation"),
     OptionRule("option-missing",
          lambda o: o.get("behaviour.cancel_share", 0.0) and o.get("behaviour.cancel_after") is None,
          "--cancel-share needs --cancel-after, for example 20tok or 2s"),
@@ -350,6 +353,8 @@ CLASS = (
          f"class {{of_class!r}} sends images, which {{protocol}} cannot carry; use endpoint-type={WITH_IMAGES}"),
     OptionRule("protocol-unsupported", lambda o: o.get("workload.tool_turns") and o.endpoint.joint.tools is None,
          "class {of_class!r} has tool turns, which need messages; {protocol} has none"),
+    OptionRule("protocol-unsupported", lambda o: o.get("workload.history") == "stored" and not o.endpoint.joint.stores,
+         f"class {{of_class!r}} has history=stored, which {{protocol}} does not have; use endpoint-type={WITH_STORES}"),
     OptionRule("protocol-unsupported", lambda o: o.endpoint.websocket != o.get("run.websocket"),
          "class {of_class!r} uses {protocol}: either all classes and the run use WebSocket or none; give a run to each"),
     OptionRule("protocol-unsupported",

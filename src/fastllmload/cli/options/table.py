@@ -193,8 +193,9 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "count conversations."),
         value("--think-time", "workload.think_time", read.pause, "TIME",
               "From a reply to the next turn: 2s, uniform:1s,5s, exponential:3s, lognormal:MEDIAN,SIGMA. Default 0."),
-        value("--history", "workload.history", read.one_of("real", "planned"), "KIND",
-              "Earlier answers in later turns: real (as received, default) or planned (text of their length)."),
+        value("--history", "workload.history", read.one_of("real", "planned", "stored"), "KIND",
+              "Earlier answers in later turns: real (as received, default), planned (text of their length) or stored (the "
+              "server's own: turns name the reply before, openai-responses)."),
         value("--tool-turns", "workload.tool_turns", read.part, "SHARE",
               "Share of the later turns that contain the result of a tool call."),
         value("--cancel-share --request-cancellation-rate", "behaviour.cancel_share", read.part, "SHARE",

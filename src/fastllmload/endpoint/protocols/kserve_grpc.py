@@ -118,6 +118,7 @@ OUTPUTS = ",".join(
 )  # fmt: skip
 MORE = SAID + '{"triton_final_response":{"bool_param":false}},"outputs":[' + OUTPUTS + '],"raw_output_contents":["$'
 FINAL = SAID + '{"triton_final_response":{"bool_param":true}}}}'
+INDEX = Schema({"models": (1, {"name": (1, Kind.TEXT), "version": (2, Kind.TEXT), "state": (3, Kind.TEXT)})})
 READY = Schema({"ready": (1, Kind.BOOL)})  # `live` of ServerLive
 SIMULATED = SimulatedApi(
     path=f"/{SERVICE}/ModelStreamInfer",
@@ -140,6 +141,9 @@ SIMULATED = SimulatedApi(
         SimulatedPage(f"/{SERVICE}/ServerLive", '{"ready":true}', message=READY),
         SimulatedPage(f"/{SERVICE}/ServerReady", '{"ready":true}', message=READY),
         SimulatedPage(f"/{SERVICE}/ModelReady", '{"ready":$served}', message=READY),
+        SimulatedPage(
+            f"/{SERVICE}/RepositoryIndex", '{"models":[{"name":"$model","version":"1","state":"READY"}]}', message=INDEX
+        ),
         HEALTH,
     ),
 )  # fmt: skip
@@ -164,5 +168,7 @@ KSERVE_GRPC = Endpoint(
     },
     summed=True,
     simulated=(SIMULATED,),
-    call=GrpcCall(REQUEST, id_field=3, health_method=f"{SERVICE}/ServerReady"),
+    call=GrpcCall(
+        REQUEST, id_field=3, health_method=f"{SERVICE}/ServerReady", list_method=f"{SERVICE}/RepositoryIndex"
+    ),
 )

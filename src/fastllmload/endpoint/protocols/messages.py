@@ -96,25 +96,27 @@ COUNTS = (F.TABLE, {
     "output_tokens_details": (F.TABLE, {"thinking_tokens": F.REASONING_TOKENS}),
 })  # fmt: skip
 TOOL = {"id": F.CALL_ID, "name": F.NAME}
+SEALED = {"data": F.SEALED}
 DIALECT = Dialect(
     {"error": F.ERROR, "type": (F.TYPE, {
         "content_block_delta": {"index": F.CALL_INDEX, "delta": (F.OBJECT, {"type": (F.TYPE, {
             "text_delta": {"text": F.CONTENT}, "thinking_delta": {"thinking": F.REASONING},
-            "input_json_delta": {"partial_json": F.ARGUMENTS}})})},
+            "signature_delta": {"signature": F.SIGNATURE}, "input_json_delta": {"partial_json": F.ARGUMENTS}})})},
         "content_block_start": {
-            "index": F.CALL_INDEX, "content_block": (F.OBJECT, {"type": (F.TYPE, {"tool_use": TOOL})})},
+            "index": F.CALL_INDEX, "content_block": (F.OBJECT, {"type": (F.TYPE, {
+                "tool_use": TOOL, "thinking": {"signature": F.SIGNATURE}, "redacted_thinking": SEALED})})},
         "message_start": {"message": (F.OBJECT, {"usage": COUNTS})},
         "message_delta": {"delta": (F.OBJECT, {"stop_reason": F.FINISH}), "usage": COUNTS},
         "message_stop": F.LAST, "error": F.ERROR})},
     {"error": F.ERROR, "type": (F.TYPE, {"error": F.ERROR, "message": {
         "content": (F.PARTS, {"type": (F.TYPE, {
-            "text": {"text": F.CONTENT}, "thinking": {"thinking": F.REASONING},
-            "tool_use": {**TOOL, "input": F.ARGUMENTS}})}),
+            "text": {"text": F.CONTENT}, "thinking": {"thinking": F.REASONING, "signature": F.SIGNATURE},
+            "redacted_thinking": SEALED, "tool_use": {**TOOL, "input": F.ARGUMENTS}})}),
         "stop_reason": F.FINISH, "usage": COUNTS}})},
     sentinel=b"[DONE]", fragments=True,
 )  # fmt: skip
 
-# Calls and their answers are blocks of messages; arguments are objects. A thought is not repeated.
+# Calls and their answers are blocks of messages, as thoughts are, which servers want back unchanged. Arguments are objects.
 TURNS = TurnTemplate(
     between=",",
     user='{"role":"user","content":"$text"}',
@@ -135,6 +137,9 @@ TURNS = TurnTemplate(
             inside="content",
             mark=("type", "tool_result"),
         ),
+        alone='{"role":"assistant","content":[$said]}',
+        thought='{"type":"thinking","thinking":"$text","signature":"$signature"},',
+        sealed='{"type":"redacted_thinking","data":"$text"},',
     ),
 )
 
@@ -165,10 +170,11 @@ SIMULATED = SimulatedApi(
     keys=RequestKeys(prompt="messages", before="system", tokens=("max_tokens",), stream="stream"),
     messages=True,
     answered_calls=TURNS.tools,
+    signs_thoughts=True,
     start=(typed("message_start", ',"message":' + MESSAGE + '],"stop_reason":null,' + SPENT + "}"), typed("ping")),
     reasoning_start=block('"thinking","thinking":"","signature":""'),
     reasoning=delta('"thinking_delta","thinking":"$text"'),
-    reasoning_stop=(delta('"signature_delta","signature":"$id"'), STOP),
+    reasoning_stop=(delta('"signature_delta","signature":"$id-$reasoning"'), STOP),
     content_start=block('"text","text":""'),
     content=delta('"text_delta","text":"$text"'),
     content_stop=STOP,

@@ -1,4 +1,4 @@
-"""OpenAI's Responses: items in, named events out. A history is sent again as items; nothing is stored by the server."""
+"""OpenAI's Responses: items in, named events out. A history is sent again as items, or stored by the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ def body(model: str, prompt: dict[str, Any], workload: Workload, extra: dict[str
         fields["ignore_eos"] = True
     if workload.temperature is not None:
         fields["temperature"] = workload.temperature
-    fields |= {"store": False, "stream": workload.streaming}
+    stored = workload.history == "stored"
+    for name in ("store", "previous_response_id"):
+        if stored and name in extra:
+            raise InputError(
+                "extra-body-reserved", f"--extra-body sets {name!r}, which --history stored sets; leave it out"
+            )
+    fields |= {"store": stored, "stream": workload.streaming}
     return {"model": model, **prompt, **with_extra(fields, extra)}
 
 
@@ -62,7 +68,7 @@ def _items(message: dict[str, Any]) -> list[dict[str, Any]]:
 # `type` says what `delta` is; vLLM writes it last. What comes again at the end (*.done, and `output` of the last event) is
 # not read. A status counts where no reason is given.
 RESPONSE = {
-    "status": F.FINISH, "incomplete_details": (F.TABLE, {"reason": F.FINISH_DETAIL}),
+    "id": F.RESPONSE_ID, "status": F.FINISH, "incomplete_details": (F.TABLE, {"reason": F.FINISH_DETAIL}),
     "usage": (F.TABLE, {
         "input_tokens": F.PROMPT_TOKENS, "output_tokens": F.COMPLETION_TOKENS, "total_tokens": F.COUNTER,
         "input_tokens_details": (F.TABLE, {"cached_tokens": F.CACHED_TOKENS}),
@@ -114,6 +120,7 @@ TURNS = TurnTemplate(
             id="call_id",
             mark=("type", "function_call_output"),
         ),
+        stored=',"previous_response_id":"$text"}',
     ),
 )
 
@@ -139,6 +146,9 @@ REASONS = (
     '"failed","incomplete_details":null,"output":[' + OUTPUT_ITEMS,
     '"completed","incomplete_details":null,"output":[$calls',
 )
+
+
+NOT_STORED = '"message":"$message","type":"invalid_request_error","param":"previous_response_id","code":"$type"'
 
 
 def typed(name: str, rest: str) -> Event:
@@ -167,7 +177,13 @@ def arguments(name: str, rest: str) -> Event:
 SIMULATED = SimulatedApi(
     path="/v1/responses",
     keys=RequestKeys(
-        prompt="input", before="instructions", tokens=("max_output_tokens",), stream="stream", ignore_eos="ignore_eos"
+        prompt="input",
+        before="instructions",
+        tokens=("max_output_tokens",),
+        stream="stream",
+        ignore_eos="ignore_eos",
+        previous="previous_response_id",
+        store="store",
     ),
     messages=True,
     answered_calls=TURNS.tools,
@@ -204,6 +220,7 @@ SIMULATED = SimulatedApi(
     calls="{" + ANSWER + '"completed","incomplete_details":null,"output":[$text]' + USAGE,
     call_entry=CALL_ENTRY,
     error='{"error":{"message":"$message","type":"$type","param":null,"code":$code}}',
+    not_stored='{"error":{' + NOT_STORED + "}}",
     error_event=typed("error", ',"code":"$code","message":"$message","param":null'),
     broken='{"type":"response.output_text.delta","delta":" bro',
     deep='{"response":',
@@ -261,6 +278,7 @@ RESPONSES_WS = replace(
             framing="websocket",
             told_by="generate",
             error=FAILED + "}",
+            not_stored='{"type":"error","status":$code,"error":{' + NOT_STORED + "}}",
             error_event=FAILED + SEQUENCE + "}",
         ),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from fastllmload._ext.bytes.schema import with_prefix
-from fastllmload.endpoint.call import MODEL_NAME, PREFIX, scalars
+from fastllmload.endpoint.call import MODEL_NAME, PREFIX, fields, scalars
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.engine.preflight.client import ServerConnection, one_line
 from fastllmload.errors import TargetError
@@ -17,13 +17,17 @@ HEALTHY, WORDS = 1, 2
 
 def called(server: ServerConnection, method: str, endpoint: Endpoint) -> tuple[int | None, dict[int, int | bytes]]:
     """Status of a call of *method* with an empty message, None without one, and what its answer says."""
+    status, message = answered(server, method, endpoint)
+    with contextlib.suppress(ValueError):
+        return status, scalars(message)
+    return status, {}
+
+
+def answered(server: ServerConnection, method: str, endpoint: Endpoint) -> tuple[int | None, bytes]:
+    """The same with the message, which is empty where the call failed."""
     status, _, content = server.exchange("POST", endpoint.page(server.base.path, method), with_prefix(b""))
     said = server.header("grpc-status")
-    told: dict[int, int | bytes] = {}
-    if status == 200 and said == str(OK):
-        with contextlib.suppress(ValueError):
-            told = scalars(content[PREFIX:])
-    return int(said) if status == 200 and said.isdecimal() else None, told
+    return int(said) if status == 200 and said.isdecimal() else None, content[PREFIX:] if said == str(OK) else b""
 
 
 def refuse_unless_serving(server: ServerConnection) -> None:
@@ -51,3 +55,15 @@ def model_told(server: ServerConnection, method: str, context_field: int) -> tup
     limit, name = told.get(context_field), told.get(MODEL_NAME)
     served = name.decode(errors="replace") if isinstance(name, bytes) else ""
     return served, limit if isinstance(limit, int) and limit > 0 else None
+
+
+def models_listed(server: ServerConnection, method: str) -> list[str] | None:
+    """Names of the models that are ready; None where *method* does not list any."""
+    _, message = answered(server, method, server.endpoint)
+    with contextlib.suppress(ValueError, TypeError):
+        listed = [scalars(one) for one in fields(message).get(1, [])]
+        named = [(one.get(1), one.get(3, b"READY")) for one in listed]
+        return [
+            name.decode(errors="replace") for name, state in named if isinstance(name, bytes) and state == b"READY"
+        ] or None
+    return None

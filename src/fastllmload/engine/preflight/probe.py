@@ -24,6 +24,7 @@ from fastllmload.engine.preflight.calls import (
     UNIMPLEMENTED,
     UNKNOWN,
     model_told,
+    models_listed,
 )
 from fastllmload.engine.preflight.client import CUT, NoAnswer, ServerConnection, one_line
 from fastllmload.errors import InputError, TargetError, coded
@@ -62,22 +63,25 @@ class ServerProbe(ServerConnection):
         call = self.endpoint.call
         if call is not None and call.model_method is not None:
             return self._model_told(wanted, call.model_method, call.context_field)
-        if path is None:
+        if call is not None and call.list_method is not None:
+            offered, told = models_listed(self, call.list_method), f"POST {call.list_method}"
+        elif path is None:
             if wanted is None:
                 raise InputError("model-missing", f"{self.endpoint.name} has no list of models; name one with -m")
             return wanted
-        status, body = self._listed(path)
-        if status == 401 or wanted is None:  # a list may be forbidden where requests are not
-            self._refuse_unauthorised(status, body)
-        offered = answers.offered_models(body) if status == 200 else None
-        self.context_limit = None if offered is None else answers.context_limit(body, wanted or offered[0])
+        else:
+            status, body = self._listed(path)
+            if status == 401 or wanted is None:  # a list may be forbidden where requests are not
+                self._refuse_unauthorised(status, body)
+            offered, told = (
+                answers.offered_models(body) if status == 200 else None,
+                f"{self.endpoint.lists_by} {path}: {status}",
+            )
+            self.context_limit = None if offered is None else answers.context_limit(body, wanted or offered[0])
         if offered is None:
             if wanted is None:
-                raise InputError(
-                    "model-missing",
-                    f"{self.base.public_url} does not list its models ({self.endpoint.lists_by} {path}: {status}); "
-                    "name one with -m",
-                )
+                problem = f"{self.base.public_url} does not list its models ({told}); name one with -m"
+                raise InputError("model-missing", problem)
             return wanted
         if wanted is None:
             if len(offered) == 1:

@@ -67,7 +67,7 @@ class ScriptedConversations:
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
         turns = self._turn_parts(endpoint, model)
         needed = islice(turns, quota.requests) if by_starts else until(turns, quota)
-        written, self._tally = write_conversations(path, needed, endpoint.joint, self.workload.history == "real")
+        written, self._tally = write_conversations(path, needed, endpoint.joint, self.workload.history)
         return replace(written, conversations=self._tally.described(self.workload))
 
     def _turn_parts(self, endpoint: Endpoint, model: str) -> Iterator[list[TurnPart]]:

@@ -51,8 +51,7 @@ class SyntheticConversations:
             wanted = quota if known is None else Quota(sum(known))
             bodies = self._drawn.write(alone, wanted, endpoint, model, by_starts=False)
             dialogues = self._dialogues(alone, bodies, iter(known) if known is not None else counts, endpoint, model)
-            joint, real = endpoint.joint, self.workload.history == "real"
-            written, tally = write_conversations(path, dialogues, joint, real)
+            written, tally = write_conversations(path, dialogues, endpoint.joint, self.workload.history)
         finally:
             alone.unlink(missing_ok=True)
         found = msgspec.structs.replace(tally.described(self.workload), tool_turns=self.workload.tool_turns or None)

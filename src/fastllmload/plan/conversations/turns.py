@@ -1,6 +1,6 @@
 """Write the turns of conversations, which are consecutive in a plan.
 
-With real history a turn has only its own messages (`ext/fastllmload/_ext/plan/talk.pyx`); else every body is complete.
+With real and stored history a turn has only its own messages (`ext/fastllmload/_ext/plan/talk.pyx`); else a body has all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fastllmload.documents.plan import ConversationsDescription
 from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
-from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, TURN
+from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, STORED, TURN
 from fastllmload.settings import Workload
 from fastllmload.workload.lengths import Lengths, RandomStream
 from fastllmload.workload.synthetic import Quota
@@ -71,9 +71,12 @@ class Tally:
 
 
 def write_conversations(
-    path: Path, dialogues: Iterable[list[TurnPart]], joint: TurnTemplate, real: bool
+    path: Path, dialogues: Iterable[list[TurnPart]], joint: TurnTemplate, history: str
 ) -> tuple[Bodies, Tally]:
-    """Write the turns of *dialogues* to *path*; returns the bodies, with their TURN items, and the counts."""
+    """Write the turns of *dialogues* to *path*; returns the bodies, with their TURN items, and the counts.
+
+    InputError for a turn with an answer of its own, where the server has stored another.
+    """
     tally, turns = Tally(), []
     with BodyFile(path) as file:
         for session, parts in enumerate(dialogues):
@@ -81,7 +84,7 @@ def write_conversations(
                 raise InputError(
                     "plan-too-large", f"a conversation of {len(parts)} turns is too long; {MOST_TURNS} are the most"
                 )
-            turns += list(_written(file, session, parts, joint, real))
+            turns += list(_written(file, session, parts, joint, history))
             tally.conversations += 1
             tally.most_turns = max(tally.most_turns, len(parts))
         tally.requests = file.requests
@@ -91,13 +94,19 @@ def write_conversations(
 
 
 def _written(
-    file: BodyFile, session: int, parts: list[TurnPart], joint: TurnTemplate, real: bool
+    file: BodyFile, session: int, parts: list[TurnPart], joint: TurnTemplate, kind: str
 ) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
     history, history_tokens, reply = b"", 0, b""
     for turn, part in enumerate(parts):
         body, flags = part.body, LAST_TURN if turn == len(parts) - 1 else 0
-        if turn and real:
-            flags |= STITCHED | (REAL_REPLY if part.takes_reply else 0)
+        if turn and kind == "stored" and not part.takes_reply:
+            raise InputError(
+                "option-not-applicable",
+                f"--history stored: turn {turn + 1} of a conversation begins with an answer of its own, but the server has "
+                "its own; use --history real",
+            )
+        if turn and kind != "planned":
+            flags |= STITCHED | (REAL_REPLY if part.takes_reply else 0) | (STORED if kind == "stored" else 0)
         elif turn:
             body = joined(history, reply, part, joint)
         history, reply = body[: len(body) - part.tail], part.planned
