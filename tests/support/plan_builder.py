@@ -19,6 +19,7 @@ class TwoNumbers:
     """An endpoint whose bodies state the output length twice."""
 
     call = None
+    tokens = True
 
     def form(self, workload):
         return "ids" if workload.prompt_form == "ids" else "text"

@@ -163,10 +163,10 @@ def manifest_diff(sides: list[Side]) -> dict[str, tuple[str, ...]]:
 
 def _entries(document: RunDocument) -> Iterator[tuple[str, str]]:
     for section in SECTIONS:
-        for key, text in _flat(section, values(getattr(document, section))):
+        for key, text in _flat(section, told_apart(values(getattr(document, section)))):
             own_port = document.target.simulated and key == "target.urls"  # the simulated engine takes any free port
             if not own_port:
-                yield key, told_apart(text)
+                yield key, text
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:

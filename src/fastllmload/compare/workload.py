@@ -32,7 +32,7 @@ FINDINGS = ("deviations", "exact", "special_tokens", "tokenizer_facts")  # detai
 
 def description(run: RunRecord) -> Mapping[str, Any]:
     """The plan's description without the names of the target."""
-    found = plain(run.document.plan.description)
+    found = told_apart(plain(run.document.plan.description))  # an earlier version wrote texts of protocols
     return {key: value for key, value in found.items() if key not in TARGET_NAMES}
 
 
@@ -90,7 +90,7 @@ def _first_difference(a: Sequence, b: Sequence) -> int | None:
 
 
 def _described_as(run: RunRecord, key: str) -> Any:
-    return getattr(run.document.plan.description, key)
+    return told_apart(getattr(run.document.plan.description, key))
 
 
 def differences(sides: list[Side]) -> list[str]:
@@ -191,7 +191,7 @@ def _flat(found: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
         else:
-            yield f"{before}{key}", told_apart(value) if isinstance(value, str) else value
+            yield f"{before}{key}", value
 
 
 def _either(values: set[str]) -> str:

@@ -168,7 +168,7 @@ class WorkloadDescription(Document, frozen=True, kw_only=True):
 
     name: str | None = None  # of the workload
     isl: str | None = None  # lengths of prompts
-    osl: str | None = None  # lengths of answers
+    osl: str | None = None  # lengths of answers; null where these are not tokens
     tokenizer: File = None  # that counts prompts
     prompt: str | None = None  # what prompts are made of
     prompt_form: str | None = None  # as given by `--prompt-form`
@@ -236,7 +236,7 @@ class PlanDescription(Document, frozen=True, kw_only=True):
         "continuous_usage", "token_ids", "classes", "conversations", "behaviour", "joint",
     )  # fmt: skip
 
-    endpoint: str | None = None  # wire protocol
+    endpoint: str | None = None  # wire protocol; that of a file as name and digest
     model: Model = None
     phase: str | None = None  # warmup, measure
     requests: Count = None  # in the plan
@@ -261,7 +261,7 @@ class ClassDescription(Document, frozen=True, kw_only=True):
     )  # fmt: skip
 
     name: str | None = None  # of the class
-    endpoint: str | None = None  # wire protocol
+    endpoint: str | None = None  # wire protocol; that of a file as name and digest
     model: Model = None
     requests: Count = None  # in the plan
     load: LoadDescription | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
@@ -79,9 +79,15 @@ def shown(name: str) -> str:
     return name.partition(" ")[0]
 
 
-def told_apart(name: str) -> str:
-    """As `shown`; with a digest of the text, if it is one."""
-    return f"{shown(name)} ({hashlib.sha256(name.encode()).hexdigest()[:12]})" if is_text(name) else name
+def told_apart(value: Any) -> Any:
+    """*value*, in which each text of a protocol is as `shown`, with its digest."""
+    if isinstance(value, Mapping):
+        return {name: told_apart(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [told_apart(inner) for inner in value]
+    if isinstance(value, str) and is_text(value):
+        return f"{shown(value)} ({hashlib.sha256(value.encode()).hexdigest()[:12]})"
+    return value
 
 
 def read(path: str) -> str:

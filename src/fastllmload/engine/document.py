@@ -13,9 +13,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from fastllmload.certificate.ceiling import cpu_model
-from fastllmload.documents.plan import CountingFacts, PlanSummary, WarmupPlan
+from fastllmload.documents.plan import CountingFacts, PlanDescription, PlanSummary, WarmupPlan
 from fastllmload.documents.run import ClassTarget, EngineFacts, Environment, Phase, TargetFacts
-from fastllmload.endpoint import shown
+from fastllmload.endpoint import shown, told_apart
 from fastllmload.engine.phases import PhaseOutcome
 from fastllmload.engine.preflight.answers import TOKEN_IDS, USAGE
 from fastllmload.engine.preflight.check import Preflight
@@ -97,17 +97,30 @@ def plan_summary(plans: Plans, whole_ns: int) -> PlanSummary:
         model=measure.description.model,
         requests=None if measure.cycles else measure.requests,
         whole_ns=whole_ns,
-        description=measure.description,
+        description=with_names(measure.description),
         classes=tuple(measure.classes),
         deviations=tuple(measure.deviations),
         counting=counting(measure),
         warmup=WarmupPlan(
             digest=warmup.digest,
             requests=warmup.requests,
-            description=warmup.description,
+            description=with_names(warmup.description),
             deviation=plans.warmup_deviation,
         ),
     )
+
+
+def with_names(found: PlanDescription) -> PlanDescription:
+    """*found* with the names of protocols that files describe: `config` has their texts."""
+    classes = [
+        replace(
+            one,
+            endpoint=told_apart(one.endpoint),
+            settings=one.settings and replace(one.settings, endpoint_type=told_apart(one.settings.endpoint_type)),
+        )
+        for one in found.classes
+    ]
+    return replace(found, endpoint=told_apart(found.endpoint), classes=tuple(classes))
 
 
 def counting(plan: Plan) -> CountingFacts:

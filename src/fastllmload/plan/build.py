@@ -48,6 +48,7 @@ from fastllmload.plan.plan import (
     write_document,
 )
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workload
+from fastllmload.plan.standard import without_output
 from fastllmload.workload.trace import Trace, rounds
 from fastllmload.workload.user_behavior import read_abandon, read_cancel_after, read_slow_readers
 
@@ -89,10 +90,11 @@ def build_plan(
         PREFIX: bodies.shared if bodies.shared.any() else None,
         CLIENT: users,
     }
+    content = source.describe()
     description = PlanDescription(
         phase=phase,
         load=pace.describe(),
-        workload=source.describe(),
+        workload=content if endpoint.tokens else without_output(content),
         requests=requests,
         conversations=bodies.conversations,
         joint=None if bodies.conversations is None else endpoint.joint.described(),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from fastllmload.documents.plan import WorkloadDescription
 from fastllmload.settings import Workload
 
 UNIFORM = ("uniform:128,512", "uniform:64,256")
@@ -14,6 +17,7 @@ LENGTHS = {  # workload: (input, output)
     "fairness-long": SKEWED,
     "long-context": ("uniform_range", "256"),
 }
+OUTPUT = "output lengths"
 OWN_TEXT = ("conversation", "code-completion")
 VARIANTS = ("uniform_range", "target_lengths", "uniform:8192,32768", "choice:8192,16384,32768,65536,131072")
 
@@ -25,6 +29,12 @@ def deviations(workload: Workload) -> tuple[str, ...]:
     return (*_lengths(workload), *_prompts(workload), *_turns(workload), *_fields(workload))
 
 
+def without_output(found: WorkloadDescription) -> WorkloadDescription:
+    """*found* without the output length, where answers are not tokens."""
+    kept = tuple(text for text in found.deviations if not text.startswith(OUTPUT))
+    return msgspec.structs.replace(found, osl=None, deviations=kept)
+
+
 def _lengths(workload: Workload) -> list[str]:
     isl, osl = LENGTHS.get(workload.name, (None, None))
     found = []
@@ -32,7 +42,7 @@ def _lengths(workload: Workload) -> list[str]:
     if workload.isl is not None and workload.isl not in variants:
         found.append(f"input lengths {workload.isl} instead of {isl}")
     if workload.osl is not None and workload.osl != osl:
-        found.append(f"output lengths {workload.osl} instead of {osl or 'those of the workload'}")
+        found.append(f"{OUTPUT} {workload.osl} instead of {osl or 'those of the workload'}")
     if workload.least_output:
         found.append(f"answers of fewer than {workload.least_output} tokens were raised to that")
     return found

@@ -142,6 +142,8 @@ def test_an_embedding_has_its_times_and_nothing_else(tmp_path: Path, name: str) 
         assert not re.search(
             r"(?i)\bttft(_sched)?\b|time to first|tok/s|tokens/s|per output token|between tokens", page
         )
+        text = measured.said + (directory / "run" / "report.md").read_text()
+        assert not re.search(r"(?i)tok/s|output (tok|length)|\bosl\b|\bttft|\bitl\b|tokens that", text)
         exported = [json.loads(line) for line in said("export", directory / "run", "--format", "jsonl").splitlines()]
         counts = ("output_tokens", "reasoning_tokens", "output_tokens_source", "timed_tokens")
         assert exported and all(row[count] is None for row in exported for count in counts)

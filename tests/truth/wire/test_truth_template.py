@@ -157,6 +157,8 @@ def test_classes_carry_their_files(tmp_path: Path) -> None:
     assert set(ours["request_class"]) == {0, 1, 2} and (ours["status"] == 2).all()
     assert list(ours["completion_tokens"]) == list(theirs["output_tokens"])
     named = {name: one["endpoint_type"] for name, one in measured.document["classes"].items()}
+    of_plan = [str(one["endpoint"]).partition(" (")[0] for one in measured.document["plan"]["description"]["classes"]]
+    assert of_plan == list(named.values()), "the text of a file is in the settings alone"
     assert named == {"a": "tgi.json", "b": "sglang-generate.json", "c": "openai-chat"}
 
 

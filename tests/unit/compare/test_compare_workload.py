@@ -89,6 +89,27 @@ def test_a_protocol_of_a_file_is_named_by_the_file_and_a_digest() -> None:
     assert found == tuple(f"server.toml ({digest})" for digest in digests)
 
 
+def test_a_protocol_of_a_file_in_a_class_is_named_so_too() -> None:
+    """Also where an earlier version wrote its text into the plan."""
+    texts = ('server.toml {"text":"a"}', 'server.toml {"text":"b"}')
+    named = [f"server.toml ({hashlib.sha256(text.encode()).hexdigest()[:12]})" for text in texts]
+    classes = [
+        [{"name": name, "endpoint_type": text, "load": {}, "workload": {}} for name in ("one", "two")] for text in texts
+    ]
+    sides = [side(str(k), [1.0], config={**config(), "classes": each}) for k, each in enumerate(classes)]
+    found = manifest_diff(sides)["config.classes"]
+    assert all(name in text and '"text"' not in text for name, text in zip(named, found, strict=True))
+    plans = [
+        {"digest": each, "description": {"classes": [{"name": "one", "endpoint": each}]}} for each in (*texts, named[0])
+    ]
+    old, other, new = (
+        Side(each, (RunRecord(Path(each), document(1.0, plan=plan)),)) for each, plan in zip("abc", plans, strict=True)
+    )
+    (sentence,) = [text for text in differences([old, other]) if text.startswith("classes")]
+    assert all(name in sentence for name in named) and '"text"' not in sentence
+    assert not [text for text in differences([old, new]) if text.startswith("classes")]
+
+
 def test_the_manifest_diff_leaves_out_what_every_run_has_of_its_own() -> None:
     environment = {"host": "two", "time_utc": "2026-02-02T00:00:00Z"}
     found = manifest_diff([side("a", [1.0]), side("b", [1.0], environment=environment)])

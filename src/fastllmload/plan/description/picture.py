@@ -63,7 +63,8 @@ def show(plan: Plan) -> str:
         parts += [_rate(instants, plan.duration_s), _gaps(instants)]
     if plan.requests:
         parts.append(_lengths("input length", np.asarray(plan.input_tokens)))
-        parts.append(_lengths("output length", np.asarray(plan.output_tokens)))
+        if plan.description.workload.osl is not None:
+            parts.append(_lengths("output length", np.asarray(plan.output_tokens)))
     return "\n".join("\n".join(lines) + "\n" for lines in parts)
 
 

@@ -36,8 +36,8 @@ def describe_as_text(plan: Plan, *, ramp_share: float = 0.1) -> str:
         ("exact", _exact(workload)),
         *_against_reference(workload),
         ("input length", _lengths(counted.input_length)),
-        ("output length", _lengths(counted.output_length)),
-        ("expected", _expected(counted)),
+        *([] if workload.osl is None else [("output length", _lengths(counted.output_length))]),
+        ("expected", _expected(counted, workload.osl is None)),
         ("bodies", f"{len(plan.bodies):,} bytes"),
         ("samples", _samples(counted.samples)),
         ("schedule", plan.schedule_hash or "none: a freed slot sends at once"),
@@ -76,7 +76,7 @@ def _workload(workload: WorkloadDescription) -> str:
     if workload.prefix_len:
         shared = f", {workload.num_prefixes} shared prefixes of {workload.prefix_len} tokens"
     return (
-        f"{workload.name}, input {workload.isl}, output {workload.osl},"
+        f"{workload.name}, input {workload.isl}{'' if workload.osl is None else f', output {workload.osl}'},"
         f" {workload.prompt} of {workload.tokenizer}{shared}"
     )
 
@@ -106,10 +106,12 @@ def _lengths(lengths: LengthFigures | None) -> str:
     return f"mean {lengths.mean:,.1f}  {shown} tokens"
 
 
-def _expected(counted: PlanFigures) -> str:
+def _expected(counted: PlanFigures, no_tokens: bool) -> str:
     if counted.input_tokens is None:
         return "decided by the target"
-    return f"{counted.input_tokens:,} input and {counted.output_tokens:,} output tokens"
+    return f"{counted.input_tokens:,} input" + (
+        " tokens" if no_tokens else f" and {counted.output_tokens:,} output tokens"
+    )
 
 
 def _against_reference(workload: WorkloadDescription) -> list[tuple[str, str]]:

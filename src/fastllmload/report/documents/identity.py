@@ -21,7 +21,7 @@ from fastllmload.documents.write import values
 from fastllmload.report.blocks import Table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.numbers import NOT_KNOWN, asked_rate, count, quantity, some
-from fastllmload.report.text.tokens import event_tokens_text
+from fastllmload.report.text.tokens import event_tokens_text, has_tokens
 from fastllmload.report.text.traffic import protocols
 
 UNDECLARED = "not declared"
@@ -215,7 +215,8 @@ def _counting(document: RunDocument, declarations: Mapping[str, str]) -> str:
     sources = document.counts.output_tokens_source
     by_source = ", ".join(f"{count(n)} by {name}" for name, n in sources.items() if n and name != "none")
     option = declarations.get("token_counting.option") or document.plan.counting.option or UNDECLARED
-    return f"option {option}; output tokens: {by_source or NOT_KNOWN}"
+    of_output = f"; output tokens: {by_source or NOT_KNOWN}" if has_tokens(document) else ""
+    return f"option {option}{of_output}"
 
 
 def _load_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
@@ -255,10 +256,11 @@ def _measuring_pairs(subject: Subject) -> Iterator[tuple[str, str]]:
     yield "Prefix cache", prefix_cache(subject)
     yield "Guardrails", guardrails(subject)
     yield "Protocol", _protocol(document)
-    yield (
-        "ITL option (IETF B.2.1)",
-        f"{single.itl_option or NOT_KNOWN}, reported as {single.pooled_as or NOT_KNOWN}",
-    )
+    if has_tokens(document):
+        yield (
+            "ITL option (IETF B.2.1)",
+            f"{single.itl_option or NOT_KNOWN}, reported as {single.pooled_as or NOT_KNOWN}",
+        )
     source = event_tokens_text(document)
     if source is not None:
         yield "Source of tokens per event", source
@@ -310,7 +312,7 @@ def _clock(document: RunDocument) -> str:
 
 
 def _protocol(document: RunDocument) -> str:
-    streamed = document.plan.description.streaming is not False
+    streamed = document.plan.description.streaming is not False and has_tokens(document)
     version = document.target.http_version
     spoken = "" if version is None else f", HTTP/{version}"
     return f"{protocols(document) or NOT_KNOWN}, {'streaming' if streamed else 'not streaming'}{spoken}"

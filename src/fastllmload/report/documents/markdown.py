@@ -10,6 +10,7 @@ from fastllmload.report.documents import full, identity, results, traffic
 from fastllmload.report.documents.hosts import host_table
 from fastllmload.report.documents.subject import Subject
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
+from fastllmload.report.text.tokens import has_tokens
 from fastllmload.report.text.verdict import verdict
 
 
@@ -52,8 +53,8 @@ def overview(document: RunDocument, subject: Subject) -> list[list[str]]:
         ["Load", f"{identity.load_model(document)}; window {quantity(document.window.seconds)} s"],
         ["Workload", identity.workload(subject)],
         ["Requests", f"{count(document.completed)} ok, {count(document.failed)} failed; success rate in the window {rate}"],
-        ["Throughput", f"{quantity(document.output_throughput)} output tok/s, "
-                       f"{quantity(document.request_throughput)} requests/s completed"],
+        ["Throughput", (f"{quantity(document.output_throughput)} output tok/s, " if has_tokens(document) else "")
+                       + f"{quantity(document.request_throughput)} requests/s completed"],
     ]  # fmt: skip
     compliance = document.compliance and document.compliance.verdict
     return [*rows, ["Methodology", compliance]] if compliance else rows

@@ -182,7 +182,11 @@ def throughput_table(document: RunDocument, title: str = "") -> Table:
     ]
     for name, label in THROUGHPUTS.items():
         value = document.metric(name).value
-        if name in ALWAYS or known(value) is not None or value is WITHHELD:
+        if (
+            name in (ALWAYS if tokens.has_tokens(document) else ("req_s",))
+            or known(value) is not None
+            or value is WITHHELD
+        ):
             rows.append([label, quantity(value)])
     return Table(title, ["Throughput", "Value"], rows)
 
@@ -330,17 +334,21 @@ def client_table(document: RunDocument, title: str = "") -> Table:
         [f"P99 of {LATENCIES.get(name, name)} is known within (us, share)", _within(certificate, name)]
         for name in certificate.figures
     ]
+    of_tokens: list[list[Cell]] = [
+        ["Stamp error of one request's TTFT, P99 over requests (us)", quantity(ttft.p99)],
+        ["Stamp error of one gap, P99 over gaps (us)", quantity(itl.p99)],
+        ["Tokens that arrived with the previous one", percent(certificate.batched_share)],
+    ]
     rows: list[list[Cell]] = [
         ["Verdict", certificate.verdict or "not judged"],
         ["Schedule lag P50, P99, max (us)", ", ".join(map(quantity, (lag.p50, lag.p99, lag.max)))],
         ["Socket-to-user delay P50, P99 (us)", ", ".join(map(quantity, (read.p50, read.p99)))],
-        ["Stamp error of one request's TTFT, P99 over requests (us)", quantity(ttft.p99)],
-        ["Stamp error of one gap, P99 over gaps (us)", quantity(itl.p99)],
+        *(of_tokens[:2] if tokens.has_tokens(document) else ()),
         *figures,
         ["Least lead of the plan over the clock (s)", quantity(certificate.plan_lead_s)],
         ["Timestamps", certificate.timestamp_source or NOT_KNOWN],
         ["Events in reads of several segments", percent(certificate.coalesced_read_share)],
-        ["Tokens that arrived with the previous one", percent(certificate.batched_share)],
+        *(of_tokens[2:] if tokens.has_tokens(document) else ()),
         ["Busiest worker (of a core)", percent(busiest_share(certificate))],
         ["Network: busiest second of the link", network_text(certificate)],
         ["Headroom", headroom_text(certificate)],

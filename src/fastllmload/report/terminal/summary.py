@@ -209,7 +209,7 @@ def throughput_and_client(document: RunDocument) -> Iterator[Fact]:
     )
     stamps = [
         (1, certificate.timestamp_source or NOT_KNOWN),
-        (2, f"batched {percent(certificate.batched_share)}"),
+        *([(2, f"batched {percent(certificate.batched_share)}")] if has_tokens(document) else []),
         (0, f"P99 known within us: {within}"),
     ]
     yield Fact("stamps", ranked(stamps), ROOM["stamps"])
