@@ -278,7 +278,7 @@ def test_a_message_that_was_not_asked_for_ends_the_connection(tmp_path: Path, wi
         asked(peer, w.CLOSE)
 
     with wire.served(serve) as address:
-        outcome = wire.drive(tmp_path, address, gaps_ms=[0, 80])
+        outcome = wire.drive(tmp_path, address, gaps_ms=[0, 400])
     assert outcome.statuses() == {("ok", "none"): 2} and list(outcome.rows["flags"] & 1) == [0, 0]
     assert outcome.words[k.W_IDLE_DROPPED] == 1
 

@@ -40,7 +40,7 @@ def test_times_are_the_servers(tmp_path: Path, tls: bool) -> None:
     until_quiet(tmp_path, check)
 
 
-@pytest.mark.parametrize(("streamed", "tls"), [(True, False), (False, True)], ids=["streamed clear", "whole tls"])
+@pytest.mark.parametrize(("streamed", "tls"), [(True, False), (True, True), (False, True)])
 @pytest.mark.parametrize("endpoint", OF_HTTP)
 def test_figures_are_the_servers(tmp_path: Path, endpoint: str, streamed: bool, tls: bool) -> None:
     """Statuses, ends, usage and the number of events. TLS hands on the same bytes, whatever the protocol above HTTP/2."""

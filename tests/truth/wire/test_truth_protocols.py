@@ -46,7 +46,6 @@ def test_figures_are_the_servers_own(tmp_path: Path, endpoint: str) -> None:
     until_quiet(tmp_path, check)
 
 
-@pytest.mark.clock
 def test_a_whole_answer_brings_its_durations(tmp_path: Path) -> None:
     """stream: false gives one JSON object; it has the same figures."""
     measured = measure(

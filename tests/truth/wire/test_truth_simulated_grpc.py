@@ -41,7 +41,7 @@ def test_times_are_the_servers(tmp_path: Path, endpoint: str, tls: bool) -> None
     until_quiet(tmp_path, check)
 
 
-@pytest.mark.parametrize(("streamed", "tls"), [(True, False), (False, True)], ids=["streamed clear", "whole tls"])
+@pytest.mark.parametrize(("streamed", "tls"), [(True, False), (True, True), (False, True)])
 @PROTOCOLS
 def test_figures_are_the_servers(tmp_path: Path, endpoint: str, streamed: bool, tls: bool) -> None:
     """Statuses, ends, usage, cached tokens, output tokens, and the kind of each event; TLS hands on the same bytes."""
