@@ -252,6 +252,17 @@ def grown(steps: list[tuple[bytes, int, int]], protocol: int) -> bytes:
     return b"".join(field + event + b"\n\n" for event in events)
 
 
+def assert_read_alike(base: Path, whole: bytes, cuts: list[int], dialect: Dialect) -> None:
+    """By comparison in reads that end at *cuts*, byte by byte, and by msgspec alone."""
+    edges = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
+    compared = outcome(base / "compared", [whole[a:b] for a, b in itertools.pairwise(edges)], dialect=dialect)
+    parsed = outcome(base / "parsed", [whole[at : at + 1] for at in range(len(whole))], dialect=dialect)
+    decoded = outcome(base / "decoded", [whole], strict=True, dialect=dialect)
+    for one in (compared, parsed, decoded):
+        one[0][ALIKE.index("bytes_received")] = 0
+    assert compared == parsed == decoded
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
@@ -267,14 +278,7 @@ def test_events_that_repeat_or_count_are_compared_rightly(
     """By comparison, byte by byte, and by msgspec alone."""
     base = tmp_path_factory.mktemp("grown")
     whole = framed(grown(steps, protocol), [], "close")
-    edges = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
-    dialect = UNREGISTERED[protocol]
-    compared = outcome(base / "compared", [whole[a:b] for a, b in itertools.pairwise(edges)], dialect=dialect)
-    parsed = outcome(base / "parsed", [whole[at : at + 1] for at in range(len(whole))], dialect=dialect)
-    decoded = outcome(base / "decoded", [whole], strict=True, dialect=dialect)
-    for one in (compared, parsed, decoded):
-        one[0][ALIKE.index("bytes_received")] = 0
-    assert compared == parsed == decoded
+    assert_read_alike(base, whole, cuts, UNREGISTERED[protocol])
 
 
 LINE = b'{"model":"m","created_at":"%b","message":{"role":"assistant","%b":"%b"},"done":false}'
@@ -301,14 +305,7 @@ def test_lines_that_are_alike_are_compared_rightly(
     """By comparison, byte by byte, and by msgspec alone; some lines pass the limit."""
     base = tmp_path_factory.mktemp("lines")
     whole = framed(b"".join(pieces), [], "close").replace(b"text/event-stream", b"application/x-ndjson")
-    edges = sorted({0, len(whole), *(cut % (len(whole) + 1) for cut in cuts)})
-    dialect = DIALECTS[OLLAMA_CHAT]
-    compared = outcome(base / "compared", [whole[a:b] for a, b in itertools.pairwise(edges)], dialect=dialect)
-    parsed = outcome(base / "parsed", [whole[at : at + 1] for at in range(len(whole))], dialect=dialect)
-    decoded = outcome(base / "decoded", [whole], strict=True, dialect=dialect)
-    for one in (compared, parsed, decoded):
-        one[0][ALIKE.index("bytes_received")] = 0
-    assert compared == parsed == decoded
+    assert_read_alike(base, whole, cuts, DIALECTS[OLLAMA_CHAT])
 
 
 def test_lines_are_read_by_comparison(tmp_path: Path) -> None:
