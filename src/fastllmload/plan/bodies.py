@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,8 @@ BUFFER = 1 << 20
 @dataclass(frozen=True)
 class Bodies:
     """int32 lengths per request, uint64 offsets (one more), SHA-256 of the file, uint16 classes; *shared*: int32 tokens that
-    other prompts have too, or empty; *turns*: TURN items, and *conversations* as in plan.json, None without.
+    other prompts have too, or empty; *turns*: TURN items, and *conversations* as in plan.json, None without. *graph*: the
+    arrays OF_GRAPH by name; with pieces, the offsets count these.
     """
 
     input_tokens: npt.NDArray[np.int32]
@@ -39,6 +40,7 @@ class Bodies:
     shared: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     turns: npt.NDArray[np.void] | None = None
     conversations: ConversationsDescription | None = None
+    graph: Mapping[str, npt.NDArray[np.void]] = field(default_factory=dict)
 
 
 def stitcher(table: WordTable, before: bytes, pieces: Sequence[bytes]) -> Stitcher:

@@ -89,6 +89,7 @@ def build_plan(
         TURNS: turns,
         PREFIX: bodies.shared if bodies.shared.any() else None,
         CLIENT: users,
+        **bodies.graph,
     }
     content = source.describe()
     description = PlanDescription(

@@ -65,12 +65,22 @@ DOCUMENT = "plan.json"
 BODIES = "bodies.bin"
 SCHEDULE = "t_sched.npy"
 TURNS, CLIENT, PREFIX = "turns.npy", "client.npy", "prefix_tokens.npy"
-FOLLOWS = -1  # t_sched of a later turn, which is due a think time after the end of the reply
+EDGES, PIECES, CALLS = "edges.npy", "pieces.npy", "calls.npy"
+FOLLOWS = -1  # t_sched of a later request of a session, which is due some time after the replies that it waits for
 LAST_TURN, STITCHED, REAL_REPLY, STORED = 1, 2, 4, 8  # flags of a turn
-# Layouts: `Turn` of ext/fastllmload/_ext/plan/talk.pxd, which documents the fields, and `Leaving` of leaving.pxd.
+EDGE_START, EDGE_CONTEXT = 1, 2  # flags of an edge
+# Layouts: `Turn`, `Edge`, `Piece` of ext/fastllmload/_ext/plan/talk.pxd, which documents the fields, `Leaving` of leaving.pxd.
 TURN = np.dtype(
     [("think_ns", "<i8"), ("skip", "<u4"), ("reply_at", "<u4"), ("tail", "<u4"), ("session", "<u4"),
-     ("turn", "<u2"), ("flags", "<u2"), ("spare", "<u4")]
+     ("turn", "<u2"), ("flags", "<u2"), ("waits_for", "<u4")]
+)  # fmt: skip
+EDGE = np.dtype([("wait_ns", "<i8"), ("source", "<u4"), ("target", "<u4"), ("flags", "<u4"), ("spare", "<u4")])
+PIECE = np.dtype([("at", "<u8"), ("size", "<u8")])
+# What reports say of a call: agent (chain) of the session and its parent, index in it, levels above it; kind of its wait
+# (WaitKind); 1 if nothing joins its chain; recorded seconds of service (NaN: unknown); tokens that an endless cache finds.
+CALL = np.dtype(
+    [("chain", "<u4"), ("parent", "<i4"), ("turn", "<u4"), ("depth", "<u2"), ("kind", "u1"), ("background", "u1"),
+     ("service_s", "<f8"), ("ideal_tokens", "<i8")]
 )  # fmt: skip
 CLIENT_ROW = np.dtype(
     [("cancel_ns", "<i8"), ("abandon_ns", "<i8"), ("cancel_tokens", "<u4"), ("read_rate", "<f4"),
@@ -85,8 +95,13 @@ ARRAYS: dict[str, np.dtype[Any]] = {
     TURNS: TURN,
     CLIENT: CLIENT_ROW,
     PREFIX: np.dtype(np.int32),
+    EDGES: EDGE,
+    PIECES: PIECE,
+    CALLS: CALL,
 }
-OPTIONAL = {SCHEDULE, TURNS, CLIENT, PREFIX}  # a closed loop has no schedule
+OF_GRAPH = (EDGES, PIECES, CALLS)
+PER_EDGE = {EDGES, PIECES}  # these do not have one item per request
+OPTIONAL = {SCHEDULE, TURNS, CLIENT, PREFIX, *OF_GRAPH}  # a closed loop has no schedule
 REQUIRED = {BODIES, *ARRAYS} - OPTIONAL
 RECORD_FILE = "schedule.npy"
 RECORD = np.dtype(
@@ -110,6 +125,11 @@ class Plan:
     turns: npt.NDArray[np.void] | None = None  # TURN; None: no conversations
     client: npt.NDArray[np.void] | None = None  # CLIENT_ROW; None: every user waits for the end
     prefix_tokens: npt.NDArray[np.int32] | None = None  # of a part that other prompts have too; None: unknown, or none
+    edges: npt.NDArray[np.void] | None = None  # EDGE, by source; None: in each session the turns follow each other
+    pieces: npt.NDArray[np.void] | None = (
+        None  # PIECE, which body_offset then counts; None: each body lies in one piece
+    )
+    calls: npt.NDArray[np.void] | None = None  # CALL; None: not of a graph
     description: PlanDescription = field(init=False)  # that of the document
 
     def __post_init__(self) -> None:
@@ -136,6 +156,9 @@ class Plan:
             turns=named.get(TURNS),
             client=named.get(CLIENT),
             prefix_tokens=named.get(PREFIX),
+            edges=named.get(EDGES),
+            pieces=named.get(PIECES),
+            calls=named.get(CALLS),
         )
         if bodies:
             plan._check_fit()
@@ -149,6 +172,7 @@ class Plan:
         document = read_document(directory)
         rows = _array(directory, RECORD_FILE, RECORD)
         open_loop, turns = SCHEDULE in document.members, None
+        kept = [_mapped(directory, name) if (directory / name).exists() else None for name in (EDGES, CALLS)]
         if open_loop and TURNS in document.members:
             turns = np.zeros(len(rows), TURN)
             turns["session"] = np.cumsum(rows["t_sched_ns"] >= 0) - 1
@@ -162,6 +186,8 @@ class Plan:
             body_offset=np.zeros(len(rows) + 1, np.uint64),
             bodies=np.empty(0, np.uint8),
             turns=turns,
+            edges=kept[0],
+            calls=kept[1],
         )
 
     @property
@@ -180,7 +206,7 @@ class Plan:
 
     @property
     def starts(self) -> npt.NDArray[np.int64]:
-        """Requests that do not wait for a reply: all, or the first turn of every conversation."""
+        """Requests that wait for no other: all, or the first of every session."""
         if self.turns is None:
             return np.arange(self.requests, dtype=np.int64)
         return np.flatnonzero(self.turns["turn"] == 0)
@@ -249,7 +275,10 @@ class Plan:
 
     def body(self, request: int) -> bytes:
         """The encoded body of one request."""
-        return self.bodies[int(self.body_offset[request]) : int(self.body_offset[request + 1])].tobytes()
+        begin, end = int(self.body_offset[request]), int(self.body_offset[request + 1])
+        if self.pieces is None:
+            return self.bodies[begin:end].tobytes()
+        return b"".join(self.bodies[int(at) : int(at + size)].tobytes() for at, size in self.pieces[begin:end])
 
     @property
     def arrays(self) -> list[npt.NDArray[Any]]:
@@ -276,6 +305,9 @@ class Plan:
         rows["request_class"] = self.request_class
         rows["prefix_tokens"] = 0 if self.prefix_tokens is None else self.prefix_tokens
         np.save(directory / RECORD_FILE, rows)
+        for name, array in ((EDGES, self.edges), (CALLS, self.calls)):
+            if array is not None:
+                np.save(directory / name, array)
         shutil.copyfile(self.directory / DOCUMENT, directory / DOCUMENT)
 
     def _member(self, name: str) -> npt.NDArray[Any]:
@@ -284,11 +316,39 @@ class Plan:
 
     def _check_fit(self) -> None:
         n = self.requests
-        arrays = [array for array in self.arrays if array is not self.body_offset]
+        named = [self._member(name) for name in ARRAYS if name not in PER_EDGE]
+        arrays = [array for array in named if array is not None and array is not self.body_offset]
         ends = self.body_offset
-        fits = len(ends) == n + 1 and ends[0] == 0 and int(ends[-1]) == len(self.bodies)
+        last = len(self.bodies) if self.pieces is None else len(self.pieces)
+        fits = (
+            len(ends) == n + 1 and ends[0] == 0 and int(ends[-1]) == last and self._pieces_fit() and self._edges_fit()
+        )
         if not (fits and all(len(a) == n for a in arrays) and bool(np.all(ends[1:] >= ends[:-1]))):
             raise plan_error(f"the plan in {self.directory} is inconsistent: its files have different lengths")
+
+    def _pieces_fit(self) -> bool:
+        if self.pieces is None:
+            return True
+        at, size, total = self.pieces["at"], self.pieces["size"], np.uint64(len(self.bodies))
+        return bool(np.all(size <= total) and np.all(at <= total - size))
+
+    def _edges_fit(self) -> bool:
+        """Whether every edge leads to a later request of the same session, and each request counts those that lead to it."""
+        if self.edges is None:
+            return True
+        if self.turns is None:
+            return False
+        source, target = self.edges["source"].astype(np.int64), self.edges["target"].astype(np.int64)
+        n = self.requests
+        if not (np.all(source < target) and np.all(target < n) and np.all(source[1:] >= source[:-1])):
+            return False
+        session, waits_for = self.turns["session"], self.turns["waits_for"]
+        return bool(
+            np.array_equal(session[source], session[target])
+            and np.array_equal(np.bincount(target, minlength=n), waits_for)
+            and np.array_equal(waits_for == 0, self.turns["turn"] == 0)
+            and np.array_equal(np.bincount(source, minlength=n) == 0, self.turns["flags"] & LAST_TURN > 0)
+        )
 
 
 def classes_within(content: WorkloadDescription) -> tuple[str, ...]:

@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastllmload._ext.plan.talk import Talks, in_order, leaving_dtype, turn_dtype
+from fastllmload._ext.plan.talk import Talks, edge_dtype, in_order, leaving_dtype, piece_dtype, turn_dtype
 from fastllmload.endpoint import ENDPOINTS
 from fastllmload.plan.conversations.synthetic import tool_turn
 from fastllmload.plan.conversations.turns import TurnPart, escaped, joined, write_conversations
-from fastllmload.plan.plan import CLIENT_ROW, TURN
+from fastllmload.plan.plan import CLIENT_ROW, EDGE, PIECE, TURN
 from fastllmload.settings import Workload
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -24,6 +24,8 @@ TURNS = st.lists(st.tuples(TEXT, TEXT, st.integers(1, 2000), st.booleans()), min
 def test_layouts_are_those_of_the_plan():
     assert turn_dtype() == TURN
     assert leaving_dtype() == CLIENT_ROW
+    assert edge_dtype() == EDGE
+    assert piece_dtype() == PIECE
 
 
 @given(st.lists(st.integers(0, 1 << 62), max_size=200))

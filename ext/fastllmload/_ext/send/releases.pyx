@@ -4,9 +4,9 @@ In an open loop the pacer's schedule says when: nothing is ever waited for. With
 and the row says so; only a cap on what is in flight (--max-concurrency) makes a release late on purpose. In a closed loop
 the schedule starts each slot once, and the end of a slot's request sends its next.
 
-Conversations: the schedule releases their first turns. When a reply has ended, the turn after it is stitched and put among
-the pacer's followers, due some time to think later; so it is released like everything else, and is late like everything
-else.
+Sessions: the schedule releases their first requests. When a reply has ended, the turn after it, or what else waits for it and
+for nothing more, is stitched and put among the pacer's followers, due some time later; so it is released like everything
+else, and is late like everything else.
 
 An end is a value: what ends requests puts them into `Protocol.ended`, and `handle_ends` takes them from there, before the next
 connection is taken. So nothing is sent from inside of what has just failed.
@@ -18,7 +18,7 @@ cimport fastllmload._ext.record.counters as k
 cimport fastllmload._ext.record.recorder as r
 from fastllmload._ext.plan.dues cimport dues_pop, dues_push
 from fastllmload._ext.plan.slots cimport Slot
-from fastllmload._ext.plan.talk cimport Talks
+from fastllmload._ext.plan.talk cimport EDGE_START, Talks
 from fastllmload._ext.receive.exchange cimport Exchange, ended_take, left_by_user
 from fastllmload._ext.record.histogram cimport HDR_WORDS, hdr_record
 from fastllmload._ext.record.recorder cimport FLAG_LATE_CONNECT, RequestRow
@@ -103,8 +103,8 @@ cdef class Releases:
             if talk != NULL:
                 talks.end(talk)
             return 0
-        if talk == NULL and talks is not None and talks.follows(planned):
-            talk = talks.begin(slot)
+        if talk == NULL and talks is not None and (talks.follows(planned) or talks.pieces is not None):
+            talk = talks.begin_session(planned, slot)
         self.share.fill(row, request)
         row.t_sched = t_sched
         row.t_dispatch = now
@@ -134,6 +134,10 @@ cdef class Releases:
         if talk != NULL:
             stream.x.keep = talks.wants_reply(planned)
             talk.request = request          # the body lives in it until it is sent
+            if talks.pieces is not None:
+                talks.gather(talk, planned)
+            if talk.session != NULL:
+                talks.lead_on(talk, planned, t_sched, EDGE_START, self.stop_at, &self.pacer.followers, NULL, 0, NULL)
         self.share.compose(stream)
         if not self.users.only_wait:
             self.users.send(stream, planned, now)
@@ -160,19 +164,28 @@ cdef class Releases:
                 self.pool.release(s)
 
     cdef bint _goes_on(self, RequestStream* s) except -1:
-        """Whether another turn follows: it is stitched now, and due after some time to think (metrics: t_sched).
+        """Whether more of the session follows: what comes next is stitched now, and due some time later (metrics: t_sched).
 
-        A turn that was not answered well ends its conversation, and so does the end of sending.
+        What waits for a request that was not answered well is never sent, nor is anything after the end of sending.
         """
         cdef Talk* talk = s.talk
         cdef Talks talks = self.share.talks
         cdef uint32_t planned = s.request % self.share.plan_size
+        cdef bint good = self.sending and s.x.end.status == r.STATUS_OK and talks.follows(planned)
+        cdef bint goes_on
         cdef int64_t due
         s.talk = NULL
-        if self.sending and s.x.end.status == r.STATUS_OK and talks.follows(planned):
+        if talk.session != NULL:
+            if good:
+                return talks.lead_on(talk, planned, s.x.end.t, 0, self.stop_at, &self.pacer.followers, s.x.reply,
+                                     s.x.reply_size, s.x.calls)
+            goes_on = talk.session.open > 1
+            talks.end(talk)
+            return goes_on
+        if good:
             due = s.x.end.t + talks.think_ns(planned)
             if not self.stop_at or due < self.stop_at:
-                talks.stitch(talk, planned, s.x.reply, s.x.reply_size, s.x.calls)
+                talks.stitch(talk, planned, planned + 1, s.x.reply, s.x.reply_size, s.x.calls)
                 talk.request = s.request + 1
                 talk.slot = s.slot
                 dues_push(&self.pacer.followers, due, <uint64_t><size_t>talk)

@@ -183,7 +183,7 @@ cdef class Share:
         if of_class >= self.head_classes:
             of_class = 0
         head = &self.heads[of_class * self.target_count + s.connection.target]
-        if stitched:
+        if stitched:                        # or gathered from pieces, and then the offsets were of these
             size = talk.size
         s.x.dialect = head.dialect
         at_line = <uint8_t*>lines

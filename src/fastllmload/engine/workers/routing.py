@@ -22,7 +22,9 @@ Place = tuple[str, str, int]  # family, numeric address, port
 def conversations(
     plan: Plan, worker: int, workers: int, slots: int = 0, bodies: Bodies | None = None
 ) -> dict[str, Any]:
-    """Arguments of the reactor: this worker's first turns (of each round of *slots* in a closed loop), and the joints."""
+    """Arguments of the reactor: the first requests of this worker's sessions (of each round of *slots* in a closed loop), and
+    what follows them.
+    """
     if plan.turns is None:
         return {}
     starts = plan.starts
@@ -30,8 +32,22 @@ def conversations(
     numbers = np.ascontiguousarray(starts[positions % workers == worker], np.uint32)
     joints = plan.joints
     of_class = plan.request_class if len(joints) > 1 else None
-    talks = Talks(plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies, plan.tools)
+    talks = Talks(
+        plan.turns, plan.body_offset, plan.bodies, joints, len(starts), of_class, bodies, plan.tools, **graph(plan)
+    )
     return {"numbers": numbers, "talks": talks}
+
+
+def graph(plan: Plan) -> dict[str, Any]:
+    """Arguments of Talks: what a plan of graphs has in addition."""
+    if plan.edges is None:
+        return {}
+    return {
+        "edges": plan.edges,
+        "first_edge": np.searchsorted(plan.edges["source"], np.arange(plan.requests + 1)).astype(np.uint32),
+        "first_request": np.append(plan.starts, plan.requests).astype(np.uint32),
+        "pieces": plan.pieces,
+    }
 
 
 def slot_requests(total: int, slots: int, worker: int, workers: int) -> int:
