@@ -27,7 +27,10 @@ SHOULD_CLASS = ("SHOULD", "RECOMMENDED")
 
 DATASETS = ("sharegpt", "csv", "dataset")
 CUSTOM = ("custom", "batch", "jsonl")
-TRACES = ("trace", "mooncake", "azure", "burstgpt")
+TRACES = (
+    "trace", "mooncake", "azure", "burstgpt", "weka", "agentic-mooncake", "dynamo", "otel", "tracelab", "dag",
+    "sglang-agentic", "bailian", "applied-compute", "graph",
+)  # fmt: skip
 SYNTHETIC = ("synthetic-uniform", "synthetic-skewed")
 STANDARD = (*SYNTHETIC, "conversation", "code-completion", "long-context")  # IETF 4.3.2
 SKEWED = ("synthetic-skewed", "fairness", "fairness-short", "fairness-long")  # drawn from it, by class (IETF 5.6)

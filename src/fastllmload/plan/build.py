@@ -31,7 +31,7 @@ from fastllmload.documents.plan import ArrivalFacts, PlanDescription, PlanDocume
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError, value_code
 from fastllmload.plan.bodies import Bodies, as_messages, disk_errors
-from fastllmload.plan.conversations.turns import instants
+from fastllmload.plan.conversations.turns import scheduled
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
     ARRAYS,
@@ -49,8 +49,10 @@ from fastllmload.plan.plan import (
 )
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workload
 from fastllmload.plan.standard import without_output
-from fastllmload.workload.trace import Trace, rounds
+from fastllmload.workload.trace import rounds
 from fastllmload.workload.user_behavior import read_abandon, read_cancel_after, read_slow_readers
+
+Numbers = npt.NDArray[np.int64]
 
 
 def build_plan(
@@ -73,7 +75,7 @@ def build_plan(
     loaded = load_workload(settings.workload) if loaded is None else loaded
     source = loaded.source(settings.workload, origin, not measured)
     if measured:
-        pace = measured_pace_of(settings, source.trace, arrivals_stream(settings), drawn)
+        pace = measured_pace_of(settings, source.instants, arrivals_stream(settings), drawn)
     else:
         pace = warmup_pace(settings.load, f"{origin}/arrivals", share)
     clear(out_dir)
@@ -85,7 +87,7 @@ def build_plan(
     # In a warm-up all users wait: it exists to warm up the server.
     users = drawn_users(settings.behaviour, f"{origin}/users", requests) if measured else None
     arrays: dict[str, npt.NDArray[Any] | None] = {
-        SCHEDULE: schedule if turns is None else instants(schedule, turns),
+        SCHEDULE: schedule if turns is None else scheduled(schedule, turns),
         TURNS: turns,
         PREFIX: bodies.shared if bodies.shared.any() else None,
         CLIENT: users,
@@ -133,15 +135,15 @@ def arrivals_stream(settings: asked.RunSettings) -> str:
 
 
 def measured_pace_of(
-    settings: asked.RunSettings, trace: Trace | None, seed: str, drawn: GrowingSchedule | None = None
+    settings: asked.RunSettings, instants: Numbers | None, seed: str, drawn: GrowingSchedule | None = None
 ) -> Pace:
-    """A trace has its own instants, unless a rate or a concurrency is set."""
+    """A trace has *instants* of its own, unless a rate or a concurrency is set."""
     load, workload = settings.load, settings.workload
-    if trace is None or load.rate is not None or load.concurrency is not None:
+    if instants is None or load.rate is not None or load.concurrency is not None:
         return measured_pace(load, seed, drawn)
     speed = workload.trace_speed
-    recorded = Recorded(lambda: rounds(trace, speed), ArrivalFacts(speed=speed, loop=workload.trace_loop))
-    return recorded_pace(load, recorded, len(trace), workload.trace_loop, seed)
+    recorded = Recorded(lambda: rounds(instants, speed), ArrivalFacts(speed=speed, loop=workload.trace_loop))
+    return recorded_pace(load, recorded, len(instants), workload.trace_loop, seed)
 
 
 def drawn_users(behaviour: asked.UserBehavior, seed: str, requests: int) -> npt.NDArray[Any] | None:

@@ -32,7 +32,23 @@ from fastllmload.endpoint import resolve_endpoint
 from fastllmload.plan.bodies import Bodies, disk_errors
 from fastllmload.plan.build import arrivals_stream, build_plan, clear, common, finish
 from fastllmload.plan.pace import measured_pace
-from fastllmload.plan.plan import BODIES, CLIENT, CLIENT_ROW, FOLLOWS, PREFIX, SCHEDULE, TURN, TURNS, Plan
+from fastllmload.plan.plan import (
+    BODIES,
+    CALL,
+    CALLS,
+    CLIENT,
+    CLIENT_ROW,
+    EDGE,
+    EDGE_CONTEXT,
+    EDGES,
+    FOLLOWS,
+    LAST_TURN,
+    PREFIX,
+    SCHEDULE,
+    TURN,
+    TURNS,
+    Plan,
+)
 from fastllmload.plan.prompts.load import LoadedWorkload, load_workloads
 from fastllmload.plan.prompts.source import exactness
 from fastllmload.settings import RunSettings, TrafficClass
@@ -160,9 +176,14 @@ def merge(
     numbers = np.array([settings.classes.index(one) for one, _ in parts] or [0], np.uint16)
     bodies = merged_bodies(plans, order, out_dir / BODIES)
     classes = numbers[order.part] if len(order.part) else np.empty(0, np.uint16)
+    turns, edges = merged_turns(plans, order), merged_edges(plans, order)
+    if turns is not None and edges is not None:
+        turns["waits_for"] = np.bincount(edges["target"], minlength=len(turns))
     arrays: dict[str, npt.NDArray[Any] | None] = {
         SCHEDULE: gathered(plans, order, "t_sched", np.dtype(np.int64), FOLLOWS),
-        TURNS: merged_turns(plans, order),
+        TURNS: turns,
+        EDGES: edges,
+        CALLS: optional(plans, order, "calls", CALL),
         PREFIX: optional(plans, order, "prefix_tokens", np.dtype(np.int32)),
         CLIENT: optional(plans, order, "client", CLIENT_ROW),
     }
@@ -193,9 +214,35 @@ def merged_turns(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None
         return None
     turns = gathered(plans, order, "turns", TURN, 0)
     alone = np.isin(order.part, [number for number, plan in enumerate(plans) if plan.turns is None])
-    turns["flags"][alone] = 1
+    turns["flags"][alone] = LAST_TURN
     turns["session"] = np.cumsum(turns["turn"] == 0) - 1
     return turns
+
+
+def merged_edges(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None:
+    """None when no part has graphs; in the conversations of the others each turn waits for the one before it."""
+    if all(plan.edges is None for plan in plans):
+        return None
+    found = []
+    for number, plan in enumerate(plans):
+        if plan.turns is None:
+            continue
+        place = np.empty(plan.requests, np.int64)
+        mine = np.flatnonzero(order.part == number)
+        place[order.local[mine]] = mine
+        edges = np.array(line_edges(plan.turns) if plan.edges is None else plan.edges)
+        edges["source"], edges["target"] = place[edges["source"]], place[edges["target"]]
+        found.append(edges)
+    joined = np.concatenate(found)
+    return joined[np.lexsort((joined["target"], joined["source"]))]
+
+
+def line_edges(turns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The edges of conversations in which each turn follows the one before it."""
+    source = np.flatnonzero(turns["flags"] & LAST_TURN == 0)
+    edges = np.zeros(len(source), EDGE)
+    edges["source"], edges["target"], edges["flags"] = source, source + 1, EDGE_CONTEXT
+    return edges
 
 
 def merged_bodies(plans: Sequence[Plan], order: Order, path: Path) -> Bodies:
@@ -206,10 +253,13 @@ def merged_bodies(plans: Sequence[Plan], order: Order, path: Path) -> Bodies:
     pending_bytes = 0
     with disk_errors(path), open(path, "wb") as file:
         for place, (part, local) in enumerate(zip(order.part.tolist(), order.local.tolist(), strict=True)):
-            begin, end = int(ends[part][local]), int(ends[part][local + 1])
-            pending.append(plans[part].bodies[begin:end].data)
-            sizes[place] = end - begin
-            pending_bytes += end - begin
+            if plans[part].pieces is None:
+                begin, end = int(ends[part][local]), int(ends[part][local + 1])
+                pending.append(plans[part].bodies[begin:end].data)
+            else:
+                pending.append(plans[part].body(local))
+            sizes[place] = len(pending[-1])
+            pending_bytes += len(pending[-1])
             if pending_bytes > COPIED:
                 write_joined(pending, hasher, file)
                 pending_bytes = 0

@@ -23,6 +23,7 @@ WARMUP_CONCURRENCY = 8  # if the load has no rate
 # requests per slot a prompt does not recur soon; the tokens bound the pool to about 250 MiB of bodies.
 POOL_REQUESTS, POOL_ROUNDS, POOL_INPUT_TOKENS = 2_000, 20, 32_000_000
 LONGEST_S = 1e8
+SHORTEST_S = 1e-3  # of a trace that does not send everything at once
 MOST_REQUESTS = 1_000_000_000  # about a terabyte of bodies; rows number them with 32 bits
 
 
@@ -67,8 +68,9 @@ def recorded_pace(load: Load, recorded: Recorded, requests: int, loop: bool, see
     schedule = drawn.part(count=count, seconds=seconds)
     if not len(schedule):
         raise InputError("schedule-empty", f"--duration {seconds:g} s ends before the first request of the trace")
-    span = seconds if seconds is not None else max(float(schedule[-1]) / 1e9, 1e-9)
-    return Pace(Quota(len(schedule)), recorded, len(schedule) / span, seconds=seconds, seed=seed, drawn=drawn)
+    span = seconds if seconds is not None else float(schedule[-1]) / 1e9
+    rate = len(schedule) / span if span > SHORTEST_S else math.inf
+    return Pace(Quota(len(schedule)), recorded, rate, seconds=seconds, seed=seed, drawn=drawn)
 
 
 def measured_pace(load: Load, seed: str, drawn: GrowingSchedule | None = None) -> Pace:

@@ -69,18 +69,20 @@ EDGES, PIECES, CALLS = "edges.npy", "pieces.npy", "calls.npy"
 FOLLOWS = -1  # t_sched of a later request of a session, which is due some time after the replies that it waits for
 LAST_TURN, STITCHED, REAL_REPLY, STORED = 1, 2, 4, 8  # flags of a turn
 EDGE_START, EDGE_CONTEXT = 1, 2  # flags of an edge
-# Layouts: `Turn`, `Edge`, `Piece` of ext/fastllmload/_ext/plan/talk.pxd, which documents the fields, `Leaving` of leaving.pxd.
+# Layouts: `Turn`, `Edge`, `Piece` of ext/fastllmload/_ext/plan/talk.pxd, which documents the fields; `Leaving` of
+# leaving.pxd.
 TURN = np.dtype(
     [("think_ns", "<i8"), ("skip", "<u4"), ("reply_at", "<u4"), ("tail", "<u4"), ("session", "<u4"),
      ("turn", "<u2"), ("flags", "<u2"), ("waits_for", "<u4")]
 )  # fmt: skip
 EDGE = np.dtype([("wait_ns", "<i8"), ("source", "<u4"), ("target", "<u4"), ("flags", "<u4"), ("spare", "<u4")])
 PIECE = np.dtype([("at", "<u8"), ("size", "<u8")])
-# What reports say of a call: agent (chain) of the session and its parent, index in it, levels above it; kind of its wait
-# (WaitKind); 1 if nothing joins its chain; recorded seconds of service (NaN: unknown); tokens that an endless cache finds.
+# What reports say of a call: its session; agent (chain) in it and the parent of that, index in it, levels above it; kind of
+# its wait (WaitKind); 1 if nothing joins its chain; recorded seconds of service (NaN: unknown); tokens of its prompt that an
+# endless cache finds.
 CALL = np.dtype(
-    [("chain", "<u4"), ("parent", "<i4"), ("turn", "<u4"), ("depth", "<u2"), ("kind", "u1"), ("background", "u1"),
-     ("service_s", "<f8"), ("ideal_tokens", "<i8")]
+    [("session", "<u4"), ("chain", "<u4"), ("parent", "<i4"), ("turn", "<u4"), ("depth", "<u2"), ("kind", "u1"),
+     ("background", "u1"), ("service_s", "<f8"), ("ideal_tokens", "<i8")]
 )  # fmt: skip
 CLIENT_ROW = np.dtype(
     [("cancel_ns", "<i8"), ("abandon_ns", "<i8"), ("cancel_tokens", "<u4"), ("read_rate", "<f4"),

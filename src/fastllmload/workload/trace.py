@@ -15,14 +15,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -30,10 +28,13 @@ from fastllmload import quantities
 from fastllmload.documents.plan import TraceFacts
 from fastllmload.errors import InputError
 from fastllmload.files import LARGEST_DATASET, read_bounded
-from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, check_uncompressed, column, why
+from fastllmload.workload.dataset import LONGEST_FIELD, MOST_TOKENS, check_uncompressed
+from fastllmload.workload.instants import LATEST_S, moment
 from fastllmload.workload.request import field_error
+from fastllmload.workload.traces.mooncake import BLOCK as MOONCAKE_BLOCK
+from fastllmload.workload.traces.mooncake import MooncakeRow, blocks_of
+from fastllmload.workload.traces.trace_file import TraceFile
 
-MOONCAKE_BLOCK = 512
 TRACES = ("azure", "burstgpt", "mooncake", "trace")
 Numbers = npt.NDArray[np.int64]
 
@@ -94,6 +95,8 @@ def read_trace(name: str, path: Path) -> Trace:
         raise InputError("file-unreadable", f"--dataset-path {path} cannot be read: {problem.strerror}") from None
     check_uncompressed(path, raw)
     sha256 = hashlib.sha256(raw).hexdigest()
+    if name == "mooncake":
+        return _read_mooncake(path, sha256, raw)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -101,7 +104,7 @@ def read_trace(name: str, path: Path) -> Trace:
             "dataset-invalid", f"--dataset-path {path} is not text: byte {problem.start} is not UTF-8"
         ) from None
     lines = text.split("\n")  # not splitlines: a cell or JSON text may contain other line separators
-    return _read_mooncake(path, sha256, lines) if name == "mooncake" else _read_table(name, path, sha256, lines)
+    return _read_table(name, path, sha256, lines)
 
 
 # -- CSV --------------------------------------------------------------------------------------------------------------
@@ -127,29 +130,8 @@ def _seconds(text: str) -> int:
     return ns
 
 
-def _moment(text: str) -> int:
-    """A date and time of day, with up to nine digits of a second, in UTC unless it names a zone."""
-    found = MOMENT.fullmatch(text)
-    try:
-        if found is None:
-            raise ValueError
-        at = int(np.datetime64(f"{found['day']}T{found['time']}", "ns").astype(np.int64))
-    except ValueError:
-        raise ValueError(f"{text!r} is not a date and time such as 2023-11-16 18:17:03.9799600") from None
-    if found["sign"] is None:
-        return at
-    minutes = int(found["hours"]) * 60 + int(found["minutes"] or 0)
-    return at + (minutes if found["sign"] == "-" else -minutes) * 60_000_000_000
-
-
-LATEST_S = 4_000_000_000  # of seconds since 1970: the year 2096; instants are 64 bits of nanoseconds
-MOMENT = re.compile(
-    r"(?P<day>(?:19[7-9]|20\d)\d-\d\d-\d\d)[ T](?P<time>\d\d:\d\d:\d\d(?:\.\d{1,9})?)"
-    r"(?:Z|(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)?)?",
-    re.ASCII,
-)
 TABLES = {
-    "azure": TraceColumns("TIMESTAMP", "ContextTokens", "GeneratedTokens", _moment),
+    "azure": TraceColumns("TIMESTAMP", "ContextTokens", "GeneratedTokens", moment),
     "burstgpt": TraceColumns("Timestamp", "Request tokens", "Response tokens", _seconds),
     "trace": TraceColumns("timestamp", "input", "output", _seconds),
 }
@@ -227,54 +209,33 @@ def _trace(name: str, path: Path, sha256: str, rows: list[tuple[int, int, int]],
 # -- Mooncake ---------------------------------------------------------------------------------------------------------
 
 
-class MooncakeRow(msgspec.Struct):
-    """One line; times in ms."""
-
-    timestamp: float
-    input_length: int
-    output_length: int
-    hash_ids: list[int]
-
-
-def _read_mooncake(path: Path, sha256: str, lines: list[str]) -> Trace:
-    decoder = msgspec.json.Decoder(MooncakeRow)
-    kept: list[MooncakeRow] = []
-    left_out = 0
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = decoder.decode(line)
-        except (msgspec.DecodeError, RecursionError) as problem:
-            broken = "" if isinstance(problem, msgspec.ValidationError) else " is not JSON"
-            raise InputError(
-                "dataset-invalid", f"{path} line {number}{column(line.encode(), problem)}{broken}: {why(problem)}"
-            ) from None
+def _read_mooncake(path: Path, sha256: str, raw: bytes) -> Trace:
+    kept: list[tuple[int, int, int]] = []
+    blocks: list[npt.NDArray[Any]] = []
+    left_out, latest = 0, -math.inf
+    for where, row in TraceFile(path, raw, sha256).rows(MooncakeRow):
+        if row.timestamp is None or row.input_length is None or row.hash_ids is None:
+            missing = next(name for name in ("timestamp", "input_length", "hash_ids") if getattr(row, name) is None)
+            raise InputError("dataset-invalid", f"{where}: missing required field {missing}")
         if max(row.input_length, row.output_length) > MOST_TOKENS:
-            raise field_error(f"{path} line {number}: its length is above the limit of {MOST_TOKENS} tokens")
+            raise field_error(f"{where}: its length is above the limit of {MOST_TOKENS} tokens")
         if row.input_length < 1 or row.output_length < 1:
             left_out += 1
             continue
-        if len(row.hash_ids) * MOONCAKE_BLOCK < row.input_length:
-            raise field_error(
-                f"{path} line {number}: {len(row.hash_ids)} hash_ids of {MOONCAKE_BLOCK} tokens do not cover "
-                f"input_length {row.input_length}"
-            )
+        ids = blocks_of(row, MOONCAKE_BLOCK, where)
         if not abs(row.timestamp) <= LATEST_S * 1e3:
-            raise field_error(f"{path} line {number}: its timestamp {row.timestamp:g} is too large for milliseconds")
-        if any(abs(one) >= 1 << 63 for one in row.hash_ids):
-            raise field_error(f"{path} line {number}: its hash_ids contain a number of more than 64 bits")
-        if kept and row.timestamp < kept[-1].timestamp:
+            raise field_error(f"{where}: its timestamp {row.timestamp:g} is too large for milliseconds")
+        if row.timestamp < latest:
             raise InputError(
                 "trace-unsorted",
-                f"{path} line {number}: timestamp {row.timestamp:g} is earlier than the previous line's; sort the file",
+                f"{where}: timestamp {row.timestamp:g} is earlier than the previous line's; sort the file",
             )
-        kept.append(row)
-    rows = [(round(row.timestamp * 1e6), row.input_length, row.output_length) for row in kept]
-    found = _trace("mooncake", path, sha256, rows, left_out)
-    needed = [-(-row.input_length // MOONCAKE_BLOCK) for row in kept]
-    block = np.array([one for row, n in zip(kept, needed, strict=True) for one in row.hash_ids[:n]], np.int64)
-    return replace(found, block=block, first=np.concatenate([[0], np.cumsum(needed)]))
+        latest = row.timestamp
+        kept.append((round(row.timestamp * 1e6), row.input_length, row.output_length))
+        blocks.append(ids[: -(-row.input_length // MOONCAKE_BLOCK)].view(np.int64))
+    found = _trace("mooncake", path, sha256, kept, left_out)
+    first = np.concatenate([[0], np.cumsum([len(one) for one in blocks])])
+    return replace(found, block=np.concatenate(blocks), first=first)
 
 
 # -- prefix sharing ----------------------------------------------------------------------------------------------------
@@ -312,9 +273,11 @@ def shared_tokens(trace: Trace) -> Numbers:
     return shared
 
 
-def rounds(trace: Trace, speed: float) -> Iterator[npt.NDArray[np.float64]]:
-    """The instants of the trace, repeated without end; a round ends one mean gap after its last request."""
-    once = trace.t_ns / 1e9 / speed
+def rounds(instants: Numbers, speed: float) -> Iterator[npt.NDArray[np.float64]]:
+    """The *instants* of a trace, int64 ns, as seconds at *speed*, repeated without end; a round ends one mean gap after its
+    last one.
+    """
+    once = instants / 1e9 / speed
     length = float(once[-1]) + (float(once[-1]) / (len(once) - 1) if len(once) > 1 and once[-1] > 0 else 1.0)
     number = 0
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ class Graphs:
         offsets = np.concatenate([[0], np.cumsum([len(one) for one in bodies])]).astype(np.uint64)
         parts = None
         if pieces:
-            parts = np.array([(at, size) for begin, end in zip(offsets, offsets[1:], strict=False)
+            parts = np.array([(at, size) for begin, end in pairwise(offsets)
                               for at, size in ((begin, 4), (begin + 4, end - begin - 4))], PIECE)  # fmt: skip
         counted = np.arange(len(bodies) + 1, dtype=np.uint64) * 2 if pieces else offsets
         first_edge = np.searchsorted(self.edges["source"], np.arange(len(bodies) + 1)).astype(np.uint32)

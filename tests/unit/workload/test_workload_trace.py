@@ -136,7 +136,7 @@ def test_shared_blocks_share_text_and_nothing_else_does(tmp_path: Path) -> None:
 
 def test_rounds_continue_after_the_end_of_the_trace() -> None:
     trace = Trace("trace", "", np.array([0, 10**9, 2 * 10**9]), np.ones(3, np.int64), np.ones(3, np.int64))
-    endless = rounds(trace, 2.0)
+    endless = rounds(trace.t_ns, 2.0)
     assert next(endless).tolist() == [0.0, 0.5, 1.0] and next(endless).tolist() == [1.5, 2.0, 2.5]
 
 

@@ -42,7 +42,7 @@ cdef struct Waiting:        # a request of a session that is not due yet
     Talk* talk              # its conversation so far; owned; NULL: none
     uint32_t known          # edges whose instant is known
 
-cdef struct Session:        # of a graph, while it goes on
+cdef struct Session:        # of a graph, until all of it has ended
     Waiting* requests       # owned; all of the session, in the order of the plan
     uint32_t first          # in the plan
     uint32_t count

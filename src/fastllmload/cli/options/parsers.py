@@ -109,7 +109,10 @@ pause, cancel_after = checked(user_behavior.read_pause), checked(user_behavior.r
 slow_readers, abandon = checked(user_behavior.read_slow_readers), checked(user_behavior.read_abandon)
 
 
-TRACES = ("azure", "burstgpt", "mooncake", "trace")
+SESSION_TRACES = (
+    "weka", "agentic-mooncake", "dynamo", "otel", "tracelab", "dag", "sglang-agentic", "bailian", "applied-compute", "graph",
+)  # fmt: skip
+TRACES = ("azure", "burstgpt", "mooncake", "trace", *SESSION_TRACES)
 DATASETS = ("sharegpt", "custom", "batch", "csv")
 STANDARD = ("synthetic-uniform", "synthetic-skewed", "conversation", "code-completion", "long-context")
 FAIRNESS = ("fairness", "fairness-short", "fairness-long")

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from fastllmload.cli.options.parsers import DATASETS, STANDARD, TRACES
+from fastllmload.cli.options.parsers import DATASETS, SESSION_TRACES, STANDARD, TRACES
 from fastllmload.cli.options.sources import Fields, RawOptions
 from fastllmload.endpoint import ENDPOINTS, Endpoint, resolve_endpoint
 from fastllmload.errors import InputError
@@ -18,7 +18,8 @@ from fastllmload.settings import DEFAULT_ENDPOINT, RunSettings, TrafficClass
 PLANNED = (
     "rate", "rate_series", "ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps", "arrival", "burstiness",
     "concurrency", "num_requests", "duration", "workload", "isl", "osl", "dataset_path", "dataset_class",
-    "trace_speed", "trace_from", "trace_to", "trace_loop", "turns", "think_time", "history", "tool_turns",
+    "trace_speed", "trace_from", "trace_to", "trace_loop", "trace_timing", "trace_prompts", "cache_blocks", "turns",
+    "think_time", "history", "tool_turns",
     "cancel_share", "cancel_after", "slow_readers", "abandon",
 )  # fmt: skip
 WITH_CLASSES = ("custom", "csv")  # data sets whose entries can have a class
@@ -156,7 +157,11 @@ ALL_TURNS = OptionRule("option-missing", lambda o: o.get("workload.turns") == "a
 # Rules that also hold for each class of a run.
 USERS = (
     OptionRule("option-not-applicable", lambda o: o.get("workload.turns") is None,
-         "{where} belongs to conversations; add --turns COUNT", ("think_time", "history", "tool_turns")),
+         "{where} belongs to conversations; add --turns COUNT", ("think_time", "tool_turns")),
+    OptionRule("option-not-applicable", lambda o: o.get("workload.turns") is None and o.workload not in SESSION_TRACES,
+         "{where} belongs to conversations; add --turns COUNT", ("history",)),
+    OptionRule("option-not-applicable", lambda o: o.get("workload.history") == "stored" and o.workload in SESSION_TRACES,
+         "--history stored does not go with --workload {workload}, whose calls can wait for several replies; use real"),
     OptionRule("option-not-applicable",
          lambda o: o.get("workload.turns") is not None and o.workload in (*TRACES, "batch", "csv"),
          "--turns does not go with --workload {workload}, whose requests are independent"),
@@ -255,7 +260,9 @@ WORKLOAD = (
     FILE,
     OptionRule("option-not-applicable", lambda o: o.workload in TRACES,
          "{where} does not go with --workload {workload}, which brings its own lengths",
-         ("isl", "osl", "prefix_len", *PREFIXES, "image")),
+         ("isl", "prefix_len", *PREFIXES, "image")),
+    OptionRule("option-not-applicable", lambda o: o.workload in TRACES and o.workload not in SESSION_TRACES,
+         "{where} does not go with --workload {workload}, which brings its own lengths", ("osl",)),
     OptionRule("option-not-applicable", lambda o: o.workload in TRACES,
          "{where} does not go with --workload {workload}, which has no classes", ("dataset_class",)),
     OptionRule("option-not-applicable", lambda o: o.workload in (*DATASETS, *OWN_PROMPTS),
@@ -270,6 +277,12 @@ WORKLOAD = (
     OptionRule("option-not-applicable", lambda o: o.workload not in TRACES,
          f"{{where}} goes with a trace; add --workload {named(TRACES)}",
          ("trace_speed", "trace_from", "trace_to", "trace_loop")),
+    OptionRule("option-not-applicable", lambda o: o.workload not in (*SESSION_TRACES, "mooncake"),
+         f"{{where}} goes with a trace of sessions; add --workload {named(SESSION_TRACES)}",
+         ("trace_timing", "trace_prompts", "cache_blocks")),
+    OptionRule("options-conflict", lambda o: o.get("workload.trace_timing") == "recorded"
+         and (o.get("load.rate") is not None or o.get("load.concurrency") is not None),
+         "--trace-timing recorded sends every call at its own instant; leave --rate and --concurrency out"),
     OptionRule("option-missing", lambda o: o.get("workload.prefix_len", 0) == 0,
          "{where} is given without --prefix-len; add the length of a shared prefix", PREFIXES),
 )  # fmt: skip

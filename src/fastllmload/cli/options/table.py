@@ -140,8 +140,9 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--workload --dataset-name", "workload.name", WORKLOAD, "NAME",
               "What is sent: synthetic-uniform (default), synthetic-skewed, conversation, code-completion, long-context, "
               "fairness (fairness-short, fairness-long), a trace (mooncake, azure, burstgpt, "
-              "trace: CSV timestamp,input,output) or a data set (sharegpt, custom: JSONL, batch: OpenAI batch "
-              "JSONL, csv)."),
+              "trace: CSV timestamp,input,output), a trace of sessions (weka, agentic-mooncake, dynamo, otel, tracelab, "
+              "dag, sglang-agentic, bailian, applied-compute, graph: our own JSONL) or a data set (sharegpt, custom: JSONL, "
+              "batch: OpenAI batch JSONL, csv)."),
         value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE", "File of a trace or data set."),
         value("--dataset-class", "workload.dataset_class", read.text, "NAME",
               "Only the data set's entries of this class (custom, csv)."),
@@ -150,6 +151,14 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--trace-from", "workload.trace_from", read.seconds, "TIME", "Where in the trace to start."),
         value("--trace-to", "workload.trace_to", read.seconds, "TIME", "Where in the trace to end."),
         switch("--trace-loop", "workload.trace_loop", "Starts a trace again until --duration or --num-requests."),
+        value("--trace-timing", "workload.trace_timing", read.one_of("dependent", "recorded"), "KIND",
+              "When calls of a session are due: after the replies that they wait for and the recorded delay (dependent, "
+              "default), or at their recorded instants."),
+        value("--trace-prompts", "workload.trace_prompts", read.one_of("auto", "whole", "delta"), "KIND",
+              "What the rows of one session are: whole prompts, or additions to the row before (delta). Default auto: their "
+              "blocks say it."),
+        value("--cache-blocks", "workload.cache_blocks", read.count, "COUNT",
+              "States the ideal hit rate of a prefix cache with this many blocks too."),
         value("--isl --input-len --random-input-len --prompt-tokens", "workload.isl", read.lengths, "LENGTHS",
               "Prompt tokens: 256, uniform:128,512, normal:550,150, lognormal:5.5,1.0,32,4096."),
         value("--osl --output-len --random-output-len --output-tokens", "workload.osl", read.lengths, "LENGTHS",

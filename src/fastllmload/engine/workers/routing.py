@@ -22,8 +22,8 @@ Place = tuple[str, str, int]  # family, numeric address, port
 def conversations(
     plan: Plan, worker: int, workers: int, slots: int = 0, bodies: Bodies | None = None
 ) -> dict[str, Any]:
-    """Arguments of the reactor: the first requests of this worker's sessions (of each round of *slots* in a closed loop), and
-    what follows them.
+    """Arguments of the reactor: the first requests of this worker's sessions (of each round of *slots* in a closed loop),
+    and what follows them.
     """
     if plan.turns is None:
         return {}

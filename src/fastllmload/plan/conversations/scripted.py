@@ -44,7 +44,7 @@ CONVERSATION = "conversation"
 class ScriptedConversations:
     """Conversations of a file (*dialogues*), or generated ones without it."""
 
-    trace = None
+    instants = None
 
     def __init__(
         self, workload: asked.Workload, origin: Origin, *, warmup: bool, dialogues: Dialogues | None = None
@@ -75,7 +75,7 @@ class ScriptedConversations:
         for script in self._scripts():
             first = self._with_system_prompt(script[0], endpoint)
             turns = [first, *script[1:]]
-            yield [self._part(encoder, endpoint, each, number, len(turns)) for number, each in enumerate(turns)]
+            yield [self.part(encoder, endpoint, each, number, len(turns)) for number, each in enumerate(turns)]
 
     def _scripts(self) -> Iterator[tuple[ScriptedTurn, ...]]:
         """Without end: conversations of the requested number of turns, or all that they have."""
@@ -98,9 +98,7 @@ class ScriptedConversations:
         tokens = (turn.request.input_tokens or 0) + SYSTEM_TOKENS
         return replace(turn, request=replace(turn.request, content=content, input_tokens=tokens))
 
-    def _part(
-        self, encoder: RequestEncoder, endpoint: Endpoint, turn: ScriptedTurn, number: int, many: int
-    ) -> TurnPart:
+    def part(self, encoder: RequestEncoder, endpoint: Endpoint, turn: ScriptedTurn, number: int, many: int) -> TurnPart:
         told = as_turn(turn.request, endpoint)
         told = with_open_reply(with_planned_calls(told, endpoint, number)) if number else told
         one = encoder.in_form(told)

@@ -31,7 +31,7 @@ TOOL = "lookup"
 
 
 class SyntheticConversations:
-    trace = None
+    instants = None
 
     def __init__(self, workload: asked.Workload, origin: Origin, *, warmup: bool) -> None:
         self.workload, self._origin = workload, origin

@@ -161,8 +161,10 @@ class Filler:
         return b"".join([self._words[number] for number in drawn])
 
 
-def instants(schedule: Numbers | None, turns: npt.NDArray[np.void]) -> Numbers | None:
-    """One instant per request: those of *schedule* for first turns, FOLLOWS for the others; None in a closed loop."""
+def scheduled(schedule: Numbers | None, turns: npt.NDArray[np.void]) -> Numbers | None:
+    """One instant per request: those of *schedule* for the first of each session, FOLLOWS for the others; None in a closed
+    loop.
+    """
     if schedule is None:
         return None
     found = np.full(len(turns), FOLLOWS, np.int64)

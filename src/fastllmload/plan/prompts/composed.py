@@ -25,7 +25,7 @@ from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 class ComposedPrompts:
     """Prompts of conversation and code completion, each encoded separately."""
 
-    trace = None
+    instants = None
 
     def __init__(
         self, workload: asked.Workload, origin: Origin, prefix_seed: str,

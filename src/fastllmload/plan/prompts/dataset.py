@@ -27,7 +27,7 @@ SUBSETS = {"sharegpt": "conversations with a question and an answer to it: their
 class DatasetPrompts:
     """The requests of *dataset* without end; --osl supplies or replaces their output lengths."""
 
-    trace = None
+    instants = None
 
     def __init__(self, workload: asked.Workload, origin: Origin, dataset: Dataset) -> None:
         self.workload, self._origin, self._dataset = workload, origin, dataset

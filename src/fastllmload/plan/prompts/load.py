@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastllmload.plan.conversations.graph import GraphSessions
 from fastllmload.plan.conversations.scripted import CONVERSATION, ScriptedConversations
 from fastllmload.plan.conversations.synthetic import SyntheticConversations
 from fastllmload.plan.prompts.composed import ComposedPrompts
@@ -16,9 +17,12 @@ from fastllmload.settings import RunSettings, Workload
 from fastllmload.workload.completion import CodeSamples
 from fastllmload.workload.dataset import DATASETS, Dataset, read_dataset
 from fastllmload.workload.dialogues import Dialogues, read_dialogues
+from fastllmload.workload.graph import CallGraph
 from fastllmload.workload.lengths import parse_lengths
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
 from fastllmload.workload.trace import TRACES, Trace, read_trace
+from fastllmload.workload.traces.formats import CALL_GRAPHS, read_call_graph
+from fastllmload.workload.traces.trace_file import open_trace
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,14 @@ class LoadedWorkload:
 
     dataset: Dataset | None = None
     trace: Trace | None = None
+    graph: CallGraph | None = None
     dialogues: Dialogues | None = None
     samples: CodeSamples | None = None
 
     def source(self, workload: Workload, origin: Origin, warmup: bool) -> PromptSource:
         """The requests of a phase. *workload*: that which was loaded, with what the server has since reported."""
+        if self.graph is not None:
+            return GraphSessions(workload, origin, self.graph, warmup=warmup)
         if workload.turns is not None:
             if workload.name in (*DATASETS, CONVERSATION):
                 return ScriptedConversations(workload, origin, warmup=warmup, dialogues=self.dialogues)
@@ -70,11 +77,19 @@ def load_workload(workload: Workload) -> LoadedWorkload:
         return LoadedWorkload(None if path is None else read_dataset("sharegpt", path, tokenizer))
     if workload.name in OWN_TEXT:
         return LoadedWorkload(samples=None if path is None else CodeSamples.read(path))
+    if path is not None and has_sessions(workload.name, path):
+        graph = read_call_graph(workload.name, path, prompts=workload.trace_prompts)
+        return LoadedWorkload(graph=graph.between(workload.trace_from, workload.trace_to))
     check_drawn(workload)
     if workload.name not in TRACES:
         return LoadedWorkload()
     assert path is not None
     return LoadedWorkload(trace=read_trace(workload.name, path).part(workload.trace_from, workload.trace_to))
+
+
+def has_sessions(name: str, path: Path) -> bool:
+    """Whether the workload *name* is a trace of sessions; rows of Mooncake form them where they say which."""
+    return name in CALL_GRAPHS and (name not in TRACES or "session_id" in open_trace(path).first_object())
 
 
 def _dialogues(workload: Workload, path: Path) -> Dialogues:

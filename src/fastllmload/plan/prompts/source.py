@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from fastllmload import settings as asked
@@ -14,15 +16,16 @@ from fastllmload.plan.bodies import Bodies
 from fastllmload.plan.standard import deviations
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import SPECIAL_TOKENS, Tokenizer
-from fastllmload.workload.trace import Trace
+
+Numbers = npt.NDArray[np.int64]
 
 
 class PromptSource(Protocol):
     """The requests of one workload in one phase, drawn from the seed and written as bodies until there are enough."""
 
     @property
-    def trace(self) -> Trace | None:
-        """The trace with their instants; None for other workloads."""
+    def instants(self) -> Numbers | None:
+        """int64 ns, ascending: recorded instants of the requests, or of the sessions; None where none are recorded."""
 
     def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
         """Write bodies until *quota* is met; *by_starts*: its requests are conversations, where there are any."""

@@ -48,6 +48,7 @@ class SyntheticPrompts:
         self.workload = workload
         self._seed = origin
         self.trace = trace
+        self.instants = None if trace is None else trace.t_ns
         self.tokenizer = load_tokenizer(workload.tokenizer)
         self.isl, self.osl = ("trace", "trace") if trace is not None else length_specs(workload)
         self._limited: Limited | None = None

@@ -1,0 +1,412 @@
+"""Sessions of a trace that are graphs of calls: each call is due some time after the replies that it waits for.
+
+Prompts are made of the trace's blocks, in text that is shared exactly where blocks were shared; or they are the messages of
+the file, after the conversation that a call continues. Sessions that are repeated have blocks of their own in each round.
+
+Streams of origin O (seed and phase): O/openings and O/blocks (text), O/lengths (--osl), O/replies (a planned history).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload import settings as asked
+from fastllmload._ext.plan.mersenne import Mersenne
+from fastllmload.documents.plan import ConversationsDescription, TraceFacts, WorkloadDescription
+from fastllmload.endpoint import Endpoint
+from fastllmload.errors import InputError
+from fastllmload.plan.bodies import Bodies, BodyFile, disk_errors
+from fastllmload.plan.conversations.scripted import ScriptedConversations
+from fastllmload.plan.conversations.turns import MOST_TURNS, Filler, TurnPart, joined
+from fastllmload.plan.plan import (
+    CALL,
+    CALLS,
+    EDGE,
+    EDGE_CONTEXT,
+    EDGE_START,
+    EDGES,
+    LAST_TURN,
+    PIECES,
+    REAL_REPLY,
+    STITCHED,
+    TURN,
+)
+from fastllmload.plan.prompts.encoder import RequestEncoder
+from fastllmload.plan.prompts.segments import Segments, Written, write_segments
+from fastllmload.plan.prompts.source import Origin, described
+from fastllmload.workload.content.words import WordTable, id_table, text_table
+from fastllmload.workload.dialogues import ScriptedTurn
+from fastllmload.workload.graph import CallGraph
+from fastllmload.workload.lengths import parse_lengths
+from fastllmload.workload.request import Content, DatasetRequest
+from fastllmload.workload.synthetic import Quota
+from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
+
+Numbers = npt.NDArray[np.int64]
+COPIED = 1 << 22  # bytes of complete bodies that are written at once
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The calls of a phase: *call* in the graph and the *round* of each; session s has those from *first[s]* on. int64."""
+
+    call: Numbers
+    round: Numbers
+    first: Numbers
+
+
+class GraphSessions:
+    """The sessions of *graph*, in its order, as often as they are needed."""
+
+    def __init__(self, workload: asked.Workload, origin: Origin, graph: CallGraph, *, warmup: bool) -> None:
+        self.workload, self._origin, self._graph, self._warmup = workload, origin, graph, warmup
+        self._tokenizer = load_tokenizer(workload.tokenizer)
+        self._continued = graph.messages is not None or bool((graph.context >= 0).any())
+        self._chosen = Chosen(np.empty(0, np.int64), np.empty(0, np.int64), np.zeros(1, np.int64))
+        self.instants, self._order = graph.start_ns, None
+        if workload.trace_timing == "recorded" and not warmup:
+            self._check_recorded()
+            self._order = np.argsort(graph.start_recorded_ns, kind="stable")
+            self.instants = graph.start_recorded_ns[self._order]
+
+    def write(self, path: Path, quota: Quota, endpoint: Endpoint, model: str, by_starts: bool) -> Bodies:
+        output = self._outputs()
+        self._chosen = chosen = self._choose(quota, by_starts, output)
+        answers = np.maximum(output[chosen.call], self.workload.least_output)
+        if self._order is not None:
+            bodies = self._write_blocks(path, chosen, answers, endpoint, model)
+            alone = np.zeros(len(chosen.call), TURN)
+            alone["session"], alone["flags"] = np.arange(len(alone)), LAST_TURN
+            arrays = {EDGES: np.empty(0, EDGE), CALLS: self._calls(chosen), **bodies.graph}
+            return replace(bodies, turns=alone, graph=arrays)
+        turns, edges = self._turns(chosen)
+        if self._continued:
+            bodies, turns = self._write_messages(path, chosen, answers, turns, edges, endpoint, model)
+        else:
+            bodies = self._write_blocks(path, chosen, answers, endpoint, model)
+        arrays = {EDGES: edges, CALLS: self._calls(chosen), **bodies.graph}
+        return replace(bodies, turns=turns, graph=arrays, conversations=self._conversations(chosen, turns))
+
+    def _check_recorded(self) -> None:
+        """InputError unless each call can be sent at its recorded instant, whatever the others do."""
+        graph = self._graph
+        if (graph.start_recorded_ns < 0).any():
+            one = graph.call_id[int(np.argmax(graph.start_recorded_ns < 0))]
+            raise InputError(
+                "option-not-applicable",
+                f"--trace-timing recorded: call {one} of the trace has no recorded instant; use --trace-timing dependent",
+            )
+        if self._continued:
+            raise InputError(
+                "option-not-applicable",
+                "--trace-timing recorded: calls of the trace continue conversations, whose replies they must wait for; use "
+                "--trace-timing dependent",
+            )
+
+    # -- which calls, and what they wait for --------------------------------------------------------------------------
+
+    def _outputs(self) -> Numbers:
+        """Output length of every call of the graph. InputError where neither the trace nor --osl says it."""
+        output = self._graph.output
+        if self.workload.osl is not None:
+            lengths, stream = parse_lengths(self.workload.osl, "--osl"), Mersenne(f"{self._origin}/lengths")
+            return np.array([lengths.draw(stream) for _ in range(len(output))], np.int64)
+        if (output < 1).any():
+            one = self._graph.call_id[int(np.argmax(output < 1))]
+            raise InputError("output-length-missing", f"call {one} of the trace has no output length; add --osl")
+        return output
+
+    def _choose(self, quota: Quota, by_starts: bool, output: Numbers) -> Chosen:
+        """*quota* sessions if *by_starts*, or calls at their recorded instants; in a warm-up calls until it is met; else
+        all sessions once.
+        """
+        if self._warmup:
+            return self._until(quota, output)
+        if self._order is None:
+            return self._sessions(quota.requests if by_starts else self._graph.sessions)
+        number, many = np.arange(quota.requests), len(self._order)
+        return Chosen(self._order[number % many], number // many, np.arange(quota.requests + 1))
+
+    def _until(self, quota: Quota, output: Numbers) -> Chosen:
+        """Calls in the order of the trace until *quota* is met; the last session may be incomplete."""
+        graph, number, tokens, prompts = self._graph, 0, 0, 0
+        while not quota.met(number, tokens, prompts):
+            one = number % len(graph)
+            number, tokens, prompts = number + 1, tokens + int(output[one]), prompts + int(graph.input[one])
+        call, turned = np.arange(number) % len(graph), np.arange(number) // len(graph)
+        session = graph.session_of()[call] + turned * graph.sessions
+        return Chosen(call, turned, np.append(np.flatnonzero(np.diff(session, prepend=-1)), number))
+
+    def _sessions(self, count: int) -> Chosen:
+        graph, many = self._graph, self._graph.sessions
+        sessions = np.arange(count, dtype=np.int64)
+        size = np.diff(graph.first_call)[sessions % many]
+        first = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
+        inside = np.arange(int(first[-1])) - np.repeat(first[:-1], size)
+        return Chosen(
+            np.repeat(graph.first_call[sessions % many], size) + inside, np.repeat(sessions // many, size), first
+        )
+
+    def _turns(self, chosen: Chosen) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void]]:
+        """TURN and EDGE items of the *chosen* calls; times of the trace are divided by its speed, and a warm-up has none."""
+        graph, n = self._graph, len(chosen.call)
+        factor = 0.0 if self._warmup else 1.0 / self.workload.trace_speed
+        turns = np.zeros(n, TURN)
+        session = np.repeat(np.arange(len(chosen.first) - 1), np.diff(chosen.first))
+        turns["session"] = session
+        turns["think_ns"] = np.round(graph.wait_ns[chosen.call] * factor)
+        edges = chosen_edges(graph, chosen, session, factor)
+        np.add.at(turns["waits_for"], edges["target"], 1)
+        turns["flags"] = np.where(np.bincount(edges["source"], minlength=n) == 0, LAST_TURN, 0)
+        level = [0] * n
+        for source, target in zip(edges["source"].tolist(), edges["target"].tolist(), strict=True):
+            level[target] = max(level[target], level[source] + 1)
+        if max(level, default=0) > MOST_TURNS:
+            raise InputError(
+                "plan-too-large", f"a session has more than {MOST_TURNS} calls one after the other, which is too long"
+            )
+        turns["turn"] = level
+        return turns, edges
+
+    def _calls(self, chosen: Chosen) -> npt.NDArray[np.void]:
+        graph, call = self._graph, chosen.call
+        found = np.zeros(len(call), CALL)
+        found["session"] = graph.session_of()[call] + chosen.round * graph.sessions
+        found["chain"], found["parent"] = graph.chain[call], graph.parent_chain[call]
+        found["turn"], found["depth"], found["kind"] = graph.turn[call], graph.depth[call], graph.wait_kind[call]
+        found["background"] = graph.background[call]
+        known = (graph.start_recorded_ns >= 0) & (graph.end_recorded_ns >= 0)
+        seconds = np.where(known, (graph.end_recorded_ns - graph.start_recorded_ns) / 1e9, np.nan)
+        found["service_s"] = seconds[call]
+        return found
+
+    def _conversations(self, chosen: Chosen, turns: npt.NDArray[np.void]) -> ConversationsDescription:
+        sessions, calls = len(chosen.first) - 1, len(chosen.call)
+        later = calls - sessions
+        return ConversationsDescription(
+            conversations=sessions,
+            requests=calls,
+            turns="trace",
+            turns_mean=calls / sessions if sessions else None,
+            turns_max=int(np.diff(chosen.first).max(initial=0)),
+            think_time="trace",
+            think_time_mean_s=float(turns["think_ns"].sum()) / later / 1e9 if later else None,
+            history=self.workload.history if self._continued else "planned",
+        )
+
+    # -- prompts of blocks --------------------------------------------------------------------------------------------
+
+    def _write_blocks(self, path: Path, chosen: Chosen, answers: Numbers, endpoint: Endpoint, model: str) -> Bodies:
+        ids = endpoint.form(self.workload) == "ids"
+        table = self._table(ids)
+        form = "ids" if ids else "words"
+        pieces = endpoint.body_pieces(model, msgspec.structs.replace(self.workload, prompt_form=form))
+        segments = segments_of(self._graph, chosen)
+        written = write_segments(path, segments, table, pieces, answers, str(self._origin))
+        bodies = Bodies(
+            self._graph.input[chosen.call].astype(np.int32), answers.astype(np.int32), written.first, written.sha256,
+            np.zeros(len(chosen.call), np.uint16), graph={PIECES: written.pieces},
+        )  # fmt: skip
+        return bodies if endpoint.call is None else complete(path, bodies, written)
+
+    def _table(self, ids: bool) -> WordTable:
+        if ids:
+            assert self._tokenizer is not None
+            return id_table(self._tokenizer)
+        if self.workload.prompt_form != "words":
+            raise InputError(
+                "option-not-applicable",
+                f"--prompt-form {self.workload.prompt_form}: the blocks of a trace are made of words or of token ids; use "
+                "--prompt-form words or ids",
+            )
+        return text_table(self._tokenizer)
+
+    # -- prompts of messages ------------------------------------------------------------------------------------------
+
+    def _write_messages(
+        self, path: Path, chosen: Chosen, answers: Numbers, turns: npt.NDArray[np.void], edges: npt.NDArray[np.void],
+        endpoint: Endpoint, model: str,
+    ) -> tuple[Bodies, npt.NDArray[np.void]]:  # fmt: skip
+        graph, planned = self._graph, self.workload.history == "planned"
+        if (graph.kept >= 0).any():
+            one = graph.call_id[int(np.argmax(graph.kept >= 0))]
+            raise InputError(
+                "option-not-applicable",
+                f"call {one} of the trace keeps a part of its conversation only, which messages cannot repeat yet; give it "
+                "all of its messages and no context",
+            )
+        place = np.full(len(graph), -1, np.int64)
+        history: dict[int, tuple[bytes, int, bytes]] = {}
+        replies = Filler(*self._words("replies"))
+        parts = self._parts(chosen, answers, endpoint, model)
+        continued = np.isin(chosen.call, graph.context[chosen.call])
+        with BodyFile(path) as file:
+            for number, (call, part) in enumerate(zip(chosen.call.tolist(), parts, strict=True)):
+                place[call] = number
+                context = int(place[graph.context[call]]) if graph.context[call] >= 0 else -1
+                body, tokens = part.body, 0
+                if context >= 0:
+                    before, tokens, reply = history[context]
+                    if planned:
+                        body = joined(before, reply, part, endpoint.joint)
+                    else:
+                        turns["flags"][number] |= STITCHED | (REAL_REPLY if part.takes_reply else 0)
+                file.add(body, tokens + part.own, part.output)
+                turns["skip"][number], turns["tail"][number] = part.skip, part.tail
+                turns["reply_at"][number] = part.reply_at
+                if continued[number]:
+                    kept = body[: len(body) - part.tail] if planned else b""
+                    reply = replies.text(part.output) if planned else b""
+                    history[number] = kept, tokens + part.own + part.output, reply
+                if context >= 0:
+                    mark_context(edges, context, number, graph.call_id[call])
+            return file.bodies(), turns
+
+    def _parts(self, chosen: Chosen, answers: Numbers, endpoint: Endpoint, model: str) -> Iterator[TurnPart]:
+        encoder = RequestEncoder(endpoint, model, self.workload)
+        maker = ScriptedConversations(self.workload, self._origin, warmup=True)
+        own = self._contents(chosen)
+        for call, content, output in zip(chosen.call.tolist(), own, answers.tolist(), strict=True):
+            where = f"call {self._graph.call_id[call]} of the trace"
+            extra = {} if self._graph.extra is None else self._graph.extra[call] or {}
+            tools = None if self._graph.tools is None else self._graph.tools[call]
+            extra = extra if tools is None else {**extra, "tools": tools}
+            request = DatasetRequest(where, content, output, extra=extra, input_tokens=int(self._graph.input[call]))
+            yield maker.part(encoder, endpoint, ScriptedTurn(request), int(self._graph.context[call] >= 0), 0)
+
+    def _contents(self, chosen: Chosen) -> Iterator[Content]:
+        """Messages of the file, or as many words as a call adds."""
+        words, seed = self._words("words")
+        filler = Filler(words, seed)
+        for call in chosen.call.tolist():
+            messages = None if self._graph.messages is None else self._graph.messages[call]
+            if messages is not None:
+                yield messages
+            else:
+                yield filler.text(max(1, int(self._graph.input[call]))).decode().lstrip(" ")
+
+    def _words(self, stream: str) -> tuple[list[bytes], str]:
+        table = text_table(self._tokenizer)
+        return [table.word(number) for number in range(table.span)], f"{self._origin}/{stream}"
+
+    def describe(self) -> WorkloadDescription:
+        graph = self._graph
+        osl = "trace" if self.workload.osl is None else self.workload.osl
+        form = "messages" if self._continued else self.workload.prompt_form
+        found = described(self.workload, self._tokenizer, "trace", osl, form)
+        facts = TraceFacts(
+            sha256=graph.sha256,
+            rows=len(graph),
+            left_out=sum(graph.left_out.values()),
+            seconds=float(graph.start_ns[-1]) / 1e9 if graph.sessions else None,
+        )
+        return msgspec.structs.replace(found, trace=facts)
+
+
+def chosen_edges(graph: CallGraph, chosen: Chosen, session: Numbers, factor: float) -> npt.NDArray[np.void]:
+    """The edges between the *chosen* calls, each in its own copy of a session."""
+    n_edges = np.bincount(graph.edge_to, minlength=len(graph))
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(n_edges)])
+    by_target = np.argsort(graph.edge_to, kind="stable")
+    many = n_edges[chosen.call]
+    target = np.repeat(np.arange(len(chosen.call)), many)
+    inside = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+    edge = by_target[np.repeat(first[chosen.call], many) + inside]
+    shift = target - chosen.call[target]  # calls of a session are consecutive in both
+    found = np.zeros(len(edge), EDGE)
+    found["source"], found["target"] = graph.edge_from[edge] + shift, target
+    found["wait_ns"] = np.round(graph.edge_wait_ns[edge] * factor)
+    found["flags"] = np.where(graph.edge_from_start[edge], EDGE_START, 0)
+    return found[np.lexsort((found["target"], found["source"]))]
+
+
+def mark_context(edges: npt.NDArray[np.void], source: int, target: int, call: str) -> None:
+    """InputError when *target* continues a conversation whose reply it does not wait for."""
+    low, high = np.searchsorted(edges["source"], [source, source + 1])
+    mine = low + np.flatnonzero((edges["target"][low:high] == target) & (edges["flags"][low:high] & EDGE_START == 0))
+    if not len(mine):
+        raise InputError(
+            "trace-invalid", f"call {call} of the trace continues a conversation whose last reply it does not wait for"
+        )
+    edges["flags"][mine] |= EDGE_CONTEXT
+
+
+def segments_of(graph: CallGraph, chosen: Chosen) -> Segments:
+    """The prompts of the *chosen* calls: blocks of the trace, then what only this call has.
+
+    Without blocks a prompt is what the previous prompt of its agent began with (*prefix_tokens*), and a rest of its own.
+    """
+    if graph.block is None and graph.prefix_tokens is not None:
+        return grown_segments(graph, graph.prefix_tokens, chosen)
+    call = chosen.call
+    block = np.zeros(0, np.int64) if graph.block is None else graph.block
+    first_block = np.zeros(len(graph) + 1, np.int64) if graph.block is None else graph.first_block
+    many = first_block[call + 1] - first_block[call]
+    covered = many * graph.block_tokens
+    rest = np.maximum(graph.input[call] - covered, 0)
+    own = rest > 0
+    size = many + own
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
+    number = np.empty(int(first[-1]), np.int64)
+    used = np.full(len(number), graph.block_tokens, np.int64)
+    is_block = np.ones(len(number), np.bool_)
+    is_block[first[1:][own] - 1] = False
+    blocks = int(block.max()) + 1 if len(block) else 0
+    inside = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+    number[is_block] = block[np.repeat(first_block[call], many) + inside] + blocks * np.repeat(chosen.round, many)
+    shared = blocks * (int(chosen.round.max(initial=0)) + 1)
+    number[~is_block] = shared + np.flatnonzero(own)
+    used[~is_block] = rest[own]
+    partly = (covered > graph.input[call]) & (many > 0)
+    used[first[1:][partly] - 1] -= (covered - graph.input[call])[partly]
+    return Segments(first, number, used, np.concatenate([np.full(shared, graph.block_tokens, np.int64), rest]))
+
+
+def grown_segments(graph: CallGraph, prefix_tokens: Numbers, chosen: Chosen) -> Segments:
+    """Prompts that begin as the one before them in their chain did, for *prefix_tokens*."""
+    session = np.repeat(np.arange(len(chosen.first) - 1), np.diff(chosen.first))
+    latest: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    number, used, first = [], [], [0]
+    size = np.zeros(len(chosen.call), np.int64)
+    for place, call in enumerate(chosen.call.tolist()):
+        chain = int(session[place]), int(graph.chain[call])
+        wanted = int(graph.input[call])
+        left = min(int(prefix_tokens[call]), wanted)
+        prompt = []
+        for one, tokens in latest.get(chain, []):
+            if left:
+                prompt.append((one, min(left, tokens)))
+                left -= prompt[-1][1]
+        size[place] = wanted - sum(tokens for _, tokens in prompt)
+        if size[place]:
+            prompt.append((place, int(size[place])))
+        latest[chain] = prompt
+        number += [one for one, _ in prompt]
+        used += [tokens for _, tokens in prompt]
+        first.append(len(number))
+    return Segments(np.array(first, np.int64), np.array(number, np.int64), np.array(used, np.int64), size)
+
+
+def complete(path: Path, bodies: Bodies, written: Written) -> Bodies:
+    """The bodies in *path* in one piece each: for protocols whose messages are made from complete ones."""
+    raw = np.fromfile(path, np.uint8)
+    at, size = written.pieces["at"].astype(np.int64), written.pieces["size"].astype(np.int64)
+    first = written.first.astype(np.int64)
+    with disk_errors(path), open(path, "wb") as file:
+        pending: list[bytes] = []
+        pending_bytes = 0
+        for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+            pending += [raw[at[one] : at[one] + size[one]].tobytes() for one in range(begin, end)]
+            pending_bytes += int(size[begin:end].sum())
+            if pending_bytes > COPIED:
+                file.write(b"".join(pending))
+                pending, pending_bytes = [], 0
+        file.write(b"".join(pending))
+    totals = np.concatenate([np.zeros(1, np.int64), np.cumsum(size)])
+    return replace(bodies, offsets=totals[first].astype(np.uint64), graph={}, sha256="")

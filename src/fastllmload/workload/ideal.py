@@ -1,0 +1,124 @@
+"""The hit rate that a prefix cache can reach with a graph's calls, in the order of their starts: stated before sending.
+
+A block hits when an earlier call of the same scope had it and all blocks before it hit. The cache has no end, or *capacity*
+blocks: then the least recently used block that no cached block follows is dropped first. A call that adds to another one's
+conversation finds that call's whole prompt and answer; its own blocks are new.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.workload.graph import SCOPES, UNKNOWN, CallGraph, Numbers
+from fastllmload.workload.paths import due_and_end
+
+
+@dataclass(frozen=True, eq=False)
+class IdealHits:
+    """For each call: *blocks* and *tokens* of its prompt, and which of these hit; *whole_tokens* in full blocks only.
+
+    *blocks* is 0 where a trace has prefix lengths and no ids.
+    """
+
+    blocks: Numbers
+    hit_blocks: Numbers
+    tokens: Numbers
+    hit_tokens: Numbers
+    whole_tokens: Numbers
+    scope: str
+    capacity: int | None
+
+    def block_rate(self) -> float | None:
+        return _share(self.hit_blocks, self.blocks)
+
+    def token_rate(self) -> float | None:
+        return _share(self.hit_tokens, self.tokens)
+
+    def whole_rate(self) -> float | None:
+        return _share(self.whole_tokens, self.tokens)
+
+
+def _share(part: Numbers, whole: Numbers) -> float | None:
+    total = int(whole.sum())
+    return int(part.sum()) / total if total else None
+
+
+def ideal_hits(graph: CallGraph, scope: str | None = None, capacity: int | None = None) -> IdealHits | None:
+    """None where the trace does not say what its prompts share. *scope*: within which calls share a cache, one of SCOPES;
+    None: as the graph says. *capacity*: in blocks; None: without end.
+    """
+    scope = graph.scope if scope is None else scope
+    if scope not in SCOPES:
+        raise ValueError(scope)
+    adds = graph.context != UNKNOWN
+    if graph.block is None and graph.prefix_tokens is None and not (adds.any() and graph.input.all()):
+        return None
+    count = np.diff(graph.first_block)
+    order = hit_order(graph)
+    hits = np.zeros(len(graph), np.int64)
+    if graph.block is not None:
+        group = _group(graph, scope)
+        hits = _endless(graph, group, order) if capacity is None else _bounded(graph, group, order, capacity)
+    size = max(graph.block_tokens, 1)
+    tokens, blocks = graph.input.copy(), count.copy()
+    hit_tokens = np.minimum(hits * size, graph.input)
+    whole = np.minimum(hits, graph.input // size) * size
+    if graph.prefix_tokens is not None:
+        hit_tokens = whole = np.minimum(graph.prefix_tokens, graph.input)
+    for call in np.flatnonzero(adds).tolist():
+        of = int(graph.context[call])
+        found = tokens[of] + graph.output[of]
+        tokens[call] += found
+        hit_tokens[call] = whole[call] = found
+        hits[call] = blocks[of]
+        blocks[call] += blocks[of]
+    return IdealHits(blocks, hits, tokens, hit_tokens, whole, scope, capacity)
+
+
+def _group(graph: CallGraph, scope: str) -> Numbers:
+    """A number of each call's scope."""
+    if scope == "file":
+        return np.zeros(len(graph), np.int64)
+    session = graph.session_of()
+    return session if scope == "session" else session * (int(graph.chain.max()) + 1) + graph.chain
+
+
+def _endless(graph: CallGraph, group: Numbers, order: Numbers) -> Numbers:
+    """Number of leading blocks of each call that earlier calls of its group have."""
+    assert graph.block is not None
+    hits = np.zeros(len(graph), np.int64)
+    seen = np.full(int(graph.block.max(initial=-1)) + 1, -1, np.int64)  # the last group that had the block
+    for call in order[np.argsort(group[order], kind="stable")].tolist():
+        own = graph.blocks_of(call)
+        known = seen[own] == group[call]
+        hits[call] = len(own) if known.all() else int(known.argmin())
+        seen[own] = group[call]
+    return hits
+
+
+def _bounded(graph: CallGraph, group: Numbers, order: Numbers, capacity: int) -> Numbers:
+    """The same with a cache of *capacity* blocks for all groups. A block is used when those before it are, and so it is
+    never used later than they are: the least recently used block, the last of a prompt first, has none after it.
+    """
+    assert graph.block is not None
+    hits = np.zeros(len(graph), np.int64)
+    cached: OrderedDict[int, None] = OrderedDict()
+    stride = int(graph.block.max(initial=-1)) + 1
+    for call in order.tolist():
+        own: list[int] = (graph.blocks_of(call) + int(group[call]) * stride).tolist()
+        hits[call] = next((number for number, one in enumerate(own) if one not in cached), len(own))
+        for one in reversed(own):
+            cached[one] = None
+            cached.move_to_end(one)
+        while len(cached) > capacity:
+            cached.popitem(last=False)
+    return hits
+
+
+def hit_order(graph: CallGraph) -> npt.NDArray[np.int64]:
+    """Calls in the order in which `ideal_hits` counts them."""
+    return np.argsort(due_and_end(graph, absolute=True)[0], kind="stable")

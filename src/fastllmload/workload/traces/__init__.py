@@ -1,0 +1,1 @@
+"""Traces of agentic sessions, one file per format; `formats` lists them."""

@@ -1,0 +1,57 @@
+"""Bailian traces (Qwen): chats that continue others, instants in seconds, ids of blocks of 16 tokens."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fastllmload.workload.blocks import block_ids
+from fastllmload.workload.calls import After, Call, build_graph, graph_error
+from fastllmload.workload.graph import CallGraph
+from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
+
+BLOCK = 16
+
+
+class BailianRow(msgspec.Struct):
+    chat_id: int | str
+    parent_chat_id: int | str
+    timestamp: int | float
+    input_length: int
+    output_length: int
+    hash_ids: list[int]
+
+
+def read(file: TraceFile) -> CallGraph:
+    """The first chat that continues another one is of the same agent; each further one is a fork, an agent of its own."""
+    calls: dict[str, Call] = {}
+    continued: set[str] = set()
+    for where, row in file.rows(BailianRow):
+        name, parent = str(row.chat_id), str(row.parent_chat_id)
+        call = Call(
+            name, where, name, tokens(row.input_length, where, "input_length"),
+            tokens(row.output_length, where, "output_length"), background=False,
+        )  # fmt: skip
+        call.start_ns = time_ns(row.timestamp, SECOND, where, "timestamp")
+        call.blocks = block_ids(row.hash_ids, where)
+        if row.parent_chat_id not in (-1, "-1"):
+            before = calls.get(parent)
+            if before is None:
+                raise graph_error(
+                    f"{where}: parent_chat_id {parent} is not a chat of an earlier line; add it, or write -1"
+                )
+            assert before.start_ns is not None
+            call.after, call.wait_ns = [After(parent)], call.start_ns - before.start_ns
+            if parent in continued:
+                call.parent = before.chain
+            else:
+                call.chain, call.parent = before.chain, before.parent
+            continued.add(parent)
+        if name in calls:
+            raise graph_error(f"{where}: chat_id {name} is also that of {calls[name].where}; give each chat its own")
+        calls[name] = call
+    followed = sum(bool(call.after) for call in calls.values())
+    notes = [f"{followed} waits contain the time in which the server answered, which the file does not record"]
+    return build_graph(
+        "bailian", file.sha256, list(calls.values()), block_tokens=file.block_tokens or BLOCK,
+        scope=file.scope or "file", notes=notes,
+    )  # fmt: skip

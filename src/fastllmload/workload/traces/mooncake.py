@@ -1,0 +1,170 @@
+"""Mooncake traces: instants, lengths and ids of blocks of 512 tokens; also with sessions, whose rows can mean two things.
+
+Rows of one `session_id` follow each other, `delay` ms after the end of the answer before. They are whole prompts, or
+(AIPerf's reading) additions to the prompts before them: where each row begins with the ids of the row before it they are
+whole, where none does they are additions, else the user has to say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fastllmload.errors import InputError
+from fastllmload.workload.blocks import block_ids
+from fastllmload.workload.calls import After, Call, build_graph
+from fastllmload.workload.graph import CallGraph
+from fastllmload.workload.request import field_error
+from fastllmload.workload.traces.recorded import overlap_notes
+from fastllmload.workload.traces.trace_file import MILLISECOND, TraceFile, time_ns, tokens
+
+BLOCK = 512
+EMPTY = "without a prompt or an answer"
+
+
+class MooncakeRow(msgspec.Struct):
+    """One line; times in ms."""
+
+    output_length: int
+    input_length: int | None = None
+    hash_ids: list[int] | None = None
+    timestamp: int | float | None = None
+    created_time: int | float | None = None
+    session_id: str | int | None = None
+    delay: int | float | None = None
+    delay_ms: int | float | None = None
+
+    def at(self) -> float | None:
+        return self.created_time if self.timestamp is None else self.timestamp
+
+    def wait(self) -> float | None:
+        return self.delay_ms if self.delay is None else self.delay
+
+    def prompt_tokens(self, size: int, where: str) -> int:
+        """As stated, else that of full blocks. InputError when neither is there."""
+        if self.input_length is None and not self.hash_ids:
+            raise field_error(f"{where}: it has neither input_length nor hash_ids; add one of them")
+        stated = len(self.hash_ids or ()) * size if self.input_length is None else self.input_length
+        return tokens(stated, where, "input_length")
+
+
+def blocks_of(row: MooncakeRow, size: int, where: str) -> npt.NDArray[Any]:
+    """Its ids, none where it has none. InputError when they do not cover the prompt, or are not 64-bit numbers."""
+    ids = row.hash_ids or []
+    if row.hash_ids is not None and row.input_length is not None and len(ids) * size < row.input_length:
+        raise field_error(
+            f"{where}: {len(ids)} hash_ids of {size} tokens do not cover input_length {row.input_length}; "
+            "correct them or state the block size"
+        )
+    return block_ids(ids, where)
+
+
+def read(file: TraceFile) -> CallGraph:
+    size = file.block_tokens or BLOCK
+    rows: dict[str, list[Call]] = {}
+    plain, latest = True, -1
+    left_out: Counter[str] = Counter()
+    for number, (where, row) in enumerate(file.rows(MooncakeRow), 1):
+        prompt, answer = row.prompt_tokens(size, where), tokens(row.output_length, where, "output_length")
+        if prompt < 1 or answer < 1:
+            left_out[EMPTY] += 1
+            continue
+        at, wait = row.at(), row.wait()
+        start = None if at is None else time_ns(at, MILLISECOND, where, "timestamp")
+        session = f"row-{number}" if row.session_id is None else f"{row.session_id}"
+        turns = rows.setdefault(session, [])
+        if row.session_id is None and start is not None:
+            if start < latest:
+                raise InputError(
+                    "trace-unsorted",
+                    f"{where}: timestamp {at:g} is earlier than {latest / MILLISECOND:g} before it; sort the file",
+                )
+            latest = start
+        plain = plain and row.session_id is None
+        call = Call(
+            f"{session}.{len(turns)}" if row.session_id is not None else session, where, session, prompt, answer
+        )
+        call.start_ns, call.blocks = start, blocks_of(row, size, where)
+        call.wait_ns = -1 if wait is None else time_ns(wait, MILLISECOND, where, "delay")
+        turns.append(call)
+    calls = [call for turns in rows.values() for call in turns]
+    gaps = sum(_follow(turns) for turns in rows.values())
+    notes = overlap_notes(Counter(), gaps)
+    if not plain:
+        notes.append(_reading(file, rows, size))
+    return build_graph(
+        "mooncake", file.sha256, calls, block_tokens=size, scope=file.scope or "file", left_out=left_out, notes=notes
+    )
+
+
+def _follow(turns: list[Call]) -> int:
+    """Set what each of *turns* waits for; returns how many waits had to be taken from instants of starts."""
+    gaps = 0
+    turns[0].wait_ns = 0
+    for before, call in pairwise(turns):
+        call.after = [After(before.id)]
+        if call.wait_ns >= 0:
+            continue
+        call.wait_ns = 0
+        if call.start_ns is None or before.start_ns is None:
+            raise field_error(f"{call.where}: it has neither a delay nor a timestamp; add delay, in milliseconds")
+        if call.start_ns < before.start_ns:
+            raise InputError(
+                "trace-unsorted",
+                f"{call.where}: timestamp {call.start_ns / MILLISECOND:g} is earlier than the session's "
+                f"{before.start_ns / MILLISECOND:g} before it; sort the file",
+            )
+        call.wait_ns = call.start_ns - before.start_ns
+        gaps += 1
+    return gaps
+
+
+# -- whole prompts or additions ----------------------------------------------------------------------------------------
+
+
+def _reading(file: TraceFile, sessions: dict[str, list[Call]], size: int) -> str:
+    """Make later rows additions if they are; the sentence that says which. InputError when it cannot be known."""
+    pairs = [pair for turns in sessions.values() for pair in pairwise(turns)]
+    reading, why = file.prompts, "as stated"
+    if reading == "auto":
+        reading, why = _detected(pairs, size)
+    if reading == "delta":
+        for before, call in pairs:
+            call.context = before.id
+        return f"rows of a session are additions to the prompts before them ({why})"
+    return f"rows of a session are whole prompts ({why})"
+
+
+def _detected(pairs: list[tuple[Call, Call]], size: int) -> tuple[str, str]:
+    if not pairs:
+        return "whole", "each session has one row"
+    grown = sum(1 for before, call in pairs if _grows(before, call, size))
+    apart = sum(1 for before, call in pairs if not _begins_alike(before, call))
+    if grown and not apart:
+        return "whole", f"{grown} of {len(pairs)} later rows begin with the blocks of the row before"
+    if apart == len(pairs) and all(call.blocks is not None and len(call.blocks) for _, call in pairs):
+        return "delta", f"none of {len(pairs)} later rows begins with the block that the row before begins with"
+    raise InputError(
+        "trace-prompts-ambiguous",
+        f"{pairs[0][1].where}: rows of a session can be whole prompts or additions, and {grown} of {len(pairs)} later rows "
+        "begin with the blocks of the row before; use --trace-prompts whole or --trace-prompts delta",
+    )
+
+
+def _grows(before: Call, call: Call, size: int) -> bool:
+    """Whether *call* begins with all full blocks of *before*."""
+    if before.blocks is None or call.blocks is None:
+        return False
+    full = before.blocks[: before.input // size]
+    return len(full) > 0 and bool(np.array_equal(call.blocks[: len(full)], full))
+
+
+def _begins_alike(before: Call, call: Call) -> bool:
+    if before.blocks is None or call.blocks is None or not len(before.blocks) or not len(call.blocks):
+        return False
+    return bool(before.blocks[0] == call.blocks[0])

@@ -1,0 +1,208 @@
+"""Spans of OpenTelemetry's conventions for generative AI, in three forms of files.
+
+A trace is a session, and so are traces of one conversation. The nearest `invoke_agent` span around a call is its agent.
+Edges follow from, in this order: a tool that ran between two calls of one agent; the spans around a child's calls, which
+say which agent spawned it, and by which tool call; the times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from fastllmload.workload.calls import Call, build_graph
+from fastllmload.workload.graph import CallGraph, Message, WaitKind
+from fastllmload.workload.request import field_error
+from fastllmload.workload.traces.recorded import Agent, Spans, link, overlap_notes
+from fastllmload.workload.traces.spans import Span, read_spans
+from fastllmload.workload.traces.trace_file import TraceFile
+
+CALLS = ("chat", "text_completion", "generate_content")
+TOOL, AGENT = "execute_tool", "invoke_agent"
+
+
+def read(file: TraceFile) -> CallGraph:
+    sessions: dict[str, list[Span]] = {}
+    first_of: dict[str, str] = {}  # the trace that a conversation began with
+    spans = read_spans(file)
+    for span in spans:
+        conversation = span.text("gen_ai.conversation.id")
+        if conversation is not None:
+            first_of.setdefault(span.trace, first_of.setdefault(f"conversation {conversation}", span.trace))
+    for span in spans:
+        sessions.setdefault(first_of.get(span.trace, span.trace), []).append(span)
+    rules: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    calls: list[Call] = []
+    for name, found in sessions.items():
+        session = _Session(name, found)
+        session.link(rules)
+        left_out += session.left_out
+        calls += [call for agent in session.agents.values() for call in agent.calls]
+    by_rule = ", ".join(f"{rules[rule]} by {rule}" for rule in ("tool", "agent", "time"))
+    notes = [f"what waits for what: {by_rule}", *overlap_notes(rules, 0)]
+    if left_out["failed calls"]:
+        notes.append("a wait after a failed call contains the time of that call")
+    return build_graph("otel", file.sha256, calls, left_out=left_out, notes=notes)
+
+
+class _Session:
+    """The agents of one session, with their calls."""
+
+    def __init__(self, name: str, spans: list[Span]) -> None:
+        self._name = name
+        self._spans = {(span.trace, span.id): span for span in spans}
+        self.agents: dict[str, Agent] = {}
+        self.left_out: Counter[str] = Counter()
+        self._tools: defaultdict[str, Spans] = defaultdict(Spans)
+        self._issuer: dict[str, Call] = {}  # the call whose answer has the tool call
+        for span in spans:
+            if span.operation == TOOL:
+                self._tools[self._agent_of(span)].append((span.start_ns, span.end_ns))
+            elif span.operation in CALLS or (not span.operation and span.text("gen_ai.request.model")):
+                self._add(span)
+        for span in spans:
+            if span.operation == AGENT and (agent := self.agents.get(f"{span.trace}/{span.id}")) is not None:
+                self._set_parent(agent, span)
+
+    def _around(self, span: Span) -> Iterator[Span]:
+        """The spans around *span*, from the innermost."""
+        seen = {span.id}
+        while (outer := self._spans.get((span.trace, span.parent))) is not None and outer.id not in seen:
+            seen.add(outer.id)
+            yield outer
+            span = outer
+
+    def _agent_of(self, span: Span) -> str:
+        inner = next((one for one in self._around(span) if one.operation == AGENT), None)
+        return span.trace if inner is None else f"{inner.trace}/{inner.id}"
+
+    def _add(self, span: Span) -> None:
+        if span.failed:
+            self.left_out["failed calls"] += 1
+            return
+        messages = _messages(span)
+        prompt = span.count("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens") or 0
+        answer = span.count("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens") or 0
+        if messages is None and min(prompt, answer) < 1:
+            self.left_out["calls without tokens or messages"] += 1
+            return
+        name = self._agent_of(span)
+        call = Call(f"{span.trace}/{span.id}", span.where, name, prompt, answer, session=self._name)
+        call.start_ns, call.end_ns, call.messages = span.start_ns, span.end_ns, messages
+        call.model = span.text("gen_ai.request.model", "gen_ai.response.model")
+        call.tools = _tools(span.structure("gen_ai.tool.definitions"))
+        call.cached = span.count("gen_ai.usage.cache_read.input_tokens")
+        for one in _tool_calls(span.structure("gen_ai.output.messages")):
+            self._issuer[one] = call
+        self.agents.setdefault(name, Agent(name)).calls.append(call)
+
+    def _set_parent(self, agent: Agent, span: Span) -> None:
+        """The nearest agent around *span* that had begun to call before; none when there is none."""
+        names = [f"{one.trace}/{one.id}" for one in self._around(span) if one.operation == AGENT]
+        outer = (self.agents.get(name) for name in [*names, span.trace])
+        agent.parent = next((one for one in outer if one is not None and one.first_ns() <= agent.first_ns()), None)
+        tool = next((one for one in self._around(span) if one.operation == TOOL), None)
+        issuer = self._issuer.get((tool.text("gen_ai.tool.call.id") or "") if tool is not None else "")
+        if issuer is not None and agent.parent is not None and issuer in agent.parent.calls:
+            agent.spawner = issuer
+
+    def link(self, rules: Counter[str]) -> None:
+        """Set what calls wait for, and count the edges by the rule that they follow from."""
+        by = link(list(self.agents.values()), by_time=True)
+        rules["overlap"] += by["overlap"]
+        rules["agent"] += by["spawn"] + by["join"]
+        rules["time"] += by["time"] + by["overlap"]
+        for agent in self.agents.values():
+            before = {call.id: call for call in agent.calls}
+            for call in agent.calls:
+                if agent.parent is None:
+                    call.parent = ""
+                own = [before[one.call] for one in call.after if one.call in before and not one.from_start]
+                ran = [self._ran(agent.name, one, call) for one in own]
+                rules["tool"] += sum(ran)
+                rules["time"] += len(own) - sum(ran)
+                if own or call.after:
+                    self._classify(call, any(ran))
+
+    def _ran(self, agent: str, before: Call, call: Call) -> bool:
+        """Whether a tool of *agent* began after the start of *before* and ended by the start of *call*."""
+        low, high = before.start_ns, call.start_ns
+        assert low is not None and high is not None
+        return any(low <= start and end <= high for start, end in self._tools[agent])
+
+    def _classify(self, call: Call, ran: bool) -> None:
+        assert call.start_ns is not None
+        call.tool_ns = self._tools[call.chain].inside(call.start_ns - call.wait_ns, call.start_ns)
+        if call.wait_kind:
+            return
+        if ran:
+            call.wait_kind = WaitKind.TOOL
+        elif call.messages and call.messages[-1].get("role") == "user":
+            call.wait_kind = WaitKind.USER
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def _messages(span: Span) -> list[Message] | None:
+    """The messages of the prompt in OpenAI's form; None where they are not recorded."""
+    found = span.structure("gen_ai.input.messages")
+    if found is None:
+        return None
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise field_error(f"{span.where}: gen_ai.input.messages is not an array of messages")
+    system = span.structure("gen_ai.system_instructions")
+    parts = [{"role": "system", "parts": system if isinstance(system, list) else [system]}] if system else []
+    return [message for one in [*parts, *found] for message in _message(one)] or None
+
+
+def _message(one: Message) -> list[Message]:
+    """A message of parts as messages of OpenAI: a tool's answer is a message of its own."""
+    parts = one.get("parts")
+    if not isinstance(parts, list):
+        return [one]
+    role = one.get("role", "user")
+    parts = [part if isinstance(part, dict) else {"type": "text", "content": part} for part in parts]
+    found: list[Message] = []
+    texts = [str(part.get("content", "")) for part in parts if part.get("type", "text") == "text"]
+    calls = [part for part in parts if part.get("type") == "tool_call"]
+    if texts or calls:
+        found.append({"role": role, "content": "\n".join(texts) if texts else None})
+    if calls:
+        found[0]["tool_calls"] = [
+            {"id": part.get("id"), "type": "function",
+             "function": {"name": part.get("name"), "arguments": _text(part.get("arguments"))}}
+            for part in calls
+        ]  # fmt: skip
+    for part in parts:
+        if part.get("type") == "tool_call_response":
+            answer = next((part[name] for name in ("response", "result", "content") if name in part), "")
+            found.append({"role": "tool", "tool_call_id": part.get("id"), "content": _text(answer)})
+    return found
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _tool_calls(messages: Any) -> list[str]:
+    """Ids of the tool calls in an answer, in either form."""
+    entries = [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
+    parts = [part for one in entries for part in one.get("parts") or () if isinstance(part, dict)]
+    calls = [part for one in entries for part in one.get("tool_calls") or () if isinstance(part, dict)]
+    return [str(one["id"]) for one in (*(p for p in parts if p.get("type") == "tool_call"), *calls) if one.get("id")]
+
+
+def _tools(found: Any) -> list[Any] | None:
+    """Definitions of tools in OpenAI's form."""
+    if not isinstance(found, list):
+        return None
+    return [
+        one if "function" in one else {"type": "function", "function": {key: one[key] for key in one if key != "type"}}
+        for one in found
+        if isinstance(one, dict)
+    ]
