@@ -82,7 +82,12 @@ class Measured:
 
 
 def measure(
-    directory: Path, options: list[str], *, during: Callable[[Path], None] | None = None, **simulator: Any
+    directory: Path,
+    options: list[str],
+    *,
+    during: Callable[[Path], None] | None = None,
+    pin: bool = True,
+    **simulator: Any,
 ) -> Measured:
     """One run of the command with *options*; *during* is called with the run folder meanwhile."""
     directory.mkdir(parents=True)
@@ -91,8 +96,8 @@ def measure(
     cores = sorted(os.sched_getaffinity(0))
     given = SimulatorOptions(truth=str(truth), cpu=cores[0], **simulator)
     with SimulatorProcess(given) as server:
-        pin = [] if len(cores) < 2 else ["--pin", str(cores[-1])]
-        words = ["--url", server.url, "--ui", "plain", "-o", str(folder), *pin, *options]
+        pinned = [] if not pin or len(cores) < 2 else ["--pin", str(cores[-1])]
+        words = ["--url", server.url, "--ui", "plain", "-o", str(folder), *pinned, *options]
         if during is None:
             done = command(*words)
             code, said = done.returncode, done.stdout + done.stderr

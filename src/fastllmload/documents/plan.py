@@ -135,6 +135,46 @@ class TraceFacts(Document, frozen=True, kw_only=True):
     prefix_hit_rate: Ratio = None  # of the trace's tokens, that an unlimited prefix cache would find
 
 
+class IdealHitRates(Document, frozen=True, kw_only=True):
+    """Shares of the prompt tokens that a prefix cache can find in the order of the trace, stated before sending."""
+
+    tokens: Ratio = None  # of a cache without end
+    whole_blocks: Ratio = None  # the same, only blocks that a prompt fills completely
+    blocks: Ratio = None  # of the blocks, not of the tokens
+    scope: str | None = None  # within which calls equal blocks are equal text: file, session, chain
+    block_tokens: Length = None  # of a block
+    cache_blocks: Count = None  # of the cache of *tokens_in_cache*, as given by `--cache-blocks`
+    tokens_in_cache: Ratio = None  # of the prompt tokens, for a cache of that size
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("cache_blocks", "tokens_in_cache", "blocks", "block_tokens")
+
+
+class WaitFacts(Document, frozen=True, kw_only=True):
+    """Waits of one kind between calls."""
+
+    count: Count = None  # calls that wait so
+    mean_s: Seconds = None  # of the wait
+
+
+class SessionFacts(Document, frozen=True, kw_only=True):
+    """Sessions that are graphs of calls, as planned."""
+
+    timing: str | None = None  # as given by `--trace-timing`: dependent, recorded
+    sessions: Annotated[Number, field("sessions", Reveals.LOAD)] = None  # of the trace, or of its part
+    calls: Annotated[Number, field("calls", Reveals.LOAD)] = None  # of these sessions
+    edges: Annotated[Number, field("edges", Reveals.LOAD)] = None  # between calls that wait for each other
+    joins: Count = None  # calls that wait for more than one other
+    agents_max: Annotated[Number, field("agents")] = None  # of a session
+    fan_out_max: Annotated[Number, field("agents")] = None  # started by one agent
+    depth_max: Annotated[Number, field("levels")] = None  # of agents in a session
+    makespan_mean_s: Seconds = None  # recorded, from the first call to the last that something waits for
+    waits: dict[str, WaitFacts] = {}  # after the replies that calls wait for, by kind: tool, user, agent, unknown
+    ideal: IdealHitRates | None = None  # None: the trace does not say what prompts share
+    notes: Annotated[tuple[str, ...], field("sentences")] = ()  # what was assumed of the trace
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("ideal",)
+
+
 class SkippedLengths(Document, frozen=True, kw_only=True):
     """Prompt lengths that the model's context does not allow."""
 
@@ -156,7 +196,7 @@ class WorkloadDescription(Document, frozen=True, kw_only=True):
     OPTIONAL: ClassVar[tuple[str, ...]] = (
         "prefix_share", "prefix_zipf", "prefix_hit_rate", "shared_token_share", "image", "exact", "dataset",
         "system_prompt", "contexts", "trace", "classes", "mix", "skipped", "stand_in", "independent", "reference",
-        "without_system_prompt", "function_tokens",
+        "without_system_prompt", "function_tokens", "sessions",
     )  # fmt: skip
     OF_PROMPTS: ClassVar[tuple[str, ...]] = (
         "prompt_form",
@@ -188,6 +228,7 @@ class WorkloadDescription(Document, frozen=True, kw_only=True):
     system_prompt: SharedText | None = None  # that requests share
     contexts: SharedText | None = None  # that requests share
     trace: TraceFacts | None = None  # whose requests are sent
+    sessions: SessionFacts | None = None  # of a trace of sessions
     classes: tuple[str, ...] = ()  # names of the parts of a mix
     mix: dict[str, Ratio] = {}  # of the requests, by input and output length
     skipped: SkippedLengths | None = None  # None: the model's context is not known

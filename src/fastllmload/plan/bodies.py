@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +41,7 @@ class Bodies:
     shared: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     turns: npt.NDArray[np.void] | None = None
     conversations: ConversationsDescription | None = None
-    graph: Mapping[str, npt.NDArray[np.void]] = field(default_factory=dict)
+    graph: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 def stitcher(table: WordTable, before: bytes, pieces: Sequence[bytes]) -> Stitcher:

@@ -31,11 +31,12 @@ from fastllmload.documents.plan import ArrivalFacts, PlanDescription, PlanDocume
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError, value_code
 from fastllmload.plan.bodies import Bodies, as_messages, disk_errors
-from fastllmload.plan.conversations.turns import scheduled
+from fastllmload.plan.conversations.turns import line_calls, scheduled
 from fastllmload.plan.pace import Pace, measured_pace, recorded_pace, warmup_pace
 from fastllmload.plan.plan import (
     ARRAYS,
     BODIES,
+    CALLS,
     CLIENT,
     CLIENT_ROW,
     DOCUMENT,
@@ -91,6 +92,7 @@ def build_plan(
         TURNS: turns,
         PREFIX: bodies.shared if bodies.shared.any() else None,
         CLIENT: users,
+        CALLS: None if turns is None else line_calls(turns),
         **bodies.graph,
     }
     content = source.describe()

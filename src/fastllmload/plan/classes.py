@@ -183,7 +183,7 @@ def merge(
         SCHEDULE: gathered(plans, order, "t_sched", np.dtype(np.int64), FOLLOWS),
         TURNS: turns,
         EDGES: edges,
-        CALLS: optional(plans, order, "calls", CALL),
+        CALLS: merged_calls(plans, order, turns),
         PREFIX: optional(plans, order, "prefix_tokens", np.dtype(np.int32)),
         CLIENT: optional(plans, order, "client", CLIENT_ROW),
     }
@@ -217,6 +217,13 @@ def merged_turns(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None
     turns["flags"][alone] = LAST_TURN
     turns["session"] = np.cumsum(turns["turn"] == 0) - 1
     return turns
+
+
+def merged_calls(plans: Sequence[Plan], order: Order, turns: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+    calls = optional(plans, order, "calls", CALL)
+    if calls is not None and turns is not None:
+        calls["session"] = turns["session"]
+    return calls
 
 
 def merged_edges(plans: Sequence[Plan], order: Order) -> npt.NDArray[Any] | None:

@@ -65,7 +65,7 @@ DOCUMENT = "plan.json"
 BODIES = "bodies.bin"
 SCHEDULE = "t_sched.npy"
 TURNS, CLIENT, PREFIX = "turns.npy", "client.npy", "prefix_tokens.npy"
-EDGES, PIECES, CALLS = "edges.npy", "pieces.npy", "calls.npy"
+EDGES, PIECES, CALLS, BLOCKS = "edges.npy", "pieces.npy", "calls.npy", "blocks.npy"
 FOLLOWS = -1  # t_sched of a later request of a session, which is due some time after the replies that it waits for
 LAST_TURN, STITCHED, REAL_REPLY, STORED = 1, 2, 4, 8  # flags of a turn
 EDGE_START, EDGE_CONTEXT = 1, 2  # flags of an edge
@@ -78,11 +78,11 @@ TURN = np.dtype(
 EDGE = np.dtype([("wait_ns", "<i8"), ("source", "<u4"), ("target", "<u4"), ("flags", "<u4"), ("spare", "<u4")])
 PIECE = np.dtype([("at", "<u8"), ("size", "<u8")])
 # What reports say of a call: its session; agent (chain) in it and the parent of that, index in it, levels above it; kind of
-# its wait (WaitKind); 1 if nothing joins its chain; recorded seconds of service (NaN: unknown); tokens of its prompt that an
-# endless cache finds.
+# its wait (WaitKind); 1 if nothing joins its chain; recorded seconds of service (NaN: unknown); tokens of its prompt in full
+# blocks that an endless cache finds (-1: unknown); its number of blocks in BLOCKS, uint32 ids of equal text.
 CALL = np.dtype(
     [("session", "<u4"), ("chain", "<u4"), ("parent", "<i4"), ("turn", "<u4"), ("depth", "<u2"), ("kind", "u1"),
-     ("background", "u1"), ("service_s", "<f8"), ("ideal_tokens", "<i8")]
+     ("background", "u1"), ("service_s", "<f8"), ("ideal_tokens", "<i8"), ("blocks", "<u4")]
 )  # fmt: skip
 CLIENT_ROW = np.dtype(
     [("cancel_ns", "<i8"), ("abandon_ns", "<i8"), ("cancel_tokens", "<u4"), ("read_rate", "<f4"),
@@ -100,11 +100,13 @@ ARRAYS: dict[str, np.dtype[Any]] = {
     EDGES: EDGE,
     PIECES: PIECE,
     CALLS: CALL,
+    BLOCKS: np.dtype(np.uint32),
 }
-OF_GRAPH = (EDGES, PIECES, CALLS)
-PER_EDGE = {EDGES, PIECES}  # these do not have one item per request
+OF_GRAPH = (EDGES, PIECES, CALLS, BLOCKS)
+OTHERWISE = {EDGES, PIECES, BLOCKS}  # these do not have one item per request
 OPTIONAL = {SCHEDULE, TURNS, CLIENT, PREFIX, *OF_GRAPH}  # a closed loop has no schedule
 REQUIRED = {BODIES, *ARRAYS} - OPTIONAL
+KEPT = (EDGES, CALLS, BLOCKS)  # that a run folder keeps
 RECORD_FILE = "schedule.npy"
 RECORD = np.dtype(
     [("t_sched_ns", "<i8"), ("input_tokens", "<i4"), ("output_tokens", "<i4"), ("request_class", "<u2"),
@@ -131,7 +133,8 @@ class Plan:
     pieces: npt.NDArray[np.void] | None = (
         None  # PIECE, which body_offset then counts; None: each body lies in one piece
     )
-    calls: npt.NDArray[np.void] | None = None  # CALL; None: not of a graph
+    calls: npt.NDArray[np.void] | None = None  # CALL; None: requests that stand alone
+    blocks: npt.NDArray[np.uint32] | None = None  # of the prompts of *calls*; None: unknown
     description: PlanDescription = field(init=False)  # that of the document
 
     def __post_init__(self) -> None:
@@ -161,6 +164,7 @@ class Plan:
             edges=named.get(EDGES),
             pieces=named.get(PIECES),
             calls=named.get(CALLS),
+            blocks=named.get(BLOCKS),
         )
         if bodies:
             plan._check_fit()
@@ -174,7 +178,7 @@ class Plan:
         document = read_document(directory)
         rows = _array(directory, RECORD_FILE, RECORD)
         open_loop, turns = SCHEDULE in document.members, None
-        kept = [_mapped(directory, name) if (directory / name).exists() else None for name in (EDGES, CALLS)]
+        kept = [_mapped(directory, name) if (directory / name).exists() else None for name in KEPT]
         if open_loop and TURNS in document.members:
             turns = np.zeros(len(rows), TURN)
             turns["session"] = np.cumsum(rows["t_sched_ns"] >= 0) - 1
@@ -190,6 +194,7 @@ class Plan:
             turns=turns,
             edges=kept[0],
             calls=kept[1],
+            blocks=kept[2],
         )
 
     @property
@@ -307,7 +312,8 @@ class Plan:
         rows["request_class"] = self.request_class
         rows["prefix_tokens"] = 0 if self.prefix_tokens is None else self.prefix_tokens
         np.save(directory / RECORD_FILE, rows)
-        for name, array in ((EDGES, self.edges), (CALLS, self.calls)):
+        for name in KEPT:
+            array = self._member(name)
             if array is not None:
                 np.save(directory / name, array)
         shutil.copyfile(self.directory / DOCUMENT, directory / DOCUMENT)
@@ -318,7 +324,7 @@ class Plan:
 
     def _check_fit(self) -> None:
         n = self.requests
-        named = [self._member(name) for name in ARRAYS if name not in PER_EDGE]
+        named = [self._member(name) for name in ARRAYS if name not in OTHERWISE]
         arrays = [array for array in named if array is not None and array is not self.body_offset]
         ends = self.body_offset
         last = len(self.bodies) if self.pieces is None else len(self.pieces)

@@ -31,11 +31,11 @@ class Call:
     """One request as a reader found it. *where* is its place in the file, for messages.
 
     *chain* names its agent, uniquely in the file. Calls of one chain, of one *session*, and those that wait for each other
-    form a session. *due_ns* is the instant of a call without predecessors where no start is recorded. *tool_ns* is the
-    part of *wait_ns* in which tools ran. *context* is the id of the call whose conversation this one continues, of which
-    *kept* leading messages or blocks stay (-1: all). *cached* is what the recorded server said to have cached.
-    *parent* is the chain that spawned this one ("": none), and *background*
-    says whether no call waits for it; None: both follow from the predecessors.
+    form a session. *due_ns* is the instant of a call without predecessors where no start is recorded; it is due *wait_ns*
+    later. *tool_ns* is the part of *wait_ns* in which tools ran. *context* is the id of the call whose conversation this
+    one continues, of which *kept* leading messages or blocks stay (-1: all). *cached* is what the recorded server said to
+    have cached. *parent* is the chain that spawned this one ("": none), and *background* says whether no call waits for
+    it; None: both follow from the predecessors.
     """
 
     id: str
@@ -123,7 +123,8 @@ def build_graph(
         start_ns=np.array([session.start - origin for session in sessions], np.int64),
         first_call=first_call,
         call_id=[call.id for call in listed], agent=[call.chain for call in listed],
-        wait_ns=numbers("wait_ns"), tool_ns=numbers("tool_ns"),
+        wait_ns=np.array([call.wait_ns if call.after else 0 for call in listed], np.int64),
+        tool_ns=np.array([min(call.tool_ns, call.wait_ns) if call.after else 0 for call in listed], np.int64),
         wait_kind=np.array([call.wait_kind * bool(call.after) for call in listed], np.uint8),
         input=tokens, output=numbers("output"),
         chain=chains.number, parent_chain=chains.parent, turn=chains.turn, depth=chains.depth,
@@ -213,10 +214,15 @@ def _order(calls: Sequence[Call], after: Sequence[Sequence[tuple[int, int, bool]
 
     def place(call: int) -> tuple[int, int]:
         one = calls[call]
-        recorded = one.start_ns if one.due_ns is None else one.due_ns
-        start[call] = recorded if recorded is not None else one.wait_ns + max(
-            (start[of] if from_start else _end(calls[of], start[of])) + wait for of, wait, from_start in after[call]
-        )  # fmt: skip
+        if not after[call]:
+            start[call] = ((one.start_ns or 0) if one.due_ns is None else one.due_ns) + one.wait_ns
+        elif one.start_ns is not None:
+            start[call] = one.start_ns
+        else:
+            ends = (
+                (start[of] if from_start else _end(calls[of], start[of])) + wait for of, wait, from_start in after[call]
+            )
+            start[call] = max(ends) + one.wait_ns
         return start[call], call
 
     ready = [place(call) for call, waits in enumerate(left) if not waits]
@@ -326,7 +332,7 @@ class _Chains:
             stated = next((calls[one].background for one in range(at, high) if self.number[one] == number
                            and calls[one].background is not None), None)  # fmt: skip
             derived = parents[number] != UNKNOWN and number not in joined
-            background.append(derived if stated is None else stated)
+            background.append(number > 0 and (derived if stated is None else stated))
         for at in range(low, high):
             number = int(self.number[at])
             self.parent[at], self.depth[at] = parents[number], len(lines[number]) - 1

@@ -91,7 +91,7 @@ class CallGraph:
         return np.repeat(np.arange(self.sessions), np.diff(self.first_call))
 
     def between(self, start_s: float, end_s: float | None) -> CallGraph:
-        """The sessions that begin in [*start_s*, *end_s*), with time zero at the first. InputError when there are none."""
+        """The sessions that begin in [*start_s*, *end_s*). InputError when there are none."""
         low = int(np.searchsorted(self.start_ns, round(start_s * 1e9)))
         high = self.sessions if end_s is None else int(np.searchsorted(self.start_ns, round(end_s * 1e9)))
         if low >= high:
@@ -102,6 +102,10 @@ class CallGraph:
                 f"the trace has no session that begins from --trace-from {start_s:g} s to {end}; they begin from 0 to "
                 f"{last:g} s",
             )
+        return self.part(low, high)
+
+    def part(self, low: int, high: int) -> CallGraph:
+        """The sessions *low* to *high* - 1, with time zero at the first."""
         first, last = int(self.first_call[low]), int(self.first_call[high])
         origin = int(self.start_ns[low])
         edges = slice(*np.searchsorted(self.edge_from, [first, last]).tolist())

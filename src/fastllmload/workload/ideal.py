@@ -48,7 +48,7 @@ def _share(part: Numbers, whole: Numbers) -> float | None:
 
 
 def ideal_hits(graph: CallGraph, scope: str | None = None, capacity: int | None = None) -> IdealHits | None:
-    """None where the trace does not say what its prompts share. *scope*: within which calls share a cache, one of SCOPES;
+    """None where the trace does not say what its prompts share, or (*capacity*) answers are part of them. *scope*: within which calls share a cache, one of SCOPES;
     None: as the graph says. *capacity*: in blocks; None: without end.
     """
     scope = graph.scope if scope is None else scope
@@ -56,6 +56,8 @@ def ideal_hits(graph: CallGraph, scope: str | None = None, capacity: int | None 
         raise ValueError(scope)
     adds = graph.context != UNKNOWN
     if graph.block is None and graph.prefix_tokens is None and not (adds.any() and graph.input.all()):
+        return None
+    if adds.any() and (capacity is not None or (graph.block is None and (graph.kept[adds] >= 0).any())):
         return None
     count = np.diff(graph.first_block)
     order = hit_order(graph)
@@ -70,12 +72,12 @@ def ideal_hits(graph: CallGraph, scope: str | None = None, capacity: int | None 
     if graph.prefix_tokens is not None:
         hit_tokens = whole = np.minimum(graph.prefix_tokens, graph.input)
     for call in np.flatnonzero(adds).tolist():
-        of = int(graph.context[call])
-        found = tokens[of] + graph.output[of]
+        of, kept = int(graph.context[call]), int(graph.kept[call])
+        hits[call] = blocks[of] if kept < 0 else min(kept, int(blocks[of]))
+        found = tokens[of] + graph.output[of] if kept < 0 else min(int(hits[call]) * size, int(tokens[of]))
         tokens[call] += found
         hit_tokens[call] = whole[call] = found
-        hits[call] = blocks[of]
-        blocks[call] += blocks[of]
+        blocks[call] += hits[call]
     return IdealHits(blocks, hits, tokens, hit_tokens, whole, scope, capacity)
 
 
@@ -93,6 +95,8 @@ def _endless(graph: CallGraph, group: Numbers, order: Numbers) -> Numbers:
     hits = np.zeros(len(graph), np.int64)
     seen = np.full(int(graph.block.max(initial=-1)) + 1, -1, np.int64)  # the last group that had the block
     for call in order[np.argsort(group[order], kind="stable")].tolist():
+        if graph.context[call] != UNKNOWN:
+            continue
         own = graph.blocks_of(call)
         known = seen[own] == group[call]
         hits[call] = len(own) if known.all() else int(known.argmin())

@@ -76,6 +76,21 @@ def meeting(run: Run, wanted: Sequence[Objective], judged: JudgedRequests, found
     return ok
 
 
+def meeting_all(run: Run, tokens: TokenCounts, times: TokenTimes, fluid: Fluidity) -> Mask | None:
+    """Rows of the run that are ok and meet every objective of --goodput; None without objectives, or with unknown ones."""
+    asked = run.document.config.output.goodput
+    try:
+        wanted = objectives_of(asked) if asked else []
+    except InputError:
+        return None
+    if not wanted:
+        return None
+    judged = judged_of(run, tokens, times, fluid)
+    found = np.zeros(len(run.rows), np.bool_)
+    found[times.rows] = meeting(run, wanted, judged, [outcome(judged, one.metric, one.limit) for one in wanted])
+    return found
+
+
 def objectives(
     run: Run,
     base: TimeBase,

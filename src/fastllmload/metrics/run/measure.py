@@ -16,7 +16,7 @@ from fastllmload.metrics.distribution.shape import shape_metrics
 from fastllmload.metrics.levels.fairness import fairness_block
 from fastllmload.metrics.levels.prefix_cache import cache_metrics
 from fastllmload.metrics.objectives.benefit import benefit_metrics, received, smooth_by_preset
-from fastllmload.metrics.objectives.report import judged_of, objectives, titled_metrics, with_bounds
+from fastllmload.metrics.objectives.report import judged_of, meeting_all, objectives, titled_metrics, with_bounds
 from fastllmload.metrics.request.latencies import latency_metrics
 from fastllmload.metrics.request.network import network_metrics
 from fastllmload.metrics.request.server_side import server_side_metrics
@@ -28,6 +28,7 @@ from fastllmload.metrics.run.cost import cost_metrics
 from fastllmload.metrics.run.in_flight import in_flight_metrics
 from fastllmload.metrics.run.per_class import classes_block
 from fastllmload.metrics.run.reasoning import reasoning_metrics
+from fastllmload.metrics.run.sessions import sessions_block
 from fastllmload.metrics.run.steadiness import steadiness
 from fastllmload.metrics.run.success import by_target, consistency_metrics, counts_of
 from fastllmload.metrics.run.throughput import throughput_metrics, time_base
@@ -70,7 +71,18 @@ OF_REQUESTS = frozenset(
         *(f"{field}_e2el_ms" for field in FLAT),
     )
 )
-BLOCKS = ("window", "errors", "by_target", "slo", "fairness", "classes", "conversations", "users", "steadiness")
+BLOCKS = (
+    "window",
+    "errors",
+    "by_target",
+    "slo",
+    "fairness",
+    "classes",
+    "conversations",
+    "sessions",
+    "users",
+    "steadiness",
+)
 OF_EVENTS = ("slo", "fairness", "classes", "steadiness")
 COUNTS_OF_EVENTS = (
     "events", "output_tokens", "output_tokens_source", "reasoning_tokens", "answer_tokens", "reasoning_tokens_source",
@@ -106,7 +118,7 @@ def flat_keys(
 
 def measure(run: Run) -> RunDocument:
     """The run's document with its figures: `metrics`, `counts`, `errors`, `by_target`, `slo`, `fairness`, `classes`,
-    `conversations`, `users`, `steadiness`, `window` and the flat keys; without those that need damaged files.
+    `conversations`, `sessions`, `users`, `steadiness`, `window` and the flat keys; without those that need damaged files.
     """
     return without_lost(measure_intact(run.intact), run)
 
@@ -155,6 +167,7 @@ def measure_all(run: Run) -> RunDocument:
         metrics[name] = replace(metrics[name], bounds=bounds)
     counts = counts_of(run, chosen, tokens)
     slo = objectives(run, base, tokens, times, fluid, n_r, smooth_by_preset(metrics))
+    good = meeting_all(run, tokens, times, fluid)
     if slo is not None:
         slo = with_bounds(slo, *unfinished_in_window(run, window, chosen))
     return replace(
@@ -170,6 +183,7 @@ def measure_all(run: Run) -> RunDocument:
         fairness=fairness_block(run, chosen, tokens),
         classes=classes_block(run, window, chosen, tokens, times),
         conversations=conversations_block(run, chosen),
+        sessions=sessions_block(run, window, chosen, good),
         users=users_block(run.rows[chosen.measured]),
         steadiness=steadiness(run, window, chosen, gaps),
         **flat_keys(metrics, counts, slo, window),

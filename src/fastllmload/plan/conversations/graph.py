@@ -18,13 +18,21 @@ import numpy.typing as npt
 
 from fastllmload import settings as asked
 from fastllmload._ext.plan.mersenne import Mersenne
-from fastllmload.documents.plan import ConversationsDescription, TraceFacts, WorkloadDescription
+from fastllmload.documents.plan import (
+    ConversationsDescription,
+    IdealHitRates,
+    SessionFacts,
+    TraceFacts,
+    WaitFacts,
+    WorkloadDescription,
+)
 from fastllmload.endpoint import Endpoint
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile, disk_errors
 from fastllmload.plan.conversations.scripted import ScriptedConversations
 from fastllmload.plan.conversations.turns import MOST_TURNS, Filler, TurnPart, joined
 from fastllmload.plan.plan import (
+    BLOCKS,
     CALL,
     CALLS,
     EDGE,
@@ -42,8 +50,10 @@ from fastllmload.plan.prompts.segments import Segments, Written, write_segments
 from fastllmload.plan.prompts.source import Origin, described
 from fastllmload.workload.content.words import WordTable, id_table, text_table
 from fastllmload.workload.dialogues import ScriptedTurn
-from fastllmload.workload.graph import CallGraph
+from fastllmload.workload.graph import CallGraph, WaitKind
+from fastllmload.workload.ideal import IdealHits, ideal_hits
 from fastllmload.workload.lengths import parse_lengths
+from fastllmload.workload.paths import session_shapes
 from fastllmload.workload.request import Content, DatasetRequest
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.tokenizers.tokenizer import load_tokenizer
@@ -69,6 +79,8 @@ class GraphSessions:
         self._tokenizer = load_tokenizer(workload.tokenizer)
         self._continued = graph.messages is not None or bool((graph.context >= 0).any())
         self._chosen = Chosen(np.empty(0, np.int64), np.empty(0, np.int64), np.zeros(1, np.int64))
+        self._sent = graph  # what is sent of it, once
+        self._ideal: IdealHits | None = None
         self.instants, self._order = graph.start_ns, None
         if workload.trace_timing == "recorded" and not warmup:
             self._check_recorded()
@@ -79,18 +91,22 @@ class GraphSessions:
         output = self._outputs()
         self._chosen = chosen = self._choose(quota, by_starts, output)
         answers = np.maximum(output[chosen.call], self.workload.least_output)
+        self._sent = self._graph.part(0, min(self._graph.sessions, max(1, len(chosen.first) - 1)))
+        if self._order is not None or self._warmup:
+            self._sent = self._graph
+        self._ideal = None if self._warmup else ideal_hits(self._sent)
         if self._order is not None:
             bodies = self._write_blocks(path, chosen, answers, endpoint, model)
             alone = np.zeros(len(chosen.call), TURN)
             alone["session"], alone["flags"] = np.arange(len(alone)), LAST_TURN
-            arrays = {EDGES: np.empty(0, EDGE), CALLS: self._calls(chosen), **bodies.graph}
+            arrays = {EDGES: np.empty(0, EDGE), CALLS: self._calls(chosen), **self._blocks(chosen), **bodies.graph}
             return replace(bodies, turns=alone, graph=arrays)
         turns, edges = self._turns(chosen)
         if self._continued:
             bodies, turns = self._write_messages(path, chosen, answers, turns, edges, endpoint, model)
         else:
             bodies = self._write_blocks(path, chosen, answers, endpoint, model)
-        arrays = {EDGES: edges, CALLS: self._calls(chosen), **bodies.graph}
+        arrays = {EDGES: edges, CALLS: self._calls(chosen), **self._blocks(chosen), **bodies.graph}
         return replace(bodies, turns=turns, graph=arrays, conversations=self._conversations(chosen, turns))
 
     def _check_recorded(self) -> None:
@@ -184,7 +200,26 @@ class GraphSessions:
         known = (graph.start_recorded_ns >= 0) & (graph.end_recorded_ns >= 0)
         seconds = np.where(known, (graph.end_recorded_ns - graph.start_recorded_ns) / 1e9, np.nan)
         found["service_s"] = seconds[call]
+        found["ideal_tokens"] = -1 if self._ideal is None else self._ideal_of(chosen)
+        found["blocks"] = 0 if graph.block is None or self._continued else np.diff(graph.first_block)[call]
         return found
+
+    def _ideal_of(self, chosen: Chosen) -> Numbers:
+        """Tokens in full blocks that an endless cache finds of each call; rounds share nothing with each other."""
+        assert self._ideal is not None
+        known = self._ideal.whole_tokens  # of fewer sessions than the trace has, these are the first
+        return np.where(chosen.call < len(known), known[np.minimum(chosen.call, len(known) - 1)], -1)
+
+    def _blocks(self, chosen: Chosen) -> dict[str, npt.NDArray[np.uint32]]:
+        """BLOCKS of the *chosen* calls; none where prompts are not made of blocks."""
+        graph = self._graph
+        if graph.block is None or self._continued:
+            return {}
+        many = np.diff(graph.first_block)[chosen.call]
+        inside = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+        of_round = np.repeat(chosen.round * (int(graph.block.max(initial=-1)) + 1), many)
+        block = graph.block[np.repeat(graph.first_block[chosen.call], many) + inside] + of_round
+        return {BLOCKS: block.astype(np.uint32)} if int(block.max(initial=0)) < 1 << 32 else {}
 
     def _conversations(self, chosen: Chosen, turns: npt.NDArray[np.void]) -> ConversationsDescription:
         sessions, calls = len(chosen.first) - 1, len(chosen.call)
@@ -304,9 +339,49 @@ class GraphSessions:
             sha256=graph.sha256,
             rows=len(graph),
             left_out=sum(graph.left_out.values()),
-            seconds=float(graph.start_ns[-1]) / 1e9 if graph.sessions else None,
+            seconds=float(np.max(self._sent.end_recorded_ns, initial=0)) / 1e9,
         )
-        return msgspec.structs.replace(found, trace=facts)
+        return msgspec.structs.replace(found, trace=facts, sessions=session_facts(self._sent, self.workload))
+
+
+def session_facts(graph: CallGraph, workload: asked.Workload) -> SessionFacts:
+    """What plan.json says of the sessions of *graph*, which are sent."""
+    shapes = session_shapes(graph)
+    waits = {
+        kind.name.lower(): WaitFacts(count=int(mine.sum()), mean_s=float(graph.wait_ns[mine].mean()) / 1e9)
+        for kind in WaitKind
+        if (mine := (graph.wait_kind == kind) & (graph.wait_ns > 0)).any()
+    }
+    return SessionFacts(
+        timing=workload.trace_timing,
+        sessions=graph.sessions,
+        calls=len(graph),
+        edges=len(graph.edge_from),
+        joins=int((np.bincount(graph.edge_to, minlength=1) > 1).sum()),
+        agents_max=int(shapes.agents.max()),
+        fan_out_max=int(shapes.fan_out.max()),
+        depth_max=int(shapes.depth.max()),
+        makespan_mean_s=float(shapes.makespan_ns.mean()) / 1e9,
+        waits=waits,
+        ideal=ideal_rates(graph, workload.cache_blocks),
+        notes=(*graph.notes, *(f"{count} entries left out: {reason}" for reason, count in graph.left_out.items())),
+    )
+
+
+def ideal_rates(graph: CallGraph, cache_blocks: int | None) -> IdealHitRates | None:
+    found = ideal_hits(graph)
+    if found is None:
+        return None
+    bounded = None if cache_blocks is None else ideal_hits(graph, capacity=cache_blocks)
+    return IdealHitRates(
+        tokens=found.token_rate(),
+        whole_blocks=found.whole_rate(),
+        blocks=found.block_rate(),
+        scope=found.scope,
+        block_tokens=graph.block_tokens or None,
+        cache_blocks=cache_blocks,
+        tokens_in_cache=None if bounded is None else bounded.token_rate(),
+    )
 
 
 def chosen_edges(graph: CallGraph, chosen: Chosen, session: Numbers, factor: float) -> npt.NDArray[np.void]:

@@ -19,8 +19,9 @@ from fastllmload.documents.plan import ConversationsDescription
 from fastllmload.endpoint.turns import TurnTemplate
 from fastllmload.errors import InputError
 from fastllmload.plan.bodies import Bodies, BodyFile
-from fastllmload.plan.plan import FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, STORED, TURN
+from fastllmload.plan.plan import CALL, FOLLOWS, LAST_TURN, REAL_REPLY, STITCHED, STORED, TURN
 from fastllmload.settings import Workload
+from fastllmload.workload.graph import WaitKind
 from fastllmload.workload.lengths import Lengths, RandomStream
 from fastllmload.workload.synthetic import Quota
 from fastllmload.workload.user_behavior import Pause
@@ -159,6 +160,15 @@ class Filler:
         drawn = np.empty(tokens, np.uint32)
         self._stream.below(len(self._words), drawn, 0, tokens)
         return b"".join([self._words[number] for number in drawn])
+
+
+def line_calls(turns: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """CALL items of conversations: one agent each, which waits for its user."""
+    found = np.zeros(len(turns), CALL)
+    found["session"], found["turn"], found["parent"] = turns["session"], turns["turn"], -1
+    found["kind"] = np.where(turns["turn"] > 0, WaitKind.USER, WaitKind.UNKNOWN)
+    found["service_s"] = np.nan
+    return found
 
 
 def scheduled(schedule: Numbers | None, turns: npt.NDArray[np.void]) -> Numbers | None:

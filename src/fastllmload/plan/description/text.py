@@ -6,7 +6,10 @@ from fastllmload.documents.plan import (
     ArrivalFacts,
     ClassDescription,
     ConversationsDescription,
+    IdealHitRates,
     LoadDescription,
+    PlanDescription,
+    SessionFacts,
     UserBehaviorDescription,
     WorkloadDescription,
 )
@@ -22,16 +25,21 @@ def describe_as_text(plan: Plan, *, ramp_share: float = 0.1) -> str:
     workload = described.workload
     rows = [
         ("phase", f"{described.phase}, seed {described.seed}"),
-        ("load", _load(described.load, described.conversations is not None)),
+        ("load", _load(described.load, unit_of(described))),
         ("requests", _requests(counted)),
         ("duration", _duration(counted.duration_s, described.load)),
         ("workload", _workload(workload)),
         ("sent to", f"{shown(str(described.endpoint))}, model {described.model}"),
         *(("", f"not standard: {text}") for text in plan.deviations),
         *((f"class {one.name}", class_line(one)) for one in described.classes),
-        *(("conversations", text) for text in conversation_lines(described.conversations)),
+        *(
+            ()
+            if workload.sessions
+            else (("conversations", text) for text in conversation_lines(described.conversations))
+        ),
         *(("users", text) for text in user_lines(described.behaviour)),
         *_trace(workload),
+        *session_lines(workload.sessions),
         *_sharing(workload),
         ("exact", _exact(workload)),
         *_against_reference(workload),
@@ -46,11 +54,17 @@ def describe_as_text(plan: Plan, *, ramp_share: float = 0.1) -> str:
     return "".join(f"{name:<14} {value}\n" for name, value in rows)
 
 
-def _load(load: LoadDescription, conversations: bool = False) -> str:
+def unit_of(plan: PlanDescription) -> str:
+    """What the rate of an open loop counts, as in " conversations/s"."""
+    if plan.workload.sessions is not None and plan.workload.sessions.timing != "recorded":
+        return " sessions/s"
+    return "/s" if plan.conversations is None else " conversations/s"
+
+
+def _load(load: LoadDescription, unit: str = "/s") -> str:
     arrivals = load.arrivals
     if arrivals is None:
         return f"closed loop, {load.concurrency} in flight"
-    unit = " conversations/s" if conversations else "/s"
     rate = "all at once" if arrivals.rate == "inf" else f"{arrivals.rate:g}{unit}"
     if arrivals.changes is not None:
         rate = f"{arrivals.changes} (mean {rate})"
@@ -86,7 +100,36 @@ def _trace(workload: WorkloadDescription) -> list[tuple[str, str]]:
     if trace is None:
         return []
     left_out = f", {trace.left_out:,} without prompt or answer left out" if trace.left_out else ""
-    return [("trace", f"{trace.rows:,} requests in {trace.seconds:,.3f} s{left_out}")]
+    span = f" in {trace.seconds:,.3f} s" if trace.seconds else ""
+    return [("trace", f"{trace.rows:,} requests{span}{left_out}")]
+
+
+def session_lines(found: SessionFacts | None) -> list[tuple[str, str]]:
+    """What a trace of sessions is: shape, waits, ideal hit rate, and what was assumed of it."""
+    if found is None:
+        return []
+    shape = (
+        f"{found.sessions:,} of {found.calls:,} calls, {found.edges:,} edges, {found.joins:,} joins; at most "
+        f"{found.agents_max:,} agents, {found.fan_out_max:,} started by one, {found.depth_max:,} levels"
+    )
+    waits = "; ".join(f"{kind} {one.count:,}, mean {one.mean_s:.3g} s" for kind, one in found.waits.items())
+    when = "at recorded instants" if found.timing == "recorded" else "after the replies that they wait for"
+    lines = [("sessions", shape), ("calls due", f"{when}{f': waits {waits}' if waits else ''}")]
+    if found.ideal is not None:
+        lines.append(("ideal hits", ideal_text(found.ideal)))
+    return lines + [("assumed" if not place else "", text) for place, text in enumerate(found.notes)]
+
+
+def ideal_text(found: IdealHitRates) -> str:
+    parts = [f"{found.tokens:.2%} of the prompt tokens" if found.tokens is not None else "none"]
+    if found.whole_blocks is not None and found.whole_blocks != found.tokens:
+        parts.append(f"{found.whole_blocks:.2%} in full blocks")
+    if found.blocks is not None:
+        parts.append(f"{found.blocks:.2%} of the blocks")
+    if found.tokens_in_cache is not None:
+        parts.append(f"{found.tokens_in_cache:.2%} of the tokens with a cache of {found.cache_blocks:,} blocks")
+    where = {"file": "", "session": "; blocks are shared within a session only", "chain": "; within an agent only"}
+    return ", ".join(parts) + where.get(str(found.scope), "")
 
 
 def _sharing(workload: WorkloadDescription) -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """Prompts made of segments, each of which is written once, however many prompts have it.
 
 A segment is a number of drawn words or token ids: a block of a trace, or what only one prompt has. A body is a list of
-pieces of one file: the bytes in front of the prompt, its segments, the bytes after it. Segments lie in the order in which they
-are first sent, so what a session adds with each call lies together, and a body has few pieces.
+pieces of one file: the bytes in front of the prompt, its segments, the bytes after it. Segments lie in the order in which
+they are first sent, so what a session adds with each call lies together, and a body has few pieces.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ def write_segments(
 ) -> Written:
     """Write the file of bodies whose prompts are *segments*, drawn from *seed*; *output*: tokens of the answers."""
     if not segments.prompts:
+        with disk_errors(path):
+            path.write_bytes(b"")
         return Written(np.empty(0, PIECE), np.zeros(1, np.uint64), hashlib.sha256().hexdigest())
     order, opens = order_of_use(segments)
     hasher = hashlib.sha256()

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fastllmload.documents.run import ClassObjectives, ClassResult, Conversations, RunDocument, TurnResult
+from fastllmload.documents.run import (
+    CallGroup,
+    ClassObjectives,
+    ClassResult,
+    Conversations,
+    RunDocument,
+    SessionFigures,
+    TurnResult,
+)
 from fastllmload.report.blocks import Block, Cell, Items, Table
 from fastllmload.report.documents.results import class_table, few_samples_note, has_marks, marked
 from fastllmload.report.text.numbers import NOT_KNOWN, count, percent, quantity
-from fastllmload.report.text.traffic import class_targets, ending_texts, users_text
+from fastllmload.report.text.traffic import class_targets, ending_texts, session_texts, users_text
 
 MOST = 50  # rows of a table
 FIGURES = (("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99"), ("e2e", "p50"), ("e2e", "p99"))
@@ -21,8 +29,11 @@ def blocks(document: RunDocument) -> Iterator[Block]:
     fairness = class_table(document, "Fairness of request classes")
     if fairness is not None:
         yield fairness
-    if document.conversations is not None:
+    graphs = document.plan.description.workload.sessions is not None
+    if document.conversations is not None and not graphs:
         yield turns(document.conversations)
+    if document.sessions is not None and graphs:
+        yield from sessions(document.sessions)
     texts = [f"also ok: {text}" for text in ending_texts(document)]
     if document.users is not None:
         note = document.users.denominators
@@ -60,6 +71,49 @@ def turns(found: Conversations) -> Table:
     )
     columns = ["turn", "requests", "TTFT P50 (ms)", "TTFT P99 (ms)", "prompt tokens", "of them cached"]
     return Table("Conversations", columns, rows, [stopped, *few_samples_note(has_marks(rows))])
+
+
+def sessions(found: SessionFigures) -> Iterator[Table]:
+    """One row per figure of a session; then the calls by turn, and by depth where agents started others."""
+    figures = [
+        ("makespan (ms)", found.makespan),
+        ("time in the model (ms)", found.model_time),
+        ("time in tools (ms)", found.tool_time),
+        ("time in all tools (ms)", found.tool_time_all),
+        ("makespan / that with recorded service times", found.stretch),
+        ("calls", found.calls),
+        ("agents", found.agents),
+        ("most calls at once", found.in_flight),
+    ]
+    rows = [
+        [name, quantity(metric.mean), *(marked(metric, q) for q in ("p50", "p90", "p99")), quantity(metric.max)]
+        for name, metric in figures
+        if metric.n
+    ]
+    notes = [f"{text}." for text in session_texts(found)]
+    notes.append("Times in the model and in tools are those of each session's longest chain of calls and waits.")
+    if found.caveat is not None:
+        notes.append(f"{found.caveat}.")
+    columns = ["of a completed session", "mean", "P50", "P90", "P99", "max"]
+    yield Table("Sessions", columns, rows, [*notes, *few_samples_note(has_marks(rows))])
+    yield calls(found.turns, "Calls by turn of their agent", "turn")
+    if len(found.depths) > 1:
+        yield calls(found.depths, "Calls by depth of their agent", "depth")
+
+
+def calls(found: tuple[CallGroup, ...], title: str, label: str) -> Table:
+    rows = [
+        [
+            f"{one.number + (label == 'turn'):,}" if one.number is not None else NOT_KNOWN,
+            count(one.requests),
+            *(marked(one.ttft, q) for q in ("p50", "p99")),
+            quantity(one.prompt_tokens_mean),
+            percent(one.cached_share),
+        ]
+        for one in found[:MOST]
+    ]
+    columns = [label, "requests", "TTFT P50 (ms)", "TTFT P99 (ms)", "prompt tokens", "of them cached"]
+    return Table(title, columns, rows, few_samples_note(has_marks(rows)))
 
 
 def _turn(turn: TurnResult) -> list[Cell]:

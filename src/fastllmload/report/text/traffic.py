@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fastllmload.documents.fields import WITHHELD, Number, known
 from fastllmload.documents.plan import ArrivalFacts
-from fastllmload.documents.run import ClassObjectives, ClassResult, Conversations, RunDocument, Users
+from fastllmload.documents.run import (
+    BlockHits,
+    ClassObjectives,
+    ClassResult,
+    Conversations,
+    RunDocument,
+    SessionFigures,
+    Users,
+)
 from fastllmload.records.error_texts import message_of
 from fastllmload.report.blocks import BELOW, Fact
 from fastllmload.report.text.numbers import (
@@ -36,14 +44,17 @@ def load_text(document: RunDocument) -> str:
     arrivals = load.arrivals or ArrivalFacts(name=None if settings.rate is None else settings.arrival)
     rate, name, classes = arrivals.rate or settings.rate, arrivals.name or "", document.plan.classes
     shown = asked_rate(rate)
+    of_sessions = document.plan.description.workload.sessions
+    unit = " sessions" if of_sessions is not None and of_sessions.timing != "recorded" else ""
     if name == "trace":
-        return f"a trace, {shown} on average"
+        return f"a trace, {'all' if rate == 'inf' else shown}{unit}{' at once' if rate == 'inf' else ' on average'}"
     if name == "classes" and classes:
         return f"{shown} in {count(len(classes))} classes"
     if arrivals.changes is not None:
         shown = f"{arrivals.changes} (mean {shown})"
-    conversations = " conversations" if document.plan.description.conversations is not None else ""
-    return f"{shown} {'' if name == 'inf' else name}".rstrip() + conversations
+    if not unit and document.plan.description.conversations is not None:
+        unit = " conversations"
+    return f"{shown} {'' if name == 'inf' else name}".rstrip() + unit
 
 
 def protocols(document: RunDocument) -> str | None:
@@ -80,8 +91,11 @@ def traffic_facts(document: RunDocument) -> Iterator[Fact]:
     if len(found) > MOST:
         yield _fact("", f"{len(found) - MOST} more classes in run.json")
     yield from _facts("targets", class_targets(document)[:MOST])
-    if document.conversations is not None:
+    sessions = document.plan.description.workload.sessions
+    if document.conversations is not None and sessions is None:
         yield _fact("turns", _conversations(document.conversations))
+    if document.sessions is not None and sessions is not None:
+        yield from _facts("sessions", session_texts(document.sessions))
     if document.users is not None:
         yield _fact("users", f"{users_text(document.users)} (no failures)")
     yield from _facts("also ok", ending_texts(document))
@@ -125,6 +139,33 @@ def _conversations(found: Conversations) -> str:
     share = f"; later turns {percent(sum(cached) / len(cached))} cached" if cached else ""
     begun = f"{count(found.turns_sent)} in {count(found.begun)} conversations"
     return f"{begun}, {count(stopped)} stopped early{called}{share}"
+
+
+def session_texts(found: SessionFigures) -> list[str]:
+    """How many sessions ended well, how long they took, where the time went, and what the cache found."""
+    good = "" if found.met is None else f", {count(found.met)} met all objectives"
+    few = "*" if has_too_few_samples(found.makespan, "p99", SAMPLES_NEEDED["p99"]) else ""
+    lines = [
+        f"{count(found.completed)} of {count(found.begun)} completed ({quantity(found.completed_per_s)}/s), "
+        f"{count(found.failed)} failed, {count(found.unfinished)} cut off{good}",
+    ]
+    if known(found.completed):
+        lines.append(
+            f"makespan p50 {quantity(found.makespan.p50)}, p99 {quantity(found.makespan.p99)}{few} ms; "
+            f"{quantity(found.calls.mean)} calls and {quantity(found.agents.mean)} agents each"
+        )
+    path = found.critical_path
+    if path is not None:
+        named = ((name, getattr(path, name)) for name in path.__struct_fields__)
+        lines.append("longest chain: " + ", ".join(f"{name} {percent(share)}" for name, share in named if known(share)))
+    return lines + ([] if found.cache is None else [cache_text(found.cache)])
+
+
+def cache_text(found: BlockHits) -> str:
+    return (
+        f"cached {percent(found.achieved)} of the prompt tokens, {percent(found.ideal_at_send)} could be when they were "
+        f"sent, {percent(found.ideal)} in the order of the trace"
+    )
 
 
 def users_text(found: Users) -> str:

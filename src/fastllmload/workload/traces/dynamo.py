@@ -5,7 +5,7 @@ A `session_id` is one agent. Which call waits for which is not recorded: it foll
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import msgspec
 
@@ -15,6 +15,8 @@ from fastllmload.workload.graph import CallGraph, WaitKind
 from fastllmload.workload.request import field_error
 from fastllmload.workload.traces.recorded import Agent, Spans, link, overlap_notes
 from fastllmload.workload.traces.trace_file import MILLISECOND, TraceFile, time_ns, tokens
+
+SCHEMA = "dynamo.request.trace.v1"
 
 
 class Replay(msgspec.Struct):
@@ -42,12 +44,14 @@ class Tool(msgspec.Struct):
 class Context(msgspec.Struct):
     session_id: str | None = None
     parent_session_id: str | None = None
+    trajectory_id: str | None = None
 
 
 class Event(msgspec.Struct):
     """Its payloads of other kinds are skipped unread."""
 
     event_type: str
+    schema: str = ""
     agent_context: Context | None = None
     request: Request | None = None
     tool: Tool | None = None
@@ -61,10 +65,16 @@ def read(file: TraceFile) -> CallGraph:
     agents: dict[str, Agent] = {}
     parents: dict[str, str] = {}
     tools: defaultdict[str, Spans] = defaultdict(Spans)
+    left_out: Counter[str] = Counter()
     size = 0
     for where, row in file.rows(Envelope):
         event = row.event
         context = event.agent_context or Context()
+        if event.schema != SCHEMA or context.trajectory_id is not None:
+            form = f"schema is {event.schema!r}" if event.schema != SCHEMA else "agent_context has a trajectory_id"
+            raise field_error(
+                f"{where}: {form}, another form of the trace; record it as {SCHEMA} with parent_session_id"
+            )
         if event.tool is not None and context.session_id is not None:
             span = (
                 time_ns(event.tool.started_at_unix_ms, MILLISECOND, where, "started_at_unix_ms"),
@@ -86,7 +96,12 @@ def read(file: TraceFile) -> CallGraph:
         agent = agents.setdefault(name, Agent(name))
         if context.parent_session_id is not None:
             parents[name] = context.parent_session_id
-        agent.calls.append(_call(where, name, found))
+        call = _call(where, name, found)
+        if min(call.input, call.output) < 1:
+            left_out["without a prompt or an answer"] += 1
+        else:
+            agent.calls.append(call)
+    agents = {name: agent for name, agent in agents.items() if agent.calls}
     notes = _parents(agents, parents)
     rules = link(list(agents.values()))
     calls = [call for agent in agents.values() for call in agent.calls]
@@ -97,7 +112,9 @@ def read(file: TraceFile) -> CallGraph:
                 call.wait_kind = WaitKind.TOOL
     notes += overlap_notes(rules, sum(call.end_ns is None for call in calls))
     notes.append(f"what waits for what follows from the times: {_counts(rules)}")
-    return build_graph("dynamo", file.sha256, calls, block_tokens=size, scope=file.scope or "file", notes=notes)
+    return build_graph(
+        "dynamo", file.sha256, calls, block_tokens=size, scope=file.scope or "file", left_out=left_out, notes=notes
+    )
 
 
 def _call(where: str, name: str, found: Request) -> Call:
@@ -119,6 +136,8 @@ def _parents(agents: dict[str, Agent], parents: dict[str, str]) -> list[str]:
     """Set the parents that the file contains and that had begun; a sentence on the others."""
     lost = 0
     for name, parent in parents.items():
+        if name not in agents:
+            continue
         known = agents.get(parent)
         if known is None or known is agents[name] or known.first_ns() > agents[name].first_ns():
             lost += 1

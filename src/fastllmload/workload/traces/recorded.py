@@ -54,7 +54,8 @@ class Spans(list[tuple[int, int]]):
 
 def link(agents: Sequence[Agent], by_time: bool = False) -> Counter[str]:
     """Set `after`, `wait_ns` and `parent` of all calls; returns the number of edges by rule: chain, spawn, join, time,
-    overlap. *by_time*: an agent without a parent follows the calls of all agents that had ended, else it is a root.
+    overlap, and unjoined
+    agents. *by_time*: an agent without a parent follows the calls of all agents that had ended, else it is a root.
     """
     rules: Counter[str] = Counter()
     found: dict[int, list[After]] = {}
@@ -105,6 +106,7 @@ def _spawn(agent: Agent, parent: Agent, found: dict[int, list[After]], rules: Co
     over = max(_end(call) for call in agent.calls)
     joins = next((call for call in parent.calls if _start(call) >= over and call is not started[-1]), None)
     if joins is None:
+        rules["unjoined"] += 1
         return
     followed = {one.call for call in agent.calls for one in found[id(call)]}
     last = [call for call in agent.calls if call.id not in followed]
@@ -144,6 +146,10 @@ def _end(call: Call) -> int:
 def overlap_notes(rules: Counter[str], unended: int) -> list[str]:
     """Sentences on what the times of a recording leave open. *unended*: number of calls without an end."""
     notes = []
+    if rules["unjoined"]:
+        notes.append(
+            f"{rules['unjoined']} agents ended after their parent's last call began: they run in the background"
+        )
     if rules["overlap"]:
         notes.append(
             f"{rules['overlap']} calls began while the calls before them were running; each is due as long after the start "

@@ -20,6 +20,7 @@ from fastllmload.workload.traces.recorded import Agent, link, overlap_notes
 from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
 
 EMPTY = "without a prompt or an answer"
+ROUNDING = 1_000_000  # ns by which a first request may be earlier than its spawn in the same clock
 
 
 class WekaRequest(msgspec.Struct):
@@ -154,7 +155,7 @@ class _Sessions:
                 before.end_ns = end if end >= before.start_ns else None
 
     def _spawn(self, parent: Agent, row: WekaRequest, at: int, where: str, agents: list[Agent], session: str) -> None:
-        name = row.agent_id or f"agent{len(agents)}"
+        name = row.agent_id or f"agent_{len(agents)}"
         if not parent.calls:
             raise graph_error(
                 f"{where}: sub-agent {name!r} comes before any request of its parent; add the request that spawned it"
@@ -169,10 +170,12 @@ class _Sessions:
             copies += 1
             full = f"{name}~{copies}"
         child = Agent(full, parent, joined=row.status != "async_launched")
-        relative = time_ns(row.requests[0].t, SECOND, f"{where} request 1", "t") < at
+        relative = time_ns(row.requests[0].t, SECOND, f"{where} request 1", "t") + ROUNDING < at
         self.relative += relative
         agents.append(child)
         self._fill(child, row.requests, at if relative else 0, f"{where} {row.agent_id or name}", agents, session)
+        if child.calls and child.first_ns() < parent.first_ns():
+            raise graph_error(f"{where}: sub-agent {row.agent_id!r} begins before its parent; correct its t")
 
 
 def _kind(before: WekaRequest | None, row: WekaRequest) -> WaitKind:

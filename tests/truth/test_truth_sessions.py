@@ -1,0 +1,103 @@
+"""Sessions of traces against the simulated engine: the order of its log, delays from its clock, its prefix cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from agentic_traces import BLOCK, Row, write_trace
+from truth_bench import Measured, measure, until_quiet
+
+from fastllmload.records.layout import OK
+from fastllmload.workload.traces.formats import read_call_graph
+
+QUICK: dict[str, Any] = {"overrides": (("step_ms", "1"), ("block_size", str(BLOCK)))}
+MS = 1_000_000
+
+
+def in_file_order(found: Measured, trace: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Our rows and the server's by the row of the file: a plan has the calls of a session in the order of their starts."""
+    place = np.array([int(name[1:]) for name in read_call_graph("agentic-mooncake", trace).call_id])
+    ours, theirs = found.joined()
+    assert len(ours) == len(place)
+    return ours[np.argsort(place)], theirs[np.argsort(place)]
+
+
+def replay(directory: Path, trace: Path, *words: str, pin: bool = True, **simulator: Any) -> Measured:
+    options = ["--workload", "agentic-mooncake", "--dataset-path", str(trace), "--warmup", "0", *words]
+    return measure(directory, options, pin=pin, **{**QUICK, **simulator})
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_no_call_is_sent_before_what_it_waits_for(tmp_path: Path, workers: str) -> None:
+    """By the server's log: the first byte of a call came after the last byte of every reply that it waits for, and after the
+    delay; by our record it was due exactly then.
+    """
+    rows = write_trace(tmp_path / "trace.jsonl", 60)
+    found = replay(
+        tmp_path / "m", tmp_path / "trace.jsonl", "--workers", workers, "--timestamps", "kernel", pin=workers == "1"
+    )
+    ours, theirs = in_file_order(found, tmp_path / "trace.jsonl")
+    assert (ours["status"] == OK).all()
+    for number, row in enumerate(rows):
+        if row.waits:
+            ended = max(int(ours["t_end"][one]) for one in row.waits)
+            assert int(ours["t_sched"][number]) == ended + round(row.wait_ms * MS)
+            for one in row.waits:
+                assert theirs["t_recv_first"][number] >= theirs["t_end"][one] + round(row.wait_ms * MS)
+
+
+@pytest.mark.clock
+def test_delays_are_kept_to_the_microsecond(tmp_path: Path) -> None:
+    """From the last byte of the reply to the next call, by the server's clock: the median is 50 us late at most, P99 300."""
+
+    def check(directory: Path) -> tuple[bool | None, str]:
+        trace = tmp_path / "trace.jsonl"
+        rows = write_trace(trace, 150, seed=2)
+        found = replay(directory, trace)
+        _, theirs = in_file_order(found, trace)
+        late = []
+        for number, row in enumerate(rows):
+            if row.waits:
+                ended = max(int(theirs["t_end"][one]) for one in row.waits)
+                late.append((int(theirs["t_recv_first_kernel"][number]) - ended - round(row.wait_ms * MS)) / 1e3)
+        p50, p99 = np.percentile(late, [50, 99])
+        said = f"{len(late)} delays: P50 {p50:.1f} us, P99 {p99:.1f} us late"
+        if p50 <= 50 and p99 <= 300:
+            return True, said
+        host_us = found.document["certificate"]["host"]["hiccup_p99_us"]
+        return None if host_us > 300 else False, f"{said}; the host {host_us:.0f}"
+
+    until_quiet(tmp_path, check)
+
+
+def ideal_hits(rows: list[Row], order: list[int]) -> list[int]:
+    """Tokens of the leading blocks of each row that an earlier one in *order* had."""
+    seen: set[int] = set()
+    found = [0] * len(rows)
+    for number in order:
+        for one in rows[number].blocks:
+            if one not in seen:
+                break
+            found[number] += BLOCK
+        seen.update(rows[number].blocks)
+    return found
+
+
+def test_the_prefix_cache_finds_the_blocks_of_the_trace(tmp_path: Path) -> None:
+    """Prompts of token ids: the server's cache hits are those that the blocks have, but for the last token of a prompt."""
+    rows = write_trace(tmp_path / "trace.jsonl", 40, seed=3, gap_ms=400.0)
+    found = replay(
+        tmp_path / "m", tmp_path / "trace.jsonl", "--trace-speed", "4", "--endpoint-type", "openai-completions",
+        "--prompt-form", "ids",
+    )  # fmt: skip
+    ours, theirs = in_file_order(found, tmp_path / "trace.jsonl")
+    assert (theirs["prompt_tokens"] == [row.input for row in rows]).all()
+    order = np.argsort(theirs["t_recv_last"], kind="stable").tolist()
+    ideal = np.array(ideal_hits(rows, order))
+    print((theirs["cached_tokens"] - ideal).tolist())
+    assert (theirs["cached_tokens"] == ideal).mean() > 0.98
+    assert abs(int(theirs["cached_tokens"].sum()) / int(ideal.sum()) - 1) < 0.001
+    assert (ours["cached_tokens"] == theirs["cached_tokens"]).all()
