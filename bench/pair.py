@@ -113,7 +113,13 @@ def pinned_json(client: str, command: list[str], tokens: int) -> Cost:
     )  # fmt: skip
 
 
-def ours(url: str, *options: str, usage: str = "off", keep: Callable[[Run], dict[str, Any]] | None = None) -> Cost:
+def ours(
+    url: str,
+    *options: str,
+    usage: str = "off",
+    isl: int | None = 16,
+    keep: Callable[[Run], dict[str, Any]] | None = None,
+) -> Cost:
     """One run of one worker pinned to the client's CPU, which gets the events that the other clients get: without *usage* in
     each. *keep* takes figures from the run before its folder goes.
     """
@@ -121,8 +127,9 @@ def ours(url: str, *options: str, usage: str = "off", keep: Callable[[Run], dict
         folder = Path(parent) / "run"
         command = [
             sys.executable, "-m", "fastllmload.cli.main", "--url", url, "--workers", "1", "--pin", str(CLIENT_CPU),
-            "--ui", "none", "--warmup", "0", "--isl", "16", "--continuous-usage", usage, "-o", str(folder), *options,
+            "--ui", "none", "--warmup", "0", "--continuous-usage", usage, "-o", str(folder), *options,
         ]  # fmt: skip
+        command += [] if isl is None else ["--isl", str(isl)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         if done.returncode not in (0, 1):
             raise SystemExit(f"fastllmload ended with {done.returncode}: {done.stderr[-1000:]}")

@@ -239,13 +239,19 @@ def _order(calls: Sequence[Call], after: Sequence[Sequence[tuple[int, int, bool]
                 heappush(ready, place(one))
     if placed < len(calls):
         raise _cycle(calls, after, left)
-    sessions = []
+    sessions: list[_Session] = []
     for members_of in members.values():
         first, *others = members_of
         roots = {one: [(first, max(0, start[one] - start[first]), True)] for one in others if not after[one]}
         named = calls[first].session
         sessions.append(_Session(calls[first].chain if named is None else named, start[first], members_of, roots))
-    return sorted(sessions, key=lambda one: (one.start, one.calls[0]))
+    sessions.sort(key=lambda one: (one.start, one.calls[0]))
+    times: Counter[str] = Counter()
+    for session in sessions:
+        times[session.id] += 1
+        if times[session.id] > 1:  # one is named by its agent
+            session.id = f"{session.id}~{times[session.id]}"
+    return sessions
 
 
 def _end(call: Call, start: int) -> int:

@@ -48,8 +48,9 @@ def _share(part: Numbers, whole: Numbers) -> float | None:
 
 
 def ideal_hits(graph: CallGraph, scope: str | None = None, capacity: int | None = None) -> IdealHits | None:
-    """None where the trace does not say what its prompts share, or (*capacity*) answers are part of them. *scope*: within which calls share a cache, one of SCOPES;
-    None: as the graph says. *capacity*: in blocks; None: without end.
+    """None where the trace does not say what its prompts share, or where answers would fill a cache of *capacity* blocks.
+
+    *scope*: within which calls share a cache, one of SCOPES; None: as the graph says. *capacity* None: without end.
     """
     scope = graph.scope if scope is None else scope
     if scope not in SCOPES:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from fastllmload.workload.blocks import block_ids
 from fastllmload.workload.calls import After, Call, build_graph, graph_error
 from fastllmload.workload.graph import CallGraph
+from fastllmload.workload.traces.recorded import overlap_notes
 from fastllmload.workload.traces.trace_file import SECOND, TraceFile, time_ns, tokens
 
 BLOCK = 16
@@ -49,8 +52,8 @@ def read(file: TraceFile) -> CallGraph:
         if name in calls:
             raise graph_error(f"{where}: chat_id {name} is also that of {calls[name].where}; give each chat its own")
         calls[name] = call
-    followed = sum(bool(call.after) for call in calls.values())
-    notes = [f"{followed} waits contain the time in which the server answered, which the file does not record"]
+    followed = len(continued)
+    notes = overlap_notes(Counter(), followed)
     return build_graph(
         "bailian", file.sha256, list(calls.values()), block_tokens=file.block_tokens or BLOCK,
         scope=file.scope or "file", notes=notes,

@@ -143,9 +143,9 @@ def _parents(agents: dict[str, Agent], parents: dict[str, str]) -> list[str]:
             lost += 1
         else:
             agents[name].parent = known
-    return [
-        f"{lost} agents have a parent without an earlier call in the file; they start sessions of their own"
-    ] * bool(lost)
+    return [f"agents whose parent has no earlier call in the file: {lost}; they start sessions of their own"] * bool(
+        lost
+    )
 
 
 def _counts(rules: dict[str, int]) -> str:

@@ -136,8 +136,8 @@ def _reading(file: TraceFile, sessions: dict[str, list[Call]], size: int) -> str
     if reading == "delta":
         for before, call in pairs:
             call.context = before.id
-        return f"rows of a session are additions to the prompts before them ({why})"
-    return f"rows of a session are whole prompts ({why})"
+        return f"rows of a session are additions to the prompts before them: {why}"
+    return f"rows of a session are whole prompts: {why}"
 
 
 def _detected(pairs: list[tuple[Call, Call]], size: int) -> tuple[str, str]:

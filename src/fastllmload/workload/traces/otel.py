@@ -155,7 +155,9 @@ def _messages(span: Span) -> list[Message] | None:
         return None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise field_error(f"{span.where}: gen_ai.input.messages is not an array of messages")
-    system = span.structure("gen_ai.system_instructions")
+    system = span.attributes.get("gen_ai.system_instructions")
+    if isinstance(system, str) and system.startswith("["):
+        system = span.structure("gen_ai.system_instructions")
     parts = [{"role": "system", "parts": system if isinstance(system, list) else [system]}] if system else []
     return [message for one in [*parts, *found] for message in _message(one)] or None
 

@@ -145,18 +145,15 @@ def _end(call: Call) -> int:
 
 def overlap_notes(rules: Counter[str], unended: int) -> list[str]:
     """Sentences on what the times of a recording leave open. *unended*: number of calls without an end."""
-    notes = []
-    if rules["unjoined"]:
-        notes.append(
-            f"{rules['unjoined']} agents ended after their parent's last call began: they run in the background"
-        )
-    if rules["overlap"]:
-        notes.append(
-            f"{rules['overlap']} calls began while the calls before them were running; each is due as long after the start "
-            "of the call before it as recorded"
-        )
-    if unended:
-        notes.append(
-            f"{unended} calls have no recorded end; the waits after them contain the time in which the server answered"
-        )
-    return notes
+    said = (
+        (rules["unjoined"], "agents that end after their parent's last call began: {}, which run in the background"),
+        (
+            rules["overlap"],
+            "calls that began while all before them ran: {}, each due as long after the start of the one before",
+        ),
+        (
+            unended,
+            "calls without a recorded end: {}; the waits after them contain the time in which the server answered",
+        ),
+    )
+    return [text.format(count) for count, text in said if count]

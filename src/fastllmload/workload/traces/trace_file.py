@@ -148,7 +148,7 @@ def moment_ns(text: str, where: str, name: str) -> int:
 
 _AT = re.compile(r" - at `(\$[^`]*)`")
 _GOT = re.compile(r"Expected `[^`]*`, got `([a-z]+)`")
-_KINDS = {"int": int, "float": float, "str": str, "bool": bool, "null": type(None), "array": list, "object": dict}
+_KINDS = {"int": int, "float": float, "str": str, "bool": bool}  # whose values are short
 
 
 def _refused(where: str, text: bytes, problem: Exception) -> InputError:
@@ -158,9 +158,8 @@ def _refused(where: str, text: bytes, problem: Exception) -> InputError:
     if at is None:
         return InputError("dataset-invalid", f"{where}: {said}")
     got = _GOT.match(said)
-    values = _values(msgspec.json.decode(text), at[1].split(".")[1:])
-    value = next((one for one in values if got and type(one) is _KINDS.get(got[1])), None)
-    shown = "" if got is None or got[1] in ("null", "array", "object") else f" (its value is {format_value(value)})"
+    values = [one for one in _values(text, at[1]) if got and type(one) is _KINDS.get(got[1])]
+    shown = f" (its value is {format_value(values[0])})" if values else ""
     return InputError("dataset-invalid", f"{where}: {at[1].removeprefix('$.')}: {said[: at.start()]}{shown}")
 
 
@@ -171,20 +170,17 @@ def _place(text: bytes, problem: Exception) -> str:
     return f" line {before.count(10) + 1}" if before.count(10) else column(text, problem)
 
 
-def _values(value: Any, path: list[str]) -> Iterator[Any]:
-    """The values at *path* of msgspec, in which `name[...]` is each entry of an array."""
-    if not path:
-        yield value
-        return
-    name, *rest = path
-    inner = value.get(name.split("[")[0]) if isinstance(value, dict) else None
-    levels = name.count("[...]")
-    yield from _entries(inner, levels, rest)
-
-
-def _entries(value: Any, levels: int, rest: list[str]) -> Iterator[Any]:
-    if levels and isinstance(value, list):
-        for one in value:
-            yield from _entries(one, levels - 1, rest)
-    elif not levels:
-        yield from _values(value, rest)
+def _values(text: bytes, path: str) -> list[Any]:
+    """The values at *path* of msgspec, such as `$.requests[...].t`, in which `[...]` is each entry; none where too deep."""
+    try:
+        found = [msgspec.json.decode(text)]
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", path):
+        if name:
+            found = [one[name] for one in found if isinstance(one, dict) and name in one]
+        elif index == "...":
+            found = [entry for one in found if isinstance(one, list) for entry in one]
+        else:
+            found = [one[int(index)] for one in found if isinstance(one, list) and int(index) < len(one)]
+    return found

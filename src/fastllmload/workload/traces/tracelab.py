@@ -91,7 +91,7 @@ def read(file: TraceFile) -> CallGraph:
             call.tool_ns = tools[call.chain].inside(call.start_ns - call.wait_ns, call.start_ns)
     notes = ["a service time is that from the latest input event to the last output event; nothing checks it",
              "prefix_tokens, what the recorded cache had, are taken as shared text",
-             f"{children} sessions lie within a call of {' or '.join(SPAWNS)} and are children of its session"]  # fmt: skip
+             f"sessions within a {' or '.join(SPAWNS)} call of another one, as its children: {children}"]  # fmt: skip
     notes += overlap_notes(rules, sum(call.end_ns is None for call in calls))
     return build_graph("tracelab", file.sha256, calls, left_out=left_out, notes=notes)
 

@@ -58,7 +58,7 @@ def read(file: TraceFile) -> CallGraph:
     notes = overlap_notes(found.rules, found.unended)
     if found.relative:
         notes.append(
-            f"the times of {found.relative} sub-agents count from their spawn, the others' from the session's start"
+            f"sub-agents with times that count from their spawn, not from the session's start: {found.relative}"
         )
     shared = {"chain": "only within one agent", "session": "within one session", "file": "in the whole file"}[scope]
     notes.append(f"equal block ids are equal text {shared}")
