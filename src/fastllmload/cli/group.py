@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 
-from fastllmload.cli.options.parsers import nearest
+from fastllmload.cli.options.parsers import is_url, nearest
 from fastllmload.redact import Redactor
 
 WIDTH = 100  # of help, at most
@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
         if self.default is None:
             if not args:
                 raise click.UsageError(f"{ctx.info_name} needs a {self.noun}: {', '.join(self.table)}", ctx)
-        elif not args or (args[0].startswith("-") and args[0] not in own):
+        elif not args or is_url(args[0]) or (args[0].startswith("-") and args[0] not in own):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 

@@ -14,6 +14,7 @@ import click
 
 from fastllmload import __version__
 from fastllmload.cli import argv
+from fastllmload.cli.compat.meanings import unknown_options
 from fastllmload.cli.group import LazyCommand, LazyGroup
 from fastllmload.cli.streams import install_tolerant_streams, output_failure, reopen_closed_streams
 from fastllmload.errors import FastLLMLoadError, coded
@@ -61,6 +62,9 @@ fastllmload = LazyGroup(
         "export": LazyCommand(
             "fastllmload.cli.commands.export:export", "write a run's rows as JSON lines, CSV, Parquet or interval logs"
         ),
+        "compat": LazyCommand(
+            "fastllmload.cli.commands.compat:compat", "run another tool's command line (vllm bench serve, aiperf ...)"
+        ),
         "calibrate": LazyCommand(
             "fastllmload.cli.commands.run:calibrate", "measure how much load this host can generate"
         ),
@@ -96,6 +100,8 @@ def _run(arguments: list[str]) -> int:
         return _invoke(arguments, redact)
     except click.exceptions.Exit as error:
         return error.exit_code
+    except click.NoSuchOption as error:
+        return _fail(redact, coded("option-unknown", unknown_options(error, arguments)), WRONG_INPUT)
     except click.ClickException as error:
         return _fail(redact, coded(_usage_code(error), _usage(error)), WRONG_INPUT)
     except FastLLMLoadError as error:
@@ -159,8 +165,6 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _usage_code(error: click.ClickException) -> str:
-    if isinstance(error, click.NoSuchOption):
-        return "option-unknown"
     wrong_value = isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
     return "value-invalid" if wrong_value else "usage"
 

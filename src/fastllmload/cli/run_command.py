@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 
 import click
 
+from fastllmload.cli.options.parsers import is_url
 from fastllmload.cli.options.table import OPTIONS, SECTIONS, RunOption
+
+TARGETS = "targets"  # argument: URLs without --url
 
 
 class RunCommand(click.Command):
@@ -29,16 +32,27 @@ class RunCommand(click.Command):
     ) -> None:
         self.own_params, self.own, self.refused = list(params), own or {}, refused
         options = (*chain(*self.own.values()), *OPTIONS)
+        arguments = [parameter for parameter in self.own_params if isinstance(parameter, click.Argument)]
+        targets = click.Argument([TARGETS], nargs=-1, metavar="[URL]...")
         super().__init__(
             name,
             callback=callback,
             help=help,
-            params=[*self.own_params, *map(click_option, options)],
+            params=[*self.own_params, *map(click_option, options), *([] if arguments else [targets])],
             context_settings={"help_option_names": ["-h", "--help"]},
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, one_flag_per_word(args))
+        rest = super().parse_args(ctx, one_flag_per_word(args))
+        named = ctx.params.pop(TARGETS, ())
+        for word in named:
+            if not is_url(word):
+                raise click.UsageError(
+                    f"{word!r} is neither an option nor a URL; options begin with --, a target is http://HOST:PORT", ctx
+                )
+        if named:
+            ctx.params["url"] = (*named, *ctx.params["url"])
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         listed = [parameter for parameter in self.own_params if isinstance(parameter, click.Option)]
@@ -60,8 +74,8 @@ class RunCommand(click.Command):
 def click_option(option: RunOption) -> click.Option:
     """Values stay text; they are parsed later in the same way for the command line and a config file."""
     if option.parse is None:
-        flags = "/".join(filter(None, (option.flags[-1], option.off_flag)))
-        return click.Option([*option.flags[:-1], flags, option.parameter], default=None, is_flag=True)
+        flags = ["/".join(filter(None, pair)) for pair in zip_longest(option.flags, option.off_flags)]
+        return click.Option([*flags, option.parameter], default=None, is_flag=True)
     return click.Option(
         [*option.flags, option.parameter], type=str, multiple=option.multiple, metavar=option.metavar, help=option.help
     )

@@ -244,7 +244,8 @@ COMMANDS = frozenset(
 PUBLIC_OPTIONS = frozenset(
     ("--duration", "-d", "--warmup", "--ramp-share", "--timeout", "--grace", "--arrival", "--burstiness", "--workload",
      "--isl", "--osl", "--tokenizer", "--prompt-form", "--counting", "--context-limit", "--continuous-usage",
-     "--temperature", "--prefix-len", "--num-prefixes", "--prefix-share", "--prefix-zipf", "--image", "--turns",
+     "--temperature", "--top-p", "--top-k", "--min-p", "--presence-penalty", "--frequency-penalty", "--repetition-penalty",
+     "--random-range-ratio", "--prefix-len", "--num-prefixes", "--prefix-share", "--prefix-zipf", "--image", "--turns",
      "--think-time", "--history", "--tool-turns", "--cancel-share", "--cancel-after", "--slow-readers", "--abandon",
      "--workers", "--timestamps", "--transport", "--http-version",
      "--streams-per-connection", "--decode", "--record-text", "--spin-budget", "--seed", "--goodput",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,9 @@ from fastllmload.redact import public_body
 OUTPUT_TOKENS = "{output_tokens}"  # in --extra-body: the request's own output length
 LENGTHS = ("max_tokens", "max_completion_tokens")
 DECIDED = {"model": "--model", "stream": "--stream", "messages": "--workload", "prompt": "--workload"}
+SAMPLING = ("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+SAMPLING_ENDINGS = (*SAMPLING, "repeat_penalty")  # of their names in a body
+ALL_SAMPLING = dict(zip(SAMPLING, SAMPLING, strict=True))
 # Placeholders for each body's own bytes. JSON text contains no control characters, so they cannot occur elsewhere.
 PROMPT = msgspec.Raw(b"\x00")
 NUMBER = msgspec.Raw(b"\x01")
@@ -99,6 +102,39 @@ def with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
     """*fields* with those of --extra-body, which replace ours; null removes one of ours."""
     removed = [name for name, value in extra.items() if value is None and name in fields]
     return {name: value for name, value in (fields | extra).items() if name not in removed}
+
+
+def with_sampling(
+    extra: dict[str, Any], given: Mapping[str, float], names: Mapping[str, str], within: str, protocol: str
+) -> dict[str, Any]:
+    """*extra*, of --extra-body, with the sampling options *given*. *names*: their fields in *protocol*, of its object
+    *within* or (empty) of the body itself. InputError for one that it lacks, or that --extra-body sets differently.
+    """
+    place = {**(extra.get(within) or {})} if within else {**extra}
+    for name, value in given.items():
+        flag = f"--{name.replace('_', '-')}"
+        if name not in names:
+            other = " and ".join(f"--{each.replace('_', '-')}" for each in names)
+            raise InputError(
+                "protocol-unsupported",
+                f"{flag} has no field in requests of {protocol}"
+                + (f", which has {other}" if names else "")
+                + "; leave "
+                "it out, or name the server's own field in --extra-body",
+            )
+        if place.setdefault(names[name], value) != value:
+            raise InputError(
+                "options-conflict",
+                f"{flag} {value:g} and --extra-body, which sets {names[name]} to {place[names[name]]!r}, contradict "
+                "each other; give one",
+            )
+    return {**extra, within: place} if within else place
+
+
+def sampling_fields(extra: dict[str, Any]) -> dict[str, Any]:
+    """The sampling options among the fields of --extra-body, under the names that they have there."""
+    places = [extra, *(place for place in extra.values() if isinstance(place, dict))]
+    return {name: value for place in places for name, value in place.items() if name.endswith(SAMPLING_ENDINGS)}
 
 
 def settings_object(name: str, length: str, ours: dict[str, Any], extra: dict[str, Any], server: str) -> dict[str, Any]:

@@ -64,6 +64,9 @@ class Endpoint:
     key_variable: str = KEY_VARIABLES[0]  # of the environment, which has the API key; without it, OPENAI_API_KEY has
     # The field of a body that asks for token counts in events, for each way of --continuous-usage that it has.
     counted_by: Mapping[str, str] = field(default_factory=dict)
+    # Its fields for sampling options (`SAMPLING`), in the object *sampling_within* of a body, or (empty) in the body.
+    sampling: Mapping[str, str] = field(default_factory=dict)
+    sampling_within: str = ""
     tokens: bool = True  # its answers are tokens, which come one after the other
     summed: bool = False  # no answer says how many tokens it has; its events do
     engine: tuple[str, str] | None = None  # the one server that speaks it, and the path of the page with its version

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fastllmload.documents.plan import WorkloadDescription
+from fastllmload.endpoint.body import extra_fields, sampling_fields
 from fastllmload.settings import Workload
 
 UNIFORM = ("uniform:128,512", "uniform:64,256")
@@ -77,4 +78,8 @@ def _fields(workload: Workload) -> list[str]:
     if workload.temperature != 0:
         value = "not sent" if workload.temperature is None else f"{workload.temperature:g}"
         found.append(f"temperature {value} instead of 0")
+    sampling = sampling_fields(extra_fields(workload.extra_body))
+    if sampling:
+        values = ", ".join(f"{name} {value}" for name, value in sampling.items())
+        found.append(f"{values} instead of the server's own")
     return found

@@ -18,7 +18,7 @@ from fastllmload import quantities
 from fastllmload.errors import InputError
 
 LONGEST = 16_000_000  # tokens of one prompt or answer; more is taken for a typing error
-FORMS = "a number, uniform:a,b, normal:mean,std, lognormal:mu,sigma,min,max, choice:a,b,... or list:a,b,..."
+FORMS = "a number, uniform:a,b, normal:mean,std[,min,max], lognormal:mu,sigma,min,max, choice:a,b,... or list:a,b,..."
 VARIANTS = {  # of the long-context workload (IETF 4.3.2.5 and A.5)
     "uniform_range": "uniform:8192,32768",
     "target_lengths": "choice:8192,16384,32768,65536,131072",
@@ -76,16 +76,19 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Normal:
-    """int(N(mean, std)), at least 1."""
+    """int(N(mean, std)), not below *low* and not above *high*."""
 
     mean: float
     std: float
+    low: int = 1
+    high: int = LONGEST
 
     def draw(self, stream: RandomStream) -> int:
-        return min(LONGEST, max(1, int(self.mean + self.std * standard_normal(stream))))
+        return min(self.high, max(self.low, int(self.mean + self.std * standard_normal(stream))))
 
     def __str__(self) -> str:
-        return f"normal:{self.mean:g},{self.std:g}"
+        bounds = "" if (self.low, self.high) == (1, LONGEST) else f",{self.low},{self.high}"
+        return f"normal:{self.mean:g},{self.std:g}{bounds}"
 
 
 @dataclass(frozen=True)
@@ -246,10 +249,10 @@ def _uniform(values: list[str]) -> Lengths:
 
 
 def _normal(values: list[str]) -> Lengths:
-    mean, std = _fields(values, 2)
+    mean, std, *bounds = values if len(values) == 4 else _fields(values, 2)
     if not 1 <= _number(mean) <= LONGEST:
         raise ValueError(f"the mean {mean} is not from 1 to {LONGEST}")
-    return Normal(_number(mean), _spread(std))
+    return Normal(_number(mean), _spread(std), *(_range(*bounds) if bounds else ()))
 
 
 def _lognormal(values: list[str]) -> Lengths:

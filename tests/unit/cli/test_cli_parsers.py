@@ -77,6 +77,29 @@ def test_warmup_refuses_garbage(text):
         read.warmup(text)
 
 
+@pytest.mark.parametrize("text", ["localhost:8000", "10.0.0.1:8000/v1", "[::1]:80"])
+def test_a_host_with_a_port_is_a_url_of_http(text):
+    assert read.url(text) == f"http://{text}"
+
+
+@pytest.mark.parametrize("text", ["0", "65536", "http", "8k", "-1"])
+def test_ports(text):
+    with raises_code("value-out-of-range", "8000"):
+        read.port(text)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"input": 0.3}', "1", '{"input": 2, "output": 0}'])
+def test_ratios_that_are_none(text):
+    with raises_code("share-invalid"):
+        read.range_ratio(text)
+
+
+@pytest.mark.parametrize("text", ["3", "x", "nan"])
+def test_penalties_that_are_none(text):
+    with raises_code("number-invalid", "-2 to 2"):
+        read.penalty(text)
+
+
 @pytest.mark.parametrize("text", ["http://localhost:8000", "https://example.test/v1", "http://[::1]:8000"])
 def test_urls(text):
     assert read.url(text) == text
@@ -91,7 +114,7 @@ def test_a_url_loses_its_last_slash():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("localhost:8000", "no scheme"),
+        ("localhost", "no scheme"),
         ("ftp://host", "scheme 'ftp'"),
         ("http://host/v 1", "blank as %20"),
         ("http://host/v1\r\nX-Tag: 1", "control character"),

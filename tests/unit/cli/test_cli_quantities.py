@@ -68,6 +68,9 @@ SAME: dict[Callable[[str], Any], Pairs] = {
     read.positive: COUNTS,
     read.speed: COUNTS,
     read.temperature: (("1k", "1000"),),
+    read.probability: (*SHARES, ("100%", "1")),
+    read.range_ratio: (*SHARES, ('{"input": "10%", "output": 0}', '{"output": 0.0, "input": 0.1}')),
+    read.top_k: COUNTS,
     read.exponent: (("1e0", "1"),),
     read.lengths: (*COUNTS, ("uniform:1k,2k", "uniform:1000,2000")),
     read.turns: (("1k", "1000"),),
@@ -97,7 +100,8 @@ READERS: dict[Callable[[str], Any], Callable[[str], Any]] = {
 # Parsers of texts without quantities: names, paths, addresses, lists of numbers of CPUs, sides of images in pixels.
 TEXTS = {
     read.axis, read.cpus, read.gpus, read.header, read.hook, read.images, read.json_object, read.listen, read.metric,
-    read.page, read.pair, read.path, read.rate_series, ENDPOINT_TYPE, read.ray_address, read.text, read.url, read.url_path,
+    read.page, read.pair, read.path,
+    read.penalty, read.port, read.rate_series, ENDPOINT_TYPE, read.ray_address, read.text, read.url, read.url_path,
 }  # fmt: skip
 # Options of click's own types that take a number which is not a quantity.
 NUMBERS = {"--port", "--processes", "--coalesce", "--seed", "--cpu", "--die-with-parent", "--http2-streams"}

@@ -34,6 +34,15 @@ def test_what_is_not_given_keeps_the_default_of_the_settings():
 
 EVERY_OPTION = {
     "url": ("http://h:1", "target.urls", ("http://h:1",)),
+    "host": ("h", "target.urls", ("http://h:8000",)),
+    "port": ("9", "target.urls", ("http://127.0.0.1:9",)),
+    "random-range-ratio": ("0.5", "workload.isl", "uniform:50,150"),
+    "top-p": ("90%", "workload.extra_body", '{"top_p": 0.9}'),
+    "top-k": ("5", "workload.extra_body", '{"top_k": 5}'),
+    "min-p": ("0.1", "workload.extra_body", '{"min_p": 0.1}'),
+    "presence-penalty": ("-1", "workload.extra_body", '{"presence_penalty": -1.0}'),
+    "frequency-penalty": ("0.5", "workload.extra_body", '{"frequency_penalty": 0.5}'),
+    "repetition-penalty": ("1.1", "workload.extra_body", '{"repetition_penalty": 1.1}'),
     "model": ("m", "target.model", "m"),
     "endpoint-type": ("vllm", "target.endpoint_type", "openai-completions"),
     "endpoint": ("/x", "target.endpoint_path", "/x"),
@@ -136,6 +145,8 @@ EVERY_OPTION = {
 }
 TRACE = ["--workload", "azure", "--dataset-path", "f"]
 COMPANIONS = {  # options that an option requires
+    "random-range-ratio": ["--rate", "1", "--isl", "100", "--osl", "10"],
+    **{name: ["--rate", "1", "--temperature", "none"] for name in ("top-p", "top-k", "min-p")},
     "dataset-path": ["--workload", "azure"],
     "dataset-class": ["--rate", "1", "--workload", "custom", "--dataset-path", "f"],
     **dict.fromkeys(("trace-speed", "trace-from", "trace-to"), TRACE),

@@ -40,6 +40,7 @@ PARSED = {
     "calibrate",
     "simulate",
     "compliance",
+    "compat",
 }  # these take minutes, or need their folders
 JUDGES = {"compare", "doctor"}  # exit code 1: what was asked does not hold
 EXAMPLE = re.search(r"```toml\n(.*?)```", (ROOT / "docs/guides/endpoint-files.md").read_text(), re.DOTALL)[1]  # type: ignore[index]

@@ -12,12 +12,14 @@ from fastllmload.cli.options.rules import PLANNED
 from fastllmload.cli.options.sources import given_options, read_own
 from fastllmload.cli.options.table import value
 from fastllmload.cli.run_command import RunCommand, click_option
+from fastllmload.endpoint.body import SAMPLING
 from fastllmload.errors import InputError
 
 OWN = (value("--runs --repeats", "runs", count, "COUNT", "Measured requests of each prompt type. Default 3."),)
 DECIDED = frozenset(PLANNED) - {"osl"} | {
     "class", "ignore_eos", "image", "max_concurrency", "num_prefixes", "plan", "prefix_len", "prefix_share",
-    "prefix_zipf", "prompt_form", "save_plan", "temperature", "think_time", "turns", "warmup", "workers",
+    "prefix_zipf", "prompt_form", "random_range_ratio", "save_plan", "temperature", "think_time", "turns", "warmup",
+    "workers", *SAMPLING,
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import msgspec
 from fastllmload import quantities
 from fastllmload.cli.options.rules import validate_class, validate_user_behavior
 from fastllmload.cli.options.sources import Fields, RawOption, RawOptions, from_table, parse_options, spread_rate
+from fastllmload.cli.options.spellings import spell_out
 from fastllmload.cli.options.table import SECTIONS, config_names
 from fastllmload.errors import InputError
 from fastllmload.redact import secret_header
@@ -168,6 +169,7 @@ def one_class(
                 "option-not-applicable", f"{given.where} cannot differ between classes; give it for the whole run"
             )
     own = parse_options(mine)
+    spell_out(own, mine, settings)
     spread_rate(mine, own, seconds)
     validate_user_behavior(mine, {field: run[field] for field in run if field.startswith(("target.", "client."))} | own)
     if share is not None:

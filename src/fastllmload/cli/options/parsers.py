@@ -116,6 +116,7 @@ TRACES = ("azure", "burstgpt", "mooncake", "trace", *SESSION_TRACES)
 DATASETS = ("sharegpt", "custom", "batch", "csv")
 STANDARD = ("synthetic-uniform", "synthetic-skewed", "conversation", "code-completion", "long-context")
 FAIRNESS = ("fairness", "fairness-short", "fairness-long")
+RANDOM = "random"  # vLLM's name of its drawn lengths
 CURVES = ("ramp", "exponential", "steps", "spikes", "day", "series")
 
 
@@ -194,8 +195,22 @@ def lengths(text: str) -> str:
 SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
+HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):\d{1,5}(/\S*)?")
+
+
+def without_scheme(text: str) -> bool:
+    """Whether *text* is HOST:PORT, maybe with a path: a URL of http."""
+    return HOST_AND_PORT.fullmatch(text) is not None
+
+
+def is_url(text: str) -> bool:
+    return without_scheme(text) or text.startswith(tuple(f"{scheme}://" for scheme in SCHEMES))
+
+
 def url(text: str) -> str:
     """A URL of http or https; ws and wss are other names of theirs, for the same port."""
+    if without_scheme(text):
+        text = f"http://{text}"
     if not text.isprintable() or " " in text:
         raise InvalidValue("url-invalid", "has a blank or a control character, which no URL has; write a blank as %20")
     try:
@@ -347,6 +362,46 @@ def gpus(text: str) -> tuple[int, ...]:
 
 def workers(text: str) -> int | None:
     return None if text == "auto" else count(text)
+
+
+probability = bounded(
+    quantities.share, "share-invalid", "is not a probability; write a number above 0 to 1 such as 0.9 or 90%",
+    lambda value: 0 < value <= 1,
+)  # fmt: skip
+
+
+def top_k(text: str) -> int:
+    return -1 if text.strip() == "-1" else count(text)
+
+
+def penalty(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not -2 <= value <= 2:
+        raise InvalidValue("number-invalid", "is not a penalty; write a number from -2 to 2 such as 0.5")
+    return value
+
+
+def range_ratio(text: str) -> tuple[float, float]:
+    """The share of input and of output lengths: one for both, or `{"input": 0.3, "output": 0}`."""
+    if not text.lstrip().startswith("{"):
+        return share(text), share(text)
+    import json
+
+    found = json.loads(json_object(text))
+    if found.keys() != {"input", "output"}:
+        raise InvalidValue(
+            "share-invalid", 'does not have the two keys; write for example \'{"input": 0.3, "output": 0}\''
+        )
+    return share(str(found["input"])), share(str(found["output"]))
+
+
+def port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise InvalidValue("value-out-of-range", "is not a port; write a number from 1 to 65535 such as 8000")
+    return int(text)
 
 
 def temperature(text: str) -> float | None:

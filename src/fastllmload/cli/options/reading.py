@@ -16,6 +16,7 @@ from fastllmload.cli.options.sources import (
     parse_options,
     spread_rate,
 )
+from fastllmload.cli.options.spellings import spell_out
 from fastllmload.cli.options.table import BY_PARAMETER
 from fastllmload.endpoint import ALIASES, ENDPOINTS, resolve_endpoint
 from fastllmload.errors import InputError
@@ -77,6 +78,7 @@ def read_settings(
     _register_secrets(raw_options, redactor)
     secret = _api_key(raw_options, redactor)
     fields = parse_options(raw_options)
+    spell_out(fields, raw_options)
     spread_rate(raw_options, fields, DEFAULT_SECONDS)
     choose_sensor(raw_options, fields)
     choose_http_version(fields)
@@ -108,7 +110,7 @@ def _add_environment(raw_options: RawOptions, environment: Mapping[str, str]) ->
     asked = raw_options["endpoint_type"].texts[0] if "endpoint_type" in raw_options else DEFAULT_ENDPOINT
     spoken = ENDPOINTS.get(ALIASES.get(asked, asked), ENDPOINTS[DEFAULT_ENDPOINT])
     for name, parameter, rivals in (
-        ("OPENAI_BASE_URL", "url", ("unix_socket",)),
+        ("OPENAI_BASE_URL", "url", ("unix_socket", "host", "port")),
         (spoken.key_variable, "api_key", ("api_key_file",)),
         ("OPENAI_API_KEY", "api_key", ("api_key_file",)),
     ):

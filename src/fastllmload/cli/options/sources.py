@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastllmload.cli.options.parsers import axis, hook, nearest
+from fastllmload.cli.compat.meanings import suggestion
+from fastllmload.cli.options.parsers import axis, hook
 from fastllmload.cli.options.table import BY_PARAMETER, RunOption, config_names
 from fastllmload.errors import InputError, value_code
 from fastllmload.files import parse_toml, read_open, read_text
@@ -50,10 +51,10 @@ def from_table(table: Mapping[str, object], prefix: str, suffix: str, more: Sequ
     raw_options: RawOptions = {}
     for key, found in table.items():
         if key not in names:
-            known = sorted(name for name in names if "_" not in name)
-            near = nearest(key, known)
+            known = {f"--{name}" for name in names if "_" not in name}
             what, where = ("of this command", "its --help") if more else ("of a run", "fastllmload run --help")
-            raise InputError("option-unknown", f"{prefix}{key!r} is not an option {what}{near or f'; see {where}'}")
+            near = suggestion(f"--{key}", known).replace("--", "") or f"see {where}"
+            raise InputError("option-unknown", f"{prefix}{key!r} is not an option {what}; {near}")
         option, opposite = names[key]
         where = f"{key}{suffix}"
         if option.name == "class" and isinstance(found, list | tuple) and found and isinstance(found[0], dict):

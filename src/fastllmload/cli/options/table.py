@@ -14,7 +14,7 @@ class RunOption:
     """One option. *flags*: the first long one names it in messages and config files, the others are aliases.
 
     *field* is `group.name` of RunSettings; None when *parse* returns a dict of such fields. A switch has no *parse*
-    but *on*, the field's value when it is given; *off_flag* means the opposite.
+    but *on*, the field's value when it is given; *off_flags* mean the opposite.
     """
 
     flags: tuple[str, ...]
@@ -26,11 +26,15 @@ class RunOption:
     words: bool = False  # several words may follow one flag
     on: object = None
     off: object = None
-    off_flag: str | None = None
+    off_flags: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
         return next(flag for flag in self.flags if flag.startswith("--"))
+
+    @property
+    def off_flag(self) -> str | None:
+        return self.off_flags[0] if self.off_flags else None
 
     @property
     def name(self) -> str:
@@ -43,7 +47,7 @@ class RunOption:
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        return tuple(flag for flag in self.flags if flag.startswith("--") and flag != self.flag)
+        return (*(flag for flag in self.flags if flag.startswith("--") and flag != self.flag), *self.off_flags[1:])
 
 
 def value(flags: str, field: str | None, parse: Callable[[str], object], metavar: str, help: str) -> RunOption:
@@ -59,11 +63,11 @@ def words(flags: str, field: str | None, parse: Callable[[str], object], metavar
 
 
 def switch(flags: str, field: str, help: str, *, on: object = True, off: object = False, no: str = "") -> RunOption:
-    return RunOption(tuple(flags.split()), field, help, on=on, off=off, off_flag=no or None)
+    return RunOption(tuple(flags.split()), field, help, on=on, off=off, off_flags=tuple(no.split()))
 
 
 ENDPOINT_TYPE = read.endpoint_type(*ENDPOINTS, also=ALIASES)
-WORKLOAD = read.one_of(*read.STANDARD, *read.FAIRNESS, *read.TRACES, *read.DATASETS)
+WORKLOAD = read.one_of(*read.STANDARD, *read.FAIRNESS, *read.TRACES, *read.DATASETS, read.RANDOM)
 
 SECTIONS: dict[str, tuple[RunOption, ...]] = {
     "Target": (
@@ -76,6 +80,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               f"Wire protocol: {', '.join(ENDPOINTS).replace(',', ' (default),', 1)}; also vLLM's names, and FILE.toml or "
               "FILE.json, which describes another one."),
         value("--endpoint", "target.endpoint_path", read.url_path, "PATH", "Overrides the protocol's path."),
+        value("--host", "address.host", read.text, "HOST", "Host of the server; instead of --url. Default 127.0.0.1."),
+        value("--port", "address.port", read.port, "PORT", "Port of the server; instead of --url. Default 8000."),
         value("--api-key", None, read.text, "KEY",
               "Bearer token, never shown or stored. Safer: --api-key-file or the environment. [env OPENAI_API_KEY; "
               "ANTHROPIC_API_KEY before it for anthropic-messages]"),
@@ -141,8 +147,8 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "What is sent: synthetic-uniform (default), synthetic-skewed, conversation, code-completion, long-context, "
               "fairness (fairness-short, fairness-long), a trace (mooncake, azure, burstgpt, "
               "trace: CSV timestamp,input,output), a trace of sessions (weka, agentic-mooncake, dynamo, otel, tracelab, "
-              "dag, sglang-agentic, bailian, applied-compute, graph: our own JSONL) or a data set (sharegpt, custom: JSONL, "
-              "batch: OpenAI batch JSONL, csv)."),
+              "dag, sglang-agentic, bailian, applied-compute, graph: our own JSONL), a data set (sharegpt, custom: JSONL, "
+              "batch: OpenAI batch JSONL, csv) or random (vLLM's: synthetic-uniform of 1024 and 128 tokens)."),
         value("--dataset-path --input-file", "workload.dataset_path", read.path, "FILE", "File of a trace or data set."),
         value("--dataset-class", "workload.dataset_class", read.text, "NAME",
               "Only the data set's entries of this class (custom, csv)."),
@@ -160,9 +166,12 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
         value("--cache-blocks", "workload.cache_blocks", read.count, "COUNT",
               "States the ideal hit rate of a prefix cache with this many blocks too."),
         value("--isl --input-len --random-input-len --prompt-tokens", "workload.isl", read.lengths, "LENGTHS",
-              "Prompt tokens: 256, uniform:128,512, normal:550,150, lognormal:5.5,1.0,32,4096."),
+              "Prompt tokens: 256, uniform:128,512, normal:550,150[,1,900], lognormal:5.5,1.0,32,4096."),
         value("--osl --output-len --random-output-len --output-tokens", "workload.osl", read.lengths, "LENGTHS",
               "Output tokens, in the same forms as --isl."),
+        value("--random-range-ratio", "lengths.range_ratio", read.range_ratio, "RATIO",
+              "Lengths L of --isl and --osl become uniform from L less this share to L plus it, as in vLLM; or for each: "
+              "'{\"input\": 0.3, \"output\": 0}'."),
         value("--tokenizer", "workload.tokenizer", read.text, "NAME",
               "Tokenizer that prompts are counted with: cl100k_base (default), o200k_base, a tiktoken name, a "
               "tokenizer.json or Hugging Face folder, or none."),
@@ -173,18 +182,32 @@ SECTIONS: dict[str, tuple[RunOption, ...]] = {
               "Tokens of answers, IETF 4.4.2: A (default) as the server counts them, B by --tokenizer."),
         value("--context-limit", "workload.context_limit", read.count, "TOKENS",
               "Most tokens of prompt and answer together; default from /v1/models, if given there."),
-        switch("--stream", "workload.streaming",
-               "Streamed answers (default), or one response body each.", no="--no-stream"),
+        switch("--stream --streaming", "workload.streaming",
+               "Streamed answers (default), or one response body each.",
+               no="--no-stream --no-streaming --disable-stream"),
         value("--continuous-usage", "workload.continuous_usage", read.one_of("auto", "on", "token-ids", "off"), "NAME",
               "Asks for the number of tokens of each event: as usage (on), as token-ids, not at all (off), or as the server "
               "supports it (auto, default)."),
         switch("--ignore-eos", "workload.ignore_eos",
-               "Asks for the full output length (default).", no="--no-ignore-eos"),
+               "Asks for the full output length (default).", no="--no-ignore-eos --disable-ignore-eos"),
         value("--temperature", "workload.temperature", read.temperature, "NUMBER",
               "Default 0; none omits it from the request."),
+        value("--top-p", "sampling.top_p", read.probability, "SHARE",
+              "Likeliest tokens that have this share of the probability together; needs --temperature."),
+        value("--top-k", "sampling.top_k", read.top_k, "COUNT",
+              "This many of the likeliest tokens; -1 for all; needs --temperature."),
+        value("--min-p", "sampling.min_p", read.probability, "SHARE",
+              "Tokens at least this likely, relative to the likeliest one; needs --temperature."),
+        value("--presence-penalty", "sampling.presence_penalty", read.penalty, "NUMBER",
+              "Penalty of tokens that the answer contains, -2 to 2."),
+        value("--frequency-penalty", "sampling.frequency_penalty", read.penalty, "NUMBER",
+              "Penalty of tokens for each time that the answer contains them, -2 to 2."),
+        value("--repetition-penalty", "sampling.repetition_penalty", read.positive, "FACTOR",
+              "Factor against tokens that prompt or answer contain; 1 is none."),
         value("--extra-body --extra-request-body", "workload.extra_body", read.json_object, "JSON",
               "Object merged into every request body."),
-        value("--prefix-len", "workload.prefix_len", read.count_from_zero, "TOKENS", "Length of a shared prefix."),
+        value("--prefix-len --random-prefix-len", "workload.prefix_len", read.count_from_zero, "TOKENS",
+              "Length of a shared prefix."),
         value("--num-prefixes", "workload.num_prefixes", read.count, "COUNT", "Number of different shared prefixes."),
         value("--prefix-share", "workload.prefix_share", read.part, "SHARE",
               "Part of the requests with a shared prefix; the others have one of their own. Default 1."),
@@ -310,9 +333,8 @@ def config_names() -> dict[str, tuple[RunOption, bool]]:
     """Key of a config file → (option, whether it means its opposite); aliases and `_` for `-` count too."""
     names: dict[str, tuple[RunOption, bool]] = {}
     for option in OPTIONS:
-        for flag in (option.flag, *option.aliases):
-            names[flag.removeprefix("--")] = (option, False)
-        if option.off_flag is not None:
-            names[option.off_flag.removeprefix("--")] = (option, True)
+        for flag in (*option.flags, *option.off_flags):
+            if flag.startswith("--"):
+                names[flag.removeprefix("--")] = (option, flag in option.off_flags)
     del names["config"]
     return names | {name.replace("-", "_"): meaning for name, meaning in names.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect, FinishReason
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
+from fastllmload.endpoint.body import ALL_SAMPLING, NUMBER, PROMPT, settings_object
 from fastllmload.endpoint.call import HEADERS, HEALTH, GrpcCall, call_path, fields
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.protocols.triton import packed
@@ -161,6 +161,8 @@ KSERVE_GRPC = Endpoint(
     root=call_path,
     prompts={"text": {"text_input": PROMPT}},
     body=body,
+    sampling=ALL_SAMPLING,
+    sampling_within="sampling_parameters",
     headers=HEADERS,
     without={
         "ids": "KServe's text_input takes text only; use --prompt-form words or text",

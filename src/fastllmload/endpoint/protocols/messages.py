@@ -214,6 +214,7 @@ MESSAGES = Endpoint(
     prompts=CHAT_PROMPTS,
     key_variable="ANTHROPIC_API_KEY",
     body=body,
+    sampling={"top_p": "top_p", "top_k": "top_k"},
     messages=messages,
     image_message=image_message,
     headers={"anthropic-version": VERSION, "x-api-key": "{key}"},

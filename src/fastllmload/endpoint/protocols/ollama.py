@@ -7,7 +7,7 @@ from typing import Any
 
 from fastllmload._ext.events.dialect import Dialect, Duration, FinishReason
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import CHAT_PROMPTS, NUMBER, PROMPT, settings_object
+from fastllmload.endpoint.body import ALL_SAMPLING, CHAT_PROMPTS, NUMBER, PROMPT, settings_object
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.turns import TEXT, Part, ToolTurn, TurnTemplate
@@ -166,6 +166,8 @@ OLLAMA_CHAT = Endpoint(
     root=api_path,
     prompts=CHAT_PROMPTS,
     body=body,
+    sampling={**ALL_SAMPLING, "repetition_penalty": "repeat_penalty"},
+    sampling_within="options",
     without=WITHOUT,
     engine=("ollama", "api/version"),
     simulated=(SIMULATED_CHAT,),

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import CHAT_PROMPTS, NUMBER, PROMPT, with_extra
+from fastllmload.endpoint.body import ALL_SAMPLING, CHAT_PROMPTS, NUMBER, PROMPT, with_extra
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.turns import TEXT, Part, ToolTurn, TurnTemplate
@@ -191,6 +191,7 @@ OPENAI_CHAT = Endpoint(
     root=api_path,
     prompts=CHAT_PROMPTS,
     body=body,
+    sampling=ALL_SAMPLING,
     image_message=image_message,
     without={"ids": "chat messages are text; use --endpoint-type openai-completions"},
     counted_by=COUNTED_BY,
@@ -209,6 +210,7 @@ OPENAI_COMPLETIONS = Endpoint(
     root=api_path,
     prompts={"text": {"prompt": PROMPT}, "ids": {"prompt": PROMPT}},
     body=body,
+    sampling=ALL_SAMPLING,
     counted_by=COUNTED_BY,
     simulated=(SIMULATED_COMPLETIONS,),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastllmload._ext.events.dialect import Dialect, FinishReason
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import NUMBER, PROMPT, check_lengths, with_extra
+from fastllmload.endpoint.body import NUMBER, PROMPT, SAMPLING, check_lengths, with_extra
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.messages import answered_call, calls_of, check_fields, parts_of
 from fastllmload.endpoint.protocols.openai import api_path
@@ -239,6 +239,7 @@ RESPONSES = Endpoint(
     root=api_path,
     prompts={"text": {"input": [{"role": "user", "content": PROMPT}]}, "messages": {"input": PROMPT}},
     body=body,
+    sampling={name: name for name in SAMPLING if name != "min_p"},
     messages=items,
     image_message=image_message,
     without={"ids": "its input is text; use --endpoint-type openai-completions"},

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
+from fastllmload.endpoint.body import ALL_SAMPLING, NUMBER, PROMPT, settings_object
 from fastllmload.endpoint.endpoint import Endpoint, below
 from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi
 from fastllmload.endpoint.turns import TEXT
@@ -65,5 +65,7 @@ SGLANG_GENERATE = Endpoint(
     root=below,
     prompts={"text": {"text": PROMPT}, "ids": {"input_ids": PROMPT}},
     body=body,
+    sampling=ALL_SAMPLING,
+    sampling_within="sampling_params",
     simulated=(SIMULATED,),
 )

@@ -7,7 +7,7 @@ from typing import Any
 from fastllmload._ext.bytes.schema import Kind, Schema
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
+from fastllmload.endpoint.body import ALL_SAMPLING, NUMBER, PROMPT, settings_object
 from fastllmload.endpoint.call import HEADERS, WITHOUT_TURNS, GrpcCall, call_path, engine_pages
 from fastllmload.endpoint.endpoint import Endpoint
 from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi
@@ -97,6 +97,8 @@ SGLANG_GRPC = Endpoint(
     root=call_path,
     prompts={"ids": {"tokenized": {"input_ids": PROMPT}}},
     body=body,
+    sampling=ALL_SAMPLING,
+    sampling_within="sampling_params",
     headers=HEADERS,
     without={"text": WITHOUT_TEXT, "turns": WITHOUT_TURNS},
     simulated=(SIMULATED,),

@@ -63,6 +63,8 @@ TGI = Endpoint(
     root=below,
     prompts={"text": {"inputs": PROMPT}},
     body=body,
+    sampling={name: name for name in ("top_p", "top_k", "frequency_penalty", "repetition_penalty")},
+    sampling_within="parameters",
     without={
         "ids": "TGI takes text only; use --prompt-form words or text",
         "ignore_eos": "TGI has no ignore_eos: a model may stop before the output length that was asked for (max_new_tokens)",

@@ -12,7 +12,7 @@ import msgspec
 
 from fastllmload._ext.events.dialect import Dialect, FinishReason
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import NUMBER, PROMPT, check_lengths, settings_object
+from fastllmload.endpoint.body import ALL_SAMPLING, NUMBER, PROMPT, SAMPLING, check_lengths, settings_object
 from fastllmload.endpoint.endpoint import Endpoint, below
 from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi, SimulatedPage
 from fastllmload.endpoint.turns import TEXT
@@ -126,6 +126,8 @@ TRITON = Endpoint(
     root=below,
     prompts={"text": {"text_input": PROMPT}},
     body=vllm_body,
+    sampling=ALL_SAMPLING,
+    sampling_within="sampling_parameters",
     without={"ids": WITHOUT_IDS},
     summed=True,
     simulated=both(SIMULATED_VLLM),
@@ -138,6 +140,8 @@ TRITON_TENSORRT = replace(
     signs=(),
     dialect=dialect(F.CONTENT_SO_FAR),
     body=tensorrt_body,
+    sampling={name: f"sampling_param_{name}" for name in SAMPLING if name != "min_p"},
+    sampling_within="",
     without={
         "ids": WITHOUT_IDS,
         "ignore_eos": "Triton's TensorRT-LLM backend has no ignore_eos: a model may stop before the output length that was "

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastllmload._ext.events.dialect import Dialect
 from fastllmload._ext.events.dialect import Field as F
-from fastllmload.endpoint.body import NUMBER, PROMPT, settings_object
+from fastllmload.endpoint.body import ALL_SAMPLING, NUMBER, PROMPT, settings_object
 from fastllmload.endpoint.endpoint import Endpoint, below
 from fastllmload.endpoint.simulated import RequestKeys, SimulatedApi
 from fastllmload.endpoint.turns import TEXT
@@ -73,6 +73,8 @@ VLLM_GENERATE = Endpoint(
     root=below,
     prompts={"ids": {"token_ids": PROMPT}},
     body=body,
+    sampling=ALL_SAMPLING,
+    sampling_within="sampling_params",
     without={"text": "it takes token ids only; use --prompt-form ids, or --endpoint-type openai-completions"},
     simulated=(SIMULATED,),
 )

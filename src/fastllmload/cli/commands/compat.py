@@ -1,0 +1,84 @@
+"""`fastllmload compat TOOL …`: translates another tool's command line and runs it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+
+import click
+
+from fastllmload.cli import argv
+from fastllmload.cli.compat.translate import KINDS, Translation, tool_names, translate
+from fastllmload.cli.group import current_redactor
+from fastllmload.errors import InputError
+from fastllmload.report.terminal.outlet import on_screen
+from fastllmload.settings import KEY_VARIABLES
+
+
+def start(words: tuple[str, ...], dry_run: bool, anyway: bool) -> int:
+    if not words:
+        raise InputError(
+            "usage",
+            f"compat needs the other tool's command: one of {', '.join(tool_names())}, for example "
+            "fastllmload compat vllm bench serve --model NAME",
+        )
+    found = translate(words)
+    redact = current_redactor()
+    keys = {name: value for name, value in found.environment.items() if name in KEY_VARIABLES}
+    secrets = [secret for command in found.commands for secret in argv.secrets_of(command)]
+    secrets += found.secrets
+    for secret in secrets:
+        redact.add(secret)
+    argv.hide(secrets)
+    for line in told(found):
+        click.echo(on_screen(redact(line)), file=sys.stdout if dry_run else sys.stderr)
+    if dry_run:
+        return 0
+    changed = [lack.option for lack in found.lacks if lack.kind == "changes"]
+    if changed and not anyway:
+        raise InputError(
+            "compat-load-differs",
+            f"{', '.join(changed)} of {found.title} would change the load and has no counterpart; leave it out, or add "
+            "--anyway after compat to run the rest",
+        )
+    os.environ.update(keys)
+    return max(run(command) for command in found.commands)
+
+
+def told(found: Translation) -> Iterator[str]:
+    """The equivalent commands, everything without a counterpart, and what is defined differently."""
+    for command in found.commands:
+        yield shlex.join(["fastllmload", *(command[1:] if command[0] == "run" else command)])
+    for lack in sorted(found.lacks, key=lambda lack: list(KINDS).index(lack.kind), reverse=True):
+        yield f"  {lack.option}: {KINDS[lack.kind]}: {lack.why}"
+    yield from (f"  note: {line}" for line in found.differs)
+
+
+def run(command: list[str]) -> int:
+    from fastllmload.cli.main import fastllmload
+
+    outer = click.get_current_context()
+    assert outer.parent is not None
+    with fastllmload.make_context("fastllmload", command, obj=outer.obj) as context:
+        return int(fastllmload.invoke(context) or 0)
+
+
+compat = click.Command(
+    "compat",
+    callback=start,
+    help="Run another tool's command line, pasted as it is: fastllmload compat vllm bench serve --model NAME ...\n\n"
+    f"Tools: {', '.join(tool_names())}. Prints the equivalent command and all that has no counterpart, then runs it, unless "
+    "something that changes the load has none. Options of compat itself come before the tool's name.",
+    params=[
+        click.Option(
+            ["--print", "--dry-run", "dry_run"], is_flag=True, help="Prints the equivalent command and does not run it."
+        ),
+        click.Option(
+            ["--anyway"], is_flag=True, help="Runs although something without a counterpart changes the load."
+        ),
+        click.Argument(["words"], nargs=-1, type=click.UNPROCESSED, metavar="TOOL ARGUMENTS..."),
+    ],
+    context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False},
+)

@@ -1,0 +1,394 @@
+"""Translates another tool's command line by the table of that tool, `tools/NAME.toml` (docs/other-tools.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastllmload.cli.compat.expressions import filled
+from fastllmload.errors import InputError
+from fastllmload.files import parse_toml, read_text
+
+TOOLS = Path(__file__).parent / "tools"
+KINDS = {"harmless": "ignored", "cannot": "not done", "changes": "changes the load"}
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+CREDENTIAL = re.compile(r"(key|token|secret|password)$", re.IGNORECASE)
+NUMBER = re.compile(r"-\d*\.?\d+")
+Arguments = list[tuple[str, str | None]]  # of ours: option, and its value unless it is a switch
+Variables = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Something of the other command that has no counterpart; *kind* is one of KINDS."""
+
+    option: str
+    kind: str
+    why: str
+
+
+@dataclass
+class Reading:
+    """One tool's command line, as far as it is translated."""
+
+    table: Mapping[str, Any]
+    written: Arguments = field(default_factory=list)
+    variables: dict[str, list[str]] = field(default_factory=dict)  # several values: several runs
+    body: dict[str, Any] = field(default_factory=dict)  # of --extra-body
+    lacks: list[Lack] = field(default_factory=list)
+
+    def lack(self, option: str, told: Mapping[str, Any]) -> bool:
+        """Whether *told* is about something without a counterpart, which is noted."""
+        kind = next((kind for kind in KINDS if kind in told), None)
+        if kind is not None:
+            self.lacks.append(Lack(option, kind, told[kind]))
+        return kind is not None
+
+
+@dataclass(frozen=True)
+class Translation:
+    """*commands* of ours, words without the program's name; *environment* was set before the other command."""
+
+    title: str
+    commands: list[list[str]]
+    lacks: tuple[Lack, ...]
+    differs: tuple[str, ...]
+    environment: Mapping[str, str]
+    secrets: tuple[str, ...]  # of the other command
+
+
+def tool_names() -> list[str]:
+    return sorted(file.stem for file in TOOLS.glob("*.toml"))
+
+
+def tool_table(name: str) -> dict[str, Any]:
+    table = parse_toml(read_text(TOOLS / f"{name}.toml"))
+    base = tool_table(table["extends"]) if "extends" in table else {}
+    joined = {key: {**base.get(key, {}), **table.get(key, {})} for key in ("defaults", "options", "objectives")}
+    lists = {key: [*table.get(key, ()), *base.get(key, ())] for key in ("write", "lack")}
+    options = {name: entry for names, entry in joined["options"].items() for name in names.split()}
+    return {**base, **table, **joined, **lists, "options": options}
+
+
+def translate(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Translation:
+    """InputError for a tool that has no table, and for a value that cannot be read."""
+    assigned, words = unwrapped(arguments)
+    name, words = tool_of(words)
+    table = tool_table(name)
+    reading = Reading(table)
+    for variable, given in table.get("environment", {}).items():
+        found = assigned.get(variable) or environment.get(variable)
+        if found:
+            reading.variables[given] = [found]
+    read_options(reading, words)
+    commands = [written(reading, variables) for variables in expanded(reading)]
+    return Translation(
+        table["title"], joined(commands), tuple(dict.fromkeys(reading.lacks)), tuple(table.get("differs", ())), assigned,
+        tuple(secrets_in(assigned, words)),
+    )  # fmt: skip
+
+
+def unwrapped(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Assignments in front of the command, and its words; a command in quotes and its line continuations are split."""
+    words = list(arguments)
+    if len(words) == 1 and " " in words[0]:
+        try:
+            words = shlex.split(words[0].replace("\\\n", " "), comments=True)
+        except ValueError as problem:
+            raise InputError("usage", f"the command cannot be split into words: {problem}") from None
+    words = [word for word in words if word.strip() not in ("", "\\")]
+    assigned: dict[str, str] = {}
+    while words and (words[0] in ("env", "export", "&&", ";") or ASSIGNMENT.fullmatch(words[0])):
+        name, equals, value = words.pop(0).partition("=")
+        if equals:
+            assigned[name] = value
+    return assigned, words
+
+
+def secrets_in(assigned: Mapping[str, str], words: Sequence[str]) -> Iterator[str]:
+    """Values of variables and options whose name is that of a credential."""
+    yield from (value for name, value in assigned.items() if CREDENTIAL.search(name) and value)
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name.startswith("-") and CREDENTIAL.search(name):
+            yield value if equals else "".join(words[place + 1 : place + 2])
+
+
+def tool_of(words: list[str]) -> tuple[str, list[str]]:
+    """The tool that *words* call, and its options."""
+    end = next((place for place, word in enumerate(words) if word.startswith("--")), len(words))
+    bare = [os.path.basename(word) for word in words[:end]]
+    for name in tool_names():
+        for start in tool_table(name)["starts"]:
+            phrase = start.split()
+            for place in range(end - len(phrase) + 1):
+                if bare[place : place + len(phrase)] == phrase:
+                    return name, words[place + len(phrase) :]
+    if words and words[0] in tool_names():
+        return words[0], words[1:]
+    raise InputError(
+        "choice-unknown",
+        f"{' '.join(words[: max(1, end)])!r} is not a command of a tool that compat knows: {', '.join(tool_names())}; "
+        "write for example fastllmload compat vllm bench serve --model NAME",
+    )
+
+
+def read_options(reading: Reading, words: list[str]) -> None:
+    place = 0
+    while place < len(words):
+        word = words[place]
+        place += 1
+        if word == "--":
+            continue
+        if not is_option(word):
+            reading.lacks.append(Lack(word, "changes", "it belongs to no option"))
+            continue
+        flag, equals, value = word.partition("=")
+        values = [value] if equals else []
+        name = known_name(reading.table, flag)
+        entry = reading.table["options"].get(name, {})
+        entry = {"to": entry} if isinstance(entry, str) else entry
+        takes = entry.get("takes", 1 if name else "*")
+        most = 0 if takes == 0 or equals else 1 if takes == 1 else len(words)
+        while most > len(values) and place < len(words) and (not is_option(words[place]) or takes == 1):
+            values.append(words[place])
+            place += 1
+        if not name:
+            reading.lacks.append(
+                Lack(flag, "changes", f"{reading.table['title']} has no option of this name in our table")
+            )
+        elif takes == 1 and not values:
+            raise InputError(
+                "option-value-missing", f"{flag} of {reading.table['title']} has no value; write {flag} VALUE"
+            )
+        else:
+            take(reading, flag, entry, values)
+
+
+def is_option(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1 and NUMBER.fullmatch(word) is None
+
+
+def known_name(table: Mapping[str, Any], flag: str) -> str:
+    """The option's name in the table: as written, with - for _, or the one that it abbreviates; empty for none."""
+    for name in (flag, flag.replace("_", "-")):
+        if name in table["options"]:
+            return name
+        longer = [other for other in table["options"] if name.startswith("--") and other.startswith(name)]
+        if table.get("abbreviates") and len(longer) == 1:
+            return str(longer[0])
+    return ""
+
+
+def take(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """Note what one option with its *values* means."""
+    meanings = entry.get("values", {})
+    kept = []
+    for value in values:
+        told = meanings.get(value, value)
+        if not isinstance(told, dict):
+            kept.append(told.lstrip(entry.get("strip", "")) + entry.get("suffix", ""))
+        else:
+            reading.lack(f"{flag} {value}", told)
+    if values and not kept:
+        return
+    values = kept
+    if "path" in entry and Path(values[0]).exists():
+        reading.written.append((entry["path"], values[0]))
+        return
+    lacking = reading.lack(flag, entry)
+    if "convert" in entry:
+        CONVERTERS[entry["convert"]](reading, flag, entry, values)
+    elif "as" in entry:
+        texts = [part for value in values for part in (value.split(",") if entry.get("many") else [value])]
+        if texts or entry.get("takes") == 0:
+            reading.variables[entry["as"]] = texts or ["true"]
+    elif lacking:
+        return
+    elif "body" in entry:
+        reading.body[entry["body"]] = [typed(value) for value in values] if entry.get("list") else typed(values[0])
+    elif entry.get("takes") == 0:
+        option, _, value = entry["to"].partition(" ")
+        reading.written.append((option, value or None))
+    else:
+        reading.written += [(entry["to"], value) for value in values]
+
+
+def typed(text: str) -> Any:
+    """A JSON value, or the text itself."""
+    try:
+        return json.loads(text.lower() if text in ("True", "False", "None") else text)
+    except ValueError:
+        return text
+
+
+def pairs(flag: str, values: Iterable[str], joint: str) -> Iterator[tuple[str, Any]]:
+    """`NAME<joint>VALUE`, several in one text after commas or blanks, or a JSON object."""
+    for value in values:
+        if value.lstrip().startswith("{"):
+            found = typed(value)
+            if not isinstance(found, dict):
+                raise InputError("json-invalid", f"{flag} {value!r} is not a JSON object")
+            yield from found.items()
+            continue
+        for part in re.split(r"[,\s]+", value.strip()):
+            name, found, text = part.partition(joint)
+            if not found:
+                raise InputError("value-invalid", f"{flag} {part!r} is not of the form NAME{joint}VALUE; write it so")
+            yield name, text
+
+
+def headers(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    for value in values:
+        told = typed(value)
+        if isinstance(told, dict):
+            reading.written += [("-H", f"{name}: {text}") for name, text in told.items()]
+            continue
+        name, found, text = re.match(r"([^:=]*)([:=]?)(.*)", value, re.DOTALL).groups()  # type: ignore[union-attr]
+        if not found:
+            raise InputError("header-invalid", f"{flag} {value!r} is not a header; write NAME=VALUE or 'NAME: VALUE'")
+        reading.written.append(("-H", f"{name.strip()}: {text.strip()}"))
+
+
+def objectives(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    names = reading.table["objectives"]
+    for name, limit in pairs(flag, values, ":"):
+        if name in names:
+            reading.written.append(("--goodput", f"{names[name]}:{limit}"))
+        else:
+            reading.lacks.append(Lack(f"{flag} {name}", "cannot", "no objective of ours has this meaning"))
+
+
+def inputs(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    for name, value in pairs(flag, values, ":"):
+        reading.body[name] = typed(value) if isinstance(value, str) else value
+
+
+def settings(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """Variables `<as>_NAME`; of another text (a file, a data set's name) `<as>`."""
+    prefix, known = entry["as"], reading.table.get("settings", {})
+    for value in values:
+        if "=" not in value and not value.lstrip().startswith("{"):
+            reading.variables[prefix] = [value]
+            continue
+        for name, text in pairs(flag, [value], "="):
+            told = known.get(f"{prefix}_{name}", {"changes": "this setting has no counterpart"})
+            if not reading.lack(f"{flag} {name}", told):
+                reading.variables[told.get("as", f"{prefix}_{name}")] = [str(text)]
+
+
+def resolution(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """HEIGHTxWIDTH, or one number for both."""
+    height, _, width = values[0].partition("x")
+    reading.variables |= {"image_height": [height], "image_width": [width or height]}
+
+
+def stages(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """Stages of a rate and a duration, or of a concurrency and a number of requests."""
+    found = typed(values[0])
+    if not isinstance(found, list) or not all(isinstance(stage, dict) for stage in found) or not found:
+        raise InputError("json-invalid", f"{flag} {values[0]!r} is not a list of stages")
+    for name in dict.fromkeys(name for stage in found for name in stage):
+        reading.variables[f"stage_{name}"] = [str(stage.get(name, "")) for stage in found]
+
+
+def config(reading: Reading, flag: str, entry: Mapping[str, Any], values: list[str]) -> None:
+    """A YAML file, whose keys are options `--a.b`."""
+    try:
+        import yaml  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        raise InputError(
+            "usage", f"{flag} {values[0]} is YAML, which needs PyYAML: pip install pyyaml, or give its keys as options"
+        ) from None
+    try:
+        tree = yaml.safe_load(read_text(values[0]))
+    except (OSError, ValueError, yaml.YAMLError) as problem:
+        raise InputError("config-invalid", f"{flag} {values[0]} cannot be read: {problem}") from None
+    read_options(reading, list(flattened(tree if isinstance(tree, dict) else {}, "--")))
+
+
+def flattened(tree: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield f"{prefix}{name}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+CONVERTERS = {
+    "headers": headers, "objectives": objectives, "inputs": inputs, "settings": settings, "stages": stages,
+    "config": config, "resolution": resolution,
+}  # fmt: skip
+
+
+def expanded(reading: Reading) -> list[Variables]:
+    """The variables of each run: those with several values have one in each, in turn."""
+    found = {name: [str(value)] for name, value in reading.table["defaults"].items()} | reading.variables
+    lengths = {len(values) for values in found.values()} - {1}
+    if len(lengths) > 1:
+        raise InputError(
+            "options-conflict", f"lists of {' and '.join(map(str, sorted(lengths)))} values do not go together"
+        )
+    runs = max(lengths, default=1)
+    return [{name: (values * runs)[run] for name, values in found.items()} for run in range(runs)]
+
+
+def holds(conditions: Mapping[str, Any], variables: Variables) -> bool:
+    """Whether each variable has the value, one of the values, or another than `!value`, begins with `^value` or ends with
+    `*value`; true, false: whether it is given."""
+    return all(_holds(wanted, variables.get(name, "")) for name, wanted in conditions.items())
+
+
+def _holds(wanted: bool | str | list[str], value: str) -> bool:
+    if isinstance(wanted, bool):
+        return (value != "") is wanted
+    if isinstance(wanted, str):
+        tests = {"!": value != wanted[1:], "^": value.startswith(wanted[1:]), "*": value.endswith(wanted[1:])}
+        return tests.get(wanted[:1], value == wanted)
+    return value in wanted
+
+
+def written(reading: Reading, variables: Variables) -> Arguments:
+    """Options of ours for one run: (option, value, conditions), of several for the same option the first that holds."""
+    found = list(reading.written)
+    body = dict(reading.body)
+    once = {option for option, _ in found}
+    for option, value, *conditions in reading.table["write"]:
+        if option in once or not all(holds(each, variables) for each in conditions):
+            continue
+        once.add(option)
+        if option.startswith("body."):
+            body.setdefault(option.removeprefix("body."), typed(filled(value, variables)))
+        elif value != "-":  # which is for no option
+            found.append((option, filled(value, variables) if value else None))
+    for option, kind, why, *conditions in reading.table["lack"]:
+        if all(holds(each, variables) for each in conditions):
+            reading.lack(filled(option, variables), {kind: why})
+    if body:
+        found.append(("--extra-body", json.dumps(body)))
+    return found
+
+
+def joined(runs: list[Arguments]) -> list[list[str]]:
+    """One command for each run, or a sweep where they differ in the value of one option alone."""
+    if len(runs) > 1:
+        flags = [[flag for flag, _ in run] for run in runs]
+        differ = {
+            flag for run in runs for (flag, value), (_, first) in zip(run, runs[0], strict=False) if value != first
+        }
+        if all(each == flags[0] for each in flags) and len(differ) == 1:
+            (flag,) = differ
+            texts = [dict(run)[flag] or "" for run in runs]
+            rest = [pair for pair in runs[0] if pair[0] != flag]
+            return [["sweep", "--vary", f"{flag.removeprefix('--')}={';'.join(texts)}", *flat(rest)]]
+    return [["run", *flat(run)] for run in runs]
+
+
+def flat(run: Arguments) -> list[str]:
+    return [word for flag, value in run for word in ([flag] if value is None else [flag, value])]

@@ -1,0 +1,161 @@
+"""Other tools' command lines: the server's log has the requests, the rate, the lengths and the fields that they ask for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from commands import command
+
+from fastllmload.simulator.process import SimulatorProcess
+from fastllmload.simulator.profile import SimulatorOptions
+from fastllmload.simulator.truth import NO_KEY
+from fastllmload.simulator.truth import load as load_truth
+
+MEASURED = 1  # phase of the measured requests
+
+
+def requests_of(folder: Path, typed: str) -> npt.NDArray[np.void]:
+    """Requests of the command *typed* in the server's log, in the order of their arrival; {url} is the server."""
+    folder.mkdir()
+    truth = folder / "truth.bin"
+    with SimulatorProcess(SimulatorOptions(truth=str(truth), ttft_ms=2.0, itl_ms=0.5)) as server:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        done = command("compat", typed.format(url=server.url, host=host, port=port))
+    assert done.returncode == 0, done.stderr
+    found = load_truth(truth).requests
+    named = found[found["key"] != NO_KEY]
+    return named[np.argsort(named["t_recv_first"], kind="stable")]
+
+
+def in_flight(requests: npt.NDArray[np.void]) -> int:
+    """The most at the same time."""
+    begun, ended = requests["t_recv_first"], requests["t_end"]
+    return max(int(((begun <= at) & (ended > at)).sum()) for at in begun)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_vllms_rate_and_random_lengths(tmp_path: Path) -> None:
+    found = requests_of(
+        tmp_path / "vllm",
+        "vllm bench serve --backend openai --host {host} --port {port} --endpoint /v1/completions --model simulated "
+        "--dataset-name random --random-input-len 100 --random-output-len 10 --random-range-ratio 0.5 --num-prompts 300 "
+        "--request-rate 200 --percentile-metrics ttft --disable-tqdm",
+    )
+    assert len(found) == 300
+    assert found["prompt_tokens"].min() >= 50 and found["prompt_tokens"].max() <= 150
+    assert abs(found["prompt_tokens"].mean() - 100) < 6  # 3 standard errors: 29 / sqrt(300) * 3 = 5
+    assert found["output_tokens"].min() >= 5 and found["output_tokens"].max() <= 15
+    seconds = (found["t_recv_first"][-1] - found["t_recv_first"][0]) / 1e9
+    assert 200 * 0.8 < 299 / seconds < 200 * 1.2  # 3 standard errors: 3 / sqrt(299) = 17 %
+
+
+RANDOM = "vllm bench serve --base-url {url} --model simulated --dataset-name random --random-input-len 20 "
+
+
+def test_vllms_burst_and_its_cap(tmp_path: Path) -> None:
+    burst = requests_of(tmp_path / "burst", RANDOM + "--random-output-len 8 --num-prompts 40")
+    assert len(burst) == 40
+    assert in_flight(burst) >= 30, "nearly all are there before one ends"
+    capped = requests_of(tmp_path / "capped", RANDOM + "--random-output-len 8 --num-prompts 40 --max-concurrency 4")
+    assert (len(capped), in_flight(capped)) == (40, 4)
+
+
+def test_sglangs_lengths(tmp_path: Path) -> None:
+    found = requests_of(
+        tmp_path / "sglang",
+        "python3 -m sglang.bench_serving --backend sglang --base-url {url} --model simulated --dataset-name random "
+        "--random-input 80 --random-output 10 --random-range-ratio 0.5 --num-prompts 200 --warmup-requests 0 "
+        "--max-concurrency 8",
+    )
+    assert len(found) == 200
+    assert found["prompt_tokens"].min() >= 40 and found["prompt_tokens"].max() <= 80
+    assert abs(found["prompt_tokens"].mean() - 60) < 3
+
+
+def test_aiperfs_concurrency_and_warm_up(tmp_path: Path) -> None:
+    found = requests_of(
+        tmp_path / "aiperf",
+        "aiperf profile -m simulated --url {url} --endpoint-type chat --streaming --concurrency 3 --request-count 30 "
+        "--warmup-request-count 5 --isl 64 --osl 12 --extra-inputs ignore_eos:true min_tokens:12",
+    )
+    measured = found[found["phase"] == MEASURED]
+    assert (len(found), len(measured), in_flight(measured)) == (35, 30, 3)
+    assert (measured["output_tokens"] == 12).all()
+
+
+def test_guidellms_rates_are_a_sweep(tmp_path: Path) -> None:
+    found = requests_of(
+        tmp_path / "guidellm",
+        "guidellm benchmark --target {url} --model simulated --profile constant --rate 20,40 --max-requests 20 "
+        "--data prompt_tokens=32,output_tokens=6",
+    )
+    gaps = np.diff(found["t_recv_first"]) / 1e9
+    assert len(found) == 40 and (found["output_tokens"] == 6).all()
+    assert abs(np.median(gaps[:19]) - 0.05) < 0.005 and abs(np.median(gaps[20:]) - 0.025) < 0.005
+
+
+class Recorder(BaseHTTPRequestHandler):
+    """Answers each completion with one token, and keeps the bodies."""
+
+    protocol_version = "HTTP/1.1"
+    bodies: list[dict[str, Any]]
+
+    def do_GET(self) -> None:
+        self.answer(b'{"object":"list","data":[{"id":"m","object":"model"}]}')
+
+    def do_POST(self) -> None:
+        self.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.answer(
+            b'{"object":"text_completion","choices":[{"index":0,"text":"a","finish_reason":"length"}],'
+            b'"usage":{"prompt_tokens":4,"completion_tokens":1,"total_tokens":5}}'
+        )
+
+    def answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def recorder() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    bodies: list[dict[str, Any]] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Own", (Recorder,), {"bodies": bodies}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", bodies
+    server.shutdown()
+    server.server_close()
+
+
+def test_sampling_fields_reach_the_server(recorder: tuple[str, list[dict[str, Any]]]) -> None:
+    url, bodies = recorder
+    done = command(
+        "compat",
+        f"vllm bench serve --base-url {url} --endpoint /v1/completions --model m --no-stream --num-prompts 5 "
+        "--dataset-name random --random-input-len 4 --random-output-len 1 --temperature 0.5 --top-p 0.9 --top-k 7 "
+        "--min-p 0.1 --presence-penalty 1 --frequency-penalty -1 --repetition-penalty 1.2",
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(bodies) >= 5
+    for body in bodies[-5:]:
+        assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (0.5, 0.9, 7, 0.1)
+        assert (body["presence_penalty"], body["frequency_penalty"], body["repetition_penalty"]) == (1, -1, 1.2)
+        assert (body["max_tokens"], body["ignore_eos"], body["stream"]) == (1, True, False)

@@ -1,0 +1,234 @@
+# Command lines as the documentation of each tool uses them: the options and the values of its examples, in our own arrangement.
+# A line that begins with #! says what of the next command has no counterpart and changes the load; a blank line ends a command.
+
+# vLLM
+vllm bench serve --backend vllm --model NousResearch/Hermes-3-Llama-3.1-8B --endpoint /v1/completions --dataset-name sharegpt \
+  --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 10
+
+vllm bench serve --backend vllm --model meta-llama/Llama-3.1-8B-Instruct --endpoint /v1/completions --dataset-name sharegpt \
+  --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 100 --plot-timeline --timeline-itl-thresholds 2,5 \
+  --plot-dataset-stats --save-result
+
+vllm bench serve --port 9001 --save-result --save-detailed --backend vllm --model meta-llama/Llama-3.1-8B-Instruct \
+  --endpoint /v1/completions --dataset-name custom --dataset-path data.jsonl --skip-chat-template --num-prompts 80 \
+  --max-concurrency 1 --temperature=0.3 --top-p=0.75 --result-dir "./log/"
+
+vllm bench serve --backend openai-responses --endpoint /v1/responses --model openai/gpt-oss-20b --dataset-name random \
+  --random-input-len 1024 --random-output-len 1024 --num-prompts 200
+
+vllm bench serve --backend vllm --model NousResearch/Hermes-3-Llama-3.1-8B --endpoint /v1/completions --dataset-name sharegpt \
+  --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --top-k 10 --top-p 0.9 --temperature 0.5 --num-prompts 10
+
+vllm bench serve --model meta-llama/Llama-3.1-8B-Instruct --dataset-name random --random-input-len 512 --random-output-len 128 \
+  --ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 20 --num-prompts 100
+
+vllm bench serve --backend openai --model meta-llama/Llama-2-7b-chat-hf --dataset-name prefix_repetition --num-prompts 100 \
+  --prefix-repetition-prefix-len 512 --prefix-repetition-suffix-len 128 --prefix-repetition-num-prefixes 5 \
+  --prefix-repetition-output-len 128
+
+vllm bench serve --model facebook/opt-125m --dataset-name random --request-rate 10 --burstiness 0.5 --num-prompts 100 \
+  --random-range-ratio 0.3 --goodput ttft:500 tpot:50 --percentile-metrics ttft,tpot,itl,e2el --metric-percentiles 50,90,99
+
+vllm bench serve --model $MODEL --base-url http://10.0.0.1:8000 --dataset-name random --random-input-len 4000 \
+  --random-output-len 1000 --random-prefix-len 64 --max-concurrency 64 --num-prompts 640 --ignore-eos --trust-remote-code \
+  --seed 12345 --metadata version=0.11 tp=8 --save-result --result-dir results --result-filename run.json
+
+python3 benchmarks/benchmark_serving.py --backend openai-chat --model Qwen/Qwen2.5-7B-Instruct --host 127.0.0.1 --port 8000 \
+  --endpoint /v1/chat/completions --dataset-name random --random-input-len 1000 --random-output-len 200 --num-prompts 50 \
+  --request-rate inf --disable-tqdm --tokenizer Qwen/Qwen2.5-7B-Instruct
+
+vllm bench serve --model meta-llama/Meta-Llama-3-8B-Instruct --dataset-name burstgpt --dataset-path BurstGPT.csv \
+  --request-rate 5 --num-prompts 20
+
+OPENAI_API_KEY=sk-1 vllm bench serve --base-url https://api.example.com --backend openai-chat --endpoint /v1/chat/completions \
+  --model some/model --header x-tenant=blue --dataset-name random --input-len 256 --output-len 64 --num-prompts 20 \
+  --extra-body '{"chat_template_kwargs": {"enable_thinking": false}}' --insecure
+
+#! --dataset-name
+vllm bench serve --backend openai-chat --model Qwen/Qwen2-VL-7B-Instruct --endpoint /v1/chat/completions --dataset-name hf \
+  --dataset-path lmarena-ai/VisionArena-Chat --hf-split train --num-prompts 1000
+
+#! --lora-modules
+vllm bench serve --backend vllm --model meta-llama/Llama-2-7b-hf --dataset-name random --lora-modules one two --num-prompts 100 \
+  --trust-remote-code
+
+# SGLang
+python3 -m sglang.bench_serving --backend sglang --host 127.0.0.1 --port 30000 --num-prompts 1000 \
+  --model meta-llama/Llama-3.1-8B-Instruct --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json
+
+python3 -m sglang.bench_serving --backend sglang --dataset-name random --num-prompts 3000 --random-input 1024 \
+  --random-output 1024 --random-range-ratio 0.5
+
+python3 -m sglang.bench_serving --backend sglang --host 127.0.0.1 --port 30000 --model meta-llama/Llama-3.1-8B-Instruct \
+  --dataset-name random --random-input-len 1024 --random-output-len 1024 --random-range-ratio 0.5 --num-prompts 2000 \
+  --request-rate 100 --max-concurrency 512 --output-file sglang_random.jsonl --output-details
+
+python3 -m sglang.bench_serving --backend vllm --base-url http://127.0.0.1:8000 --model meta-llama/Llama-3.1-8B-Instruct \
+  --dataset-name sharegpt --dataset-path ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 1000 --sharegpt-output-len 256
+
+python3 -m sglang.bench_serving --backend vllm-chat --base-url http://127.0.0.1:8000 --model meta-llama/Llama-3.1-8B-Instruct \
+  --dataset-name random --num-prompts 500 --apply-chat-template
+
+python -m sglang.bench_serving --backend sglang-oai-chat --dataset-name image --num-prompts 500 --image-count 3 \
+  --image-resolution 720p --random-input-len 512 --random-output-len 512
+
+python3 -m sglang.bench_serving --backend sglang --host 127.0.0.1 --port 30000 --model meta-llama/Llama-3.1-8B-Instruct \
+  --dataset-name generated-shared-prefix --gsp-num-groups 64 --gsp-prompts-per-group 16 --gsp-system-prompt-len 2048 \
+  --gsp-question-len 128 --gsp-output-len 256 --num-prompts 1024
+
+python3 -m sglang.bench_serving --backend sglang --host 127.0.0.1 --port 30000 --model meta-llama/Llama-3.1-8B-Instruct \
+  --dataset-name random --tokenize-prompt --random-input-len 2048 --random-output-len 256 --random-range-ratio 0.2
+
+python3 -m sglang.bench_serving --backend trt --base-url http://127.0.0.1:8000 --model your-trt-llm-model \
+  --dataset-name random --num-prompts 100 --disable-ignore-eos
+
+python3 ../../python/sglang/bench_serving.py --backend vllm --dataset-name random --num-prompt 300 --request-rate 1 \
+  --random-input 4096 --random-output 1024 --random-range-ratio 0.125 --model meta-llama/Meta-Llama-3-8B-Instruct
+
+#! --dataset-name --mooncake-num-rounds
+python3 -m sglang.bench_serving --backend sglang --host 127.0.0.1 --port 30000 --model model-name \
+  --dataset-name mooncake-conversation --mooncake-slowdown-factor 1.0 --mooncake-num-rounds 1000 --use-trace-timestamps true \
+  --random-output-len 256
+
+# GuideLLM
+guidellm benchmark --target "http://localhost:8000" --data "prompt_tokens=100,output_tokens=50,samples=1000" \
+  --profile constant --rate 5 --model m
+
+guidellm benchmark --target http://localhost:8000 --model m --profile concurrent --rate 10,20 --max-seconds 30 \
+  --data prompt_tokens=256,output_tokens=128
+
+guidellm benchmark --target "http://localhost:8000" --model m --rate-type synchronous --max-requests 20 \
+  --data '{"prompt_tokens": 512, "output_tokens": 128}' --output-path benchmarks.json
+
+guidellm benchmark run --target http://localhost:8000 --model m --rate-type throughput --max-requests 100 --random-seed 42 \
+  --data "prompt_tokens=128,output_tokens=64" --processor meta-llama/Llama-3.1-8B-Instruct --disable-progress
+
+guidellm benchmark --target http://localhost:8000/v1 --model m --rate-type poisson --rate 10 --max-seconds 120 \
+  --request-type text_completions --backend-kwargs '{"api_key": "sk-2"}' \
+  --data '{"prompt_tokens":1000,"prompt_tokens_min":1,"prompt_tokens_max":4096,"prompt_tokens_stdev":150,"output_tokens":200}'
+
+guidellm run --backend kind=openai_http,target=http://localhost:8000,model=m --profile kind=poisson,rate=10 \
+  --constraint kind=max_duration,seconds=30 --data kind=synthetic_text,prompt_tokens=256,output_tokens=128
+
+#! --profile
+guidellm benchmark --target "http://localhost:8000" --rate-type sweep --max-seconds 30 \
+  --data "prompt_tokens=256,output_tokens=128"
+
+# AIPerf
+aiperf profile --model "granite4:350m" --streaming --endpoint-type chat --tokenizer ibm-granite/granite-4.0-micro \
+  --url http://localhost:11434
+
+aiperf profile --model "granite4:350m" --streaming --endpoint-type chat --tokenizer ibm-granite/granite-4.0-micro \
+  --url http://localhost:11434 --concurrency 5 --request-count 10
+
+aiperf profile --model Qwen/Qwen3-0.6B --endpoint-type chat --endpoint /v1/chat/completions --streaming --url localhost:8000 \
+  --synthetic-input-tokens-mean 100 --synthetic-input-tokens-stddev 0 --output-tokens-mean 200 --output-tokens-stddev 0 \
+  --extra-inputs min_tokens:200 --extra-inputs ignore_eos:true --concurrency 4 --request-count 64 --warmup-request-count 1 \
+  --num-dataset-entries 8 --random-seed 100
+
+aiperf profile --model Qwen/Qwen3-0.6B --url localhost:8000 --endpoint-type completions --request-rate 10 --request-count 60 \
+  --arrival-pattern constant --isl 128 --osl 64 --streaming --ui simple
+
+aiperf profile -m openai/gpt-oss-20b -u http://localhost:30201 --endpoint-type chat --streaming --request-rate 100 \
+  --concurrency 20 --benchmark-duration 60 --benchmark-grace-period 30 --isl 550 --isl-stddev 100 --osl 200 --api-key test-key \
+  --goodput "time_to_first_token:200 inter_token_latency:20 request_latency:3000"
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --num-conversations 10 --session-turns-mean 5 \
+  --session-turns-stddev 0 --session-turn-delay-mean 1000 --concurrency 2 --isl 100 --osl 50
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --input-file mooncake.jsonl \
+  --custom-dataset-type mooncake_trace --fixed-schedule
+
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --request-cancellation-rate 50 \
+  --request-cancellation-delay 0.5 --concurrency 10 --request-count 100 --isl 800 --osl 400
+
+#! --public-dataset
+aiperf profile --model m --url localhost:8000 --endpoint-type chat --streaming --public-dataset sharegpt --concurrency 10
+
+# GenAI-Perf
+genai-perf profile -m HuggingFaceH4/zephyr-7b-beta --service-kind openai --endpoint-type chat --synthetic-input-tokens-mean 200 \
+  --synthetic-input-tokens-stddev 0 --output-tokens-mean 100 --output-tokens-stddev 0 --streaming --request-count 50 \
+  --warmup-request-count 10
+
+genai-perf profile -m gpt2 --service-kind openai --endpoint-type completions --synthetic-input-tokens-mean 200 \
+  --synthetic-input-tokens-stddev 0 --output-tokens-mean 100 --output-tokens-stddev 0 --request-count 50
+
+genai-perf profile -m gpt2 --service-kind triton --backend vllm --synthetic-input-tokens-mean 200 \
+  --synthetic-input-tokens-stddev 0 --output-tokens-mean 100 --output-tokens-stddev 0 --output-tokens-mean-deterministic \
+  --streaming --request-count 50 --warmup-request-count 10
+
+genai-perf profile -m TinyLlama-1.1B-Chat-v1.0 --tokenizer TinyLlama/TinyLlama-1.1B-Chat-v1.0 --endpoint-type chat \
+  --random-seed 123 --synthetic-input-tokens-mean 128 --synthetic-input-tokens-stddev 0 --output-tokens-mean 128 \
+  --output-tokens-stddev 0 --request-count 100 --request-rate 10 --profile-export-file my_profile_export.json \
+  --url localhost:8000 --streaming
+
+genai-perf profile --model deepseek-ai/DeepSeek-R1 --tokenizer /workspace/tokenizer --endpoint-type chat \
+  --endpoint /v1/chat/completions --streaming --url http://localhost:8000 --synthetic-input-tokens-mean 1000 \
+  --synthetic-input-tokens-stddev 0 --output-tokens-mean 1000 --output-tokens-stddev 0 --extra-inputs ignore_eos:true \
+  --concurrency 16 --request-count 160 --warmup-request-count 32 --num-dataset-entries 192 --random-seed 42 -- -v \
+  --max-threads 256 -H 'Authorization: Bearer NOT USED' -H 'Accept: text/event-stream'
+
+# evalscope
+evalscope perf --parallel 20 --model Qwen2.5-0.5B-Instruct --url http://127.0.0.1:8801/v1/chat/completions --api openai \
+  --dataset random --min-tokens 128 --max-tokens 128 --prefix-length 64 --min-prompt-length 1024 --max-prompt-length 2048 \
+  --number 100 --tokenizer-path Qwen/Qwen2.5-0.5B-Instruct --debug
+
+evalscope perf --parallel 1 10 50 --number 10 20 100 --model Qwen2.5-0.5B-Instruct \
+  --url http://127.0.0.1:8801/v1/chat/completions --api openai --dataset random --max-tokens 1024 --min-tokens 1024 \
+  --prefix-length 0 --min-prompt-length 1024 --max-prompt-length 1024 --tokenizer-path Qwen/Qwen2.5-0.5B-Instruct \
+  --extra-args '{"ignore_eos": true}'
+
+evalscope perf --parallel 20 --model Qwen2.5-VL-3B-Instruct --url http://127.0.0.1:8801/v1/chat/completions --api openai \
+  --dataset random_vl --min-tokens 128 --max-tokens 128 --prefix-length 0 --min-prompt-length 100 --max-prompt-length 100 \
+  --image-width 512 --image-height 512 --image-format RGB --image-num 1 --number 100 \
+  --tokenizer-path Qwen/Qwen2.5-VL-3B-Instruct --debug
+
+evalscope perf --parallel 2 --number 10 --model text-embedding-v4 --url https://embed.example.com/v1/embeddings --api-key sk-3 \
+  --api openai_embedding --dataset random_embedding --min-prompt-length 256 --max-prompt-length 256 \
+  --tokenizer-path Qwen/Qwen3-Embedding-0.6B
+
+evalscope perf --url http://127.0.0.1:8000/v1/completions --model qwen2.5 --api openai --dataset random --open-loop \
+  --rate 5 10 20 --number 50 100 200 --max-tokens 64 --min-prompt-length 128 --max-prompt-length 128 --stream
+
+#! --dataset
+evalscope perf --url 'http://127.0.0.1:8000/v1/chat/completions' --parallel 2 --model 'qwen2.5' --log-every-n-query 10 \
+  --read-timeout 120 --connect-timeout 120 --number 20 --max-prompt-length 128000 --min-prompt-length 128 --api openai \
+  --temperature 0.7 --max-tokens 1024 --stop '<|im_end|>' --dataset openqa --stream
+
+# inference-perf
+inference-perf --config_file config.yml
+
+inference-perf --server.type vllm --server.base_url http://0.0.0.0:8000 --server.model_name m --server.ignore_eos true \
+  --api.type chat --api.streaming true --data.type shared_prefix --data.shared_prefix.num_groups 32 \
+  --data.shared_prefix.num_prompts_per_group 32 --data.shared_prefix.system_prompt_len 2048 \
+  --data.shared_prefix.question_len 256 --data.shared_prefix.output_len 256 --load.type poisson \
+  --load.stages '[{"rate": 2, "duration": 50}, {"rate": 5, "duration": 50}]'
+
+inference-perf --server.base_url http://0.0.0.0:8000 --server.model_name m --api.type completion --api.streaming true \
+  --data.type random --data.input_distribution.min 10 --data.input_distribution.max 100 --data.input_distribution.mean 50 \
+  --data.input_distribution.std_dev 10 --data.output_distribution.mean 50 --load.type concurrent \
+  --load.stages '[{"num_requests": 40, "concurrency_level": 4}]'
+
+# LLMPerf
+OPENAI_API_KEY=secret_abcdefg OPENAI_API_BASE="http://localhost:8080/v1" python token_benchmark_ray.py \
+  --model "meta-llama/Llama-2-7b-chat-hf" --mean-input-tokens 550 --stddev-input-tokens 150 --mean-output-tokens 150 \
+  --stddev-output-tokens 10 --max-num-completed-requests 2 --timeout 600 --num-concurrent-requests 1 \
+  --results-dir "result_outputs" --llm-api openai --additional-sampling-params '{}'
+
+ANTHROPIC_API_KEY=secret_abcdefg python token_benchmark_ray.py --model "claude-2" --mean-input-tokens 550 \
+  --stddev-input-tokens 150 --mean-output-tokens 150 --stddev-output-tokens 10 --max-num-completed-requests 2 --timeout 600 \
+  --num-concurrent-requests 1 --results-dir "result_outputs" --llm-api anthropic --additional-sampling-params '{}'
+
+# TensorRT-LLM
+python -m tensorrt_llm.serve.scripts.benchmark_serving --model meta-llama/Llama-3.1-70B-Instruct --backend openai \
+  --host 0.0.0.0 --port 8000 --num-prompts 1000 --dataset-name random --random-input-len 1024 --random-output-len 1024 \
+  --random-ids --max-concurrency 128 --ignore-eos --tokenize-on-client --percentile-metrics "ttft,tpot,itl,e2el"
+
+python -m tensorrt_llm.serve.scripts.benchmark_serving --model Qwen/Qwen2.5-VL-7B-Instruct --backend openai-chat \
+  --dataset-name random_image --random-input-len 128 --random-output-len 128 --random-image-width 512 \
+  --random-image-height 512 --random-num-images 1 --num-prompts 100 --max-concurrency 16 --ignore-eos \
+  --endpoint /v1/chat/completions
+
+python -m tensorrt_llm.serve.scripts.benchmark_serving --model m --backend openai --num-prompts 50 --dataset-name random \
+  --random-input-len 128 --random-output-len 64 --random-prefix-len 0 --random-range-ratio 0.1 --trust-remote-code \
+  --non-streaming --no-test-input --save-request-time-breakdown --request-rate 4

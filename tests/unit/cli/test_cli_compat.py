@@ -1,0 +1,233 @@
+"""Other tools' command lines: each published one runs, or is refused with all that has no counterpart named at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from refusals import raises_code, says
+
+from fastllmload.cli.commands.plan import build_in
+from fastllmload.cli.compat.expressions import filled
+from fastllmload.cli.compat.translate import tool_names, tool_table, translate
+from fastllmload.cli.main import main
+from fastllmload.cli.options.table import config_names
+from fastllmload.engine import run as engine_run
+from fastllmload.settings import RunSettings
+from fastllmload.sweep import run as sweep_run
+
+PUBLISHED = Path(__file__).with_name("published_commands.sh")
+CONVERSATION = [
+    {"from": "human", "value": "Why is the sky blue?"},
+    {"from": "gpt", "value": "Light is scattered by air."},
+]
+FILES = {
+    "ShareGPT_V3_unfiltered_cleaned_split.json": json.dumps(
+        [{"id": str(n), "conversations": CONVERSATION} for n in range(9)]
+    ),
+    "data.jsonl": '{"prompt": "What is the capital of India?"}\n',
+    "BurstGPT.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    + "".join(f"{n},ChatGPT,{100 + n},{20 + n},{120 + 2 * n},Conversation log\n" for n in range(30)),
+    "mooncake.jsonl": "".join(
+        json.dumps({"timestamp": 500 * n, "input_length": 600, "output_length": 20, "hash_ids": [0, n + 1]}) + "\n"
+        for n in range(9)
+    ),
+    "config.yml": "load:\n  type: constant\n  stages:\n  - {rate: 1, duration: 30}\n  - {rate: 2, duration: 30}\n"
+    "api: {type: completion, streaming: true}\nserver: {type: vllm, model_name: m, base_url: 'http://0.0.0.0:8000'}\n"
+    "tokenizer: {pretrained_model_name_or_path: m}\n"
+    "data:\n  type: random\n  input_distribution: {min: 10, max: 100, mean: 50, std: 10, total_count: 100}\n"
+    "  output_distribution: {min: 10, max: 100, mean: 50, std: 10, total_count: 100}\n"
+    "report: {request_lifecycle: {summary: true, per_stage: true, per_request: true}}\n",
+}
+
+
+def published() -> Iterator[tuple[str, list[str]]]:
+    """(command, options of it that are refused)."""
+    for block in re.split(r"\n\s*\n", PUBLISHED.read_text()):
+        lines = block.strip().splitlines()
+        refused = [word for line in lines if line.startswith("#!") for word in line.split()[1:]]
+        command = "\n".join(line for line in lines if not line.startswith("#"))
+        if command:
+            yield command, refused
+
+
+COMMANDS = list(published())
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[RunSettings]:
+    """Settings of what would be sent, in a folder with the files that commands name."""
+    found: list[RunSettings] = []
+
+    def execute(settings: RunSettings, *_: Any, **__: Any) -> int:
+        found.append(settings)
+        return 0
+
+    def run_sweep(cells: list[Any], *_: Any) -> int:
+        found.extend(cell.settings for cell in cells)
+        return 0
+
+    monkeypatch.setattr(engine_run, "execute", execute)
+    monkeypatch.setattr(sweep_run, "run_sweep", run_sweep)
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def test_enough_are_published_and_run() -> None:
+    assert len(COMMANDS) >= 47
+    assert sum(not refused for _, refused in COMMANDS) / len(COMMANDS) >= 0.9
+    assert {translate([command], {}).title for command, _ in COMMANDS if "config.yml" not in command} | {
+        "inference-perf"
+    } == {tool_table(name)["title"] for name in tool_names()}
+
+
+@pytest.mark.parametrize(
+    ("command", "refused"), COMMANDS, ids=lambda value: value[:60] if isinstance(value, str) else ""
+)
+def test_a_published_command(
+    command: str, refused: list[str], sent: list[RunSettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["compat", command])
+    told = capsys.readouterr().err
+    if refused:
+        assert code == 2 and says(told, "compat-load-differs", *refused), told
+        assert sent == []
+        return
+    assert code == 0 and sent, told
+    assert "fastllmload " in told.splitlines()[0]
+    settings = sent[0]
+    if settings.load.rate is None and settings.load.concurrency is None:
+        assert settings.workload.name == "mooncake"
+    load = msgspec.structs.replace(settings.load, num_requests=min(settings.load.num_requests or 5, 5))
+    target = msgspec.structs.replace(settings.target, model=settings.target.model or "m")
+    assert build_in(tmp_path / "plan", msgspec.structs.replace(settings, load=load, target=target)).requests != 0
+
+
+def settings_of(sent: list[RunSettings], *words: str) -> RunSettings:
+    sent.clear()
+    assert main(["compat", *words]) == 0
+    return sent[0]
+
+
+VLLM = ("vllm", "bench", "serve", "--model", "m", "--dataset-name", "random")
+
+
+def test_vllm_sends_all_at_once_unless_told(sent: list[RunSettings]) -> None:
+    load = settings_of(sent, *VLLM).load
+    assert (load.rate, load.num_requests, load.warmup_requests, load.ramp_share) == (float("inf"), 1000, 0, 0)
+    load = settings_of(sent, *VLLM, "--max-concurrency", "8").load
+    assert (load.rate, load.concurrency, load.max_concurrency) == (None, 8, None)
+    load = settings_of(sent, *VLLM, "--max-concurrency", "8", "--request-rate", "5", "--burstiness", "2").load
+    assert (load.rate, load.concurrency, load.max_concurrency, load.burstiness) == (5, None, 8, 2)
+    load = settings_of(sent, *VLLM, "--ramp-up-strategy", "linear", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "9",
+                       "--num-prompts", "50").load  # fmt: skip
+    assert (load.rate_curve, load.duration, load.num_requests) == ("ramp:1,9", 10, 50)
+
+
+def test_vllms_random_lengths_and_answers(sent: list[RunSettings]) -> None:
+    workload = settings_of(sent, *VLLM, "--random-range-ratio", "0.5", "--random-prefix-len", "7").workload
+    assert (workload.isl, workload.osl, workload.prefix_len) == ("uniform:512,1536", "uniform:64,192", 7)
+    assert workload.ignore_eos and workload.temperature is None
+    custom = settings_of(
+        sent, "vllm", "bench", "serve", "--model", "m", "--dataset-name", "custom", "--dataset-path", "data.jsonl"
+    )
+    assert not custom.workload.ignore_eos and custom.workload.osl == "256"
+
+
+def test_sglangs_ratio_means_something_else(sent: list[RunSettings]) -> None:
+    words = ("sglang", "--model", "m", "--dataset-name", "random", "--random-input", "1000", "--random-output", "10")
+    workload = settings_of(sent, *words, "--random-range-ratio", "0.5").workload
+    assert (workload.isl, workload.osl, workload.ignore_eos) == ("uniform:500,1000", "uniform:5,10", True)
+    assert settings_of(sent, *words).workload.isl == "uniform:1,1000"
+    assert settings_of(sent, *words, "--random-range-ratio", "1").workload.isl == "1000"
+    target = settings_of(sent, *words).target
+    assert (target.urls, target.endpoint_type) == (("http://127.0.0.1:30000",), "sglang-generate")
+
+
+def test_aiperf_leaves_the_length_to_the_model(sent: list[RunSettings]) -> None:
+    workload = settings_of(sent, "aiperf", "profile", "-m", "m", "--streaming").workload
+    assert json.loads(workload.extra_body or "") == {"max_tokens": None} and not workload.ignore_eos
+    words = ["--osl", "9", "--osl-stddev", "2", "--extra-inputs", "top_k:5"]
+    goals = "time_to_first_token:200 request_latency:900"
+    settings = settings_of(sent, "aiperf", "profile", "-m", "m", *words, "--goodput", goals)
+    assert settings.workload.osl == "normal:9,2" and not settings.workload.streaming
+    assert settings.output.goodput == (("ttft_any", 200), ("e2el", 900))
+    assert settings.load.concurrency == 1 and settings.load.num_requests == 10
+
+
+def test_several_values_are_several_runs(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    settings_of(sent, "guidellm", "--data", "prompt_tokens=9,output_tokens=4", "--profile", "constant", "--rate", "1,2,4",
+                "--max-seconds", "5")  # fmt: skip
+    assert [each.load.rate for each in sent] == [1, 2, 4]
+    assert "fastllmload sweep --vary 'rate=1;2;4'" in capsys.readouterr().err
+    words = ["--dataset", "random", "--parallel", "1", "2", "--number", "10", "20", "--max-prompt-length", "9"]
+    settings_of(sent, "evalscope", "perf", "--model", "m", *words)
+    assert [(each.load.concurrency, each.load.num_requests) for each in sent] == [(1, 10), (2, 20)]
+
+
+def test_what_is_not_in_a_table_is_refused_with_the_rest(
+    sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*VLLM, "--flurb", "5", "--lora-modules", "a", "b", "--trust-remote-code", "stray"]
+    assert main(["compat", *words]) == 2
+    told = capsys.readouterr().err
+    assert says(told, "compat-load-differs", "--flurb", "--lora-modules") and "--trust-remote-code: ignored" in told
+    assert main(["compat", "--anyway", *words]) == 0 and len(sent) == 1
+
+
+def test_print_runs_nothing_and_shows_no_key(sent: list[RunSettings], capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "OPENAI_API_KEY=sk-secret-9",
+        *VLLM,
+        "--header",
+        "Authorization=Bearer abc-def-9",
+        "--hf-token",
+        "tok-tok-9",
+    ]
+    assert main(["compat", "--print", *words]) == 0 and sent == []
+    shown = capsys.readouterr()
+    assert shown.out.startswith("fastllmload ") and "changes the load" in shown.out
+    assert main(["compat", *words]) == 2
+    shown += capsys.readouterr()
+    assert not [secret for secret in ("sk-secret-9", "abc-def-9", "tok-tok-9") if secret in "".join(shown)]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [([], "usage"), (["wrk", "-t2"], "choice-unknown"), (["vllm bench 'serve"], "usage"),
+     ([*VLLM, "--port"], "option-value-missing"), ([*VLLM, "--header", "x"], "header-invalid"),
+     ([*VLLM, "--goodput", "ttft"], "value-invalid")],
+)  # fmt: skip
+def test_what_cannot_be_read(
+    words: list[str], code: str, sent: list[RunSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compat", *words]) == 2
+    assert says(capsys.readouterr().err, code)
+
+
+@pytest.mark.parametrize("name", tool_names())
+def test_a_table_names_options_of_ours(name: str) -> None:
+    table = tool_table(name)
+    ours = {f"--{option}" for option in config_names()} | {"-H", "--config", "--api-key"}
+    named = {option for option, *_ in table["write"] if not option.startswith("body.")}
+    for entry in table["options"].values():
+        told = entry if isinstance(entry, str) else entry.get("to") or entry.get("ours") or entry.get("path") or ""
+        named |= {word for word in told.split() if word.startswith("--")}
+        if isinstance(entry, dict):
+            assert entry.keys() & {"to", "as", "convert", "body", "harmless", "cannot", "changes"}, entry
+    assert named - ours == set()
+
+
+def test_expressions() -> None:
+    assert filled("uniform:{max(1, floor(a * b))},{a}", {"a": "10", "b": "0.25"}) == "uniform:2,10"
+    with raises_code("number-invalid", "a is 'x'"):
+        filled("{a + 1}", {"a": "x"})
